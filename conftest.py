@@ -1,4 +1,4 @@
-"""Fixtures of all tests, those of plug-ins too: servers and sessions, started for the first test that needs them."""
+"""Fixtures of all tests, including those of plug-ins: servers and sessions that start when a test first needs them."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,18 +28,18 @@ from tests.support.servers.mysql import mysql as running_mysql
 from tests.support.servers.postgresql import PostgreSQL, postgresql
 from tests.support.servers.search import EACH_SEARCH_SERVER, SearchServer, search_server
 
-# The tests' JVMs live for minutes: what the second compiler costs, a third of all CPU time, it does not earn.
-# Without it the room for compiled code is a fifth, and a session of hundreds of tables fills it.
+# The tests' JVMs live for minutes: the second compiler takes a third of all CPU time, and saves less than that.
+# Without that compiler the code cache is a fifth of the default, and a session of hundreds of tables fills it.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
 
-# A busy machine takes ten times as long for one example as for the next, and says nothing of the code by it.
+# On a busy machine one example may take ten times as long as the next; that is no fault of the code.
 settings.register_profile("lakefeed", deadline=None)
 settings.load_profile("lakefeed")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the unit tests, which are quick unless they have to wait; the bench's draw and fit curves for seconds."""
+    """Mark unit tests as quick unless they wait; the bench's unit tests take seconds to draw and fit curves."""
     for item in items:
         if _is_unit_test(item) and not item.nodeid.startswith("bench/") and item.get_closest_marker("waits") is None:
             item.add_marker(pytest.mark.quick)
@@ -51,7 +51,7 @@ def _is_unit_test(item: pytest.Item) -> bool:
 
 @pytest.fixture(autouse=True)
 def _authorities_of_one_test(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Keep the certificates that one unit test's pipeline declares from the connections of the next."""
+    """Reset the certificates that a unit test's pipeline declares, so that later tests do not use them."""
     yield
     if _is_unit_test(request.node):
         trust.forget()
@@ -59,14 +59,14 @@ def _authorities_of_one_test(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _secrets_of_one_test() -> Iterator[None]:
-    """Keep one test's passwords out of the redaction of the next one's messages."""
+    """Forget a test's passwords, so that they are not redacted in the next test's messages."""
     with forget_afterwards():
         yield
 
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoints]:
-    """A stack for the whole session. Tests share it: each takes topic, subject and table names of its own."""
+    """Yield a stack for the whole session. Tests share it, with their own topics, subjects and tables."""
     embedded = Stack(tmp_path_factory.mktemp("stack"))
     try:
         yield embedded.up()
@@ -76,61 +76,61 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoints]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgreSQL]:
-    """A PostgreSQL server. Tests share it: each takes a database of its own (``new_database``)."""
+    """Yield a PostgreSQL server. Tests share it, with their own databases (``new_database``)."""
     with postgresql() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def maria() -> Iterator[MariaDB]:
-    """A MariaDB server. Tests share it: each takes a database of its own (``new_database``)."""
+    """Yield a MariaDB server. Tests share it, with their own databases (``new_database``)."""
     with mariadb() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def mysql() -> Iterator[MySQL]:
-    """A MySQL server. Tests share it: each takes a database of its own (``new_database``)."""
+    """Yield a MySQL server. Tests share it, with their own databases (``new_database``)."""
     with running_mysql() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def search_servers() -> Iterator[Callable[[str], SearchServer]]:
-    """Search servers by kind, each started for the first test that needs it."""
+    """Yield a function that returns the search server of a kind, and starts it if no test has needed it yet."""
     with ExitStack() as running:
         yield cache(lambda kind: running.enter_context(search_server(kind)))
 
 
 @pytest.fixture(scope="session")
 def search(search_servers: Callable[[str], SearchServer], request: pytest.FixtureRequest) -> SearchServer:
-    """A search server. Tests share it: each takes an index of its own."""
+    """Return a search server. Tests share it, with their own indexes."""
     return search_servers(getattr(request, "param", "opensearch-2"))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run the tests of the search sink on each search server, other tests on one."""
+    """Run the tests of the search sink on all search servers, other tests on one."""
     if "search" in metafunc.fixturenames and metafunc.module.__name__.endswith("test_elasticsearch"):
-        # Not of the session: pytest would run these files one after the other, ahead of their folders.
+        # The parameter has no session scope: pytest would reorder these files, and run them ahead of their folders.
         metafunc.parametrize("search", EACH_SEARCH_SERVER, indirect=True, scope="module")
 
 
 @pytest.fixture
 def feed(stack: Endpoints, tmp_path: Path) -> Feed:
-    """A feed of the test's own on the shared stack."""
+    """Return a new feed on the shared stack, for one test."""
     return Feed(stack, tmp_path)
 
 
 @pytest.fixture(scope="session")
 def lake(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A Spark session on two threads that reaches the stack's store and catalog."""
+    """Yield a Spark session on two threads that reaches the stack's store and catalog."""
     with spark_on(stack, name="lakefeed-tests", folder=tmp_path_factory.mktemp("spark")) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session on two threads of this machine; it needs no server."""
+    """Yield a Spark session on two threads that needs no server."""
     folder: Path = tmp_path_factory.mktemp("spark")
     with spark_in(folder, conf={"spark.sql.warehouse.dir": str(folder / "warehouse")}) as running:
         yield running
@@ -138,7 +138,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def probe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Probe]:
-    """Decoders without Spark."""
+    """Yield a JVM that runs decoders without Spark."""
     running = Probe(tmp_path_factory.mktemp("probe"))
     try:
         yield running
@@ -148,7 +148,7 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Probe]:
 
 @pytest.fixture
 def reading(tmp_path: Path) -> Reader:
-    """Read a text as ``p.yaml``; the problems name that file without its folder."""
+    """Return a function that reads a text as ``p.yaml``; problems name that file without its folder."""
 
     def of(
         text: str = GOOD,

@@ -1,4 +1,4 @@
-"""One Spark session, and each object store in turn."""
+"""Fixtures of the contract suite: one Spark session, and all object stores one after the other."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from tests.support.stores import STORES, Bucket, running_store
 
 @pytest.fixture(scope="package")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session on two threads; the buckets are made known to it one by one."""
+    """Yield a session on two threads; the fixture ``bucket`` configures its stores."""
     with checkpoint_session(tmp_path_factory.mktemp("spark")) as running:
         yield running
 
@@ -20,7 +20,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def bucket(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Bucket]:
-    """A bucket of each store, plain and versioned."""
+    """Yield a new bucket in each of the stores, plain and versioned."""
     with running_store(
         request.param, embedded=lambda: request.getfixturevalue("stack"), home=tmp_path_factory.mktemp(request.param)
     ) as store:

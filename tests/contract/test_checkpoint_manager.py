@@ -1,4 +1,4 @@
-"""What Spark relies on in a checkpoint manager, held on every store, with the requests that it costs."""
+"""The guarantees that Spark expects of a checkpoint manager hold on all stores, with the expected requests."""
 
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -17,13 +17,13 @@ HADOOP_EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
 
 @pytest.fixture
 def root(bucket: Bucket) -> str:
-    """A checkpoint location of the test's own."""
+    """Return a new checkpoint location."""
     return bucket.url(f"run-{uuid.uuid4().hex[:8]}")
 
 
 @pytest.fixture
 def log(spark: SparkSession, root: str) -> Checkpoint:
-    """A manager for a log, on a store that was probed."""
+    """Return a checkpoint manager for a log, after the manager has probed the store."""
     Checkpoint.at(root, spark=spark).java.createCheckpointDirectory()
     return Checkpoint.at(f"{root}/offsets", spark=spark)
 
@@ -185,7 +185,7 @@ def test_deletes_of_expired_entries_wait_for_one_request(bucket: Bucket, spark: 
     with counting(spark) as counted:
         log.flush()
     expected = {"DeleteObjects": 1} | ({"ListObjectVersions": 1} if bucket.versioned else {})
-    assert counted.requests.pop("GetBucketVersioning", 1) == 1  # Before the first delete in a bucket.
+    assert counted.requests.pop("GetBucketVersioning", 1) == 1  # One request before the first delete in a bucket.
     assert counted.requests == expected
     assert nothing_but(bucket, log, ["6", "7"])
 
@@ -244,7 +244,7 @@ def test_a_directory_is_deleted_with_all_that_is_in_it(bucket: Bucket, spark: Sp
 
 
 def nothing_but(bucket: Bucket, checkpoint: Checkpoint, names: list[str]) -> bool:
-    """Whether these objects are there, each in one version, and no delete marker."""
+    """Check that there are only these objects, with one version each and without delete markers."""
     prefix = checkpoint.root.removeprefix(bucket.url() + "/") + "/"
     expected = [prefix + name for name in names]
     assert bucket.keys(prefix) == expected

@@ -1,4 +1,4 @@
-"""Real streaming queries on every store: long, compacted, purged, stopped and started again and again."""
+"""Real streaming queries on all stores: long, compacted, purged, stopped and restarted many times."""
 
 import time
 import uuid
@@ -22,7 +22,7 @@ PATIENCE = 240
 
 @dataclass(frozen=True)
 class Place:
-    """Where a query keeps what."""
+    """The folders of a query."""
 
     bucket: Bucket
     name: str
@@ -38,7 +38,7 @@ class Place:
         return self.bucket.url(self.name, "table")
 
     def count(self, *path: str) -> int:
-        """How many objects are below."""
+        """Return the number of objects in a folder."""
         return len(self.bucket.keys("/".join([self.name, *path, ""])))
 
 
@@ -49,7 +49,7 @@ def place(bucket: Bucket) -> Place:
 
 @contextmanager
 def settings(spark: SparkSession, **values: object) -> Iterator[None]:
-    """Session settings below ``spark.sql.streaming``, for a block; ``__`` stands for a dot."""
+    """Set options below ``spark.sql.streaming`` until the block ends; ``__`` stands for a dot."""
     keys = {f"spark.sql.streaming.{name.replace('__', '.')}": str(value) for name, value in values.items()}
     for key, value in keys.items():
         spark.conf.set(key, value)
@@ -61,13 +61,13 @@ def settings(spark: SparkSession, **values: object) -> Iterator[None]:
 
 
 def numbers(spark: SparkSession) -> DataFrame:
-    """A source of which every micro-batch has the next few numbers, one file's worth."""
+    """Return a stream that has the next ``ROWS`` numbers in each micro-batch, in one partition."""
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).option("numPartitions", 1)
     return source.load().select("value")
 
 
 def run_until(start: Callable[[], StreamingQuery], batch: int) -> None:
-    """Runs a query until it has finished this batch, and stops it in the middle of whatever comes next."""
+    """Run a query until it has finished this batch; stop it at any point of the next one."""
     query = start()
     deadline = time.monotonic() + PATIENCE
     try:
@@ -80,7 +80,7 @@ def run_until(start: Callable[[], StreamingQuery], batch: int) -> None:
 
 
 def assert_every_number_once(table: DataFrame, *, batches: int) -> None:
-    """No row lost, none doubled, at least so many batches."""
+    """Check that no row is missing or duplicate, and that there are rows of at least `batches` batches."""
     values = sorted(row.value for row in table.collect())
     assert values == list(range(len(values)))
     assert len(values) >= batches * ROWS
@@ -107,7 +107,7 @@ def test_parquet_with_compaction_and_purging_restarted_again_and_again(
     Checkpoint.at(place.checkpoint, spark=spark).flush()
     assert place.count("checkpoint", "offsets") <= 12
     assert place.count("checkpoint", "commits") <= 12
-    # Entries outlive their compaction by cleanupDelay, a second here: the batches that fit into it, and two intervals.
+    # Entries outlive their compaction by cleanupDelay: allow the batches of that second, and two compaction intervals.
     assert place.count("table", "_spark_metadata") <= 40
     if place.bucket.versioned:
         for folder in ("checkpoint", "table/_spark_metadata"):
@@ -129,7 +129,7 @@ def test_parquet_steady_state_is_three_entries_and_the_data(spark: SparkSession,
     )
     batches = place.count("checkpoint", "commits")
     assert batches >= 20
-    # Offsets, commit and sink log entry; what else the data file costs is the data path's.
+    # Offsets, commit and sink log entry; the data file is the fourth PUT.
     assert counted.requests["PutObject"] <= 4 * batches + 12
 
 
@@ -157,7 +157,7 @@ def test_a_query_without_files_makes_two_puts_a_batch(spark: SparkSession, place
             run_until(start, 240)
     done = place.count("checkpoint", "offsets")
     assert second.requests["PutObject"] <= 2 * 210
-    # Deletes that earlier tests left may go out by age meanwhile: the counter is the JVM's.
+    # Deferred deletes of earlier tests may be sent meanwhile: all tests share the JVM's counter.
     deletes = {"DeleteObject", "DeleteObjects", "ListObjectVersions"}
     reads = {name: count for name, count in second.requests.items() if name not in deletes | {"PutObject"}}
     assert sum(reads.values()) <= 12, reads
@@ -211,7 +211,7 @@ def test_state_survives_restarts(spark: SparkSession, place: Place, provider: st
         for batch in (4, 9, 15, 22):
             run_until(start, batch)
         rows = sorted(row.value for row in spark.read.parquet(place.table).collect())
-    # Every number came in two batches, so without the state each would be there twice.
+    # Each number is in two batches: without state each one would be there twice.
     assert rows == list(range(len(rows)))
     assert len(rows) >= 11
     assert place.count("checkpoint", "state") > 0

@@ -1,4 +1,4 @@
-"""A sink of another package passes the suite that lakefeed ships for such packages; one that is broken does not."""
+"""A sink of another package passes the suite that lakefeed provides for such packages; broken sinks fail it."""
 
 import sqlite3
 import sys
@@ -34,21 +34,21 @@ class TestSqliteArchive(SinkContract):
 
 
 def without_a_key(own: Any, rows: Any, batch: Batch) -> None:
-    """Store the rows and the entry together, whether the number is taken or not."""
+    """Store the rows and the entry in one transaction, even if the batch number exists."""
     with own._transaction() as database:
         store(own, database, rows)
         database.execute("INSERT INTO lakefeed VALUES (?, ?, ?)", (batch.feed, batch.number, batch.entry))
 
 
 def that_looks_first(own: Any, rows: Any, batch: Batch) -> None:
-    """Look whether the number is taken, instead of a key that refuses it."""
+    """Look the batch number up before writing, instead of letting a unique key reject it."""
     if len(own.entries()) >= batch.number:
         raise ValueError("the number is taken")
     without_a_key(own, rows, batch)
 
 
 def in_two_transactions(own: Any, rows: Any, batch: Batch) -> None:
-    """Look first, store the rows, and then the entry."""
+    """Look the batch number up, store the rows, and store the entry in a second transaction."""
     if len(own.entries()) >= batch.number:
         raise ValueError("the number is taken")
     with own._transaction() as database:

@@ -1,4 +1,4 @@
-"""What every format promises, on the real registry, with records that Confluent's own serialisers have written."""
+"""The guarantees of all formats, on the real registry, with records written by Confluent's serialisers."""
 
 import json
 import uuid
@@ -71,14 +71,14 @@ FORMATS = (*FRAMED, "avro", "protobuf", "json", "csv", "string", "raw")
 
 @dataclass(frozen=True)
 class Case:
-    """One format: how it is read, and values of it.
+    """A format, and values of it.
 
     Attributes:
-        spec: reads it.
-        good: a value that is right.
-        row: what it means.
-        takes_empty: whether no bytes are a value.
-        takes_any: whether any bytes are one.
+        spec: the decoder's settings.
+        good: a valid value.
+        row: the row of the valid value.
+        takes_empty: whether an empty value is valid.
+        takes_any: whether any bytes are valid.
     """
 
     spec: DecodeSpec
@@ -151,7 +151,7 @@ def test_what_is_no_value_is_an_error(spark: SparkSession, case: Case) -> None:
     found = dict(zip(wrong, results(decoded(records(spark, list(wrong.values())), case.spec)), strict=True))
     assert (found["empty"].error is None) == case.takes_empty
     for name in ("truncated", "garbage", "left over"):
-        # Text cut inside a word, or a line without its line end, is still text or a line.
+        # A cut text is still a text, and a line without its line end is still a line.
         if case.takes_any or (name == "truncated" and isinstance(case.spec, String | JavaFormat)):
             assert found[name].error is None
         else:

@@ -1,4 +1,4 @@
-"""The object stores that are to fail, one after the other, and a bucket of each behind a proxy that spoils requests."""
+"""Object stores that fail on demand, one after the other, and a bucket of each behind a proxy that breaks requests."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,14 +16,14 @@ from tests.support.stores import STORES, Bucket, Store, running_store
 
 @pytest.fixture(scope="module", params=STORES)
 def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """Each store in turn."""
+    """Yield each store, one after the other."""
     with running_store(
         request.param, embedded=lambda: request.getfixturevalue("stack"), home=tmp_path_factory.mktemp(request.param)
     ) as running:
         yield running
 
 
-# Not of the package: a process has one session, and other files here have one of another kind.
+# Not of scope package: a process has one session, and other modules of this folder use another kind of session.
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with checkpoint_session(tmp_path_factory.mktemp("spark")) as running:
@@ -38,9 +38,9 @@ def proxy(store: Store) -> Iterator[FaultProxy]:
 
 @pytest.fixture
 def bucket(store: Store, proxy: FaultProxy, spark: SparkSession) -> Iterator[Bucket]:
-    """A bucket behind the proxy for Spark, and reached directly by the test.
+    """Yield a bucket that Spark reaches through the proxy, and the test directly.
 
-    After each test the meter must have counted what came in at the proxy: every attempt, with and without an answer.
+    After each test the meter must have counted all attempts that the proxy received, answered or not.
     """
     made = store.new_bucket()
     introduce(spark, replace(made, store=replace(store, endpoint=proxy.endpoint)))
@@ -50,7 +50,7 @@ def bucket(store: Store, proxy: FaultProxy, spark: SparkSession) -> Iterator[Buc
 
 @pytest.fixture
 def log(spark: SparkSession, bucket: Bucket) -> Checkpoint:
-    """A log with three entries, on a store that was probed."""
+    """Return the manager of a log with three entries, after the manager has probed the store."""
     Checkpoint.at(bucket.url("c"), spark=spark).java.createCheckpointDirectory()
     made = Checkpoint.at(bucket.url("c", "offsets"), spark=spark)
     assert not made.exists()
@@ -61,14 +61,14 @@ def log(spark: SparkSession, bucket: Bucket) -> Checkpoint:
 
 @pytest.fixture(scope="module")
 def stack_proxy(stack: Endpoints) -> Iterator[FaultProxy]:
-    """The embedded store behind a proxy, for drivers in processes of their own."""
+    """Yield a proxy of the embedded store, for drivers in other processes."""
     with fault_proxy(stack.s3_endpoint) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def successor(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """A driver in another process, with no bad day, that resumes where a killed one was."""
+    """Yield a driver in another process, without faults, which resumes after a killed one."""
     log = tmp_path_factory.mktemp("successor") / "driver.log"
     environment = {**stack.as_environment(), **SHORT_LIVED}
     with driver("tests.support.faults.driver_child", environment=environment, log=log) as running:

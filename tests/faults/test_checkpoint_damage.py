@@ -1,4 +1,4 @@
-"""Entries that are empty, cut, foreign or gone stop the query and its readers; foreign files beside them do not."""
+"""Entries that are empty, cut, foreign or missing stop the query and its readers; foreign files beside them do not."""
 
 import uuid
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_a_damaged_entry_stops_the_query(spark: SparkSession, bucket: Bucket, fi
     run_until(start, 2)
     done = {int(name.rpartition("/")[2]) for name in bucket.keys("c/commits/")}
     last = max(done)
-    bucket.remove(f"c/offsets/{last + 1}")  # As if it had stopped between two batches.
+    bucket.remove(f"c/offsets/{last + 1}")  # The state of a query that stopped between two batches.
     spoil(bucket, file if file == "c/metadata" else f"{file}/{last}", damage)
     with pytest.raises((AssertionError, PySparkException, Py4JJavaError), match=STOPPED):
         run_until(start, last + 3)
@@ -81,8 +81,8 @@ def test_a_damaged_sink_log_stops_its_readers(spark: SparkSession, bucket: Bucke
 )
 @pytest.mark.parametrize(("kept", "end"), [(MEMORY, "delta"), (ROCKSDB, "changelog")], ids=["memory", "RocksDB"])
 def test_damaged_state_stops_the_query(spark: SparkSession, store: Store, kept: str, end: str, damage: str) -> None:
-    """Though there are no files of checksums beside those of the state."""
-    # Past the proxy: Spark looks after state beside the query, at moments when proxy and meter may differ by a request.
+    """Without checksum files beside the state's files, too."""
+    # Not through the proxy: Spark maintains state in the background, so meter and proxy may differ by a request.
     bucket = store.new_bucket()
     introduce(spark, bucket)
 
@@ -111,7 +111,7 @@ def test_damaged_state_stops_the_query(spark: SparkSession, store: Store, kept: 
 
 
 def spoil(bucket: Bucket, key: str, damage: str) -> None:
-    """Does to an entry what a bad copy or a hand might."""
+    """Damage an entry as a faulty copy or a user might."""
     content = bucket.request("GET", key)
     if damage == "missing":
         bucket.remove(key)

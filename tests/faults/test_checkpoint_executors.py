@@ -1,4 +1,4 @@
-"""State stores on executors that are JVMs of their own: restarted, one of them killed, every row once."""
+"""State stores on executors in separate JVMs: after a restart, or a kill of one executor, every row is there once."""
 
 import json
 import time
@@ -37,7 +37,7 @@ def test_state_is_kept_by_executors_in_jvms_of_their_own(store: Store, tmp_path:
             assert seen["driver"] not in seen["executors"]
             assert len(seen["executors"]) >= (3 if run["kill"] else 2)
             assert counted(running)["state"] > 0
-            if not run["kill"]:  # What a killed executor counted in its last second is lost.
+            if not run["kill"]:  # The counts of an executor's last second are lost when it is killed.
                 assert_counts_agree(running, proxy)
     paths: set[str] = set()
     for key in bucket.keys("table/_spark_metadata/"):
@@ -47,7 +47,7 @@ def test_state_is_kept_by_executors_in_jvms_of_their_own(store: Store, tmp_path:
     for path in paths:
         local.write_bytes(bucket.request("GET", path.removeprefix(bucket.url() + "/")))
         rows += [row[0] for row in duckdb.execute("SELECT value FROM read_parquet(?)", [str(local)]).fetchall()]
-    # Every number came in two batches, so without the state each would be there twice.
+    # Each number is in two batches: without state each one would be there twice.
     assert sorted(rows) == list(range(len(rows)))
     assert len(rows) >= 11
     if bucket.versioned:
@@ -55,14 +55,14 @@ def test_state_is_kept_by_executors_in_jvms_of_their_own(store: Store, tmp_path:
 
 
 def counted(running: Driver) -> dict[str, Any]:
-    """What the driver's meter says, its executors' requests among them."""
+    """Return the counts of the driver's meter, which include its executors' requests."""
     running.tell("count")
     counts: dict[str, Any] = json.loads(running.hear())
     return counts
 
 
 def assert_counts_agree(running: Driver, proxy: FaultProxy) -> None:
-    """Executors tell each second what they have sent."""
+    """Wait until the meter has the proxy's counts; executors report theirs once a second."""
     for _ in range(20):
         if counted(running)["requests"] == proxy.counted():
             return

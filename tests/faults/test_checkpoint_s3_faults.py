@@ -1,4 +1,4 @@
-"""An error on each kind of request is retried or stops the query: never a wrong answer."""
+"""An error on any kind of request is retried or stops the query; it never leads to a wrong answer."""
 
 import random
 import threading
@@ -19,7 +19,7 @@ EVERY_OPERATION = ("PutObject", "GetObject", "HeadObject", "ListObjectsV2", "Del
 
 
 def use(log: Checkpoint, operation: str) -> None:
-    """Does what sends this request, and checks what it brings."""
+    """Do something that sends this request, and check the result."""
     fresh = Checkpoint.at(log.root, spark=log.spark)
     if operation == "PutObject":
         log.write("3", b"batch 3")
@@ -225,7 +225,7 @@ def test_a_query_on_a_store_full_of_faults_loses_and_doubles_nothing(
             for _ in range(20):
                 try:
                     run_until(start, batch)
-                except Exception:  # Whatever stopped it: it must have stopped in time.
+                except Exception:  # Any error may stop the query, if it does so before the timeout.
                     stops += 1
                 except AssertionError:
                     stops += 1

@@ -1,4 +1,4 @@
-"""Two drivers on one checkpoint: one continues, the other stops with Spark's message, every row is there once."""
+"""Two drivers on one checkpoint: one continues, the other stops with Spark's message, and every row is there once."""
 
 import json
 import uuid
@@ -13,7 +13,7 @@ from tests.support.faults.drivers import Driver, driver
 from tests.support.stores import Bucket, Store
 
 BATCHES = 6
-# The last is Spark's own look before batch 0, which may come first: nothing has been written then.
+# The last message is from Spark's check before batch 0. It may come first: no entry has been written by then.
 MESSAGES = (
     "CONCURRENT_STREAM_LOG_UPDATE",
     "Multiple streaming queries",
@@ -43,7 +43,7 @@ def test_of_two_drivers_one_survives(store: Store, tmp_path: Path, rounds: int) 
 
 
 def play(drivers: list[Driver], bucket: Bucket, name: str, folder: Path) -> None:
-    """One round."""
+    """Run one round with both drivers."""
     job = {"checkpoint": bucket.url(name, "c"), "table": bucket.url(name, "table"), "batches": BATCHES}
     for each in drivers:
         each.tell(json.dumps(job))
@@ -64,7 +64,7 @@ def play(drivers: list[Driver], bucket: Bucket, name: str, folder: Path) -> None
 
 
 def assert_rows_once(bucket: Bucket, name: str, folder: Path) -> None:
-    """Reads the sink as its log says, without Spark."""
+    """Check that the files in the sink's log have every row once; read them without Spark."""
     files: set[str] = set()
     for key in bucket.keys(f"{name}/table/_spark_metadata/"):
         lines = bucket.request("GET", key).decode().splitlines()[1:]

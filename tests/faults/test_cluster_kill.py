@@ -1,4 +1,4 @@
-"""Machines of a standalone cluster are lost in the middle of a batch: every row is in the table once."""
+"""Machines of a standalone cluster are lost during a batch, and every row is in the table once."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def on_cluster(cluster: Standalone) -> dict[str, str]:
 
 
 def executors(cluster: Standalone) -> dict[str, list[int]]:
-    """The executors of each worker that has some."""
+    """Return the executors by worker, for workers that have any."""
     found: dict[str, list[int]] = {}
     for pid in cluster.pids_of("CoarseGrainedExecutorBackend"):
         name = next(name for name, process in cluster.processes.items() if process.pid == os.getpgid(pid))
@@ -58,7 +58,7 @@ def test_a_worker_is_lost_in_mid_batch(feed: Feed, cluster: Standalone) -> None:
     environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
     file = slow_file(feed, marks, spark=on_cluster(cluster))
     running = Running(["run", file, "--once", "--master", cluster.master], environment, feed.folder / "run.log")
-    # In the second batch: the first one is committed.
+    # In the second batch, so that the first one is committed.
     cluster.wait_for("the second batch", lambda: marked(marks) > SLOW_BATCH + SLOW_BATCH // 3)
     before = executors(cluster)
     assert len(before) == 2
@@ -81,7 +81,7 @@ def test_a_supervised_driver_is_killed_and_then_its_machine(feed: Feed, cluster:
     assert sent.returncode == 0, sent.stderr + cluster.logs()
     first = json.loads(sent.stdout)["driver"]
 
-    # The JVM alone: its Python is left without it, and has to end too.
+    # Kill the JVM alone: its Python process must end too.
     cluster.wait_for("the first batch", lambda: marked(marks) > SLOW_BATCH // 3)
     (jvm,) = cluster.pids_of("DriverWrapper")
     (python,) = cluster.pids_of("main.py")
@@ -89,7 +89,7 @@ def test_a_supervised_driver_is_killed_and_then_its_machine(feed: Feed, cluster:
     cluster.wait_for("Python's end", lambda: not os.path.exists(f"/proc/{python}") or is_zombie(python), seconds=60)
     cluster.wait_for("another driver", lambda: cluster.pids_of("DriverWrapper") not in ([], [jvm]))
 
-    # The machine of the second one: the master starts the driver again on another worker.
+    # Kill the machine of the second driver: the master starts the driver again on another worker.
     so_far = marked(marks)
     cluster.wait_for("the second driver's batch", lambda: marked(marks) > so_far + SLOW_BATCH // 3, seconds=300)
     (jvm,) = cluster.pids_of("DriverWrapper")
@@ -98,7 +98,7 @@ def test_a_supervised_driver_is_killed_and_then_its_machine(feed: Feed, cluster:
     cluster.start_worker("replacement")
     cluster.wait_for("all rows", lambda: len(rows_so_far(feed)) >= SLOW_ROWS, seconds=400)
 
-    # A stop ends the last batch, and no driver is started for it again.
+    # After SIGTERM the driver finishes its batch, and the master does not start it again.
     (jvm,) = cluster.pids_of("DriverWrapper")
     os.kill(jvm, signal.SIGTERM)
     cluster.wait_for("the end", lambda: not cluster.pids_of("DriverWrapper"))
@@ -149,7 +149,7 @@ def test_a_supervised_driver_that_fails_is_started_again_ever_later(feed: Feed, 
     assert marked(mistake) == 2
     time.sleep(15)
     assert marked(mistake) == 2
-    # Its cores are free while it waits.
+    # The application waits without using the cluster's cores.
     assert [each["state"] for each in cluster.state()["activeapps"]] == []
     mistake.unlink()
     cluster.wait_for("all rows", lambda: len(rows_so_far(feed)) == len(rows))

@@ -1,4 +1,4 @@
-"""A feed is paused, resumed, changed and stopped by commands; a pause survives the death of its driver."""
+"""Commands pause, resume, change and stop a feed; a pause outlives its driver."""
 
 import json
 import signal
@@ -31,7 +31,7 @@ def dashboard(port: int) -> dict[str, Any]:
 
 
 class Shell:
-    """A user's other shell."""
+    """Another shell of the user."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         self.environment = environment
@@ -68,7 +68,7 @@ def test_a_pause_survives_the_death_of_its_driver_and_each_row_is_there_once(
         assert shell.do("feed", "pause", path, status=2)["what"].startswith("the feed is already paused by ")
     finally:
         running.kill()
-    # A start that ends by itself is refused, with the reason; also from another machine, which has no file of it.
+    # A run with --once is refused, with the pause's reason; even on another machine, which has no file of the pause.
     elsewhere = {**environment, "LAKEFEED_HOME": str(tmp_path / "elsewhere")}
     refused = Shell(elsewhere).do("run", path, "--once", status=1)
     assert refused["error"] == "FeedPaused"
@@ -98,7 +98,7 @@ def test_a_pause_survives_the_death_of_its_driver_and_each_row_is_there_once(
 
 
 def has_batch(path: Path, environment: dict[str, str]) -> bool:
-    """Look whether a driver works on a batch; before it has started, there is none."""
+    """Check whether a driver works on a batch; False before the driver has started."""
     document = json.loads(lakefeed("status", path, "--output", "json", environment=environment).stdout)
     return bool((document.get("progress") or {}).get("running"))
 
@@ -140,7 +140,7 @@ def test_a_feed_that_does_not_run_is_paused_for_its_next_start(
     running = Running(["run", path], environment, tmp_path / "log")
     try:
         running.wait_until_it_says(REASON)
-        # SIGTERM ends a driver that waits at once, and the pause stays.
+        # A paused driver ends immediately at SIGTERM, and the pause remains.
         assert running.ask_to_stop(signal.SIGTERM, timeout=60) == 0
     finally:
         if running.process.poll() is None:

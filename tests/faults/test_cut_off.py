@@ -1,4 +1,4 @@
-"""A driver that is cut off from the network, as a pod on a lost node: its successor works, and it commits nothing."""
+"""A driver is cut off from the network, as a pod on a lost node: its successor works, and it commits nothing."""
 
 import json
 import time
@@ -28,7 +28,7 @@ def database(postgres: PostgreSQL) -> PostgreSQL:
 def test_a_driver_that_comes_back_to_the_network_commits_nothing(
     stack: Endpoints, feed: Feed, database: PostgreSQL, tmp_path: Path, seconds: int, status: int
 ) -> None:
-    # A catalog on a server: even the commit itself is on its way when the cut comes.
+    # With a catalog on a server, the cut may even interrupt the commit's own request.
     feed.catalog = "pg"
     catalog = {"uri": database.jdbc_url, "warehouse": f"{stack.warehouse}/pg", "username": database.user}
     feed.create_topic(partitions=2)
@@ -48,12 +48,12 @@ def test_a_driver_that_comes_back_to_the_network_commits_nothing(
     ports = [*(int(address.rpartition(":")[2]) for address in addresses), database.port]
     link = Link(tmp_path, ports)
     with link.running():
-        # 0 is the status by which a restart policy does not start it against its successor.
+        # With status 0 a restart policy does not start the driver again beside its successor.
         arguments: list[str | Path] = ["run", file, "--exit-when-replaced", str(status)]
         first = Running(arguments, environment, tmp_path / "first.log", command=link.command(COMMAND))
         try:
             first.wait_until_it_says(": batch ", times=3)
-            time.sleep(seconds)  # Another moment of a batch.
+            time.sleep(seconds)  # Cut at another moment of a batch.
             link.cut()
             second = lakefeed("run", file, "--once", "--output", "json", environment=environment)
             assert second.returncode == 0, second.stderr
@@ -68,11 +68,11 @@ def test_a_driver_that_comes_back_to_the_network_commits_nothing(
     assert "Traceback" not in first.said()
     assert "another driver has taken over" in first.said(), first.said()
     rows = pipeline_rows(file, feed, environment)
-    assert sorted(rows) == list(range(ROWS))  # Not the ten that came after the cut: those are for the next run.
+    assert sorted(rows) == list(range(ROWS))  # Without the ten records sent after the cut, which are for a later run.
 
 
 def pipeline_rows(file: Path, feed: Feed, environment: dict[str, str]) -> list[int]:
-    """The ids in the table, read without Spark."""
+    """Return the ids in the table; read them without Spark."""
     from lakefeed.clients.iceberg.reader import open_table
     from lakefeed.pipeline import Pipeline
 

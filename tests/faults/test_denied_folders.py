@@ -1,6 +1,6 @@
-"""Folders that a run may not write, or that are files: exit status 2, what, where and the next step, no stack trace.
+"""A folder that a run may not write, or that is a file: exit status 2, cause, place and next step, no stack trace.
 
-Root may write everywhere. So each command gives up the capability for it, and a folder of mode 0500 takes nothing.
+Root may write everywhere. So the commands drop that capability, and folders have mode 0500.
 """
 
 import sys
@@ -26,7 +26,7 @@ COMMAND_OF_ORDINARY_RIGHTS = (sys.executable, "-c", OF_ORDINARY_RIGHTS, *COMMAND
 
 @pytest.fixture
 def locked(tmp_path: Path) -> Path:
-    """A folder that takes no file."""
+    """Return a folder in which no file can be created."""
     folder = tmp_path / "locked"
     folder.mkdir(mode=0o500)
     return folder
@@ -34,7 +34,7 @@ def locked(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A file where a folder is needed."""
+    """Return a file in the place of a needed folder."""
     path = tmp_path / "file"
     path.touch()
     return path
@@ -49,7 +49,7 @@ def on_disk(stack: Endpoints, tmp_path: Path) -> Feed:
 
 
 def refusal(feed: Feed, *options: str | Path, environment: dict[str, str] | None = None, **blocks: Any) -> str:
-    """Return what a run says that is refused."""
+    """Return the error of a run that is refused."""
     done = lakefeed(
         *("run", feed.write_file(**blocks), "--once", *options),
         environment={**feed.environment, **SHORT_LIVED, **(environment or {})},
@@ -99,7 +99,7 @@ def test_a_feed_without_a_home_says_who_does_not_find_it_and_runs(
 
 @pytest.mark.parametrize("place", ["table", "checkpoint"])
 def test_within_a_batch(on_disk: Feed, place: str) -> None:
-    """A folder that was written before."""
+    """The folder was writable until the run started."""
     landed = lakefeed("run", on_disk.write_file(), "--once", environment={**on_disk.environment, **SHORT_LIVED})
     assert landed.returncode == 0, landed.stderr
     on_disk.send(on_disk.avro([{"id": 2, "zone": "a"}]))

@@ -1,4 +1,4 @@
-"""A store that takes no manifest: the commit that has written one does not land, though all else of it is uploaded."""
+"""The store refuses a manifest: the commit that needs it does not land, although all its other files are uploaded."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_a_commit_does_not_land_without_one_of_its_metadata_files(
 
     stack_proxy.heal()
     metadata = f"/{feed.name}/rows/metadata"
-    # The first batch lands.
+    # The requests in `after` let the first batch land.
     fault = stack_proxy.spoil(
         "503", put(f"{metadata}/{file}$"), times=ALWAYS, after=[put("/rows/data/"), put(f"{metadata}/.*[.]json$")]
     )

@@ -1,4 +1,4 @@
-"""A run of the tests that is interrupted or killed leaves no process behind, whichever process gets the signal."""
+"""A test run that is interrupted or killed leaves no process behind, whichever of its processes gets the signal."""
 
 import os
 import signal
@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# Each of two workers starts a server that belongs to init, as the local stack does, and one of its own. A server with
-# its own session and environment is one that neither the terminal nor make reaches.
+# Each of the two workers starts a server that becomes a child of init, as the local stack does, and a child server.
+# Both have their own session and environment: neither signals of the terminal nor of make reach them.
 SUITE = """
 import time
 from pathlib import Path
@@ -37,7 +37,7 @@ def is_alive(pid: int) -> bool:
 
 
 def processes_of(run: str) -> list[int]:
-    """Find the processes whose environment has the run's name."""
+    """Return the processes with the run's name in their environment."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -47,7 +47,7 @@ def processes_of(run: str) -> list[int]:
 
 
 def controller_of(run: str) -> int:
-    """Find the pytest process that started the workers."""
+    """Return the pytest process that started the workers."""
     for pid in processes_of(run):
         with suppress(OSError):
             command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -59,7 +59,7 @@ def controller_of(run: str) -> int:
 @pytest.mark.parametrize("receiver", ["group", "controller"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_process_outlives_an_interrupted_run(number: signal.Signals, receiver: str, tmp_path: Path) -> None:
-    for worker in ("1", "2"):  # A file each: a worker runs all tests of a file.
+    for worker in ("1", "2"):  # Two files, since a worker runs all tests of a file.
         (tmp_path / f"test_{worker}.py").write_text(SUITE.format(folder=str(tmp_path / worker)))
     (tmp_path / "conftest.py").write_text("from tests.support.own_process import pytest_configure\n")
     name = uuid.uuid4().hex

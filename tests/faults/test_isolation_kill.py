@@ -1,4 +1,4 @@
-"""A driver that is killed while it looks for the records that a batch fails at: each is once a row or a dead letter."""
+"""A driver dies while it isolates the records that a batch fails at: each record becomes one row or one dead letter."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from tests.support.faults.isolation_child import SAYS
 from tests.support.faults.landed import Landing
 from tests.support.feed import Feed
 
-# Of the first try of all records, of a half, of a record alone; and when all are found, before the others land.
+# Attempts on all records, on a half, and on a single record; and the moment before the other records land.
 STEPS = ("1", "2", "7", "commit")
 POISON = {3, 17, 18, 40, 57}
 

@@ -1,4 +1,4 @@
-"""A driver that is killed while it sends a batch to a topic: nothing is lost, and a reader recognizes every copy."""
+"""A driver is killed while it sends a batch to a topic: no record is lost, and a reader recognizes all copies."""
 
 import json
 import time
@@ -20,13 +20,13 @@ from tests.support.feed import Feed
 from tests.support.lake import spark_on
 
 COUNT = 6_000
-# A request for nearly each record, one after the other: there is time to kill in.
+# One request for almost every record, one after the other, which leaves time for the kill.
 SLOW = {"kafka.linger.ms": 0, "kafka.batch.size": 1, "kafka.max.in.flight.requests.per.connection": 1}
 
 
 @pytest.fixture(scope="module")
 def here(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A driver in this process."""
+    """Yield a Spark session of this process."""
     with spark_on(stack, name="kafka-sink-faults", folder=tmp_path_factory.mktemp("spark")) as running:
         yield running
 
@@ -95,7 +95,7 @@ def test_killed_in_mid_batch_a_reader_has_every_record_once(feed: Feed, here: Sp
     rows = read(frame, name, folder=f"{feed.folder}/read")
     column = "id" if mode == "append" else "pair"
     assert Counter(each[column] for each in rows) == Counter(range(expected))
-    # The same through a pipeline, in one commit each with what it has read.
+    # A pipeline that deduplicates lands the same rows; each commit also stores which copies it has read.
     table = f"lake.{feed.name}.copied"
     reader = Pipeline.from_file(
         feed.write_file(
@@ -142,7 +142,7 @@ def test_killed_in_real_time_what_is_sent_again_is_recognized(feed: Feed, here: 
     victim.kill()
     assert "at-least-once" in victim.said()
 
-    # Nothing was noted yet, so that all of it comes again; here in batches.
+    # No progress was stored before the kill, so all records are sent again, here in batches.
     done = command("run", file, "--once", environment={**feed.environment, **SHORT_LIVED}, timeout=500)
     assert done.returncode == 0, done.stderr
     assert sum(topics.end_offsets(out).values()) == 2 * count

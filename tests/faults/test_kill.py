@@ -1,4 +1,4 @@
-"""A run that is killed, or asked to stop, at any moment: every row is in the table once after the next run."""
+"""A run is killed or asked to stop at any moment: after the next run every row is in the table once."""
 
 import os
 import random
@@ -18,7 +18,7 @@ ROWS = 24_000  # Eight batches.
 
 @pytest.fixture(scope="module")
 def topic(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A topic with trips, made by the generator and Spark's Kafka sink; each test lands it in a table of its own."""
+    """Create a topic with trips from the generator; the tests land it in separate tables."""
     feed = Feed(stack, tmp_path_factory.mktemp("kill"))
     feed.create_topic(partitions=10)
     done = lakefeed(
@@ -29,7 +29,7 @@ def topic(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def arguments(topic: str, feed: Feed) -> list[str]:
-    """The pipeline that the demo runs, on this topic, table and checkpoint, in small batches."""
+    """Return options that run the demo's pipeline on this topic, table and checkpoint, in small batches."""
     settings = {
         "source.kafka.topics.0": topic,
         "source.kafka.max_records_per_batch": "3000",

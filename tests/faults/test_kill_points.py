@@ -1,7 +1,7 @@
-"""A driver that is killed at each step of a batch, before the step and after it: each record is there once afterwards.
+"""A driver is killed before and after each step of a batch; after a restart each record is there once.
 
-The S3 proxy kills the driver's whole process group at the request that is the step (``kill_points.py``). Among the
-records are broken ones, an aborted transaction, and one that is open while the driver dies and is committed then.
+The S3 proxy kills the driver's process group at the step's request (``kill_points.py``). The records include broken
+ones, an aborted transaction, and a transaction that is open when the driver dies and is committed afterwards.
 """
 
 import pytest
@@ -14,14 +14,14 @@ from tests.support.faults.s3_fault_proxy import FaultProxy
 from tests.support.faults.workload import PARTITIONS, Workload
 from tests.support.feed import Feed
 
-# In make test-full: between metadata.json and the swap in the catalog; without a checkpoint, right behind it too.
+# In make test-full: between metadata.json and the swap in the catalog, and just after the swap without a checkpoint.
 TELLING = (
     KillPoint("iceberg", "table metadata", "after"),
     KillPoint("iceberg", "table metadata", "then", has_checkpoint=False),
     KillPoint("iceberg", "letters' table metadata", "before", has_checkpoint=False),
 )
 
-# The general path at each of them: make test-general-path.
+# Points that are also tested on the general path: make test-general-path.
 GENERAL = (*TELLING, KillPoint("iceberg", "data file", "after"), KillPoint("iceberg", "commits entry", "before"))
 CASES = [
     *(pytest.param(each, "auto", id=str(each), marks=() if each in TELLING else pytest.mark.slow) for each in POINTS),

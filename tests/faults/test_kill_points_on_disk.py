@@ -1,6 +1,6 @@
-"""The kill points of a store, on this machine's disk: the driver dies as the file of the step appears.
+"""The kill points of a store, on a local disk: the driver dies when the step's file appears.
 
-Nothing names an S3 store here: tables, dead letters, ledger and checkpoint are in one folder.
+No S3 store is configured: tables, dead letters, ledger and checkpoint are in one folder.
 """
 
 import os
@@ -24,24 +24,24 @@ from tests.support.faults.workload import PARTITIONS, Workload
 from tests.support.feed import Feed
 
 JOURNAL = "/catalog[.]db-journal$"
-"""SQLite has it for the time of one transaction: of the commit, then."""
+"""SQLite has this file during a transaction, here that of the commit."""
 
 
 @pytest.fixture
 def on_disk(stack: Endpoints, tmp_path: Path) -> Feed:
-    """A feed whose tables and checkpoint are in a folder, with a name that URLs would write otherwise."""
+    """Return a feed with tables and checkpoint in a folder whose name URLs must escape."""
     return Feed(stack, tmp_path, disk=tmp_path / "lake of ärger")
 
 
 def begun(landing: Landing) -> str:
-    """The second batch has been planned; without a checkpoint, the first one's commit is being written."""
+    """Return the pattern of the file that begins the batch: offsets entry 1, or the first metadata file of a commit."""
     if landing.has_checkpoint:
         return f"/checkpoints/{landing.feed.name}/offsets/1$"
     return pattern_of("table metadata", landing)
 
 
 def cases() -> list[object]:
-    """In make test-full: inside the swap in the catalog."""
+    """Return the cases; the one inside the swap in the catalog is part of make test-full."""
     found: list[object] = [pytest.param("iceberg", "journal", False, id="iceberg alone: journal")]
     kinds: list[tuple[SinkKind, tuple[Place, ...], bool]] = [
         ("iceberg", ICEBERG, True),
@@ -57,7 +57,7 @@ def cases() -> list[object]:
 
 @contextmanager
 def reader_of(catalog: Path) -> Iterator[Callable[[], None]]:
-    """Yield what begins to read the catalog: until the block ends no transaction ends, and its journal stays."""
+    """Yield a function that opens a read of the catalog, which blocks a commit and keeps its journal until the end."""
     with ExitStack() as opened:
 
         def read() -> None:

@@ -1,6 +1,6 @@
-"""What the request meter counts when requests fail: each attempt, as it went over the wire.
+"""The request meter counts failed requests too: all attempts, as they were sent.
 
-That its counts by operation are the proxy's is held by the fixture ``bucket``, here and in all tests of faults.
+The fixture ``bucket`` compares its counts by operation with the proxy's, here and in all other fault tests.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The model of ``examples/ml_stream``: killed, it learns no record twice; a feed that runs scores with the newest."""
+"""The model of ``examples/ml_stream`` learns no record twice after a kill; a running feed uses its newest version."""
 
 import json
 import shutil
@@ -120,7 +120,7 @@ def test_killed_there_it_has_learned_each_record_once(feed: Feed, moment: str) -
 
 
 def scoring(feed: Feed, models: str) -> Path:
-    """Write a pipeline file that scores offers, as ``score.yaml`` does."""
+    """Write a pipeline file that scores offers as ``score.yaml`` does."""
     kafka = {"bootstrap_servers": feed.stack.bootstrap_servers, "topics": [feed.topic]}
     example: dict[str, Any] = yaml.safe_load((EXAMPLE / "score.yaml").read_text("utf-8"))
     sql = example["transform"]["sql"].replace("homes_on_offer", feed.name)
@@ -129,13 +129,13 @@ def scoring(feed: Feed, models: str) -> Path:
 
 
 def scored(feed: Feed, count: int, running: Running) -> list[dict[str, Any]]:
-    """Return the rows, once there are so many."""
+    """Wait until there are `count` rows; return them."""
     deadline = time.monotonic() + 120
     rows: list[dict[str, Any]] = []
     while len(rows) < count:
         assert time.monotonic() < deadline, running.said()
         time.sleep(0.5)
-        with suppress(ResourceMissing):  # Before the first batch there is no table.
+        with suppress(ResourceMissing):  # The table does not exist before the first batch.
             rows = feed.rows()
     return sorted(rows, key=lambda each: each["id"])
 
@@ -161,7 +161,7 @@ def test_a_feed_that_runs_scores_with_a_new_version_from_its_next_batch_on(feed:
 
 
 def learn(sales: Feed, *, price: int) -> None:
-    """Let the model learn 20 sales for so much a square metre."""
+    """Let the model learn 20 sales at `price` per square metre."""
     sales.send(encoded([{"area": area, "rooms": area % 5, "price": price * area} for area in range(40, 60)]))
     done = lakefeed("run", learning(sales), "--once", environment={**sales.environment, **SHORT_LIVED})
     assert done.returncode == 0, done.stderr

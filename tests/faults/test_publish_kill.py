@@ -1,6 +1,6 @@
-"""A driver that is killed between a batch, its audit and its publication: each record is published once afterwards.
+"""A driver is killed between a batch, its audit and its publication; after a restart each record is published once.
 
-The rows of a batch and their publication are two commits to the catalog, each behind a ``metadata.json`` of its own.
+The rows of a batch and their publication are two catalog commits, each after a ``metadata.json``.
 """
 
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""Two drivers of one feed at the same moment, again and again: one of them lands each record once."""
+"""Two drivers of one feed start at the same moment, many times: one of them lands each record once."""
 
 import json
 import random
@@ -15,7 +15,7 @@ from tests.support.faults.workload import PARTITIONS, Workload
 from tests.support.feed import Feed
 from tests.support.shop import Shop
 
-# Of a sink without a fence, at the checkpoint or at Spark's log of files.
+# Errors of a sink without a fence, at the checkpoint or at Spark's log of files.
 IN_USE = ("CheckpointInUse: ", "the path of feed", "is behind its checkpoint")
 BEFORE = ("nothing", "batch begun", "checkpoint lost")
 
@@ -52,7 +52,7 @@ def test_of_two_drivers_started_together_one_lands_each_record_once(
             lost = [error for error in errors if error is not None]
             ends[f"{len(lost)} of 2 stopped"] += 1
             print(number, pauses, lost, flush=True)
-            # Neither stops if one has ended before the other takes the fence.
+            # Both may succeed if one ends before the other takes the fence.
             assert len(lost) < 2, lost
             expected = (REPLACED,) if sink == "iceberg" else IN_USE
             assert all(any(each in error for each in expected) for error in lost), lost
@@ -69,7 +69,7 @@ def test_of_two_drivers_started_together_one_lands_each_record_once(
 def test_of_two_jobs_of_many_tables_started_together_one_lands_them_all(
     stack: Endpoints, tmp_path: Path, rounds: int
 ) -> None:
-    """Each table has a fence of its own, so that each job may take some of them after the other."""
+    """Each table has its own fence, so both jobs may take some tables in turn."""
     environment = {**stack.as_environment(), **SHORT_LIVED}
     dice = random.Random(20180208)
     ends: Counter[int] = Counter()
@@ -98,7 +98,7 @@ def test_of_two_jobs_of_many_tables_started_together_one_lands_them_all(
 def play(
     both: list[Driver], landing: Landing, pauses: list[dict[str, float]], *, begun: bool, apart: float
 ) -> list[str | None]:
-    """Start both, so many seconds apart; with ``begun`` they find a batch that a third one has begun and not landed."""
+    """Start both, `apart` seconds apart; with ``begun`` a third driver has begun a batch before and not landed it."""
     file = landing.write_file()
     if begun:
         both[0].prepare(file, begin_only=True)
@@ -108,7 +108,7 @@ def play(
 
 
 def run(one: Driver, landing: Landing) -> str | None:
-    """Run one with no other beside it."""
+    """Run one driver while no other runs."""
     one.prepare(landing.write_file())
     one.tell("0")
     return one.ended()

@@ -1,4 +1,4 @@
-"""A driver with windows that is killed in mid-batch: each window is there once, and counts each hit once."""
+"""A driver with windows is killed during a batch: each window is there once, and counts each hit once."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -140,7 +140,7 @@ def test_killed_there_each_pair_of_two_streams_is_there_once_after_a_restart(
 ) -> None:
     blocks = joined(feed)
     clicks, orders = blocks["source"]["kafka"]["topics"]
-    # Every third click has no order; the last one, a day later, shows for all before it that none can come any more.
+    # Every third click has no order. The last click, a day later, closes all windows before it.
     clicked = [(number, START + timedelta(minutes=number)) for number in range(120)] + [
         (120, START + timedelta(days=1))
     ]

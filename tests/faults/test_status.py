@@ -34,7 +34,7 @@ def status(path: Path, environment: dict[str, str]) -> tuple[int, dict[str, Any]
 
 
 def is_live(environment: dict[str, str]) -> bool:
-    """Ask /health as a probe does: another status, or no answer in time, is a driver that is not live."""
+    """Ask /health as a probe does; another status than 200, or no answer in time, means that the driver is not live."""
     url, token = address(environment)
     try:
         return answer(f"{url}/health", headers={"Authorization": f"Bearer {token}"}, seconds=3)[0] == 200
@@ -72,7 +72,7 @@ def test_another_shell_sees_a_driver_run_hang_and_die(feed: Feed, tmp_path: Path
         os.kill(running.process.pid, signal.SIGCONT)
         until(lambda: status(path, environment)[1]["state"] == "running")
         assert is_live(environment)
-        # Of another machine, which has no driver's file, the ledger says what is likely.
+        # Another machine has no file of the driver: there the ledger decides.
         elsewhere = {**environment, "LAKEFEED_HOME": str(tmp_path / "elsewhere")}
         assert status(path, elsewhere)[1]["state"] in ("probably running", "unknown")
     finally:
@@ -89,7 +89,7 @@ def test_another_shell_sees_a_driver_run_hang_and_die(feed: Feed, tmp_path: Path
 
 
 def in_terminal(arguments: list[str], environment: dict[str, str], *, seconds: float = 240) -> bytes:
-    """Runs a command in a terminal of its own, and returns what it has shown there."""
+    """Run a command in a new terminal; return its output."""
     main, other = pty.openpty()
     process = subprocess.Popen(
         [*COMMAND, *arguments],
@@ -119,7 +119,7 @@ def in_terminal(arguments: list[str], environment: dict[str, str], *, seconds: f
 
 
 def test_hostile_records_and_secrets_do_nothing_in_a_terminal(feed: Feed, environment: dict[str, str]) -> None:
-    """Control characters, marks of direction and 1 MB as keys and values that become dead letters."""
+    """Keys and values with control characters, marks of direction and 1 MB become dead letters."""
     feed.create_topic(partitions=1)
     feed.send([b'{"id": 1}', HOSTILE.encode(), HOSTILE.encode() + b"x" * 900_000, b"\xff\xfe\x1b[31m"])
     path = feed.write_file(
@@ -135,6 +135,6 @@ def test_hostile_records_and_secrets_do_nothing_in_a_terminal(feed: Feed, enviro
     for bad in ("\x1b]0;", "\x1b[2J", "\x07", "\x9b", "\u202e", "\u2066", secret):
         assert bad not in text
     assert len(shown) < 200_000
-    assert "\x1b[3" in text  # It has colours,
+    assert "\x1b[3" in text  # The output has colours,
     plain = in_terminal(["run", str(path), "--once"], {**environment, "NO_COLOR": "1"}).decode("utf-8")
-    assert "\x1b[3" not in plain  # and without them if requested.
+    assert "\x1b[3" not in plain  # and none if the user disables them.

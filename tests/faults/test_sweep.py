@@ -1,7 +1,7 @@
-"""A feed's life at random: kills, bad days of store, catalog and brokers, transactions; nothing is lost or doubled.
+"""Random lives of a feed: kills, faults of store, catalog and brokers, transactions; each record is there once.
 
-``make faults SEEDS=3`` throws three seeds, ``make faults SEED=17`` plays one again. What the seed decides is the same
-then; how threads and processes interleave is not.
+``make faults SEEDS=3`` draws three seeds, ``make faults SEED=17`` repeats one. A repeated seed makes the same
+decisions, but threads and processes may interleave differently.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.support.servers.kafka_cluster import BROKERS, Cluster, kafka_cluster
 from tests.support.servers.rest_catalog import RestCatalog, rest_catalog_on
 
 FAULTS: tuple[Kind, ...] = ("503", "500", "SlowDown", "reset", "lost reply")
-# What a REST catalog does with a change, and what it says: see ``rest_catalog``.
+# The effect of a change on the REST catalog, and its answer: see ``rest_catalog``.
 ANSWERS = (
     "not-applied-503",
     "not-applied-401",
@@ -39,17 +39,17 @@ ANSWERS = (
     "applied-hung-up",
     "applied-silent",
 )
-# Most of what a driver asks for is a PUT.
+# Most requests of a driver are PUTs.
 OPERATIONS = ("PutObject", "PutObject", "PutObject", "GetObject", "HeadObject", "ListObjectsV2")
 ENDS: tuple[Literal["commit", "abort"], ...] = ("commit", "abort")
 Spoilt = tuple[Kind, str, int]
 
 
 def seeds() -> list[int]:
-    """SEED alone, or as many new ones as SEEDS says; one that is always the same by default.
+    """Return SEED, or as many new seeds as SEEDS says; the same fixed seed by default.
 
-    All workers of one run must draw the same seeds, else pytest-xdist refuses what they collect. Hence they draw
-    from the id of the run, which is None, and then random, without workers.
+    All workers of one run must draw the same seeds, else pytest-xdist refuses their collections. Hence they draw
+    from the id of the run. Without workers it is None, and the seeds are random.
     """
     if seed := os.environ.get("SEED"):
         return [int(seed)]
@@ -61,7 +61,7 @@ def seeds() -> list[int]:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the driver: what is sent before it, where it dies, what the servers do to it."""
+    """One run of the driver: the records before it, the point at which it dies, and the faults of the servers."""
 
     records: int
     transaction: int
@@ -73,20 +73,20 @@ class Run:
 
 @dataclass(frozen=True)
 class Plan:
-    """All that a seed decides."""
+    """The decisions of a seed."""
 
     sink: SinkKind
     batch: int
     runs: tuple[Run, ...]
     has_checkpoint: bool
     is_rest: bool
-    """Whether a REST catalog has the tables."""
+    """True if the tables are in a REST catalog."""
     rolls: bool
-    """Whether the topic is of three brokers, which are restarted one after the other during each run."""
+    """True if the topic is on three brokers, which restart one after the other during each run."""
 
     @classmethod
     def of(cls, seed: int) -> Plan:
-        """The same for the same seed."""
+        """Return the plan of a seed."""
         dice = random.Random(seed)
         sink: SinkKind = dice.choice(("iceberg", "parquet"))
         has_checkpoint = sink == "parquet" or dice.random() < 0.5
@@ -100,7 +100,7 @@ def _run(dice: random.Random, points: list[KillPoint]) -> Run:
     spoilt = tuple(
         (dice.choice(FAULTS), dice.choice(OPERATIONS), dice.randint(1, 2)) for _ in range(dice.randint(0, 3))
     )
-    # The first changes of a table are those of the start.
+    # A table's first changes are those of the feed's start.
     answers = tuple(dice.choice((*ANSWERS, "")) for _ in range(dice.randint(0, 6)))
     return Run(dice.randint(20, 400), dice.randint(1, 60), dice.choice(ENDS), dice.choice(points), spoilt, answers)
 
@@ -137,7 +137,7 @@ def test_whatever_happens_each_record_is_there_once(
 
 
 def play(plan: Plan, feed: Feed, proxy: FaultProxy, catalog: RestCatalog | None, brokers: Cluster | None) -> None:
-    """One feed's life."""
+    """Run one feed as planned, and check its sink after each run."""
     landing = Landing(feed, plan.sink, plan.batch, has_checkpoint=plan.has_checkpoint)
     work = Workload(feed)
     if brokers is None:
@@ -153,7 +153,7 @@ def play(plan: Plan, feed: Feed, proxy: FaultProxy, catalog: RestCatalog | None,
         proxy.heal()
         run.dies.arm(proxy, landing)
         for kind, operation, times in run.spoilt:
-            # A store that fails at the start is reported at once, and nothing has begun.
+            # A start does not wait for a store that fails: inject faults only after a batch has begun.
             proxy.spoil(kind, on(operation), times=times, after=[batch_begun(landing)])
         if catalog is not None:
             catalog.fail_next(*run.answers)
@@ -162,7 +162,7 @@ def play(plan: Plan, feed: Feed, proxy: FaultProxy, catalog: RestCatalog | None,
         with rolling(brokers):
             status = victim.process.wait(500)
         print(f"run {number}: {'killed' if status < 0 else f'exit status {status}'}", flush=True)
-        # A server that fails may end a run, with an error that a user can read.
+        # A failing server may end a run, with a readable error.
         assert "Traceback" not in victim.said(), victim.said()
         if catalog is not None:
             catalog.fail_next()
@@ -176,7 +176,7 @@ def play(plan: Plan, feed: Feed, proxy: FaultProxy, catalog: RestCatalog | None,
 
 @contextmanager
 def rolling(brokers: Cluster | None) -> Iterator[None]:
-    """Restart the brokers one after the other, once, beside the block."""
+    """Restart the brokers once, one after the other, while the block runs."""
     if brokers is None:
         yield
         return

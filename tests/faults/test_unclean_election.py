@@ -1,4 +1,4 @@
-"""Three brokers: an unclean leader cuts a topic off, and a rolling restart ends no feed."""
+"""Three brokers: an unclean leader truncates a topic; and a rolling restart stops no feed."""
 
 import json
 import threading
@@ -38,7 +38,7 @@ def lake(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def _pipeline(stack: Endpoints, cluster: Cluster, tmp_path: Any, way: str, topic: str) -> Pipeline:
-    """A feed of the topic that reads it in one of three ways."""
+    """Return a feed that reads the topic in one of three ways."""
     folder = tmp_path / uuid.uuid4().hex
     folder.mkdir()
     feed = Feed(replace(stack, bootstrap_servers=cluster.addresses), folder)
@@ -58,7 +58,7 @@ def _pipeline(stack: Endpoints, cluster: Cluster, tmp_path: Any, way: str, topic
 
 
 def eventually(holds: Callable[[], bool], *, seconds: float = 60) -> None:
-    """Return when it holds; a cluster that elects leaders may not answer."""
+    """Wait until the condition holds; ignore an unreachable cluster, which may be electing leaders."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         with suppress(Unreachable):

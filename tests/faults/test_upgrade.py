@@ -1,6 +1,6 @@
-"""A rolling change between two versions of lakefeed, there and back: the steps of docs/operate.md, on real servers.
+"""Replace a version of lakefeed by another and back, by the steps of docs/operate.md, on real servers.
 
-With ``-s`` it prints the downtime.
+With ``-s`` the test prints the downtime.
 """
 
 import json
@@ -21,14 +21,14 @@ from tests.support.feed import Feed
 from tests.support.json_feed import JSON_ROWS, records
 
 ROOT = Path(__file__).resolve().parents[2]
-# The last commit before the image and its way to upgrade.
+# The last commit before the container image and its upgrade steps.
 VERSION_BEFORE = "29ef138"
 TRIGGER_SECONDS = 2
 
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Variables under which the commands run are those of the version before, with its own JVM module."""
+    """Build the version before with its JVM module; return the environment that makes commands use it."""
     folder = tmp_path_factory.mktemp("before")
     archive = subprocess.run(["git", "archive", VERSION_BEFORE], cwd=ROOT, capture_output=True, check=False)
     assert archive.returncode == 0, f"this test needs the history of the repository: {archive.stderr.decode()}"
@@ -39,7 +39,7 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @contextmanager
 def arriving(feed: Feed) -> Iterator[list[int]]:
-    """Lets records arrive all the time, whichever version runs; the list has their ids."""
+    """Send records until the block ends, whichever version runs; yield the list of their ids."""
     sent: list[int] = []
     stop = Event()
 
@@ -59,20 +59,20 @@ def arriving(feed: Feed) -> Iterator[list[int]]:
 
 
 def snapshots(feed: Feed) -> list[float]:
-    """The times of the commits, in seconds."""
+    """Return the times of the commits, in seconds."""
     table = open_table(feed.table, connections=feed.connections)
     return sorted(snapshot.timestamp_ms / 1000 for snapshot in table.metadata.snapshots)
 
 
 def downtime(feed: Feed, stopped: float) -> float:
-    """Seconds from the last commit before a moment to the first one after it."""
+    """Return the seconds from the last commit before `stopped` to the first one after it."""
     times = snapshots(feed)
     return min(each for each in times if each > stopped) - max(each for each in times if each <= stopped)
 
 
 @contextmanager
 def one_driver_after_another() -> Iterator[Callable[[Path, Path, dict[str, str]], Running]]:
-    """Starts drivers, and kills those that are left at the end."""
+    """Yield a function that starts a driver; kill the drivers that still run when the block ends."""
     started: list[Running] = []
 
     def start(file: Path, log: Path, environment: dict[str, str]) -> Running:
@@ -89,7 +89,7 @@ def one_driver_after_another() -> Iterator[Callable[[Path, Path, dict[str, str]]
 
 @pytest.mark.slow
 def test_a_version_replaces_another_and_is_replaced_by_it(feed: Feed, before: dict[str, str], tmp_path: Path) -> None:
-    # A new version of the pipeline comes with that of lakefeed, and goes with it.
+    # The pipeline file changes together with lakefeed's version, and changes back with it.
     with_zone = {"sql": f"SELECT *, id % 7 AS zone FROM `{feed.name}`"}
     trigger = f"{TRIGGER_SECONDS} seconds"
     v1 = feed.write_file(decode=JSON_ROWS, trigger=trigger).rename(tmp_path / "v1.yaml")
@@ -102,10 +102,10 @@ def test_a_version_replaces_another_and_is_replaced_by_it(feed: Feed, before: di
         with arriving(feed) as sent:
             running = start(v1, tmp_path / "old.log", old)
             running.wait_until_it_says(": batch ", times=2)
-            # The plan of the version before takes records that come meanwhile for lost ones, beside a feed that runs.
+            # The old version's plan reports records that arrive beside a running feed as lost, so skip that plan.
             check = ["check", "--connect"]
             for file, environment, name, preflight in ((v2, new, "new", [check, ["plan"]]), (v1, old, "back", [check])):
-                # With the version that is to start, while the other one runs: it changes nothing.
+                # Check with the version that starts next, while the other one runs: the check changes nothing.
                 for command in preflight:
                     done = lakefeed(*command, file, environment=environment)
                     assert done.returncode == 0, done.stdout + done.stderr
@@ -127,5 +127,5 @@ def test_a_version_replaces_another_and_is_replaced_by_it(feed: Feed, before: di
     assert {row["zone"] for row in rows} == {None, *range(7)}
     verified = lakefeed("verify", v1, "--deep", environment=new)
     assert verified.returncode == 0, verified.stdout + verified.stderr
-    # The stop, and the start of one driver: nothing else is waited for. A machine at work on other things takes longer.
+    # The downtime is one stop and one start of a driver. A busy machine takes longer.
     assert max(gaps) < 120, gaps

@@ -1,4 +1,4 @@
-"""Upserts that are killed and replayed: the table equals a model that knows nothing of Spark, row by row.
+"""Upserts are killed and repeated: the table equals the model, which does not use Spark, row by row.
 
 ``LAKEFEED_UPSERT_CHANGES`` (100,000 by default), ``LAKEFEED_UPSERT_KEYS`` (a fifth of them) and
 ``LAKEFEED_UPSERT_KILLS`` (5) set the size.
@@ -65,7 +65,7 @@ def test_millions_of_changes_with_kills_equal_the_model(
         run = Running(["run", file, "--once"], feed.environment, tmp_path / f"{attempt}.log")
         run.wait_until_it_says(": batch ", times=dice.randint(1, 3), timeout=3600)
         time.sleep(dice.random() * seconds_of_the_last_batch(run))
-        # A run that has ended cannot be killed, and the last one would have nothing left to do.
+        # A run that has already ended cannot be killed, and leaves no work for the last run.
         assert run.process.poll() is None, run.said()
         run.kill()
         if attempt % 2:

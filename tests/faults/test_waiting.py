@@ -1,4 +1,4 @@
-"""A server has a bad minute: a feed of one table and a job of many show that they wait for it, and resume."""
+"""A server fails for a minute: a feed of one table and a job of many report that they wait for it, and resume."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BROKER = 1
 
 @dataclass(frozen=True)
 class Servers:
-    """Servers that a test can keep from answering."""
+    """Servers that a test can stop from answering."""
 
     store: FaultProxy
     catalog: RestCatalog
@@ -79,7 +79,7 @@ def servers(stack: Endpoints, stack_proxy: FaultProxy, tmp_path_factory: pytest.
 
 
 def schema(version: int) -> dict[str, Any]:
-    """Each version has another default, so that a feed has to ask the registry for it."""
+    """Return the schema of a version; its default differs, so a feed must fetch each version from the registry."""
     field = {"name": "version", "type": "int", "default": version}
     return {"type": "record", "name": "Row", "fields": [{"name": "id", "type": "int"}, field]}
 
@@ -89,7 +89,7 @@ def framed(version: int, row: dict[str, Any]) -> bytes:
 
 
 class Job:
-    """A feed of one topic, or a job of several with a table for each, in a process of its own."""
+    """A separate process that runs a feed of one topic, or a job of several topics with a table for each."""
 
     def __init__(self, servers: Servers, stack: Endpoints, folder: Path, *, topics: int) -> None:
         endpoints = replace(
@@ -136,7 +136,7 @@ class Job:
         return False
 
     def progress(self) -> dict[str, Any]:
-        """Return what ``lakefeed status`` says of the driver's progress."""
+        """Return the driver's progress from ``lakefeed status``."""
         done = lakefeed("status", self.file, "--output", "json", environment=self.environment)
         assert done.stdout, done.stderr
         found = json.loads(done.stdout)
@@ -155,7 +155,7 @@ class Job:
 
 
 def until(look: Callable[[], Any], *, says: Callable[[], str], seconds: float = 240) -> Any:
-    """Return what is found at last."""
+    """Wait until `look` returns a true value; return that value."""
     end = time.monotonic() + seconds
     while not (found := look()):
         assert time.monotonic() < end, says()
@@ -201,7 +201,7 @@ def test_a_feed_shows_that_it_waits_for_a_server(
             until(lambda: job.state() == "waiting", says=running.said)
             assert job.progress()["waits_for"] is None
             lines = [line for line in running.said()[before:].splitlines() if IN_THE_LOG.search(line)]
-            # Each table of many has its own line, unless it is for the brokers of them all.
+            # A job of many tables prints a line for each table, but only one line for the brokers.
             assert 1 <= len(lines) <= (1 if name == "brokers" else topics), lines
             assert all(says in line for line in lines), lines
         assert running.ask_to_stop(signal.SIGTERM) == 0

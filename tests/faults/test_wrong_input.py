@@ -1,4 +1,4 @@
-"""Wrong input, end to end: what, where and the next step, exit status 2 or 1, no stack trace, nothing left behind."""
+"""Wrong input: the error has cause, place and next step; exit status 2 or 1, no stack trace, nothing left behind."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def assert_refused(done: Done, status: int, *texts: str) -> None:
 
 
 def objects(feed: Feed) -> list[str]:
-    """All that is in the store of this feed: its checkpoint and its table's files."""
+    """Return all objects of this feed in the store: its checkpoint and its table's files."""
     store = pyarrow.fs.S3FileSystem(
         access_key=feed.stack.access_key,
         secret_key=feed.stack.secret_key.get_secret_value(),
@@ -43,7 +43,7 @@ def run(feed: Feed, *, environment: dict[str, str] | None = None, **blocks: Any)
 
 @pytest.fixture
 def ready(feed: Feed) -> Feed:
-    """A feed that would run."""
+    """Return a feed that could run."""
     feed.create_topic(partitions=1)
     feed.send(feed.avro([{"id": 1, "zone": "a"}]))
     return feed

@@ -1,4 +1,4 @@
-"""An executor's container on YARN is lost in the middle of a batch: every row is in the table once."""
+"""YARN loses an executor's container during a batch, and every row is in the table once."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ def test_an_executor_is_killed_in_mid_batch(feed: Feed, cluster: Yarn) -> None:
     environment = {**feed.environment, **cluster.environment}
     file = slow_file(feed, marks, spark=cluster.settings())
     running = Running(["run", file, "--once", "--master", "yarn"], environment, feed.folder / "run.log")
-    # In the second batch: the first one is committed.
+    # In the second batch, so that the first one is committed.
     cluster.wait_for("the second batch", lambda: marked(marks) > SLOW_BATCH + SLOW_BATCH // 3)
     before = cluster.pids_of(EXECUTOR)
     assert len(before) == 2

@@ -1,4 +1,4 @@
-"""A million rows through each sink: all are there, each once. (Databases: ``tests/faults/test_jdbc.py``.)"""
+"""A million rows land in each sink, every one once. (Databases: ``tests/faults/test_jdbc.py``.)"""
 
 import json
 from collections.abc import Callable
@@ -65,12 +65,12 @@ def of_index(feed: Feed, lake: SparkSession) -> DataFrame:
 
 @dataclass(frozen=True)
 class Case:
-    """A sink, and how it is read.
+    """A sink, and the way to read it.
 
     Attributes:
-        sink: its block.
-        read: what is in it, with the column ``id``.
-        mode: the output mode; groups, but for append.
+        sink: a function that returns its block.
+        read: a function that returns the sink's rows, which have the column ``id``.
+        mode: the output mode; all modes but append group the rows.
     """
 
     sink: Callable[[Feed], dict[str, Any]]

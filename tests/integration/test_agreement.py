@@ -1,4 +1,4 @@
-"""Every view of a feed says the same: dashboard, metrics, lag, Kafka's own tools, the ledger and the table."""
+"""All views of a feed agree: dashboard, metrics, lag, Kafka's own tools, the ledger and the table."""
 
 import json
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ def _sum(families: Iterable[Metric], name: str) -> float:
 
 
 def test_all_views_agree_at_rest_and_behind(feed: Feed, tmp_path: Path, environment: dict[str, str]) -> None:
-    """Two partitions, with poison records, records that a rule drops and null values; then a backlog."""
+    """Two partitions with undecodable records, records that a rule drops and null values; then more records, unread."""
     feed.create_topic(partitions=2)
     feed.send([*records(300), *[POISON] * 7], partition=0)
     feed.send([*records(40, first=1000), *[None] * 5, POISON], partition=1)
@@ -67,7 +67,7 @@ def test_all_views_agree_at_rest_and_behind(feed: Feed, tmp_path: Path, environm
             return found
 
         def all_agree(expected: Positions) -> None:
-            """Dashboard, endpoint, metrics, lag of feed and group, Kafka's tool."""
+            """Compare dashboard, endpoint, metrics, lag of feed and group, and Kafka's tool with the positions."""
             assert of_progress(progress()) == of_progress(json.loads(ask("/progress"))) == expected
             [row] = json.loads(ask("/api/feeds"))["feeds"]
             assert row["lag"] == sum(position.lag for position in expected.values())
@@ -127,7 +127,7 @@ def test_all_views_agree_at_rest_and_behind(feed: Feed, tmp_path: Path, environm
 def test_all_counts_agree_after_a_kill_with_upserts_a_history_and_dead_letters(
     feed: Feed, tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    """The batches' lines, status, API, metrics, the run's end and its trace; then the meter counts nothing beside."""
+    """Compare the batches' log lines, status, API, metrics, the run's result, its trace, and the meter's requests."""
     feed.create_topic(partitions=2)
     letters, history = f"lake.{feed.name}.letters", f"{feed.table}_history"
     keyed = {"table": feed.table, "mode": "upsert", "keys": ["id"], "history": history}
@@ -142,7 +142,7 @@ def test_all_counts_agree_after_a_kill_with_upserts_a_history_and_dead_letters(
     killed = Running(["run", path], environment, tmp_path / "killed")
     killed.wait_until_it_says("batch 0")
     killed.kill()
-    # The same keys come again.
+    # The same keys as in the first run.
     feed.send([*records(90), POISON], partition=0)
     feed.send([*records(120, first=1000), POISON, *records(20, first=1000)], partition=1)
     log, name = tmp_path / "log", feed.name
@@ -179,7 +179,7 @@ def test_all_counts_agree_after_a_kill_with_upserts_a_history_and_dead_letters(
         "its trace": [trace["totals"][name] for name in COUNTS],
     }
     assert found == {view: [totals[name] for name in COUNTS] for view in found}
-    # What the meter has counted of the feed's is in its start or in its batches, and it has counted nothing beside.
+    # The requests of the start and of the batches are all requests that the meter has counted.
     assert end["startup_requests"]["total"] + end["batch_requests"] == end["requests"]["total"]
     of_bucket = end["s3_requests"].pop("GetBucketVersioning", 0)
     assert sum(end["s3_requests"].values()) == end["requests"]["total"]
@@ -188,7 +188,7 @@ def test_all_counts_agree_after_a_kill_with_upserts_a_history_and_dead_letters(
 
 
 def test_other_tools_read_the_position_of_a_feed(feed: Feed, tmp_path: Path) -> None:
-    """Kafka's command, kcat and a lag monitor, after a run that was killed before it could end, and after the next."""
+    """Kafka's command, kcat and a lag monitor, after a killed run, and again after the next run."""
     kcat = unpacked_kcat()
     feed.create_topic(partitions=2)
     feed.send(records(90), partition=0)
@@ -207,7 +207,7 @@ def test_other_tools_read_the_position_of_a_feed(feed: Feed, tmp_path: Path) -> 
         1: (0, 2),
     }
     assert lag_by_kafkatop(servers, group) == {feed.topic: (2, 3)}
-    # kcat moves the group behind what it has read. The feed does not care, and sets it right with its next commit.
+    # Reading with kcat moves the group beyond the feed's position. The feed ignores that; its next commit corrects it.
     assert [kcat.first_after_position(servers, group, feed.topic, part) for part in (0, 1)] == [90, 0]
     assert {key[1]: shown.committed for key, shown in describe_group(servers, group).items()} == {0: 91, 1: 1}
     done = lakefeed("run", path, "--once", environment=feed.environment)

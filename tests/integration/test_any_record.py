@@ -1,4 +1,4 @@
-"""Random schemas and records, right and broken: none ends a feed with dead letters, and each is accounted for."""
+"""Random schemas and records, valid and broken: none stops a feed with dead letters, and all are accounted for."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ FIRST = {
 }
 UUIDS = ["123e4567-e89b-12d3-a456-426614174000", "no uuid", "${foo}", "", None]
 VERSIONS, RECORDS = 19, 133
-"""Of each of 16 feeds: 304 and 2,128."""
+"""Versions and records of each of 16 feeds: 304 and 2,128 in total."""
 ODD = ["_pos", "ident.x", "kafka_offset", "lakefeed_deleted", "a.b", "${env:HOME}"]
 
 
 def versions(seed: int, count: int) -> Iterator[Any]:
-    """The first version, and ones in which fields are added, changed or taken away, or have odd names."""
+    """Yield the first version, and later ones with fields added, changed or removed, or with odd names."""
     dice, schemas, newest = random.Random(seed), Schemas(seed), FIRST
     yield FIRST
     for number in range(count):
@@ -74,14 +74,14 @@ def records(feed: Feed, seed: int, *, schemas: int, each: int) -> list[bytes]:
                 if number == 0:
                     row = _first_row(dice)
                 fastavro.schemaless_writer(buffer, parsed, row)
-            except Exception:  # The generator makes no value of some logical types.
+            except Exception:  # fastavro's generator does not support some logical types.
                 buffer.write(dice.randbytes(9))
             values.append(header + buffer.getvalue())
     return [*values, *mutated(values[:20], count=each * 4, seed=seed)]
 
 
 def make_foreign_table(feed: Feed, last: str, *, partitions: bool = False) -> None:
-    """Make a table as another tool would: with a UUID, a fixed, and a text by which it may be partitioned."""
+    """Create a table as another tool would: with a UUID, a fixed, and a text, by which it may be partitioned."""
     columns = [
         NestedField(1, "ident", IntegerType(), required=False),
         NestedField(2, "u", UUIDType(), required=False),
@@ -141,7 +141,7 @@ def test_no_record_or_schema_of_many_ends_a_run(lake: SparkSession, feed: Feed, 
 
 @pytest.fixture
 def any_change(stack: Endpoints) -> Iterator[None]:
-    """Let the registry take versions that are not compatible with those before."""
+    """Let the registry accept versions that are incompatible with earlier ones."""
 
     def allow(level: str) -> None:
         headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
@@ -159,7 +159,7 @@ def any_change(stack: Endpoints) -> Iterator[None]:
 @pytest.mark.parametrize("mode", ["append", "upsert"])
 @pytest.mark.parametrize("kind", FORMATS)
 def test_the_sweep(lake: SparkSession, feed: Feed, kind: str, mode: str, table: str) -> None:
-    """2,000 records of 300 versions, a third of them known at a first start, the others at a second one and a third."""
+    """All feeds have 2,000 records of 300 versions in total. Each feed starts three times, for a third of them each."""
     feed.create_topic(partitions=1)
     if table == "foreign":
         make_foreign_table(feed, "zone", partitions=True)
@@ -174,7 +174,7 @@ def test_the_sweep(lake: SparkSession, feed: Feed, kind: str, mode: str, table: 
     registry, sent, letters = SchemaRegistry(feed.stack.schema_registry_url), 0, 0
     for number in range(VERSIONS):
         header = b""
-        # A first start takes the newest version for the table's columns: an odd one would refuse all others.
+        # A first start takes the table's columns from the newest version: after an odd one all others would be refused.
         while number == VERSIONS // 3 - 1 and not contents.fits:
             contents.next()
         if kind != "json":
@@ -191,7 +191,7 @@ def test_the_sweep(lake: SparkSession, feed: Feed, kind: str, mode: str, table: 
             summary = pipeline.run(spark=lake, once=True)
             letters += summary.dead_letters
             dead = [letter["offset"] for letter in feed.rows(f"{feed.table}_dead")]
-            # Not all of them: Python has no date for some days.
+            # Only these columns: Python has no date for some days.
             read = ("u",) if keyed else ("u", "kafka_offset")
             table_now = open_table(feed.table, connections=feed.connections)
             rows = table_now.scan(selected_fields=read).to_arrow().to_pylist()

@@ -1,4 +1,4 @@
-"""Backfills beside a feed: each record once, whatever cuts them off, and the feed never notices."""
+"""Backfills beside a feed: each record lands once, whatever interrupts a backfill, and the feed is not disturbed."""
 
 import json
 import threading
@@ -43,7 +43,7 @@ def proven(pipeline: Pipeline) -> None:
 
 @contextmanager
 def running(pipeline: Pipeline, spark: SparkSession) -> Iterator[None]:
-    """The feed at work, in a thread."""
+    """Run the feed in a thread until the block ends."""
     stop, began, failed = threading.Event(), threading.Event(), []
 
     def run() -> None:
@@ -72,7 +72,7 @@ def until(true: Callable[[], bool]) -> None:
 
 
 def begun_at_latest(lake: SparkSession, feed: Feed, **more: Any) -> Pipeline:
-    """A feed that began behind what the topic has: 60 old records of 2 partitions, then 10 of its own."""
+    """Return a feed that began at the topic's end: 60 older records in 2 partitions, then 10 that it has landed."""
     feed.create_topic(partitions=2)
     feed.send(feed.avro(trips(0, 30)), partition=0)
     feed.send(feed.avro(trips(30, 60)), partition=1)
@@ -90,7 +90,7 @@ def test_beside_a_running_feed_each_record_lands_once(lake: SparkSession, feed: 
     pipeline = feed.pipeline(**blocks(feed, size=300))
     sent = 1000
     with running(pipeline, lake):
-        # The feed has begun; from here on it reads all that comes.
+        # The feed has begun: it reads all records from here on.
         producing = threading.Event()
 
         def produce() -> None:
@@ -234,7 +234,7 @@ def test_old_records_with_a_field_that_was_dropped_since_change_the_table_beside
     feed.create_topic(partitions=1)
     feed.send(feed.avro([{**each, "tip": 1.5} for each in trips(0, 10)], old))
     pipeline = feed.pipeline(**blocks(feed))
-    feed.avro([])  # Registers the newer schema, without the tip.
+    feed.avro([])  # Registers the newer schema, which lacks the tip.
     with running(pipeline, lake):
         feed.send(feed.avro(trips(10, 20)))
         until(lambda: len(feed.rows()) == 10)

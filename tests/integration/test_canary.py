@@ -1,4 +1,4 @@
-"""No secret gets out: one text, planted in each kind of setting that can hold one, is looked for everywhere."""
+"""No secret leaks: a text is set in every kind of setting that can hold a secret, and searched in all outputs."""
 
 import json
 import signal
@@ -31,7 +31,7 @@ WRONG = {
 
 
 def planted(feed: Feed, *, ui: int, events: Path, lineage: str) -> Path:
-    """A pipeline file with a secret wherever one can be that its servers do not look at."""
+    """Write a pipeline file with a secret in every place that its servers do not check."""
     (feed.folder / "own.py").write_text("def same(rows, login):\n    return rows\n")
     (feed.folder / "zones.csv").write_text("zone\na\n")
     return feed.write_file(
@@ -86,7 +86,7 @@ def planted(feed: Feed, *, ui: int, events: Path, lineage: str) -> Path:
 
 
 def command_lines() -> str:
-    """Those of all processes of this machine."""
+    """Return the command lines of all processes of this machine."""
     found = []
     for each in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -97,7 +97,7 @@ def command_lines() -> str:
 
 
 def spark_pages(port: int, query: str) -> str:
-    """All of Spark's own pages and documents, of which those of the streaming query have to be there."""
+    """Return all pages and documents of Spark's UI; check that those of the streaming query are among them."""
     base = f"http://127.0.0.1:{port}"
     api = f"{base}/api/v1/applications"
     application = json.loads(answer(api)[1])[0]["id"]
@@ -125,13 +125,13 @@ def spark_pages(port: int, query: str) -> str:
 
 
 def other_addresses() -> list[str]:
-    """Addresses of this machine at which others reach it."""
+    """Return the addresses at which other machines reach this one."""
     found = {str(entry[4][0]) for entry in socket.getaddrinfo(socket.gethostname(), None, family=socket.AF_INET)}
     return sorted(address for address in found if not address.startswith("127."))
 
 
 def driver_answers(home: Path, feed: Feed) -> str:
-    """The driver's file, and what its endpoint says: each page, with and without the token."""
+    """Return the driver's file and the answers of its endpoint, with and without the token."""
     [file] = (home / "run" / "drivers").iterdir()
     driver = read(file)
     assert driver is not None
@@ -150,7 +150,7 @@ def driver_answers(home: Path, feed: Feed) -> str:
 
 
 def objects(feed: Feed) -> str:
-    """All of the feed's objects: checkpoint, data, and the table's metadata."""
+    """Return the content of the feed's objects: checkpoint, data, and the table's metadata."""
     s3 = feed.connections.s3
     assert s3.access_key is not None
     assert s3.secret_key is not None
@@ -213,7 +213,7 @@ def test_no_secret_gets_out(feed: Feed) -> None:
     places["objects"] = objects(feed)
     leaks = [place for place, text in places.items() if CANARY in text]
     assert leaks == [], [text[max(0, text.index(CANARY) - 200) :][:400] for text in (places[each] for each in leaks)]
-    # What shows nothing cannot show a secret either: each of these knows the feed.
+    # An empty place cannot show a secret: check that all of them contain the feed's name.
     for place, text in places.items():
         assert feed.name in text, f"{place} was not looked at"
 

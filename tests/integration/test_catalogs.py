@@ -1,4 +1,4 @@
-"""A feed on each kind of catalog: landed, verified, read by other engines; and what is said when a catalog is wrong."""
+"""A feed on each kind of catalog: landed, verified, read by other engines; and the errors of a wrong catalog."""
 
 import json
 import time
@@ -34,14 +34,14 @@ from tests.support.servers.rest_catalog import RestCatalog, rest_catalog_on
 
 @pytest.fixture(scope="module")
 def rest(stack: Endpoints) -> Iterator[RestCatalog]:
-    """A REST catalog on the stack's store; its keys it gives to clients that ask for vended credentials."""
+    """Run a REST catalog on the stack's store, whose keys it gives to clients that request vended credentials."""
     with rest_catalog_on(stack) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def hive(stack: Endpoints) -> Iterator[HiveMetastore]:
-    """A Hive metastore that reaches the stack's store, as it makes the folders of tables."""
+    """Run a Hive metastore with access to the stack's store, because the metastore creates the folders of tables."""
     store = {
         "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
         "fs.s3a.endpoint": stack.s3_endpoint,
@@ -61,7 +61,7 @@ def database(postgres: PostgreSQL) -> PostgreSQL:
 
 @dataclass(frozen=True)
 class Case:
-    """A catalog as a pipeline file declares it, and the variables that hold its secrets."""
+    """A catalog's block of a pipeline file, and the variables with its secrets."""
 
     name: str
     block: dict[str, Any]
@@ -70,7 +70,7 @@ class Case:
 
 @pytest.fixture(params=["lake", "pg", "rest", pytest.param("hive", marks=pytest.mark.slow)])
 def case(request: pytest.FixtureRequest, stack: Endpoints) -> Case:
-    """The local stack's SQLite, PostgreSQL, REST with a login and vended credentials, and a Hive metastore."""
+    """Return the stack's SQLite, PostgreSQL, REST with a login and vended credentials, or a Hive metastore."""
     if request.param == "lake":
         block: dict[str, Any] = {"uri": stack.catalog_uri, "warehouse": stack.warehouse}
         return Case("lake", block, {})
@@ -93,7 +93,7 @@ def pipeline(feed: Feed, case: Case) -> Pipeline:
 
 
 def land(feed: Feed, case: Case) -> SparkSession:
-    """Runs the pipeline once in the session that is there, which gets to know the catalog."""
+    """Run the pipeline once in the existing session, in which the run configures the catalog; return the session."""
     loaded = pipeline(feed, case)
     running = session(connections=loaded.connections)
     loaded.run(spark=running, once=True)
@@ -105,7 +105,7 @@ def send(feed: Feed, start: int, end: int) -> None:
 
 
 def plainly(spark: SparkSession, loaded: Pipeline, table: str) -> list[tuple[Any, ...]]:
-    """The rows in a session that knows Iceberg alone, with the settings that any engine would be given."""
+    """Return the rows that a session with plain Iceberg reads, configured as any engine would be."""
     name = table.split(".")[0]
     plain, s3 = spark.newSession(), loaded.connections.s3
     catalog = loaded.connections.catalogs[name]
@@ -140,7 +140,7 @@ def test_a_feed_lands_is_verified_and_is_read_by_other_engines(lake: SparkSessio
     assert (done.faults, done.commits, done.rows) == ((), 2, 100)
     assert [each.kind for each in done.notes] == []
 
-    # pyiceberg, and DuckDB on what it reads and on the snapshot's own files.
+    # Read with pyiceberg, with DuckDB on pyiceberg's rows, and with DuckDB on the snapshot's files.
     found = open_table(feed.table, connections=loaded.connections)
     arrow = found.scan(selected_fields=("id", "zone", "kafka_partition", "kafka_offset")).to_arrow()
     with duckdb.connect() as engine:
@@ -155,7 +155,7 @@ def test_a_feed_lands_is_verified_and_is_read_by_other_engines(lake: SparkSessio
     assert of_files == by_duckdb
     assert plainly(running, loaded, feed.table) == by_duckdb
 
-    # Secrets are in the session, and nowhere that shows.
+    # The session has the secrets, but shows them nowhere.
     seen = command_lines() + str(running.sparkContext.getConf().getAll()) + str(running.sql("SET").collect())
     assert f"spark.sql.catalog.{case.name}" in seen
     assert [name for name, value in case.environment.items() if value in seen] == []
@@ -284,10 +284,10 @@ def test_tokens_that_expire_are_renewed_while_a_feed_runs(
     lake: SparkSession, feed: Feed, rest: RestCatalog, stack: Endpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rest, "token_seconds", 30)
-    # Clients renew at nine tenths of this; the rest is for a machine that is busy.
+    # Clients renew a token after nine tenths of this time; the real validity allows for a busy machine.
     monkeypatch.setattr(rest, "announced_seconds", 4)
     block = {"type": "rest", "uri": rest.url, "vended_credentials": True, "credential": "${REST_CREDENTIAL}"}
-    # Under a name of its own: a session keeps the catalog that it has opened, and its token.
+    # A new catalog name, since a session keeps a catalog that it has opened, with its token.
     case = Case("short", block, {"REST_CREDENTIAL": rest.credential})
     feed.catalog = case.name
     feed.create_topic()

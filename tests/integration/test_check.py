@@ -1,4 +1,4 @@
-"""``lakefeed check`` shows what is wrong with a pipeline before anything starts, with its line."""
+"""``lakefeed check`` shows the errors of a pipeline before anything starts, with their lines."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ checkpoint: s3a://lake/checkpoints/hits
 """
 PLAIN = "  sql: SELECT zip, at FROM hits\n"
 ICEBERG = "  iceberg: {table: lake.web.hits}\n"
-# The text that is written instead, the line that is reported, and the message.
+# The replaced text, the new text, the reported line, and a part of the message.
 MISTAKES = {
     "sql": (PLAIN, "  sql: SELEC zip FROM hits\n", 5, "SELEC"),
     "column": (PLAIN, "  sql: SELECT zipp FROM hits\n", 5, "zipp"),
@@ -145,7 +145,7 @@ def test_transforms_of_many_topics_are_looked_at_also_those_of_one_alone(shell: 
 
 
 def test_sql_is_parsed_whatever_else_is_wrong(shell: None, tmp_path: Path) -> None:
-    """Also where the registry knows the columns, and where the file has another mistake."""
+    """Even if only the registry knows the columns, and if the file has another mistake."""
     registry = FILE.replace('json: {schema_ddl: "zip STRING, at TIMESTAMP"}', 'avro: {registry: "http://127.0.0.1:1"}')
     wrong = registry.replace("SELECT zip", "SELECT zip zip zip") + "expect: {a: {rule: zip >}}\n"
     for text, mistakes in ((wrong, 2), (f"{wrong}foo: 1\n", 3)):

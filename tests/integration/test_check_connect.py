@@ -1,4 +1,4 @@
-"""``lakefeed check --connect`` against real servers, and against each of them broken."""
+"""``lakefeed check --connect`` with real servers, and with each of them broken."""
 
 import json
 import uuid
@@ -27,20 +27,20 @@ COLUMNS = ["sink.iceberg.partition_by=[idd]", "sink.iceberg.sort_by=[ID, kafka_o
 
 @dataclass(frozen=True)
 class Case:
-    """A pipeline whose every endpoint is there."""
+    """A pipeline whose endpoints all exist."""
 
     path: Path
     topic: str
     environment: dict[str, str]
 
     def check(self, *arguments: str, **environment: str) -> Result:
-        """Runs the command as a user would, in this environment and no other."""
+        """Run the command as a user would, with only these variables."""
         return CliRunner().invoke(
             check, [str(self.path), "--connect", *arguments], env={**self.environment, **environment}
         )
 
     def found(self, *arguments: str, **environment: str) -> tuple[int, list[dict[str, Any]]]:
-        """Exit status and problems."""
+        """Return exit status and problems."""
         result = self.check("--output", "json", *arguments, **environment)
         return result.exit_code, json.loads(result.stdout)
 
@@ -239,7 +239,7 @@ def test_preflight_raises_the_right_class(case: Case) -> None:
 
 
 def test_columns_that_the_registered_schema_does_not_have(case: Case) -> None:
-    """A warning: the table may have them from an earlier version."""
+    """This is a warning, because the table may have the columns from an earlier version."""
     status, found = case.found(*(each for column in COLUMNS for each in ("--set", column)))
     message = [(each["key"], each["severity"], each["hint"]) for each in found if "column" in each["what"]]
     assert status == 0
@@ -259,7 +259,7 @@ def test_columns_that_the_registered_schema_does_not_have(case: Case) -> None:
     ],
 )
 def test_a_start_at_which_no_new_feed_can_begin(case: Case, start: str, words: str) -> None:
-    """A warning: a feed that has begun does not read it."""
+    """This is a warning, because a feed that has already begun does not read the setting."""
     status, found = case.found("--set", f"source.kafka.start={start.format(topic=case.topic)}")
     [warning] = found
     assert status == 0

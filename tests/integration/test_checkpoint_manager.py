@@ -1,4 +1,4 @@
-"""lakefeed's own session keeps its checkpoints with the checkpoint manager, one PUT for each entry."""
+"""A session of lakefeed writes checkpoints with the checkpoint manager, one PUT for each entry."""
 
 import time
 import uuid
@@ -35,7 +35,7 @@ def test_the_default_session_makes_two_puts_a_batch(lake: SparkSession, stack: E
     finally:
         query.stop()
     counted = {name: count - before.get(name, 0) for name, count in after.items() if count > before.get(name, 0)}
-    # What earlier queries of this session leave behind may be deleted meanwhile.
+    # Deferred deletes of earlier queries of this session may be sent meanwhile.
     assert set(counted) - {"DeleteObjects"} == {"PutObject"}
-    # At either reading the batch after the reported one may have begun, or even ended.
+    # At both readings the batch after the reported one may have begun or ended.
     assert 2 * (last - first) - 2 <= counted["PutObject"] <= 2 * (last - first) + 2

@@ -1,4 +1,4 @@
-"""Servers that each ask their clients for a certificate: a whole feed has one, and each names one that is wrong."""
+"""Servers that require a client certificate: a whole feed works with one, and each server's error names a wrong one."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The same pipeline file on a Spark standalone cluster whose workers have nothing of lakefeed, and no package."""
+"""The same pipeline file runs on a Spark standalone cluster whose workers have neither lakefeed nor any package."""
 
 import json
 import os
@@ -54,17 +54,17 @@ def test_the_taxi_feed_gives_the_same_on_one_machine_and_on_a_cluster(feed: Feed
     assert len(expected) == TAXI_ROWS
     assert len({row["borough"] for row in expected}) > 5
 
-    # Client mode: the driver is this machine's lakefeed, and the executors get jars, keys and functions from it.
+    # Client mode: the driver is lakefeed on this machine, which sends jars, keys and functions to the executors.
     file = taxi_file(feed, "b", spark=on_cluster())
     ran = lakefeed("run", file, "--once", "--master", cluster.master, "--output", "json", environment=environment)
     assert ran.returncode == 0, ran.stderr + cluster.logs()
     summary = json.loads(ran.stdout)
     assert summary["rows"] == TAXI_ROWS
-    # Data files are written by the executors alone, one request each; the driver has heard of all of them.
+    # Only executors write data files, with one request each; they report all requests to the driver.
     assert summary["requests"]["calls"]["data"] == {"PutObject": summary["files"]}
     assert rows_of(feed, "b") == expected
 
-    # Cluster mode: the driver runs on a worker, out of the application jar alone.
+    # Cluster mode: the driver runs on a worker, from the application jar only.
     stage = feed.folder / "stage"
     stage.mkdir()
     sizes = {"spark.driver.memory": "700m", "spark.cores.max": "1", "spark.pyspark.python": str(cluster.python)}
@@ -78,7 +78,7 @@ def test_the_taxi_feed_gives_the_same_on_one_machine_and_on_a_cluster(feed: Feed
     driver = json.loads(ran.stdout)["driver"]
     cluster.wait_for("the driver to finish", lambda: _finished(cluster, driver))
     assert rows_of(feed, "c") == expected
-    # What everyone on these machines can read.
+    # All texts that other users of these machines can read.
     secrets = [SECRET, feed.environment["AWS_SECRET_ACCESS_KEY"]]
     for text in (shown.stdout, ran.stdout, ran.stderr, cluster.logs(), json.dumps(cluster.state())):
         assert not [secret for secret in secrets if secret in text]
@@ -104,7 +104,7 @@ def test_an_application_jar_is_fetched_by_http(feed: Feed, cluster: Standalone) 
     assert written.returncode == 0, written.stderr
     with files_over_http(shared) as address:
         submitted = ("deploy", "submit", file, "--master", cluster.master, "--application", f"{address}/trips.jar")
-        # In cluster mode a worker fetches it, in client mode spark-submit here.
+        # In cluster mode a worker downloads the jar, in client mode spark-submit on this machine does.
         mode = ("--deploy-mode", "cluster", "--output", "json", "--", "--once")
         ran = lakefeed(*submitted, *mode, environment=environment)
         assert ran.returncode == 0, ran.stderr + cluster.logs()
@@ -120,7 +120,7 @@ def test_an_application_jar_is_fetched_by_http(feed: Feed, cluster: Standalone) 
 
 @contextmanager
 def files_over_http(folder: Path) -> Iterator[str]:
-    """A web server of a folder's files; yields its address."""
+    """Run a web server of a folder's files; yield its address."""
     handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
@@ -160,7 +160,7 @@ def test_the_application_of_the_docs_does_the_same(feed: Feed, cluster: Standalo
 
 
 def hits(*minutes: int) -> list[bytes]:
-    """Records with a time, so many minutes after noon."""
+    """Return records with these times, in minutes after noon."""
     return [json.dumps({"at": f"2026-01-01T{12 + minute // 60}:{minute % 60:02}:00Z"}).encode() for minute in minutes]
 
 
@@ -189,19 +189,19 @@ def test_executors_keep_state_and_their_requests_and_the_feeds_metrics_are_count
         ),
     )
 
-    # By spark-submit in client mode: the driver is here, out of the application jar.
+    # By spark-submit in client mode: the driver runs on this machine, from the application jar.
     feed.send(hits(*range(30), 60), partition=0)
     options = ("--once", "--output", "json")
     ran = lakefeed("deploy", "submit", file, "--master", cluster.master, "--", *options, environment=environment)
     assert ran.returncode == 0, ran.stderr + cluster.logs()
-    # spark-submit puts the driver's lines for people on stdout, too.
+    # spark-submit also prints the driver's log lines on stdout.
     summary = json.loads(ran.stdout[ran.stdout.index("\n{") :])
     assert summary["records"] == 31
-    # Only executors write state, through the checkpoint manager; the driver has heard of their requests.
+    # Only executors write state, through the checkpoint manager; they report their requests to the driver.
     assert summary["requests"]["calls"]["state"]["PutObject"] >= 2
     assert {row["begins"].minute: row["hits"] for row in feed.rows()} == {0: 10, 10: 10, 20: 10}
 
-    # Another driver, and other executors, resume with the state of these.
+    # A new driver and new executors resume with this state.
     feed.send(hits(61, 62, 100), partition=1)
     ran = lakefeed("run", file, *options, "--master", cluster.master, environment=environment)
     assert ran.returncode == 0, ran.stderr + cluster.logs()
@@ -250,7 +250,7 @@ def test_a_cluster_that_cannot_run_the_feed_is_refused_at_the_start(
     feed: Feed, cluster: Standalone, settings: dict[str, str], message: str
 ) -> None:
     feed.create_topic(partitions=1)
-    feed.send(feed.avro([{"id": 1, "zone": "one"}]))  # Its schema is what a run looks for first.
+    feed.send(feed.avro([{"id": 1, "zone": "one"}]))  # Registers the schema, which a run reads first.
     whole = {key: value for key, value in on_cluster(**settings).items() if value}
     if whole.get("spark.pyspark.python") == "OTHER":
         whole["spark.pyspark.python"] = str(pretend_version(feed.folder / "other"))

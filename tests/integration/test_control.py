@@ -29,7 +29,7 @@ def until(condition: Callable[[], Any], *, seconds: float = 90) -> None:
 
 
 class Run:
-    """One run of a pipeline in a thread."""
+    """A run of a pipeline in a thread."""
 
     def __init__(self, pipeline: Pipeline, spark: SparkSession, **options: Any) -> None:
         self.monitor, self.stop = FeedMonitor(pipeline.config.name), threading.Event()
@@ -101,7 +101,7 @@ def test_a_feed_is_paused_changed_and_resumed_and_a_restart_knows_the_pause(lake
         assert not kept(feed)
         assert [batch.records for batch in run.monitor.batches()] == [100, 20, 20, 10]
         run.pause("again")
-    # A start of a run that ends by itself is refused; one that lasts waits, and touches neither table nor topic.
+    # A run with --once is refused; another one starts and waits, without touching table or topic.
     with pytest.raises(FeedPaused, match=r"paused by ben since .*: again"):
         pipeline.run(spark=lake, once=True)
     feed.send(records(10, first=150))
@@ -121,7 +121,7 @@ def test_a_feed_is_paused_changed_and_resumed_and_a_restart_knows_the_pause(lake
 
 
 def test_a_pause_amid_many_small_batches_loses_and_repeats_nothing(lake: SparkSession, feed: Feed) -> None:
-    """Each pause meets the query somewhere: while it plans, after it has planned, while it writes or waits."""
+    """The pauses meet the query in different states: planning, planned, writing or waiting."""
     feed.create_topic(partitions=2)
     feed.send(records(1200))
     pipeline = feed.pipeline(source=source(feed, max_records_per_batch=10), decode=JSON_ROWS)
@@ -143,7 +143,7 @@ def test_a_pause_amid_many_small_batches_loses_and_repeats_nothing(lake: SparkSe
 
 
 def test_a_topic_that_was_recreated_during_a_pause_is_not_read_on(lake: SparkSession, feed: Feed) -> None:
-    """The new topic is longer than the feed's position, so that Spark would continue amid its records."""
+    """The new topic has more records than the feed's position, so Spark would continue in the middle of them."""
     feed.create_topic(partitions=1)
     feed.send(records(50))
     pipeline = feed.pipeline(source=source(feed), decode=JSON_ROWS)

@@ -1,4 +1,4 @@
-"""The core's wheel alone, in an environment of its own: no plug-in is needed to land a topic and to prove it."""
+"""The core's wheel in a separate environment: landing a topic and verifying it need no plug-in."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def test_the_core_alone_checks_plans_runs_and_verifies(feed: Feed, tmp_path: Pat
     assert "200" in shell("lakefeed", "plan", file)
     assert "200 rows" in shell("lakefeed", "run", file, "--once")
     assert "each record once" in shell("lakefeed", "verify", file)
-    # What a plug-in brings is named with its extra.
+    # The errors name the extra that has the missing plug-in.
     assert "pip install 'lakefeed[local]'" in shell("lakefeed", "topics", "produce", feed.topic, status=2)
     notified = feed.write_file(notify={"targets": {}})
     assert "pip install 'lakefeed[observe]'" in shell("lakefeed", "check", str(notified), status=2)

@@ -1,4 +1,4 @@
-"""How many requests a batch makes: exactly, by operation and by what the key is for, on a real S3 server."""
+"""The exact number of requests of a batch, by operation and by kind of key, on a real S3 server."""
 
 import uuid
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ DATA = {"data": {"PutObject": FILES}}
 def run(
     lake: SparkSession, feed: Feed, *, count: int = BATCHES, **blocks: Any
 ) -> tuple[RunSummary, list[FinishedBatch]]:
-    """A feed of some batches, each with one file of each of 3 partitions."""
+    """Run a feed of `count` batches, which write one file in each of 3 partitions; return its summary and batches."""
     feed.create_topic(partitions=FILES)
     values = feed.avro(rows(0, count * 30))
     for partition in range(FILES):
@@ -53,7 +53,7 @@ def calls(batch: FinishedBatch) -> dict[str, dict[str, int]]:
 
 
 def nothing_is_lost(summary: RunSummary, batches: list[FinishedBatch]) -> None:
-    """Start-up and batches are all that the run did for its table and checkpoint."""
+    """Check that start-up and batches account for all requests of the run to its table and checkpoint."""
     parts: list[S3Requests | BatchRequests] = [summary.startup_requests]
     parts += [batch.requests for batch in batches if batch.requests]
     assert sum(part.total for part in parts) == summary.requests.total
@@ -65,7 +65,7 @@ def test_iceberg_makes_a_request_a_file_and_five(lake: SparkSession, feed: Feed)
     summary, batches = run(lake, feed)
     assert len(batches) == BATCHES
     for batch in batches[1:]:
-        # The manifest, the list of manifests, the metadata file.
+        # The manifest, the manifest list, the metadata file.
         assert calls(batch) == {**LOGS, **DATA, "metadata": {"PutObject": 3}}
     nothing_is_lost(summary, batches)
     assert summary.files == BATCHES * FILES
@@ -92,7 +92,7 @@ def test_parquet_makes_a_request_a_file_and_three(lake: SparkSession, feed: Feed
     for batch in batches[1:]:
         assert calls(batch) == {**LOGS, **DATA, "sink_log": {"PutObject": 1}}
     nothing_is_lost(summary, batches)
-    # The sizes in the log of the sink are those of the objects, though no request asked the store for them.
+    # The sink's log has the objects' sizes, although no request asked the store for them.
     found = lake.read.parquet(path)
     assert sorted(row.id for row in found.collect()) == list(range(BATCHES * 30))
     listed = lake.read.format("binaryFile").option("pathGlobFilter", "*.parquet").load(path).select("path", "length")
@@ -108,7 +108,7 @@ def test_parquet_makes_a_request_a_file_and_three(lake: SparkSession, feed: Feed
 
 @pytest.fixture(params=[None, ROCKSDB], ids=["in memory", "RocksDB"])
 def plain(lake: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    """A session that says nothing of the parts of state; with either of Spark's stores."""
+    """Yield a session without a setting for the number of state partitions, with one of Spark's state stores."""
     parts = str(lake.conf.get(PARTS))
     lake.conf.unset(PARTS)
     if request.param:
@@ -123,10 +123,10 @@ def test_state_makes_a_request_a_part(plain: SparkSession, feed: Feed) -> None:
     sink: dict[str, Any] = {"sink": {"memory": {}}, "transform": {"sql": sql, "output_mode": "complete"}}
     _, batches = run(plain, feed, count=5, **sink)
     assert len(batches) == 5
-    # Two for each of the two cores, which also read and shuffle; not Spark's 200.
+    # Two partitions for each of the two cores, which also read and shuffle, instead of Spark's 200.
     for batch in batches[1:]:
         made = calls(batch)
-        # Once a minute, beside a batch or not: Spark's clean-up of old state.
+        # Spark's clean-up of old state lists it once a minute, at any time.
         made["state"].pop("ListObjectsV2", None)
         assert made == {**LOGS, "state": {"PutObject": 4}}
     assert PARTS not in plain.conf.getAll
@@ -184,7 +184,7 @@ def test_a_data_file_costs_one_request_and_its_size_none(lake: SparkSession, sta
     after = s3_requests(lake) - before
     assert after.as_dict()["calls"] == {"data": {"PutObject": 1}}
     assert after.bytes_out >= 1000
-    # What was deleted is not remembered.
+    # The size of a deleted file is not remembered.
     files.delete(path, False)
     with pytest.raises(Py4JJavaError) as raised:
         files.getFileStatus(path)
@@ -212,7 +212,7 @@ def test_a_checkpoint_is_claimed_once(lake: SparkSession, stack: Endpoints) -> N
     Claim(lake, location, Owner(feed="a", sink="iceberg lake.a.t"))
     with pytest.raises(CheckpointMismatch, match="belongs to feed 'a'"):
         Claim(lake, location, Owner(feed="b", sink="iceberg lake.b.t"))
-    # Two that both found nothing there: the store lets one of them win.
+    # A race: both drivers saw no claim, and the store lets only one of them create it.
     files, path = file_system(lake, f"{location}/race.json")
     assert checkpoint._create(files, path, "first")
     assert not checkpoint._create(files, path, "second")

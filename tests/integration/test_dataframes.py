@@ -1,4 +1,4 @@
-"""The Python way: ordinary DataFrames in and out."""
+"""The Python API: ordinary DataFrames as input and output."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.support.feed import Feed, trips
 
 @pytest.fixture
 def sent(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> Feed:
-    """A feed with 300 records in 3 partitions, and the environment naming the stack."""
+    """Return a feed with 300 records in 3 partitions; the environment names the stack's servers."""
     for name, value in feed.environment.items():
         monkeypatch.setenv(name, value)
     feed.create_topic(partitions=3)
@@ -98,7 +98,7 @@ def test_a_checkpoint_is_for_one_feed(lake: SparkSession, sent: Feed) -> None:
 def test_every_partition_transform_takes_values_at_its_limits(
     lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Null, NaN, infinity, the first and the last date: no record of a feed may be stuck at its partition."""
+    """With null, NaN, infinity, the first and the last date, no record may be stuck because of its partition."""
     for name, value in feed.environment.items():
         monkeypatch.setenv(name, value)
     values = {
@@ -108,7 +108,7 @@ def test_every_partition_transform_takes_values_at_its_limits(
         "float": ("FLOAT", ["'NaN'", "'-Infinity'"], []),
         "double": ("DOUBLE", ["'NaN'", "'Infinity'"], []),
         "dec": ("DECIMAL(4, 2)", ["-99.99", "99.99"], ["bucket(4, {})"]),
-        # Rounded down to a multiple of 0.10, -99.99 would have a digit too many.
+        # Truncated to a multiple of 0.10, -99.99 would have a digit too many.
         "low": ("DECIMAL(4, 2)", ["-99.90", "99.99"], ["truncate(10, {})"]),
         "text": ("STRING", ["''", "'a/b=c\\n \u20ac\U0001f600'"], ["bucket(4, {})", "truncate(1, {})"]),
         "bin": ("BINARY", ["X''", "X'00ff80'"], ["bucket(4, {})", "truncate(1, {})"]),
@@ -121,7 +121,7 @@ def test_every_partition_transform_takes_values_at_its_limits(
     columns: dict[str, tuple[str, list[str]]] = {}
     transforms = []
     for name, (kind, limits, functions) in values.items():
-        # Iceberg takes one transform of time for each column.
+        # Iceberg allows one transform of time per column.
         for number, function in enumerate(["{}", *functions]):
             columns[f"{name}{number}"] = kind, limits
             transforms.append(function.format(f"{name}{number}"))

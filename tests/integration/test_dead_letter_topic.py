@@ -1,4 +1,4 @@
-"""Dead letters in a topic: whole, none missing after a crash, and back into the table once."""
+"""Dead letters in a topic: complete, none missing after a crash, and each replayed into the table once."""
 
 import base64
 import json
@@ -27,7 +27,7 @@ def cluster(feed: Feed) -> KafkaSource:
 
 
 def letters(feed: Feed, topic: str | None = None) -> list[Any]:
-    """All that the topic holds."""
+    """Return all records of the dead-letter topic."""
     return list(scan(cluster(feed), topic or dead(feed)))
 
 
@@ -39,7 +39,7 @@ def test_letters_are_whole_and_after_a_crash_only_the_missing_are_written(lake: 
     feed.create_topic(partitions=4)
     good = feed.avro(trips(0, 60))
     broken = [b"", b"\x01garbage", good[0][:7], good[1] + b"x"]
-    # A feed may read letters itself: the record has headers of our names already.
+    # A feed may read dead letters itself, so a record may already have headers with our names.
     feed.send([*good[:30], *broken, *good[30:]], headers=[("source", b"\xff\x00"), ("lakefeed.feed", b"another")])
     blocks: dict[str, Any] = {"decode": REGISTRY, "dead_letters": {"topic": dead(feed)}}
     summary = feed.pipeline(**blocks).run(spark=lake, once=True)
@@ -66,7 +66,7 @@ def test_letters_are_whole_and_after_a_crash_only_the_missing_are_written(lake: 
     largest = [int(topics.setting(each, "max.message.bytes") or 0) for each in (feed.topic, dead(feed))]
     assert largest[0] < largest[1]
 
-    # As if the driver had been killed when one of the letters was in the topic: another topic, with one of them.
+    # The state after a kill during the writing of letters: another topic with only one of them.
     half = f"{feed.name}-half"
     feed.create_topic(topic=half)
     producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers})

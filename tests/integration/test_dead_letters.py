@@ -1,4 +1,4 @@
-"""Records that cannot become rows: rows + dead letters + skipped = records, for each partition, whatever happens."""
+"""Records that cannot become rows: rows + dead letters + skipped = records, in each partition, in all cases."""
 
 import base64
 import json
@@ -125,14 +125,14 @@ def test_dead_letters_lost_to_a_crash_are_written_at_the_next_start(lake: SparkS
     feed.send([*feed.avro(trips(0, 50)), b"\x01", b"\x02"])
     blocks = {"decode": REGISTRY, "dead_letters": {"table": dead(feed)}}
     feed.pipeline(**blocks).run(spark=lake, once=True)
-    # As if the driver had been killed between the two commits.
+    # The state after a kill between the two commits.
     lake.sql(f"DROP TABLE {dead(feed)} PURGE")
     feed.pipeline(**blocks).run(spark=lake, once=True)
     assert len(letters(feed)) == 2
     before = s3_requests(lake)
     feed.pipeline(**blocks).run(spark=lake, once=True)
     made = s3_requests(lake) - before
-    # The commit check alone would take a second writing for done, and leave its files behind.
+    # The commit check would also prevent a second commit, but its data files would already be written.
     assert ("PutObject", "data") not in {(each.operation, each.key_class) for each in made.counts if each.requests}
     assert len(letters(feed)) == 2
     assert len(feed.rows()) == 50
@@ -246,7 +246,7 @@ def test_a_replay_that_was_cut_off_is_ended_by_the_next_one(lake: SparkSession, 
     with pytest.raises(CutOff):
         feed.pipeline(**blocks).replay(choice, spark=lake, step=cut)
     if cut_after == "landed, long ago":
-        # Upkeep has taken its snapshot away meanwhile.
+        # Upkeep has expired the replay's snapshot meanwhile.
         IcebergLedger(lake, feed.table, feed.name).land_empty({})
         expire = f"CALL lake.system.expire_snapshots(table => '{feed.table.removeprefix('lake.')}', retain_last => 1"
         lake.sql(f"{expire}, older_than => TIMESTAMP '2999-01-01 00:00:00')").collect()

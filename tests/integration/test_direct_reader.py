@@ -1,4 +1,4 @@
-"""lakefeed's reader gives the records of each range, whatever it has read before, and refuses one that is gone."""
+"""lakefeed's reader returns the records of any range, whatever it has read before, and refuses a removed range."""
 
 import json
 import time
@@ -24,7 +24,7 @@ from tests.support.feed import Feed
 
 LOST = "is not in the topic any more; some data may have been lost"
 COMMITTED = [*range(10), *range(22, 32)]
-"""The offsets of records, where offset 10 ends a transaction, 11 to 20 are aborted, and 21 and 32 end two more."""
+"""The offsets of committed records: 10 ends a transaction, 11 to 20 are aborted, 21 and 32 end two transactions."""
 
 
 def source_of(feed: Feed) -> KafkaSource:
@@ -32,7 +32,7 @@ def source_of(feed: Feed) -> KafkaSource:
 
 
 def direct_reader(spark: SparkSession, feed: Feed, **policy: Any) -> DirectReader:
-    """A reader of the topic's values, of a run of its own."""
+    """Return a reader of the topic's values, as a new run would have it."""
     schema = SimpleNamespace(spec=Json(schema="id BIGINT"), refused_ids={})
     rows: Any = SimpleNamespace(
         schema=schema, policy=RecordPolicy(**policy), keep=("offset",), from_decoded=lambda it: it
@@ -44,7 +44,7 @@ def direct_reader(spark: SparkSession, feed: Feed, **policy: Any) -> DirectReade
 def read(
     spark: SparkSession, feed: Feed, rows: DirectReader, start: int, end: int
 ) -> tuple[dict[int, int | None], Counts]:
-    """The rows of a range, by offset, and what was counted."""
+    """Return the ids of a range by offset, and the counts."""
     ranges = OffsetRanges((OffsetRange(feed.topic, 0, start, end),))
     with BatchOutcomes(spark) as outcomes:
         found = rows.read(spark, ranges, outcomes).collect()
@@ -86,7 +86,7 @@ def test_a_record_that_is_no_row_is_counted_and_left_out(lake: SparkSession, fee
 
 
 def test_fields_that_no_column_takes_are_counted_alike_on_both_paths(lake: SparkSession, feed: Feed) -> None:
-    """By the run, the ledger and verify; a dead letter and a skipped record have no row that could lack a field."""
+    """The run, the ledger and verify agree; dead letters and skipped records have no row, so they do not count."""
     feed.create_topic(partitions=2)
     feed.send([b'{"id": 0}', b'{"id": 1, "more": 2}', b'{"id": 2, "ID": 3, "x": {"y": [1]}}', b"{"], partition=0)
     feed.send([b'{"id": "x", "more": 1}', None, b'{"id": 4, "": null}', b'{"id": 5}'], partition=1)
@@ -134,7 +134,7 @@ def test_a_range_beyond_the_end_of_the_topic_is_refused(lake: SparkSession, feed
 def test_a_run_has_no_records_of_a_topic_that_an_earlier_one_has_read(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     send_numbers(feed, 10)
-    # The consumer is kept, and has fetched the other records.
+    # The reader keeps its consumer, which has already fetched the other records.
     assert read(lake, feed, direct_reader(lake, feed), 0, 5)[0] == {offset: offset for offset in range(5)}
     topics = Topics(feed.stack.bootstrap_servers)
     topics.delete(feed.topic)
@@ -146,7 +146,7 @@ def test_a_run_has_no_records_of_a_topic_that_an_earlier_one_has_read(lake: Spar
 
 
 def kept_consumers(spark: SparkSession) -> int:
-    """How many consumers the JVM keeps for a next batch."""
+    """Return the number of consumers that the JVM keeps for a next batch."""
     java: Any = spark._jvm
     kept = java.java.lang.Class.forName("io.lakefeed.kafka.PartitionConsumer").getDeclaredField("KEPT")
     kept.setAccessible(True)
@@ -162,13 +162,13 @@ def test_a_run_that_has_ended_keeps_no_consumer(lake: SparkSession, feed: Feed) 
         spark=lake, once=True, on_batch=lambda batch: kept.add(kept_consumers(lake))
     )
     assert summary.rows == 100
-    # A batch keeps one for each of its partitions.
+    # A batch keeps a consumer for each of its partitions.
     assert max(kept) >= before + 2
     assert kept_consumers(lake) <= before
 
 
 def made_consumers(spark: SparkSession) -> int:
-    """How many consumers without a name of their own this JVM has made so far."""
+    """Return the number of consumers with a generated client id that this JVM has created so far."""
     java: Any = spark._jvm
     config = java.java.lang.Class.forName("org.apache.kafka.clients.consumer.ConsumerConfig")
     sequence = config.getDeclaredField("CONSUMER_CLIENT_ID_SEQUENCE")
@@ -190,10 +190,10 @@ def test_a_consumer_reads_one_partition_after_another_where_there_are_many(lake:
     before = made_consumers(lake)
     assert read_of(range(70)) == {(0, number) for number in range(70)}
     assert made_consumers(lake) > before
-    time.sleep(0.6)  # The broker has answered all that they have asked ahead.
+    time.sleep(0.6)  # Wait until the broker has answered the consumers' prefetches.
     before = made_consumers(lake)
     assert read_of(range(80, 100)) == {(0, number) for number in range(80, 100)}
     assert made_consumers(lake) == before
-    # Those that have changed their partition can take the first ones again.
+    # Consumers that have changed their partition can also return to an earlier one.
     time.sleep(0.6)
     assert read_of(range(140)) == {(0, number) for number in range(140)}

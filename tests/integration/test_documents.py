@@ -1,4 +1,4 @@
-"""What the documents and the docstrings show is run, on the real stack, as it stands there."""
+"""The code of documents and docstrings runs on the real stack, exactly as shown."""
 
 import doctest
 import importlib
@@ -40,11 +40,11 @@ SHOWN: dict[str, Any] = {
     "expect": {"within_town": {"rule": "trip_distance < 25", "on_violation": "dead_letter"}},
     "dead_letters": {"table": "lake.nyc.trips_dead_letters"},
 }
-"""Blocks of the feed that pages show the state of."""
+"""Blocks of the feed whose state some pages show."""
 OWN = ("python.md",)
-"""A test of its own follows it."""
+"""Pages that a separate test follows."""
 FULL: tuple[str, ...] = ()
-"""Their pages are followed by ``make test-full``; the others by ``make test-all``."""
+"""Pages that ``make test-full`` follows; ``make test-all`` follows the others."""
 FOLLOWED = [
     page
     for page in PAGES
@@ -63,7 +63,7 @@ def send_trips(stack: Endpoints, lake: SparkSession, rows: int) -> None:
 
 @pytest.fixture(scope="module")
 def trips(stack: Endpoints, lake: SparkSession) -> None:
-    """The topics that the documents speak of, and a consumer group."""
+    """Create the topics that the documents mention, and a consumer group."""
     topics = Topics(stack.bootstrap_servers)
     topics.create(TOPIC, partitions=10)
     send_trips(stack, lake, TRIPS)
@@ -78,7 +78,7 @@ def trips(stack: Endpoints, lake: SparkSession) -> None:
 def surroundings(
     trips: None, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake: SparkSession
 ) -> Iterator[dict[str, Any]]:
-    """A shell at work: the environment names the stack, and pipeline.yaml is in the folder."""
+    """Prepare the shell of a reader: the environment names the stack's servers, pipeline.yaml is in the folder."""
     for name, value in feed.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
@@ -95,7 +95,7 @@ def surroundings(
 
 @pytest.fixture
 def table(surroundings: dict[str, Any], lake: SparkSession) -> None:
-    """lake.nyc.trips, for the examples that read it."""
+    """Create lake.nyc.trips, for the examples that read it."""
     lf.write_table(lf.read_topic(lake, TOPIC, stream=False), "lake.nyc.trips")
 
 
@@ -103,7 +103,7 @@ def table(surroundings: dict[str, Any], lake: SparkSession) -> None:
 def reader(
     surroundings: dict[str, Any], stack: Endpoints, lake: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Reader:
-    """A reader whose feed has landed its topic, with some dead letters; 50 records have come since."""
+    """Return a reader whose feed has landed its topic, with some dead letters; 50 more records have come since."""
     monkeypatch.setenv("COLUMNS", "120")
     file = tmp_path / "pipeline.yaml"
     file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | SHOWN))

@@ -1,4 +1,4 @@
-"""A record that the transform fails at: the error names it, nothing is committed, and the feed resumes without it."""
+"""A transform fails at a record: the error names it, nothing is committed, and the feed resumes without the record."""
 
 import json
 from typing import Any
@@ -23,7 +23,7 @@ def test_the_record_is_named_without_its_values(
 ) -> None:
     feed.create_topic(partitions=2)
     transform = {"sql": f"SELECT id, 100 / CAST(text AS INT) AS share, kafka_partition, kafka_offset FROM {feed.name}"}
-    # What an exception of a server says, too: no server is waited for.
+    # This text is also that of a server's exception, but the run must not wait for any server.
     texts = ["1", "2", "4", f"{SECRET}: java.net.ConnectException: Connection refused", "5"]
     values = [json.dumps({"id": id_, "text": text}).encode() for id_, text in enumerate(texts)]
     feed.send(values[:3], partition=0)
@@ -32,7 +32,7 @@ def test_the_record_is_named_without_its_values(
     with pytest.raises(JobFailed) as failed:
         feed.pipeline(decode=DECODE, transform=transform).run(spark=lake, once=True)
     assert failed.value.what == f"the batch fails at {feed.topic}-1 offset 3; nothing of it is written"
-    # tests/unit/messages/test_printable.py has what follows: the types and the expression.
+    # tests/unit/messages/test_printable.py tests the rest of the text: the types and the expression.
     assert failed.value.where is not None
     assert failed.value.where.startswith(f"feed {feed.name}, [CAST_INVALID_INPUT]")
     assert failed.value.hint is not None
@@ -70,7 +70,7 @@ def test_a_row_without_a_partition_is_named_with_its_record(lake: SparkSession, 
 def test_records_that_a_batch_fails_at_are_isolated_as_dead_letters(
     lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    """Also where the driver ends between the commit of the rows and that of the letters."""
+    """Even if the driver dies between the commit of the rows and that of the letters."""
     feed.create_topic(partitions=2)
     lake.sql(f"CREATE NAMESPACE IF NOT EXISTS {feed.catalog}.{feed.name}")
     lake.sql(f"CREATE TABLE {feed.table} (id BIGINT, share DOUBLE, unused STRING)")
@@ -111,7 +111,7 @@ def test_records_that_a_batch_fails_at_are_isolated_as_dead_letters(
 
 @pytest.mark.parametrize("mode", ["append", pytest.param("upsert", marks=pytest.mark.slow)])
 def test_a_time_whose_hour_iceberg_cannot_count_is_a_dead_letter(lake: SparkSession, feed: Feed, mode: str) -> None:
-    """It would be in the partition of a time before 1970, where a filter does not look for it."""
+    """The row would be in the partition of a time before 1970, where a filter does not look for it."""
     feed.create_topic(partitions=1)
     last = (2**31 * 3_600_000_000) - 1
     moments = [0, last, last + 1, 2**63 - 1, -(2**31) * 3_600_000_000 + 1, -(2**63), None]
@@ -135,7 +135,7 @@ def test_a_time_whose_hour_iceberg_cannot_count_is_a_dead_letter(lake: SparkSess
 
 
 def test_a_group_whose_hour_iceberg_cannot_count_is_refused(lake: SparkSession, feed: Feed) -> None:
-    """No record alone is to blame, and so none becomes a dead letter."""
+    """Several records make a group, so none of them becomes a dead letter."""
     feed.create_topic(partitions=1)
     feed.send([json.dumps({"id": 1, "n": 2**31 * 3_600_000_000}).encode()])
     blocks: dict[str, Any] = {
@@ -155,7 +155,7 @@ def test_a_group_whose_hour_iceberg_cannot_count_is_refused(lake: SparkSession, 
 def test_a_replay_lands_what_works_and_leaves_the_rest_with_todays_reason(
     lake: SparkSession, feed: Feed, kind: str
 ) -> None:
-    """Whether a letter fails in decoding, in the transform, or at the table's side."""
+    """In all cases: a letter fails in decoding, in the transform, or at the table."""
     feed.create_topic(partitions=2)
     lake.sql(f"CREATE NAMESPACE IF NOT EXISTS {feed.catalog}.{feed.name}")
     columns = [NestedField(1, "id", LongType(), required=False), NestedField(2, "u", UUIDType(), required=False)]
@@ -200,7 +200,7 @@ def test_a_replay_lands_what_works_and_leaves_the_rest_with_todays_reason(
 
 
 def test_a_letter_whose_schema_is_refused_stays_a_letter(lake: SparkSession, feed: Feed) -> None:
-    """Its schema is refused only when the rows of the replay are computed."""
+    """Its schema is refused late, when the replay computes its rows."""
     feed.create_topic(partitions=1)
     later: dict[str, Any] = {
         **TRIP,

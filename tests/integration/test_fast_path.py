@@ -1,4 +1,4 @@
-"""The fast path and the general one give the same rows, metrics, dead letters and counts, in files for every reader."""
+"""The fast path and the general one give the same rows, metrics, dead letters, counts, and files for all readers."""
 
 import io
 import math
@@ -51,7 +51,7 @@ def edges(count: int) -> list[dict[str, Any]]:
             "id": (1 << 63) - 1 if number == 7 else number,
             "ratio": RATIOS[number % len(RATIOS)],
             "share": struct.unpack("f", struct.pack("f", number / 7))[0],
-            # One huge text, and one for each row that no other has.
+            # One huge text, and in other rows texts of which most are unique.
             "text": TEXTS[-1] if number == 11 else None if number % 9 == 0 else f"{TEXTS[number % 5]}{number % 700}",
             "flag": number % 3 == 0,
             "small": -(1 << 31) if number == 5 else number % 40,
@@ -68,7 +68,7 @@ def edges(count: int) -> list[dict[str, Any]]:
 def landed(
     spark: SparkSession, feed: Feed, path: str, *, by: Sequence[str] = ("flag",), transforms: bool = True
 ) -> dict[str, Any]:
-    """Run the feed on one path and return everything that the two paths must have in common."""
+    """Run the feed on one path; return everything that both paths must have in common."""
     name = "_".join((path, *by))
     table, letters = (f"{feed.catalog}.{feed.name}.{name}{kind}" for kind in ("", "_letters"))
     sql = f"SELECT *, CAST(small AS BIGINT) * 2 AS twice FROM {feed.name}_{name} WHERE small <> 13"
@@ -110,7 +110,7 @@ def test_both_paths_land_the_same_and_every_reader_reads_it(lake: SparkSession, 
     values[40:40] = [None, b"", b"no header", b"\x00\x00\x00\xff\xffunknown", values[0][:-1] if values[0] else None]
     feed.send(values)
     producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers})
-    producer.produce(feed.topic, values[0], None, timestamp=1_700_000_000_000_000_000)  # Nanoseconds.
+    producer.produce(feed.topic, values[0], None, timestamp=1_700_000_000_000_000_000)  # A timestamp in nanoseconds.
     assert producer.flush(30) == 0
     fast, general = landed(lake, feed, "auto"), landed(lake, feed, "off")
     assert fast == general
@@ -139,7 +139,7 @@ def test_both_paths_land_the_same_and_every_reader_reads_it(lake: SparkSession, 
 
 
 def write_plans(spark: SparkSession, table: str) -> list[str]:
-    """Return the physical plans of the appends to a table that Spark remembers."""
+    """Return the physical plans of appends to the table, from Spark's list of executions."""
     session: Any = spark
     executions = session._jsparkSession.sharedState().statusStore().executionsList()
     plans = [executions.apply(at).physicalPlanDescription() for at in range(executions.size())]
@@ -155,12 +155,12 @@ def test_rows_without_a_transform_reach_the_writer_uncopied_and_unchanged(lake: 
     [flat, _, partitioned, _] = write_plans(lake, feed.name)
     assert "BatchScan decoded records" in flat
     assert "Project" not in flat
-    # A shuffle depends on copies.
+    # Here the rows are copied, because a shuffle requires copies.
     assert "Project" in partitioned
 
 
 def parquet_files(spark: SparkSession, feed: Feed, path: str) -> tuple[list[str], dict[str, list[Any]], int]:
-    """Land the topic in Parquet files on one path; the rows, what is in each directory's footers, files by columns."""
+    """Land the topic as Parquet on one path; return the rows, the footers by directory, and the count of our files."""
     folder = f"s3a://{feed.stack.bucket}/{feed.name}/{path}"
     sql = (
         "SELECT *, named_struct('text', text, 'at', at) AS both, "
@@ -186,7 +186,7 @@ def parquet_files(spark: SparkSession, feed: Feed, path: str) -> tuple[list[str]
         metadata = dict(footer.metadata)
         ours += metadata.pop(b"lakefeed.encoder", None) is not None
         directory, _, name = file.path.removeprefix(folder).rpartition("/")
-        # The first line has an address in memory.
+        # The first line contains an address in memory.
         schema = str(footer.schema).partition("\n")[2]
         kept = (footer.num_rows, schema, sorted(metadata.items()))
         found.setdefault(directory, []).append((name.partition(".c000")[2], *kept))

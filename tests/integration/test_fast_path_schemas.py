@@ -1,4 +1,4 @@
-"""Topics of random Avro schemas, nested too, land alike on both paths: rows, dead letters, counts and manifests."""
+"""Topics of random Avro schemas, nested ones too, land alike on both paths: rows, dead letters, counts, manifests."""
 
 import json
 from typing import Any
@@ -17,7 +17,7 @@ RECORDS = 120
 
 
 def fill(feed: Feed, seed: int) -> str:
-    """Fill a topic with records of a random schema, null, and values that cannot be decoded; returns its name."""
+    """Fill a topic with records of a random schema, null, and undecodable values; return the topic's name."""
     topic, drawn = f"{feed.name}.t{seed}", AnyAvro(seed)
     registry = SchemaRegistryClient({"url": feed.stack.schema_registry_url})
     number = registry.register_schema(f"{topic}-value", Schema(json.dumps(drawn.schema), "AVRO"))
@@ -30,7 +30,7 @@ def fill(feed: Feed, seed: int) -> str:
 
 
 def landed(spark: SparkSession, feed: Feed, seeds: range, path: str) -> dict[str, Any]:
-    """Land all topics on one path; returns what both must have in common, by topic."""
+    """Land all topics on one path; return everything that both paths must have in common, by topic."""
     tables = f"lake.{feed.name}_{path}"
     kafka = {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics_pattern": rf"{feed.name}\..*"}
     document = {

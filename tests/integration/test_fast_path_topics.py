@@ -1,4 +1,4 @@
-"""Topics with gaps, ends of transactions, tombstones and huge records land alike on both paths, as Spark reads them."""
+"""Topics with gaps, transaction markers, tombstones and huge records land alike on both paths, as Spark reads them."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def value(number: int, text: str = "t") -> bytes:
 
 
 def send_transactions(feed: Feed, topic: str, *, partition: int, ends: str) -> None:
-    """Send a transaction of ten records for each letter: c commits it, a aborts it."""
+    """Send ten records in a transaction for each letter of `ends`: c commits the transaction, a aborts it."""
     producer = producing(feed, **{"transactional.id": f"{topic}-{partition}"})
     producer.init_transactions(30)
     for at, end in enumerate(ends):
@@ -57,7 +57,7 @@ def send_transactions(feed: Feed, topic: str, *, partition: int, ends: str) -> N
 
 
 def fill(feed: Feed) -> list[str]:
-    """Fill two topics; returns their names."""
+    """Fill two topics; return their names."""
     odd, compacted = f"{feed.name}.odd", f"{feed.name}.compacted"
     topics = Topics(feed.stack.bootstrap_servers)
     topics.create(odd, partitions=5, config={"max.message.bytes": str(2 * HUGE)})
@@ -87,7 +87,7 @@ def fill(feed: Feed) -> list[str]:
 
 
 def read_by_spark(spark: SparkSession, feed: Feed, topics: list[str]) -> dict[Record, bytes | None]:
-    """Read the records as Spark's own source does."""
+    """Read the records with Spark's own source."""
     servers = {"kafka.bootstrap.servers": feed.stack.bootstrap_servers, "kafka.isolation.level": "read_committed"}
     frame = spark.read.format("kafka").options(**servers, subscribe=",".join(topics)).load()
     rows = frame.select("topic", "partition", "offset", "value").collect()
@@ -95,7 +95,7 @@ def read_by_spark(spark: SparkSession, feed: Feed, topics: list[str]) -> dict[Re
 
 
 def wait_for_gaps(spark: SparkSession, feed: Feed, topic: str) -> None:
-    """Wait until the broker has compacted the topic, and let it do so no more: two readers are to be compared."""
+    """Wait until the broker has compacted the topic; then disable compaction, so that two readers see the same."""
     deadline = time.monotonic() + 120
     while len(read_by_spark(spark, feed, [topic])) >= 200:
         assert time.monotonic() < deadline
@@ -107,7 +107,7 @@ def wait_for_gaps(spark: SparkSession, feed: Feed, topic: str) -> None:
 
 
 def landed(spark: SparkSession, feed: Feed, topics: list[str], path: str) -> dict[str, Any]:
-    """Land the topics on one path, in several batches; returns what both must have in common."""
+    """Land the topics on one path, in several batches; return everything that both paths must have in common."""
     table, letters = f"lake.{feed.name}.{path}", f"lake.{feed.name}.{path}_letters"
     shown: list[str] = []
     monitor = FeedMonitor(f"{feed.name}_{path}")
@@ -184,7 +184,7 @@ def test_a_broker_that_is_killed_in_mid_batch_costs_no_record(lake: SparkSession
             producer.poll(0)
         assert producer.flush(60) == 0
         kafka = {"bootstrap_servers": brokers, "topics": [feed.topic], "max_records_per_batch": 20_000}
-        # Small fetches, so that a batch needs the broker to its end.
+        # Small fetches, so that a batch needs the broker until its end.
         source = {
             "kafka": {**kafka, "options": {"kafka.max.partition.fetch.bytes": 2_000, "kafka.fetch.max.bytes": 2_000}}
         }

@@ -1,4 +1,4 @@
-"""A start asks S3 for nothing twice: each metadata file of an existing table is read once in a JVM."""
+"""A start requests nothing from S3 twice: a JVM reads each metadata file of an existing table once."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,8 @@ import pytest
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 
-# The fence's metadata file, the data file, and the commit's manifest, list of manifests and metadata file; before them
-# the table's metadata file and its list of manifests are read.
+# Written are the fence's metadata file, the data file, and the commit's manifest, manifest list and metadata file.
+# Read are the table's metadata file and its manifest list.
 LEDGER_ALONE = {"PutObject": 5, "GetObject": 2}
 WITH_CHECKPOINT = 21
 

@@ -1,4 +1,4 @@
-"""Tables of others, with types and rules that Spark does not show: a row, a dead letter, or a clear refusal."""
+"""Tables of other tools, with types and rules that Spark does not show: a row, a dead letter, or a clear refusal."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ def create(feed: Feed, *fields: NestedField, identifier: tuple[int, ...] = ()) -
 
 
 def checked(feed: Feed) -> str:
-    """Return what ``lakefeed check --connect`` says of the table."""
+    """Return the problems that ``lakefeed check --connect`` reports for the table."""
     config = feed.pipeline(decode={"json": {"schema_ddl": "id BIGINT"}}).config
     found = preflight(config, connections=feed.connections, tables=True)
     return "; ".join(each.what for each in found if each.key == "sink.iceberg.table")
@@ -76,7 +76,7 @@ def test_values_that_a_column_refuses_are_dead_letters(lake: SparkSession, feed:
 def test_a_table_that_iceberg_refuses_is_refused_before_anything_is_made(
     lake: SparkSession, feed: Feed, ddl: str, partition: list[str], says: str
 ) -> None:
-    """By the file alone if it declares the rows' columns, else at the start."""
+    """The file is refused if it declares the rows' columns; otherwise the start is."""
     feed.create_topic(partitions=1)
     sink = {"iceberg": {"table": feed.table, "partition_by": partition}}
     blocks = {"decode": {"json": {"schema_ddl": ddl}}, "sink": sink}
@@ -122,7 +122,7 @@ def test_a_table_with_a_column_of_times_is_refused_by_name(lake: SparkSession, f
 
 
 def test_a_text_of_a_record_that_no_uuid_or_partition_takes_is_a_dead_letter(lake: SparkSession, feed: Feed) -> None:
-    """Without a transform: the table's types are checked with the record, and only the partition's path by a trial."""
+    """Without a transform: the table's types are checked with the record; only the partition's path needs a trial."""
     create(
         feed,
         NestedField(1, "u", UUIDType(), required=False),

@@ -1,4 +1,4 @@
-"""Feeds into tables of format version 3: upserts with a history and dead letters, an upgrade, and what a plan says."""
+"""Feeds into tables of format version 3: upserts with a history and dead letters, an upgrade, and its plan."""
 
 from collections import Counter
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_a_running_feed_of_changes_is_upgraded_and_stays_as_its_model(lake: Spar
 
 
 def bytes_in_the_store(feed: Feed) -> int:
-    """All files of the table: data, deletes and metadata, those that newer ones have replaced too."""
+    """Return the bytes of all the table's files: data, deletes and metadata, including replaced ones."""
     stack = feed.stack
     files = fs.S3FileSystem(
         access_key=stack.access_key,

@@ -1,4 +1,4 @@
-"""Formats from end to end: produced by lakefeed, read by Confluent's clients, landed by a pipeline."""
+"""Formats end to end: produced by lakefeed, read by Confluent's clients, landed by a pipeline."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +32,7 @@ def expected(count: int = 20) -> list[dict[str, Any]]:
 
 
 def landed(feed: Feed, spark: SparkSession, **blocks: Any) -> list[dict[str, Any]]:
-    # In a thread of the caller's own, which has no active session.
+    # Run in a new thread, which has no active session.
     with ThreadPoolExecutor(1) as thread:
         ran = thread.submit(feed.pipeline(**blocks).run, spark=spark, once=True)
         assert ran.result().rows == 20
@@ -40,7 +40,7 @@ def landed(feed: Feed, spark: SparkSession, **blocks: Any) -> list[dict[str, Any
 
 
 def read_by_confluent(feed: Feed) -> list[Any]:
-    """Return the topic's values as Confluent's deserialiser of JSON Schema reads them."""
+    """Return the topic's values, read with Confluent's deserialiser of JSON Schema."""
     client = SchemaRegistryClient({"url": feed.stack.schema_registry_url})
     text = client.get_latest_version(f"{feed.topic}-value").schema.schema_str
     deserialize = JSONDeserializer(text, schema_registry_client=client)
@@ -55,7 +55,7 @@ def test_protobuf(lake: SparkSession, feed: Feed) -> None:
         trips(lake), format="confluent-protobuf", topic=feed.topic, registry=feed.stack.schema_registry_url, schema=TRIP
     )
     assert produce(records, feed.topic, bootstrap_servers=feed.stack.bootstrap_servers).records == 20
-    # Not by Confluent's Python deserialiser: it asks for a descriptor, and this registry gives the text all the same.
+    # Confluent's Python deserialiser requests a descriptor, which this registry ignores: it returns the text.
     trip = message_class({"trip.proto": TRIP}, "nyc.Trip")
     values = [bytes(each.value() or b"") for each in read(feed.stack, feed.topic)]
     assert {value[5] for value in values} == {0}
@@ -89,12 +89,12 @@ def test_json_schema_and_keys(lake: SparkSession, feed: Feed) -> None:
 
 
 def test_a_json_schema_of_the_rows_has_their_names_and_numbers(lake: SparkSession, feed: Feed) -> None:
-    """Also those that Avro does not have."""
+    """Including names and numbers that Avro does not allow."""
     feed.create_topic(partitions=1)
     registry = feed.stack.schema_registry_url
     rows = lake.sql("SELECT 1.25BD AS `1`, 'x' AS `a b`, 12345678901234567890BD AS large, NULL AS `2`")
     rows = rows.withColumn("2", rows["2"].cast("decimal(5,1)"))
-    for _ in range(2):  # The second time, the registry has the schema.
+    for _ in range(2):  # The second time, the registry already has the schema.
         records = to_records(rows, format="json-schema", topic=feed.topic, registry=registry)
         produce(records, feed.topic, bootstrap_servers=feed.stack.bootstrap_servers)
     assert read_by_confluent(feed) == [{"1": 1.25, "a b": "x", "large": 12345678901234567890, "2": None}] * 2
@@ -130,8 +130,8 @@ def test_property_names_of_any_kind_land_and_are_read_back(lake: SparkSession, f
     assert all(
         row == {"id": row["id"], **{name: dict.fromkeys(columns, row["id"]) for name in columns}} for row in feed.rows()
     )
-    # A later schema has one more of them, in the table and inside its columns.
-    send([*names, "l a.t`er"], 1, "-later")  # Not compatible to the registry, which is no matter of names.
+    # A later schema has one more such name, in the table and inside its columns.
+    send([*names, "l a.t`er"], 1, "-later")  # To the registry it is incompatible.
     assert feed.pipeline(decode=decode).run(spark=lake, once=True).rows == 1
     [new] = [row for row in feed.rows() if row["l a.t`er"] is not None]
     assert new["a b"]["l a.t`er"] == new["_"]["_"] == 0

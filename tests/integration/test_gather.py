@@ -1,4 +1,4 @@
-"""Small batches gathered: fewer and larger files, no record waits for ever, and a run to the end waits for nothing."""
+"""Small batches are gathered: fewer and larger files; no record waits for ever, and a run to the end does not wait."""
 
 import threading
 import time
@@ -65,7 +65,7 @@ def test_trickles_come_together_and_nothing_waits_for_ever(lake: SparkSession, f
     feed.create_topic(partitions=6)
     send(feed, EACH)
     with running(gathering(feed, "1 hour"), lake) as batches:
-        # A start lands what is there.
+        # A start lands the existing records.
         until(lambda: records(batches) == [EACH])
         sent = EACH
         while len(records(batches)) < 3:
@@ -74,15 +74,15 @@ def test_trickles_come_together_and_nothing_waits_for_ever(lake: SparkSession, f
             time.sleep(0.3)
             assert sent < 100 * LEAST
     assert all(each >= LEAST for each in records(batches)[1:])
-    # A task for each of six partitions would have written six files for each batch.
+    # One task per partition of the topic would have written six files for each batch.
     assert files(feed) == 3
 
-    # A run to the end takes the rest, however little it is.
+    # A run to the end lands the remaining records, however few they are.
     send(feed, 1)
     sent += 1
     assert gathering(feed, "1 hour").run(spark=lake, once=True).records == sent - sum(records(batches))
 
-    # A lone record waits as long as it is said, and no longer.
+    # A lone record waits for the configured time and no longer.
     with running(gathering(feed, "2 seconds", least=10_000), lake) as batches:
         send(feed, 1)
         until(lambda: sum(records(batches)) == 1)

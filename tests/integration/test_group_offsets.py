@@ -1,4 +1,4 @@
-"""The offsets of consumer groups, while a transaction that would change them is open."""
+"""Read the offsets of consumer groups while a transaction that would change them is open."""
 
 import uuid
 

@@ -1,7 +1,7 @@
-"""Random histories of a feed: after each step the numbers that lakefeed prints are those of an independent count.
+"""Random histories of a feed: after each step lakefeed's numbers equal those of an independent count.
 
-Batches, batch runs, rewinds that delete or keep rows, records removed by retention, a recreated topic, dead letters and
-their replay, expired snapshots. The rows are counted with pyiceberg, from the rows' own offsets.
+The steps are batches, batch runs, rewinds that delete or keep rows, records removed by retention, a recreated topic,
+dead letters and their replay, and expired snapshots. The count reads the rows and their offsets with pyiceberg.
 """
 
 import json
@@ -26,16 +26,16 @@ PARTITIONS = 2
 
 
 class History:
-    """A feed, and what should have become of it.
+    """A feed, and its expected state.
 
     Attributes:
-        ends: where each partition of the topic ends.
-        firsts: the first offset that it has.
-        at: where the feed stands.
-        rows: how many rows each (partition, offset) should have.
-        older: rows of topics that had the name before.
-        letters: the positions of dead letters.
-        bad: the positions of records that become dead letters.
+        ends: the end offset of each partition of the topic.
+        firsts: the first offset of each partition.
+        at: the feed's position in each partition.
+        rows: the expected number of rows of each (partition, offset).
+        older: the number of rows of earlier topics of that name.
+        letters: the positions of current dead letters.
+        bad: the positions of records that the strict rule makes dead letters.
     """
 
     def __init__(self, lake: SparkSession, feed: Feed, seed: int) -> None:
@@ -105,7 +105,7 @@ class History:
             return
         self.letters = {each for each in self.letters if each[0] != partition or each[1] < to}
         if delete:
-            # Rows past where the feed stands are those that an earlier rewind has kept, and stay.
+            # Rows beyond the feed's position were kept by an earlier rewind, and stay.
             for key in [each for each in self.rows if each[0] == partition and to <= each[1] < self.at[partition]]:
                 del self.rows[key]
         self.at[partition] = to
@@ -125,7 +125,7 @@ class History:
             ).collect()
 
     def lose(self) -> None:
-        """Retention removes records that were not read; they are given up."""
+        """Remove records by retention, some of them unread, and let the feed accept the loss."""
         assert self.at is not None
         self.send()
         partition = self.dice.randrange(PARTITIONS)
@@ -218,6 +218,6 @@ def test_random_histories_are_what_the_table_has(lake: SparkSession, feed: Feed,
     print(f"seed {seed}")
     dice = random.Random(seed)
     names = [each for each in STEPS if each != "recreate"]
-    # Once the commit that left the old topic has expired, nothing distinguishes its rows from those of no commit.
+    # Once the commit that left the old topic has expired, its rows look like those of no commit.
     later = [each for each in names if each != "expire"]
     play(lake, feed, seed, [*dice.choices(names, k=14), "recreate", *dice.choices(later, k=4)])

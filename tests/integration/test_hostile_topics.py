@@ -1,4 +1,4 @@
-"""Topics that contain whatever a producer may write: each record is a row, or a dead letter, and whole."""
+"""Topics with anything that a producer may write: each record becomes a row or a dead letter, unchanged."""
 
 import json
 import time
@@ -26,7 +26,7 @@ def producing(feed: Feed, **settings: Any) -> Producer:
 
 
 def fill(feed: Feed) -> list[str]:
-    """Topics of many kinds, each with its odd records; returns their names."""
+    """Create topics of many kinds, each with its odd records; return their names."""
     topics, names = Topics(feed.stack.bootstrap_servers), []
 
     def create(name: str, config: dict[str, str] | None = None, *, partitions: int = 1) -> str:
@@ -91,7 +91,7 @@ def fill(feed: Feed) -> list[str]:
 
 
 def consumed(feed: Feed, topics: list[str]) -> dict[tuple[str, int, int], Record]:
-    """All committed records, as librdkafka reads them."""
+    """Return all committed records, read with librdkafka."""
     consumer = Consumer(
         {
             "bootstrap.servers": feed.stack.bootstrap_servers,
@@ -129,13 +129,13 @@ def consumed(feed: Feed, topics: list[str]) -> dict[tuple[str, int, int], Record
 
 
 def kept(feed: Feed, table: str, prefix: str = "") -> dict[tuple[str, int, int], Record]:
-    """The rows of a table by position."""
+    """Return the rows of a table by position."""
     rows = open_table(table, connections=feed.connections).scan().to_arrow().to_pylist()
     return {
         (row[f"{prefix}topic"], row[f"{prefix}partition"], row[f"{prefix}offset"]): {
             "key": row[f"{prefix}key"],
             "value": row["value"],
-            # pyiceberg reads a list that is null as one without items.
+            # pyiceberg reads a null list as an empty one.
             "headers": row[f"{prefix}headers"] or None,
             "timestamp": round(row[f"{prefix}timestamp"].timestamp() * 1000),
         }
@@ -154,7 +154,7 @@ def test_records_of_every_kind_are_rows_or_dead_letters_and_whole(lake: SparkSes
     assert kept(feed, feed.table, "kafka_") == expected
     assert lake.table(feed.table).where("size(kafka_headers) = 0").count() == 0
     assert not landed.verify(deep=True).faults
-    # A batch that has nothing but markers of transactions.
+    # A batch of transaction markers only.
     assert landed.run(spark=lake, once=True).records == 0
 
     dead = f"lake.{feed.name}.dead"
@@ -232,7 +232,7 @@ def test_a_stop_names_the_record(lake: SparkSession, feed: Feed, kind: str) -> N
     assert producer.flush(30) == 0
     own = {"decode": {"json": {"schema_ddl": "id BIGINT"}}, **blocks}
     text = json.loads(json.dumps(own).replace("{table}", feed.table))
-    with pytest.raises(Exception) as stopped:  # noqa: PT011  # Which one is of no matter here.
+    with pytest.raises(Exception) as stopped:  # noqa: PT011  # The class does not matter here.
         feed.pipeline(**text).run(spark=lake, once=True)
     said = str(stopped.value)
     assert why in said

@@ -1,4 +1,4 @@
-"""Keys and values that attack those who look: scripts, control characters, marks of direction, 1 MB."""
+"""Keys and values that attack their viewers: scripts, control characters, marks of direction, 1 MB."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from tests.support.feed import Feed
 from tests.support.openlineage import problems, server
 
 HOSTILE = "\x1b]0;pwned\x07\x1b[2J\x9b31m\u202egnp.exe\u2066</script><script>alert(1)</script>\"'\r\n\ndata: x\n# HELP"
-# Such characters stand nowhere as they are: not in JSON, a log, a terminal or an exposition.
+# These characters must not appear unescaped in JSON, a log, a terminal or an exposition.
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 MOST_BYTES = 300_000
 DETAILS = ("progress", "history", "events", "graph", "table", "schemas", "dead-letters", "costs", "panels")
@@ -64,7 +64,7 @@ def test_no_view_is_harmed_by_keys_and_values(feed: Feed, tmp_path: Path) -> Non
         found = CONTROLS.search(text)
         assert found is None, (name, text[max(0, found.start() - 100) :][:200])
         assert len(text.encode()) < MOST_BYTES, name
-    assert "alert(1)" in texts[f"{own}/dead-letters"]  # As text: the answers are JSON.
+    assert "alert(1)" in texts[f"{own}/dead-letters"]  # As text, since the answers are JSON.
     assert all(problems(event) == [] for event in sent)
     *logged, summary = texts["log"].splitlines()
     assert summary.startswith(f"{feed.name}: 1 batch, 5 records, 1 row")
@@ -73,7 +73,7 @@ def test_no_view_is_harmed_by_keys_and_values(feed: Feed, tmp_path: Path) -> Non
 
 
 def stream(page: str, feed: str, *, events: int) -> str:
-    """The first server-sent events, each of which is a name and one line of JSON."""
+    """Return the first server-sent events; check that each is a name and one line of JSON."""
     lines: list[str] = []
     with urllib.request.urlopen(f"{page.rstrip('/')}/api/stream?feed={feed}", timeout=30) as answer:
         while sum(line.startswith("data:") for line in lines) < events:

@@ -1,4 +1,4 @@
-"""``lakefeed init`` on topics of every kind: what it writes passes ``lakefeed check --connect``."""
+"""``lakefeed init`` on topics of all kinds writes files that pass ``lakefeed check --connect``."""
 
 import json
 import uuid
@@ -51,7 +51,7 @@ def run(stack: Endpoints, *arguments: str, **environment: str) -> Result:
 
 
 def written(stack: Endpoints, topic: str, folder: Path, *arguments: str) -> tuple[dict[str, Any], PipelineConfig, str]:
-    """Runs init; what it printed, the pipeline and the file's text, after it has passed the check."""
+    """Run init and check its file; return the printed document, the pipeline and the file's text."""
     path = folder / "pipeline.yaml"
     result = run(stack, "--topic", topic, "--file", str(path), "--output", "json", *arguments)
     assert result.exit_code == 0, (result.output, result.exception)

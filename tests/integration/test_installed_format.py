@@ -1,4 +1,4 @@
-"""The format of docs/extension-points.md, of a stranger's package, in a feed: planned, landed, and its poison kept."""
+"""A feed uses the format of docs/extension-points.md, from a foreign package: planned, landed, dead letters kept."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""A feed into the sink of another package, which keeps a ledger of its own."""
+"""A feed writes to the sink of another package, which keeps its own ledger."""
 
 import json
 import sqlite3
@@ -108,7 +108,7 @@ def test_it_catches_up_as_a_secondary_sink(feed: Feed, lake: SparkSession, tmp_p
     feed.pipeline(**blocks).run(spark=lake, once=True)
     folder.rename(tmp_path / "away")
     send(feed, 2)
-    # Without its folder SQLite cannot open the file.
+    # SQLite cannot open the file without its folder.
     assert list(feed.pipeline(**blocks).run(spark=lake, once=True).paused) == ["copy"]
     (tmp_path / "away").rename(folder)
     send(feed, 3)

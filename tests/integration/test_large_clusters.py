@@ -1,6 +1,6 @@
-"""A thousand topics are planned, and a topic of ten thousand partitions is landed: on a real broker, with real tables.
+"""Plan a thousand topics, and land a topic of ten thousand partitions: on a real broker, into real tables.
 
-``-s`` prints what it takes. docs/size-a-feed.md has the arithmetic for more than one machine.
+With ``-s`` it prints durations and sizes. docs/size-a-feed.md has the arithmetic for more than one machine.
 """
 
 import json
@@ -23,14 +23,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 TOPICS = 1000
 RECORDS = 5
 PARTITIONS = 10_000
-# A broker reserves 20 MB of address space for each partition else.
+# By default a broker reserves 20 MB of address space for each partition.
 SMALL = {"segment.index.bytes": "65536"}
 DECODE = {"json": {"schema_ddl": "id BIGINT"}}
 
 
 @pytest.fixture
 def admin(feed: Feed) -> Iterator[AdminClient]:
-    """The broker's; topics of the test are deleted after it."""
+    """Yield the broker's admin client; delete the test's topics afterwards."""
     client = AdminClient({"bootstrap.servers": feed.stack.bootstrap_servers})
     yield client
     names = [name for name in client.list_topics(timeout=60).topics if name.startswith(feed.name)]
@@ -44,7 +44,7 @@ def topic(feed: Feed, number: int) -> str:
 
 
 def fill(feed: Feed, admin: AdminClient) -> None:
-    """Make the topics, with some records in each."""
+    """Create the topics, with some records in each."""
     for start in range(0, TOPICS, 100):
         names = [topic(feed, number) for number in range(start, start + 100)]
         new = [NewTopic(name, num_partitions=1, replication_factor=1, config=SMALL) for name in names]
@@ -59,7 +59,7 @@ def fill(feed: Feed, admin: AdminClient) -> None:
 
 
 def plan(feed: Feed, pattern: str) -> tuple[dict[str, Any], float]:
-    """Run ``lakefeed plan`` over the topics of a pattern; return its document and the seconds that it took."""
+    """Run ``lakefeed plan`` on the topics of a pattern; return its document and its duration in seconds."""
     source = {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics_pattern": pattern}
     table = f"lake.{feed.name}.{{topic}}"
     file = feed.write_file(source={"kafka": source}, decode=DECODE, sink={"iceberg": {"table": table}}, checkpoint="")
@@ -84,13 +84,13 @@ def test_a_thousand_topics_are_planned(feed: Feed, admin: AdminClient) -> None:
         assert [(part["start"], part["end"]) for part in each["partitions"]] == [(0, RECORDS)]
         assert any("CREATE TABLE" in statement for table in each["tables"] for statement in table["statements"])
     assert many["total"]["records"]["all"] == TOPICS * RECORDS
-    # Ten times the topics are not much more than ten times the work.
+    # Ten times the topics take not much more than ten times as long.
     assert longer < 15 * seconds
     assert longer < 600
 
 
 def test_a_topic_of_ten_thousand_partitions_lands(feed: Feed, admin: AdminClient) -> None:
-    # The controller takes fewer records than that at once.
+    # The controller cannot create all partitions in one request.
     half = NewTopic(feed.topic, num_partitions=PARTITIONS // 2, replication_factor=1, config=SMALL)
     for made in admin.create_topics([half], request_timeout=300).values():
         made.result()
@@ -127,7 +127,7 @@ def test_a_topic_of_ten_thousand_partitions_lands(feed: Feed, admin: AdminClient
 
 
 def wait_for_partitions(feed: Feed, admin: AdminClient) -> None:
-    """Wait until the broker lists all of them: a producer refuses a partition that it has not heard of."""
+    """Wait until the broker lists all partitions: a producer refuses a partition that is not listed."""
     deadline = time.monotonic() + 300
     while len(admin.list_topics(feed.topic, timeout=60).topics[feed.topic].partitions) < PARTITIONS:
         assert time.monotonic() < deadline
@@ -135,7 +135,7 @@ def wait_for_partitions(feed: Feed, admin: AdminClient) -> None:
 
 
 def send_to_each_partition(feed: Feed, batch: int) -> None:
-    # It warns of each partition whose leader it does not know yet.
+    # The producer warns of each partition whose leader it does not know yet.
     quiet = {"log_level": 3}
     producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers, "linger.ms": 50, **quiet})
     failed: list[Any] = []

@@ -1,4 +1,4 @@
-"""Many topics in one job: each in its own table with its own schema; one that fails is alone; new ones come in."""
+"""Many topics in one job, each with its own table and schema; one that fails stops no other; new topics are added."""
 
 import json
 import threading
@@ -31,7 +31,7 @@ def test_each_topic_lands_in_a_table_of_its_own_and_a_restart_resumes(lake: Spar
     first = pipeline.run(spark=lake, once=True)
     assert failures(first) == {}
     assert (first.records, first.rows) == (53, 53)
-    # The loud one needs three batches, and the quiet one was done after the first.
+    # The busy topic needs three batches; the quiet one is done after the first.
     batches = {each.topic: each.batches for each in first.tables}
     assert batches[shop.topic("orders")] >= 3
     assert batches[shop.topic("users")] == 1
@@ -73,7 +73,7 @@ def test_topics_that_come_later_begin_where_the_file_says(lake: SparkSession, sh
     shop.create("orders")
     shop.send("orders", [{"id": number, "total": 1.0} for number in range(10)])
     assert run() == {}
-    # Both while no run is there to see them.
+    # New records and a new topic, while no run sees them come.
     shop.send("orders", [{"id": number, "total": 1.0} for number in range(10, 15)])
     shop.create("users")
     shop.send("users", [{"name": f"u{number}"} for number in range(3)])
@@ -89,7 +89,7 @@ def test_topics_that_come_later_begin_where_the_file_says(lake: SparkSession, sh
 def test_new_topics_and_a_paused_table_that_resumes_while_the_job_runs(lake: SparkSession, shop: Shop) -> None:
     shop.create("users")
     shop.create("orders")
-    # No schema is registered for it yet: it cannot begin.
+    # The topic has no registered schema yet, so its table cannot begin.
     shop.feed.send([b"early"], topic=shop.topic("users"))
     shop.send("orders", [{"id": 1, "total": 1.0}])
     stop = threading.Event()
@@ -125,7 +125,7 @@ def test_new_topics_and_a_paused_table_that_resumes_while_the_job_runs(lake: Spa
 def test_a_job_resumes_a_table_that_was_moved_and_ends_when_another_job_has_taken_it(
     lake: SparkSession, shop: Shop
 ) -> None:
-    """Else the two would take the table from each other in turns."""
+    """Otherwise the two jobs would take the table from each other in turns."""
     shop.create("orders")
     shop.send("orders", [{"id": 1, "total": 1.0}])
     stop = threading.Event()
@@ -191,7 +191,7 @@ def test_a_table_that_is_not_the_topics_is_left_alone(lake: SparkSession, shop: 
     assert "this feed has not created it" in failures(first)[shop.topic("legacy")]
     assert lake.table(shop.table("legacy")).columns == ["name"]
 
-    # Topics that come later; 'a-b' and 'UPPER' come before those that have the tables.
+    # Later topics; 'a-b' and 'UPPER' sort before the topics that have the tables.
     for name in ("a-b", "UPPER", "letters"):
         shop.create(name, partitions=1)
         send(name, 2)
@@ -270,7 +270,7 @@ def test_each_topic_is_upserted_by_keys_of_its_own_beside_a_history(lake: SparkS
     table = f"lake.{shop.feed.name}.{{topic}}"
     pipeline = shop.pipeline(
         decode={"json": {"schema_ddl": "id BIGINT, city STRING, op STRING"}},
-        # One name for the rows of all topics: what is written at the same time must not see each other's.
+        # All topics have the same view name: rows that are written at the same time must not be mixed up.
         transform={"sql": f"SELECT *, upper(city) AS loud FROM {shop.feed.name}"},
         sink={
             "iceberg": {

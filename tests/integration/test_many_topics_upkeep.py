@@ -1,4 +1,4 @@
-"""Upkeep of many tables: of one topic or all, by command and beside the job."""
+"""Upkeep of many tables: of one topic or of all, by command and within the job."""
 
 import threading
 import time

@@ -25,7 +25,7 @@ from tests.support.json_feed import JSON_ROWS, records, source
 
 
 def begin_group(feed: Feed, group: str) -> None:
-    """Commit an offset as a group: the coordinator of a new broker refuses its first requests while it loads."""
+    """Commit an offset as a group; retry, because the coordinator of a new broker refuses requests while it loads."""
     client = Consumer({"bootstrap.servers": feed.stack.bootstrap_servers, "group.id": group})
     until = time.monotonic() + 60
     while True:
@@ -40,7 +40,7 @@ def begin_group(feed: Feed, group: str) -> None:
 
 @contextmanager
 def running(pipeline: Pipeline, spark: SparkSession, monitor: FeedMonitor) -> Iterator[list[FinishedBatch]]:
-    """Runs a pipeline in a thread until the block ends."""
+    """Run a pipeline in a thread until the block ends; yield the list of its batches."""
     stop, batches, failures = threading.Event(), list[FinishedBatch](), list[LakefeedError]()
 
     def run() -> None:
@@ -115,7 +115,7 @@ def test_the_model_has_the_figures_of_each_batch(lake: SparkSession, feed: Feed)
 
 @pytest.mark.quick
 def test_lag_agrees_with_the_broker_while_nothing_runs(lake: SparkSession, feed: Feed) -> None:
-    """Feed, its monitoring group, ``offsets show`` and the broker's own numbers, in records and in seconds."""
+    """Compare feed, monitoring group and ``offsets show`` with the broker's numbers, in records and in seconds."""
     feed.create_topic(partitions=3)
     feed.send(records(100))
     group = f"{feed.name}-group"
@@ -149,7 +149,7 @@ def test_a_feed_that_has_not_begun_lags_by_its_whole_topic(feed: Feed) -> None:
 
 
 def test_the_lag_of_any_group_is_that_of_its_committed_offsets(feed: Feed) -> None:
-    """A client's own group, with a value of 1 MB at its position, and a partition that it has not begun."""
+    """A client's group with a value of 1 MB at its position, and a partition without a committed offset."""
     feed.create_topic(partitions=2)
     feed.send([b"x" * 900_000] * 3, partition=0)
     feed.send(records(5), partition=1)
@@ -168,7 +168,7 @@ def test_the_lag_of_any_group_is_that_of_its_committed_offsets(feed: Feed) -> No
 
 
 def test_the_lag_of_a_group_in_topics_that_are_unlike_others(feed: Feed) -> None:
-    """Empty, with transactions whose markers have offsets, and deleted since the group committed there."""
+    """An empty topic, one with transaction markers, and one that was deleted after the group committed there."""
     servers = feed.stack.bootstrap_servers
     empty, transactions, deleted = (f"{feed.topic}-{kind}" for kind in ("empty", "transactions", "deleted"))
     for topic in (empty, transactions, deleted):
@@ -189,7 +189,7 @@ def test_the_lag_of_a_group_in_topics_that_are_unlike_others(feed: Feed) -> None
     Topics(servers).delete(deleted)
     until(lambda: deleted not in Topics(servers).list())
     lag = group_lag(cluster, feed.name)
-    # One record was committed, and read; its marker, a record that was aborted, and the marker of that are left.
+    # The group has read the committed record. Its marker, an aborted record and the marker of that are left.
     assert [(part.topic, part.lag, part.seconds) for part in lag.partitions] == [
         (empty, 0, 0.0),
         (transactions, 3, 0.0),
@@ -256,7 +256,7 @@ def test_a_feed_that_begins_with_nothing_to_do_shows_its_lag(lake: SparkSession,
 
 
 def test_a_long_batch_shows_its_tasks_and_records(lake: SparkSession, feed: Feed) -> None:
-    """Four tasks of 50,000 records, each of which sleeps for three seconds more than the one before."""
+    """Four tasks of 50,000 records; each task sleeps for three seconds longer than the one before."""
     feed.create_topic(partitions=4)
     for partition in range(4):
         feed.send(records(50_000, first=50_000 * partition), partition=partition)
@@ -311,7 +311,7 @@ def test_a_sink_without_a_ledger_stands_where_its_checkpoint_does(lake: SparkSes
     feed.send(records(5, first=10))
     assert lag_of(pipeline).records == 5
     status = look(pipeline)
-    # The checkpoint's entry has a time, as a commit in a table has.
+    # The checkpoint's entry has a time, as a table's commit has.
     assert (status.state, status.lag.records if status.lag else None) == ("probably running", 5)
     assert status.last_batch == 0
 
@@ -357,7 +357,7 @@ def test_a_query_with_state_shows_its_state(lake: SparkSession, feed: Feed) -> N
     progress = monitor.snapshot()
     assert progress.last_batch is not None
     assert progress.last_batch.state.rows == 3
-    # The log of a query's own batches is in the ledger as a topic; it is none.
+    # The ledger has the query's own log of batches as a topic; here it must not appear.
     assert {part.topic for part in progress.partitions} == {feed.topic}
     assert progress.lag == 0
     assert lag_of(pipeline).records == 0

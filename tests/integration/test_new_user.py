@@ -1,4 +1,4 @@
-"""A new user's first hour, from an empty folder and an environment that has the wheel alone."""
+"""A new user's first hour, from an empty folder and an environment with only the wheel."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def test_the_first_hour(shell: Shell) -> None:
     again = shell("lakefeed", "quickstart")
     assert "the table has all records already" in again
 
-    # A CSV file of one's own becomes a topic, a table and an answer.
+    # The user's CSV file becomes a topic, a table and an answer.
     (shell.folder / "orders.csv").write_text("\n".join(ORDERS) + "\n")
     shell("lakefeed", "topics", "create", "orders", "--partitions", "3")
     shell(
@@ -71,7 +71,7 @@ def test_the_first_hour(shell: Shell) -> None:
     )
     assert "20000.0" in shell("python", "-c", query)
 
-    # A misspelt option.
+    # The user misspells an option.
     file = shell.folder / "pipeline.yaml"
     good = file.read_text()
     file.write_text(good.replace("max_records_per_batch:", "max_record_per_batch:"))
@@ -80,7 +80,7 @@ def test_the_first_hour(shell: Shell) -> None:
     assert "pipeline.yaml:" in wrong
     file.write_text(good)
 
-    # A record that cannot be read stops the feed, and says how to keep it apart.
+    # An undecodable record stops the feed; the error shows how to set it aside.
     (shell.folder / "poison.csv").write_text("value\nnot avro\n")
     shell("lakefeed", "topics", "produce", "orders", "--file", "poison.csv", "--encode", "string")
     stopped = shell("lakefeed", "run", "--once", status=2)
@@ -93,7 +93,7 @@ def test_the_first_hour(shell: Shell) -> None:
     assert "wrong magic byte" in letters
     good = file.read_text()
 
-    # The schema gets a column, and the table follows.
+    # The schema gets a column, and so does the table.
     (shell.folder / "order.avsc").write_text(json.dumps(WITH_COUNTRY))
     (shell.folder / "more.csv").write_text(
         "id,customer,amount,placed_at,country\n"
@@ -117,7 +117,7 @@ def test_the_first_hour(shell: Shell) -> None:
     assert "10 rows" in shell("lakefeed", "run", "--once")
     assert "FR" in shell("python", "-c", query.replace("count(*) AS orders, sum(amount) AS amount", "max(country)"))
 
-    # A kill in the middle of a run.
+    # A run is killed.
     shell(
         "lakefeed",
         "topics",
@@ -144,7 +144,7 @@ def test_the_first_hour(shell: Shell) -> None:
     assert "410" in shell("python", "-c", query)
     assert "each record once" in shell("lakefeed", "verify", "--deep")
 
-    # The file gets a transform: what it would change, then the change.
+    # The user adds a transform: the plan shows the change, then the run makes it.
     file.write_text(good.replace("sink:\n", "transform: {sql: 'SELECT *, amount * 1.2 AS gross FROM orders'}\nsink:\n"))
     assert "ADD COLUMN" in shell("lakefeed", "plan").upper()
     shell(

@@ -1,4 +1,4 @@
-"""The notebooks of ``examples/notebooks``, cell by cell on real servers. They want ``uv sync --group notebooks``."""
+"""Run the notebooks of ``examples/notebooks`` cell by cell on real servers. Needs ``uv sync --group notebooks``."""
 
 import json
 from importlib.util import module_from_spec, spec_from_file_location
@@ -16,7 +16,7 @@ COUNTED = [("94105", 3), ("10001", 1)]
 
 @pytest.fixture(scope="module")
 def hits(stack: Endpoints, lake: SparkSession) -> None:
-    """The topic that the notebooks look into."""
+    """Create the topic that the notebooks read."""
     with surroundings(stack):
         for words in commands(NOTEBOOKS / "live.yaml"):
             carry_out(words)

@@ -1,4 +1,4 @@
-"""Where a feed stands, and moving it: on a real broker, store and table."""
+"""The position of a feed, and moves of it: on a real broker, store and table."""
 
 import json
 import time
@@ -24,7 +24,7 @@ from tests.support.starts import run_as_planned
 
 
 class Lettered:
-    """A feed of one partition whose odd records from 100 on become dead letters, and that a group watches."""
+    """A feed of one partition with a monitoring group; odd records from id 100 on become dead letters."""
 
     def __init__(self, lake: SparkSession, feed: Feed) -> None:
         self.lake, self.feed = lake, feed
@@ -48,7 +48,7 @@ class Lettered:
         return self.feed.pipeline(**self.blocks())
 
     def run(self) -> RunSummary:
-        """Runs the pipeline, and compares how it starts with what ``offsets show`` and ``plan`` say."""
+        """Run the pipeline; compare its start with ``offsets show`` and ``plan``."""
         self.notes: list[str] = []
         return run_as_planned(self.pipeline(), self.lake, self.notes, plans=False)
 
@@ -68,7 +68,7 @@ class Lettered:
         return sorted(row["offset"] for row in self.feed.rows(self.letters))
 
     def standing(self) -> tuple[int | None, int | None, int | None]:
-        """Checkpoint, table and group."""
+        """Return the positions of checkpoint, table and group."""
         [each] = self.pipeline().status().partitions
         return each.checkpoint, each.table, each.group
 
@@ -222,7 +222,7 @@ def test_letters_that_are_ahead_of_a_table_without_checkpoint_are_not_dropped_un
     jvm: Any = lettered.lake._jvm
     path = jvm.org.apache.hadoop.fs.Path(lettered.feed.checkpoint)
     path.getFileSystem(lettered.lake._jsc.hadoopConfiguration()).delete(path, True)
-    # What the run refuses, `offsets show` and `plan` refuse with the same words.
+    # `offsets show` and `plan` refuse the same as the run, with the same words.
     with pytest.raises(CheckpointMismatch, match="are further than its rows"):
         lettered.run()
     assert lettered.dead() == [3]
@@ -263,7 +263,7 @@ def test_the_monitoring_group_is_shown_to_others_and_never_believed(lettered: Le
     assert lettered.ids() == list(range(6))
     assert group.offsets([(lettered.feed.topic, 0)]) == {(lettered.feed.topic, 0): 6}
 
-    # A member makes the broker refuse: that is reported once, and the feed continues.
+    # The broker refuses offsets of a group with a member: the feed reports that once, and continues.
     settings = {"bootstrap.servers": lettered.feed.stack.bootstrap_servers, "group.id": group.name}
     member = Consumer(settings)
     member.subscribe([lettered.feed.topic])
@@ -274,7 +274,7 @@ def test_the_monitoring_group_is_shown_to_others_and_never_believed(lettered: Le
     lettered.feed.send([b'{"id": 6}'], partition=0)
     lettered.pipeline().run(spark=lettered.lake, once=True, on_batch=batches.append, on_note=notes.append)
     member.close()
-    # Positions are sent in the background: the answer comes after the batch.
+    # The feed sends positions in the background, so the broker's answer comes after the batch.
     reported = [*notes, *(note for batch in batches for note in batch.notes)]
     assert sum("could not be set" in note for note in reported) == 1, reported
     assert lettered.ids() == list(range(7))

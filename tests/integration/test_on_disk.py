@@ -1,4 +1,4 @@
-"""Tables, dead letters and checkpoint in a folder of this machine: each operation, and nothing asks for a store."""
+"""Tables, dead letters and checkpoint in a local folder: all operations work, and none needs an object store."""
 
 import json
 import os
@@ -58,7 +58,7 @@ def test_a_feed_lands_in_a_folder_and_is_verified_moved_and_read(
     assert not any(part.lag for part in pipeline.status().partitions)
     assert pipeline.replay(DeadLetterFilter(feed=disk.name), spark=lake).still_dead == 1
 
-    # Without lakefeed.
+    # Other tools read the tables without lakefeed.
     assert disk.disk is not None
     folder = disk.disk / "warehouse"
     catalog = load_catalog(
@@ -167,7 +167,7 @@ def test_a_cluster_is_refused(disk: Feed) -> None:
 
 
 def test_a_text_too_long_for_a_folders_name_is_a_dead_letter(lake: SparkSession, disk: Feed) -> None:
-    """The folder of its partition has the text in its name, and a file system's names have 255 bytes."""
+    """The partition's folder has the text in its name, and names in a file system have at most 255 bytes."""
     disk.create_topic(partitions=1)
     zones = ["a", "x" * 240, "x" * 260, "é" * 130, "${foo}/../..", "b"]
     disk.send(disk.avro([{"id": at, "zone": zone} for at, zone in enumerate(zones)]), partition=0)

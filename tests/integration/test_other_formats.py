@@ -1,4 +1,4 @@
-"""Formats of others, by their name: Delta Lake as a sink and as a source, its jar fetched as `spark:` says."""
+"""Spark formats by name: Delta Lake as a sink and as a source, with its jar from the block `spark:`."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Functions over pandas, and state that a user's own class keeps: landed once, and refused where it is another."""
+"""Functions over pandas, and state of a user's class: it lands once, and is refused after the class has changed."""
 
 import json
 import sys
@@ -79,7 +79,7 @@ def hits(*zips: str, size: int = 1) -> list[bytes]:
 def counting(
     feed: Feed, *, operator: str = "transformWithState", state: str = "n BIGINT", more: str = "pass", version: int = 1
 ) -> dict[str, Any]:
-    """A pipeline that counts by key; another module for each version, as a new process would have."""
+    """Return blocks of a pipeline that counts by key; each version is a new module, as in a new process."""
     module = f"{feed.name}_{version}"
     body = BODIES[operator].strip()
     text = COUNTER.replace("{operator}", operator).replace("{state}", state).replace("{more}", more)
@@ -189,7 +189,7 @@ def test_timers_ring_when_the_watermark_has_passed_them_also_in_batches_without_
     feed.send([visit("8001", 0), visit("8001", 1), visit("3011", 1)])
     pipeline.run(spark=lake, once=True)
     assert not lake.catalog.tableExists(feed.table) or feed.rows() == []
-    # No visitor has come for a minute: the visits are over.
+    # One minute without a visitor ends a visit.
     feed.send([visit("6003", 5)])
     pipeline.run(spark=lake, once=True)
     assert sorted((each["zip"], each["n"]) for each in feed.rows()) == [("3011", 1), ("8001", 2)]

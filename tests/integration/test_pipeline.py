@@ -1,4 +1,4 @@
-"""Pipelines on real parts: Confluent's serialisers write, lakefeed lands, pyiceberg reads."""
+"""Pipelines end to end: Confluent's serialisers write, lakefeed lands, pyiceberg reads."""
 
 import itertools
 import json
@@ -128,7 +128,7 @@ def test_a_batch_that_was_landed_but_not_marked_done_is_not_doubled(lake: SparkS
     feed.send(feed.avro(trips(0, 100)))
     pipeline = feed.pipeline()
     pipeline.run(spark=lake, once=True)
-    # As after a kill between the table's commit and Spark's own mark.
+    # The state after a kill between the table's commit and Spark's.
     assert delete(lake, f"{feed.checkpoint}/commits/0")
     feed.send(feed.avro(trips(100, 150)))
     summary = pipeline.run(spark=lake, once=True)
@@ -250,7 +250,7 @@ def test_a_killed_run_resumes_and_lands_each_record_once(lake: SparkSession, fee
 
 
 def delete(spark: SparkSession, location: str) -> bool:
-    """Deletes something in the store, behind Spark's back."""
+    """Delete a path in the store without Spark's knowledge."""
     jvm: Any = spark._jvm
     path = jvm.org.apache.hadoop.fs.Path(location)
     return bool(path.getFileSystem(spark._jsc.hadoopConfiguration()).delete(path, True))

@@ -1,4 +1,4 @@
-"""A run does what the plan says; and a plan changes nothing. On a real broker, store and catalog."""
+"""A run does what the plan says, and planning changes nothing. On a real broker, store and catalog."""
 
 import json
 import re
@@ -62,7 +62,7 @@ def test_a_new_table_is_made_and_filled_as_planned(planned: Planned) -> None:
     assert (again.statements, again.batches, again.kind) == ((), 0, "goes on")
     assert again.checkpoint is not None
     assert again.checkpoint.action == "keep"
-    # Now the table shows: the mean of its batches, and what it takes beside the files.
+    # Now the table allows an estimate: the mean of its batches, and the requests other than for files.
     planned.send(20, 20, 0)
     figures = planned.plan(pipeline).estimates
     assert figures is not None
@@ -72,7 +72,7 @@ def test_a_new_table_is_made_and_filled_as_planned(planned: Planned) -> None:
     [first, *_] = planned.run(pipeline)
     assert first.requests is not None
     written = first.requests.by_class["data"]
-    # Within a factor of two: how many of the table's partitions records are of, varies.
+    # Within a factor of two, because the number of table partitions in a batch varies.
     assert written / 2 <= figures.files.first <= 2 * written
     assert first.requests.total / 2 <= figures.requests.first <= 2 * first.requests.total
 
@@ -105,7 +105,7 @@ def test_a_changed_pipeline_and_a_changed_schema_become_the_statements_that_run(
     name = f"`lake`.`{planned.feed.name}`.`rows`"
     properties, *statements = table.statements
     assert properties.startswith(f"ALTER TABLE {name} SET TBLPROPERTIES ('lakefeed.reader.{planned.feed.name}' = ")
-    # The partition follows its column to the new name: it is not dropped and added.
+    # The partition field follows the renamed column: it is not dropped and added.
     assert statements == [
         f"ALTER TABLE {name} RENAME COLUMN `zone` TO `area`",
         f"ALTER TABLE {name} ALTER COLUMN `id` TYPE BIGINT",
@@ -130,7 +130,7 @@ def test_a_lost_checkpoint_a_rewind_and_a_batch_that_comes_again(planned: Planne
         decode={"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}, "metadata": ["partition", "offset"]}
     )
     planned.run(pipeline)
-    # As after a crash between the table's commit and the checkpoint's.
+    # The state after a crash between the table's commit and the checkpoint's.
     files = _checkpoint(planned)
     files.delete_file(f"{_path(planned)}/commits/0")
     planned.send(1, 0, 0)
@@ -174,7 +174,7 @@ def test_a_start_that_is_refused_is_reported_with_its_status(planned: Planned) -
     assert "would be refused" in result.stdout
     assert "lakefeed offsets rewind pipeline.yaml --to table" in result.stdout
 
-    # Another pipeline's checkpoint: what differs is said.
+    # The refusal of another pipeline's checkpoint names the difference.
     other = planned.feed.pipeline(sink={"iceberg": {"table": f"{planned.feed.table}_2"}})
     foreign = planned.plan(other)
     assert foreign.refusal is not None
@@ -236,7 +236,7 @@ def test_parquet(planned: Planned) -> None:
     assert found.estimates is not None
     [first] = planned.run(pipeline)
     assert first.requests is not None
-    # One task reads and writes a batch as small as this one.
+    # A single task reads and writes such a small batch.
     assert found.estimates.files.first == first.requests.by_class["data"] == 1
     planned.send(4, 0, 0)
     figures = planned.plan(pipeline).estimates
@@ -257,7 +257,7 @@ def test_many_topics_are_summed_up_and_each_is_reported_alone(planned: Planned) 
         feed.create_topic(topic=name, partitions=2)
     for each, count in (("loud", 50), ("quiet", 2)):
         feed.send(feed.avro(map(ride, range(count)), RIDE, topic=names[each]), topic=names[each], partition=0)
-    # No schema is registered for it.
+    # The topic has no registered schema.
     feed.send([b"?"], topic=names["strange"])
     document = {
         "name": feed.name,
@@ -321,7 +321,7 @@ def test_what_the_command_prints_is_what_the_document_shows(
             command, [str(tmp_path / "rides.yaml")], env={**planned.feed.environment, "COLUMNS": "120"}
         )
     assert done.exit_code == 0, done.output
-    # Which number the registry gives, depends on what the other tests have registered.
+    # The registry's number depends on the schemas that other tests have registered.
     result = re.sub(r"'lakefeed.schema-ids' = '\d+'", "'lakefeed.schema-ids' = '1'", done.output)
     [shown] = [block.text for block in blocks_of(ROOT / "docs" / "check.md") if block.test]
     assert result == shown

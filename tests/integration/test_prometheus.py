@@ -1,4 +1,4 @@
-"""A real Prometheus takes lakefeed's text, rules and dashboard: queries have data, and alerts fire when they should."""
+"""A real Prometheus uses lakefeed's metrics, rules and dashboard: queries have data, and alerts fire when expected."""
 
 import json
 import threading
@@ -42,7 +42,7 @@ HEALTHY = {
     "lakefeed_dead_letters_total": "0",
     "lakefeed_batches_over_s3_budget_total": "0",
 }
-# Each alert with what is other than healthy, and the minute at which it has fired.
+# The unhealthy series of each alert, and the minute by which the alert has fired.
 FIRING: dict[str, tuple[dict[str, str], int]] = {
     "LakefeedTargetDown": ({'up{job="lakefeed"}': "1 0x60"}, 5),
     "LakefeedDriverDown": ({"lakefeed_feed_up": "1 0x60"}, 5),
@@ -61,7 +61,7 @@ FIRING: dict[str, tuple[dict[str, str], int]] = {
 
 
 def series(changes: dict[str, str]) -> list[dict[str, str]]:
-    """The series of a feed that is well, but for some."""
+    """Return the series of a healthy feed, with these changes."""
     found = []
     for name, values in {**HEALTHY, **changes}.items():
         bare, _, more = name.removesuffix("}").partition("{")
@@ -106,7 +106,7 @@ def test_each_alert_fires_and_does_not_fire(tmp_path: Path) -> None:
 
 
 def without_texts(folder: Path) -> Path:
-    """A copy of the rules without annotations, which promtool would compare as well."""
+    """Write a copy of the rules without annotations, which promtool would compare too."""
     document = yaml.safe_load(RULES.read_text())
     for rule in document["groups"][0]["rules"]:
         del rule["annotations"]
@@ -120,7 +120,7 @@ TOKEN = "viewers-token-of-these-tests-1234567890"
 
 @contextmanager
 def served(monitor: FeedMonitor) -> Iterator[str]:
-    """The dashboard of a driver that requires a token; returns its host and port."""
+    """Run a dashboard that requires a token; yield its host and port."""
     tokens = [{"name": "prometheus", "role": "viewer", "token": TOKEN}]
     settings = validated(Dashboard, "test", port=0, tokens=tokens)
     with serve(OwnFeed(monitor), settings) as url:
@@ -128,7 +128,7 @@ def served(monitor: FeedMonitor) -> Iterator[str]:
 
 
 def one_batch(monitor: FeedMonitor, number: int) -> None:
-    """A batch with something of everything."""
+    """Report a batch in which all counts are positive."""
     start = 10 * number
     with monitor.batch(number, [OffsetRange("trips", 0, start, start + 10)]):
         time.sleep(0.02)
@@ -156,7 +156,7 @@ def one_batch(monitor: FeedMonitor, number: int) -> None:
 
 @contextmanager
 def busy() -> Iterator[FeedMonitor]:
-    """A feed that finishes a batch several times a second, and shows the next one as running between."""
+    """Yield a feed that finishes several batches a second, and shows the next one as running in between."""
     monitor = FeedMonitor("taxi")
     monitor.begin(sink="iceberg lake.nyc.trips", fence=None, position=[OffsetRange("trips", 0, 0, 0)])
     monitor.observe_ends({("trips", 0): 0})

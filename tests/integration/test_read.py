@@ -1,4 +1,4 @@
-"""lakefeed read: exactly the records that were chosen, once, from a real broker into each kind of target."""
+"""lakefeed read: exactly the chosen records, once, from a real broker into each kind of target."""
 
 import json
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ def ids(rows: Iterable[Any]) -> list[int]:
 
 @pytest.fixture
 def sent(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> Feed:
-    """100 records in each of 3 partitions; the ids tell which."""
+    """Send 100 records to each of 3 partitions; the ids show the partition."""
     for name, value in feed.environment.items():
         monkeypatch.setenv(name, value)
     feed.create_topic(partitions=3)
@@ -194,7 +194,7 @@ def test_what_an_open_transaction_wrote_is_not_there_yet(lake: SparkSession, fee
             end(30)
     shown = ConsoleResult(limit=None, as_json=False)
     done = pipeline.batch_read().to(shown, Selection(), spark=lake)
-    # Three records, their marker, two that were aborted and their marker.
+    # Three records, their marker, two aborted records and their marker.
     assert (done.offsets, done.records, [value for (value,) in shown.rows]) == (7, 3, ["a", "b", "c"])
     with pytest.raises(ResourceMissing, match="has no offset 8 yet, it ends at 7"):
         pipeline.read_batch(lake, ranges=[lf.OffsetRange(feed.topic, 0, 0, 9)])

@@ -1,4 +1,4 @@
-"""Records from topic to topic in real time: each is there, copies are recognized, and what does not fit is refused."""
+"""Records go from topic to topic in real time: all arrive, copies are recognized, unsuitable settings are refused."""
 
 import json
 import threading
@@ -39,7 +39,7 @@ def test_records_go_through_and_a_second_run_resumes(feed: Feed, lake: SparkSess
         stop = threading.Event()
 
         def on_batch(progress: FinishedBatch) -> None:
-            # The batch that was under way when they were sent may end before them.
+            # A batch that was running before the records were sent may end without them.
             seen.append(progress.records)
             if sum(seen) >= len(numbers):
                 stop.set()
@@ -58,7 +58,7 @@ def test_records_go_through_and_a_second_run_resumes(feed: Feed, lake: SparkSess
     assert Counter(once) == Counter(range(800))
     batches = {bytes(h.value).decode() for each in records.collect() for h in each.headers if h.key == "lakefeed.batch"}
     assert all(each.partition("/")[2].isdigit() for each in batches)
-    # The same file in batches resumes where real time has ended.
+    # With batches, the same file resumes at the position of real time.
     feed.send([json.dumps({"id": 800}).encode()])
     assert feed.pipeline(**settings(feed)).run(spark=lake, once=True).rows >= 1
 

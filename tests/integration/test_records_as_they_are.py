@@ -1,4 +1,4 @@
-"""What a topic really holds: many schema versions at once, broken records, a registry that goes away."""
+"""Topics as they are in practice: many schema versions at once, broken records, a registry that goes away."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_five_versions_of_a_schema_at_random_while_the_query_runs(lake: SparkSes
         schemas[int.from_bytes(made(row_of(version, 0), context)[1:5], "big")] = VERSIONS[version]
         return made  # type: ignore[no-any-return]  # the package types it as Any
 
-    # Only the first two are registered when the query starts.
+    # Only the first two versions are registered when the query starts.
     serializers = [serializer(0), serializer(1)]
     stop, failed = threading.Event(), []
 
@@ -138,7 +138,7 @@ def test_five_versions_of_a_schema_at_random_while_the_query_runs(lake: SparkSes
 
 
 def filled(row: dict[str, Any]) -> dict[str, Any]:
-    """A row with what a later version has and its own lacks: null, but for the field with a default."""
+    """Return a row with the fields of later versions: null, or the default of the field that has one."""
     place = row.get("place")
     return {
         "id": row["id"],
@@ -150,7 +150,7 @@ def filled(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def send_broken(feed: Feed, *, records: int, share: float, large: int) -> Counter[tuple[int, str]]:
-    """Sends right records and, at random places, broken ones; returns how many of each kind each partition has."""
+    """Send valid records with broken ones at random places; return the number of each kind in each partition."""
     client = SchemaRegistryClient({"url": feed.stack.schema_registry_url})
     [first] = feed.avro([{"id": 0, "zone": "zone 0"}])
     header = first[:5]
@@ -224,7 +224,7 @@ def test_one_in_a_hundred_is_broken_in_twelve_ways(lake: SparkSession, feed: Fee
     broken_ones = sum(sent.values())
     assert (summary.records, summary.rows, summary.dead_letters) == (records, records - broken_ones, broken_ones)
 
-    # rows + dead letters + skipped = records, for each partition: by the ledger, and by what the tables hold.
+    # rows + dead letters + skipped = records in each partition, by the ledger's counts and by the tables' rows.
     per_partition: Counter[tuple[int, str]] = Counter()
     for commit in IcebergLedger(lake, feed.table, feed.name).commits():
         for (_, partition), counts in commit.counts.items():
@@ -246,7 +246,7 @@ def test_one_in_a_hundred_is_broken_in_twelve_ways(lake: SparkSession, feed: Fee
     assert positions is not None
     assert (positions.a, positions.d) == (records, records)
 
-    # Every one can be shown, with the bytes that were sent; and replayed: none of them can be read today either.
+    # All letters can be listed with their original bytes, and replayed; none of them is decodable yet.
     largest = lake.sql(f"SELECT max(length(value)) n FROM {dead}").first()
     assert largest is not None
     assert largest.n > 10_000_000
@@ -257,7 +257,7 @@ def test_one_in_a_hundred_is_broken_in_twelve_ways(lake: SparkSession, feed: Fee
     again = feed.pipeline(**blocks).replay(DeadLetterFilter(feed=feed.name), spark=lake)
     assert (again.rows, again.still_dead) == (0, broken_ones)
 
-    # And beyond the budget it stops, before the batch that would break it.
+    # Beyond the error budget the feed stops, before the batch that would exceed it.
     feed.send([b"\x01"] * (records // 10), partition=0)
     with pytest.raises(ErrorBudgetExceeded):
         feed.pipeline(**blocks).run(spark=lake, once=True)
@@ -274,7 +274,7 @@ def own_registry(tmp_path: Path) -> Iterator[OwnRegistry]:
 
 
 class OwnRegistry:
-    """A registry of the test's own, which it may kill."""
+    """A registry of one test, which the test may kill."""
 
     def __init__(self, folder: Path) -> None:
         home = Home(folder / "registry-home")
@@ -321,7 +321,7 @@ def test_a_registry_that_is_killed_in_mid_batch_costs_time_and_nothing_else(
     new = AvroSerializer(client, json.dumps(newer))
     feed.send([old({"id": number, "zone": "z"}, context) for number in range(100)])
     values = [new({"id": number, "zone": "z", "fare": 1.5}, context) for number in range(100, 200)]
-    # A subject of its own, so that the feed begins with the first version alone.
+    # A separate subject, so that the feed begins with the first version only.
     client.register_schema(f"{feed.name}-first", Schema(json.dumps(TRIP), "AVRO"))
     stop, back = threading.Event(), threading.Event()
     killed = threading.Event()
@@ -332,7 +332,7 @@ def test_a_registry_that_is_killed_in_mid_batch_costs_time_and_nothing_else(
 
     def on_batch(progress: Any) -> None:
         if not killed.is_set():
-            # The next batch needs a schema that was not asked for yet, and the registry is gone.
+            # The next batch needs a schema that was not requested yet, and the registry is down.
             own_registry.kill()
             killed.set()
             feed.send(values)

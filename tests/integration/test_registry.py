@@ -1,4 +1,4 @@
-"""The registry's client and the JVM decoder against the real registry of the stack."""
+"""The registry's client and the JVM decoder with the stack's real registry."""
 
 import json
 import time

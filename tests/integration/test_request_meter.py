@@ -1,4 +1,4 @@
-"""Requests of S3A and of Iceberg's S3FileIO are counted alike, by what their keys are for, on a real S3 server."""
+"""Requests of S3A and of Iceberg's S3FileIO are counted alike, by the kind of their keys, on a real S3 server."""
 
 import uuid
 from typing import Any
@@ -12,7 +12,7 @@ from lakefeed_local.stack import Endpoints
 
 
 def more(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
-    """What was counted between two snapshots."""
+    """Return the counts between two snapshots."""
     return {name: count - before.get(name, 0) for name, count in after.items() if count > before.get(name, 0)}
 
 
@@ -36,7 +36,7 @@ def test_icebergs_own_client_is_counted(lake: SparkSession) -> None:
     lake.sql(f"CREATE NAMESPACE IF NOT EXISTS {name.rpartition('.')[0]}")
     before = jvm.s3_requests(lake)
     lake.range(0, 1000, 1, 1).writeTo(name).create()
-    # One data file, a manifest, a manifest list, a metadata file; no rename, no copy.
+    # A data file, a manifest, a manifest list, a metadata file; no rename and no copy.
     counted = more(before, jvm.s3_requests(lake))
     assert counted["PutObject"] >= 4
     assert "CopyObject" not in counted

@@ -1,4 +1,4 @@
-"""``lakefeed schema`` against a real registry, catalog and broker."""
+"""``lakefeed schema`` with a real registry, catalog and broker."""
 
 import json
 from datetime import UTC, datetime
@@ -51,7 +51,7 @@ def create(lake: SparkSession, feed: Feed) -> None:
 
 
 def recorded(feed: Feed, schema_id: int) -> dict[str, str]:
-    """What a feed that has read the first version leaves in its table."""
+    """Return the table properties of a feed that has read the first version."""
     return {f"lakefeed.reader.{feed.name}": StoredSchema(json.dumps(TRIP), frozenset([schema_id])).to_json()}
 
 
@@ -134,7 +134,7 @@ def test_history(lake: SparkSession, feed: Feed) -> None:
 
 
 def test_infer(lake: SparkSession, feed: Feed) -> None:
-    """On the session that runs; a command of its own starts one."""
+    """In the running session; as a separate command it would start a session."""
     feed.create_topic()
     pipeline = feed.write_file(decode={"json": {"schema_ddl": "id BIGINT"}})
     with_nothing = run(feed, "infer", pipeline)

@@ -1,4 +1,4 @@
-"""Every change of a schema on a real Iceberg table that has data: rows of before and after read back right."""
+"""All changes of a schema on a real Iceberg table with data: older and newer rows are still read correctly."""
 
 import json
 import uuid
@@ -40,7 +40,7 @@ def decimal(precision: int) -> Json:
 
 
 class Table:
-    """A table that follows its rows."""
+    """A table whose schema follows its rows."""
 
     def __init__(self, lake: SparkSession, columns: str) -> None:
         self.lake = lake
@@ -66,7 +66,7 @@ class Table:
         align_columns(frame, self.schema).writeTo(self.name).append()
 
     def rows(self) -> list[Json]:
-        """As JSON has them: a null field is not there."""
+        """Return the rows as JSON objects, without null fields."""
         return [json.loads(each) for each in self.lake.table(self.name).toJSON().collect()]
 
 
@@ -117,7 +117,7 @@ OLDER = (
 
 
 def test_what_iceberg_refuses_is_refused_before(lake: SparkSession) -> None:
-    """Our rule of what can be widened is Iceberg's own."""
+    """Our rule for widening a type is Iceberg's."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -167,7 +167,7 @@ def test_every_change_at_every_depth(lake: SparkSession, feed: Feed) -> None:
     assert table.follow(want, after.changes) == []
 
     table.append([NEW], want)
-    # A writer of the old schema continues; what it does not know of stays null, inside arrays and maps too.
+    # A writer with the old schema continues: fields that it lacks become null, also inside arrays and maps.
     older_columns = StructType.fromDDL(OLDER)
     assert isinstance(older_columns, StructType)
     older = {"id": 2, "stops": [{"x": 1, "is": "w"}, None], "by_day": {"mon": {"sum": 1}, "tue": None}}

@@ -1,4 +1,4 @@
-"""A pipeline whose writers' schema changes: each policy, on real records, from the topic to the table."""
+"""The writers' schema changes during a pipeline: each policy, with real records, from the topic to the table."""
 
 import json
 from typing import Any
@@ -71,7 +71,7 @@ def test_a_feed_that_is_to_stop(lake: SparkSession, feed: Feed) -> None:
     with pytest.raises(SchemaChanged, match=r"id widened from int to long; area renamed from zone; stop\.y added"):
         feed.pipeline(schema={"on_change": "fail"}).run(spark=lake, once=True)
     assert [row["id"] for row in feed.rows()] == [1]
-    # The same batch lands once the policy lets it.
+    # The same batch lands after the policy was changed.
     feed.pipeline(schema={"on_change": "evolve"}).run(spark=lake, once=True)
     assert sorted(row["id"] for row in feed.rows()) == [1, 2]
 

@@ -1,4 +1,4 @@
-"""Every connection of a feed over TLS with a private authority, with logins: the whole way, and each mistake."""
+"""All connections of a feed over TLS with a private authority, with logins: a whole run, and each possible mistake."""
 
 import signal
 import time
@@ -69,7 +69,7 @@ def test_a_wrong_password_is_named(servers: Secured, variable: str, key: str, sa
 
 
 def with_oauth(servers: Secured, listener: str = "oauth") -> Change:
-    """Return the change that logs in to the broker with tokens."""
+    """Return a change after which the pipeline logs in to the broker with tokens."""
 
     def change(pipeline: dict[str, Any]) -> None:
         client = {"client_id": "lakefeed", "client_secret": "${REGISTRY_SECRET}"}
@@ -119,9 +119,9 @@ def test_a_broker_that_asks_for_a_certificate_gets_it(servers: Secured) -> None:
 def test_tokens_are_renewed_while_a_feed_runs(
     servers: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker ends a connection whose token has expired, and the registry refuses it for a schema that is new.
+    """The broker closes a connection with an expired token; the registry refuses such a token for a new schema.
 
-    A feed that still reads has fetched others, for both.
+    A feed that still reads must have fetched new tokens for both.
     """
     name = topic = f"renewed_{uuid.uuid4().hex[:8]}"
     seconds = 10

@@ -1,4 +1,4 @@
-"""The session: secrets stay out of sight, and what spark-submit needs is printed without them."""
+"""A session hides its secrets, and prints spark-submit's arguments without them."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Settings of sinks that are refused before a run: by the file alone, by its servers, or by Spark's analysis."""
+"""Settings of sinks that are refused before a run: by the file alone, by the servers, or by Spark's analysis."""
 
 import json
 from pathlib import Path

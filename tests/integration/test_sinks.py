@@ -1,4 +1,4 @@
-"""What every sink promises: the modes that it claims, and what a crash between its commit and Spark's leaves."""
+"""The guarantees of sinks: the modes that they claim, and the result of a crash between their commit and Spark's."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -163,7 +163,7 @@ def test_files_count_the_rows_that_were_written(feed: Feed, lake: SparkSession) 
     assert (first.records, first.rows, [each.rows for each in progress]) == (3, 6, [6])
     assert lake.read.parquet(path(feed)).count() == 6
 
-    # Spark's log has the batch that comes again after a crash.
+    # Spark's log still has the batch, which is repeated after a crash.
     gateway: Any = lake._jvm
     done = gateway.org.apache.hadoop.fs.Path(f"{feed.checkpoint}/commits/0")
     session: Any = lake
@@ -246,7 +246,7 @@ def test_a_sink_that_pauses_catches_up_and_the_others_continue(
     assert any("'slow' waits" in each for each in notes)
     assert (len(feed.rows()), len(feed.rows(slow))) == (3, 1)
 
-    # Nothing new has come: the next start alone lets it catch up.
+    # Without new records, the next start still lets the sink catch up.
     assert feed.pipeline(**settings).run(spark=lake, once=True).paused == {}
     assert sorted(each["zip"] for each in feed.rows(slow)) == ["3011", "6003", "8001"]
     feed.send(hits("7000"))
@@ -275,7 +275,7 @@ def test_a_sink_that_was_away_at_the_start_gets_all_records_and_its_requests_are
     stop = threading.Event()
 
     def counted() -> set[str]:
-        """The kinds of requests to the table beside that are counted in batches."""
+        """Return the kinds of requests to the second table that batches have counted."""
         found = (batch.requests for batch in batches if batch.requests is not None)
         return {count.key_class for each in found for count in each.counts if count.location.endswith("/slow")}
 
@@ -298,7 +298,7 @@ def test_a_sink_that_was_away_at_the_start_gets_all_records_and_its_requests_are
 def test_a_sink_that_is_away_when_it_is_to_begin_stops_the_start(
     feed: Feed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a position it could not catch up, and its first records would be missing without a word."""
+    """Without a position the sink could not catch up, and its first records would be missing silently."""
     slow = f"lake.{feed.name}.slow"
     settings = beside(feed, slow={"iceberg": {"table": slow}, "on_failure": "pause"})
     feed.send(hits("8001"))

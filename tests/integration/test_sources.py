@@ -1,4 +1,4 @@
-"""Sources beside Kafka: each row landed once, held to the query's own log of batches."""
+"""Sources other than Kafka: each row lands once, according to the query's log of batches."""
 
 import json
 import socketserver
@@ -26,7 +26,7 @@ def feed(stack: Endpoints, tmp_path: Path) -> Feed:
 
 
 def pipeline(feed: Feed, **blocks: Any) -> Pipeline:
-    """Of a source that comes decoded, so without ``decode``."""
+    """Write and load a pipeline without ``decode``, since the source's rows are decoded already."""
     path = feed.write_file(**blocks)
     document = json.loads(path.read_text())
     del document["decode"]
@@ -103,7 +103,7 @@ def test_any_format_that_spark_streams(feed: Feed, lake: SparkSession) -> None:
 
 @pytest.fixture
 def lines() -> Iterator[tuple[int, Callable[[str], None]]]:
-    """A server's port, and what makes it say a line to a client that has connected."""
+    """Yield a server's port, and a function that sends a line to all connected clients."""
     said = threading.Condition()
     texts: list[str] = []
 

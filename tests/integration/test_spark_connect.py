@@ -1,4 +1,4 @@
-"""Spark Connect: each way into lakefeed refuses its sessions, in one sentence that says what to do."""
+"""Spark Connect: all functions of lakefeed refuse its sessions, with one sentence that says what to do."""
 
 import os
 import socket
@@ -13,7 +13,7 @@ from lakefeed.clients.spark.driver_jvm import require_java
 from lakefeed_local.ports import LOOPBACK, choose_free
 from tests.support.servers.process import running
 
-# In a process of its own: PySpark makes no other kind of session where it has made one of Spark Connect.
+# A separate process, because PySpark creates no other kind of session after one of Spark Connect.
 ENTRIES = """
 import sys
 from pathlib import Path
@@ -59,7 +59,7 @@ checkpoint: s3a://lake/checkpoints/connected
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
-    """The address of Spark's own server, from PySpark's jars."""
+    """Run Spark Connect's server from PySpark's jars; yield its address."""
     import pyspark
 
     home, port = Path(pyspark.__file__).parent, choose_free(avoid=())
@@ -89,7 +89,7 @@ def server(tmp_path: Path) -> Iterator[str]:
 
 
 def python(script: str, *arguments: str | Path, environment: dict[str, str] | None = None) -> str:
-    """What a script says in a Python of its own."""
+    """Run a script in a separate Python; return its output."""
     given = {key: value for key, value in os.environ.items() if not key.startswith(("PYSPARK_", "SPARK_"))}
     done = subprocess.run(
         [sys.executable, "-c", script, *arguments],
@@ -107,7 +107,7 @@ def test_each_entry_refuses_a_session_of_spark_connect(server: str, tmp_path: Pa
     file = tmp_path / "pipeline.yaml"
     file.write_text(PIPELINE, "utf-8")
     said = python(ENTRIES, server, file).splitlines()
-    # The session is as it was.
+    # The session still works.
     assert said.pop() == "3"
     found = {name: rest for name, *rest in (line.split("|") for line in said)}
     assert found.keys() == {
@@ -120,7 +120,7 @@ def test_each_entry_refuses_a_session_of_spark_connect(server: str, tmp_path: Pa
 
 
 def test_a_wish_for_spark_connect_is_no_obstacle() -> None:
-    """A variable that only says which kind PySpark would make by itself; an address is refused."""
+    """Variables that only prefer Spark Connect are ignored; a variable with an address is refused."""
     script = "import lakefeed as lf; print(type(lf.session(master='local[1]')).__module__)"
     wish = {"SPARK_API_MODE": "connect", "SPARK_CONNECT_MODE": "1"}
     assert python(script, environment=wish).split() == ["pyspark.sql.session"]

@@ -1,4 +1,4 @@
-"""Spark's own sinks and a collector for OTLP are given the numbers of a run, by configuration alone."""
+"""Spark's own sinks and a collector for OTLP receive the numbers of a run, by configuration only."""
 
 import json
 import re
@@ -13,7 +13,7 @@ import pytest
 from tests.support.servers.otlp import collector, metrics_in
 
 ROOT = Path(__file__).resolve().parents[2]
-# These change while the sinks are read.
+# These numbers change while the sinks are read.
 MOVING = ("timestamp_seconds", "running_batch")
 
 
@@ -50,7 +50,7 @@ def test_sparks_sinks_and_a_collector_have_the_model(tmp_path: Path) -> None:
     prefix = "shop.driver.plugin.io.lakefeed.metrics.FeedMetrics.taxi."
     newest = {name: float(value) for name, value, _ in (line.split() for line in lines)}
     sent = {name: newest[prefix + name] for name in model}
-    assert sent == pytest.approx(model, abs=0.006)  # It is sent two digits.
+    assert sent == pytest.approx(model, abs=0.006)  # Graphite's sink sends two digits.
 
     points = metrics_in(taken[-1][2])
     assert points["lakefeed_records_read"].sum.data_points[0].as_int == 2

@@ -1,6 +1,6 @@
-"""Texts of records, schemas and the pipeline file stay as they are, in lakefeed's session and in a user's.
+"""Texts of records, schemas and the pipeline file stay unchanged, in lakefeed's session and in a user's session.
 
-In a user's session Spark replaces ``${name}`` in SQL, by settings and by variables of the driver's environment.
+In a user's session Spark replaces ``${name}`` in SQL, by settings and by environment variables of the driver.
 """
 
 import json
@@ -31,7 +31,7 @@ NAMES = tuple(f"n{number} {text}" for number, text in enumerate(TEXTS) if text)
 
 @pytest.fixture(params=[pytest.param("ours", marks=pytest.mark.slow), "users"])
 def session(lake: SparkSession, request: pytest.FixtureRequest) -> SparkSession:
-    """The session of a feed; a user's has Spark's default for variables in SQL."""
+    """Return a feed's session, or a user's session, in which Spark replaces variables in SQL."""
     assert lake.conf.get("spark.sql.variable.substitute") == "false"
     own = copy_of(lake)
     if request.param == "users":
@@ -46,7 +46,7 @@ def stored_texts(feed: Feed) -> str:
 
 
 def test_texts_are_keys_values_and_names_as_they_are(session: SparkSession, feed: Feed) -> None:
-    """Each text is a key, a value and a part of a field's name of JSON records that are upserted twice."""
+    """The texts are keys, values and parts of field names of JSON records, which are upserted twice."""
     feed.create_topic(partitions=1)
     rows = [{"k": text, "v": 1, "nested": dict.fromkeys(NAMES, text), **dict.fromkeys(NAMES, text)} for text in TEXTS]
     pipeline = feed.pipeline(
@@ -65,7 +65,7 @@ def test_texts_are_keys_values_and_names_as_they_are(session: SparkSession, feed
 
 
 def test_defaults_and_docs_of_schemas_are_texts(session: SparkSession, feed: Feed) -> None:
-    """Records of an older version get the newer one's defaults, in a later run, as the schema has them."""
+    """In a later run, records of an older version get the newer version's defaults unchanged."""
     feed.create_topic(partitions=1)
     added: list[dict[str, Any]] = [
         {"name": f"s{number}", "type": "string", "default": text, "doc": text} for number, text in enumerate(TEXTS)
@@ -81,7 +81,7 @@ def test_defaults_and_docs_of_schemas_are_texts(session: SparkSession, feed: Fee
     feed.pipeline(**blocks).run(spark=session, once=True)
     found = {row["id"]: row for row in feed.rows()}
     assert found[3] == {"id": 3, **{each["name"]: each["default"] for each in added}}
-    # Rows from before have the column's initial default in version 3.
+    # In format version 3 older rows have the column's initial default.
     assert found[1] == {"id": 1, **{each["name"]: each["default"] for each in added}}
     texts = stored_texts(feed)
     assert "${env:HOME}" in texts
@@ -89,7 +89,7 @@ def test_defaults_and_docs_of_schemas_are_texts(session: SparkSession, feed: Fee
 
 
 def test_sql_of_the_pipeline_file_is_read_as_it_is_written(session: SparkSession, feed: Feed) -> None:
-    """A rule, a transform and a dead letter's reason have ``${…}`` as text; ``$$`` is one sign in the file."""
+    """A rule, a transform and a dead letter's reason contain ``${…}`` as text; the file escapes the sign as ``$$``."""
     feed.create_topic(partitions=1)
     feed.send([json.dumps({"id": number, "s": text}).encode() for number, text in enumerate(TEXTS)])
     dead = f"{feed.table}_dead"
@@ -109,7 +109,7 @@ def test_sql_of_the_pipeline_file_is_read_as_it_is_written(session: SparkSession
 
 @pytest.mark.parametrize("fast_path", ["auto", "off"])
 def test_names_of_columns_are_texts_in_files(session: SparkSession, feed: Feed, fast_path: str) -> None:
-    """Spark hands the columns of its files to Hadoop as a setting, in which ``${name}`` is replaced."""
+    """Spark passes the columns of its files to Hadoop as a setting, in which Hadoop replaces ``${name}``."""
     feed.create_topic(partitions=1)
     row = {**dict.fromkeys(NAMES, "v"), "nested": [dict.fromkeys(NAMES, "v")]}
     feed.send([json.dumps(row).encode()])

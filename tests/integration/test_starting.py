@@ -1,6 +1,6 @@
-"""A new feed begins where ``source.kafka.start`` says, and resumes afterwards whatever that says.
+"""A new feed begins at ``source.kafka.start``; later starts resume, whatever that setting says.
 
-``offsets show``, ``plan`` and ``run`` have to agree on each start: see ``tests/support/starts.py``.
+``offsets show``, ``plan`` and ``run`` must agree on each start: see ``tests/support/starts.py``.
 """
 
 import json
@@ -34,7 +34,7 @@ def commit(feed: Feed, group: str, offsets: dict[int, int]) -> None:
             try:
                 consumer.commit(offsets=given, asynchronous=False)
                 return
-            except KafkaException:  # The coordinator of a new group refuses its first requests while it loads.
+            except KafkaException:  # The coordinator of a new group refuses requests while it loads.
                 time.sleep(0.5)
         raise AssertionError("the coordinator did not take the group's offsets")
     finally:
@@ -57,7 +57,7 @@ def test_a_feed_begins_at_offsets_and_resumes_where_it_was(lake: SparkSession, f
     assert notes == ["begins at the offsets that source.kafka.start names"]
     assert ids(feed) == [7, 8, 9, 10, 11, 12, 13, 14]
     send(feed, range(20, 22))
-    # The group of a feed that has begun is not asked for.
+    # A feed that has begun does not look for the group any more.
     assert run(feed, lake, "group:is-not-there") == 2
     assert ids(feed)[-2:] == [20, 21]
 
@@ -70,7 +70,7 @@ def test_a_feed_begins_at_a_time(lake: SparkSession, feed: Feed) -> None:
     now = datetime.now(UTC)
     time.sleep(0.1)
     send(feed, range(100, 103))
-    # Partition 1 has no record since then: it begins at its end.
+    # Partition 1 has no record since that time, so the feed begins at its end.
     assert run(feed, lake, now.isoformat()) == 3
     assert ids(feed) == [100, 101, 102]
     send(feed, range(200, 201), partition=1)

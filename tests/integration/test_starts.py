@@ -1,7 +1,7 @@
-"""Starts that need more than a checkpoint and a table: state, a sink in Python, batches without records.
+"""Starts that depend on more than a checkpoint and a table: state, a sink in Python, batches without records.
 
-``offsets show``, ``plan`` and ``run`` have to agree on each: see ``tests/support/starts.py``. The other rows of the
-table in docs/offsets.md are in ``test_traps.py``.
+``offsets show``, ``plan`` and ``run`` must agree on each: see ``tests/support/starts.py``. ``test_traps.py`` tests
+the other rows of the table in docs/offsets.md.
 """
 
 import json
@@ -41,7 +41,7 @@ class Kept:
 
 
 class Started:
-    """A feed, and how its last run started."""
+    """A feed, and the start of its last run."""
 
     def __init__(self, lake: SparkSession, feed: Feed) -> None:
         self.lake, self.feed = lake, feed
@@ -152,7 +152,7 @@ def test_a_checkpoint_of_another_pipeline(started: Started) -> None:
 
 
 def land_rows(started: Started, *, stateful: bool = False) -> None:
-    """Lands the topic by ``write_table``."""
+    """Land the topic by ``write_table``."""
     feed, brokers = started.feed, started.feed.stack.bootstrap_servers
     rows = lf.read_topic(started.lake, feed.topic, decode=DECODE, bootstrap_servers=brokers)
     if stateful:

@@ -1,4 +1,4 @@
-"""Queries with state: windows and groups over a topic, landed once, and refused where their state is not."""
+"""Queries with state: windows and groups of a topic land once, and are refused if their state is missing."""
 
 import json
 import threading
@@ -29,7 +29,7 @@ def feed(stack: Endpoints, tmp_path: Path) -> Feed:
 
 
 def hits(*minutes: float, zip_code: str = "8001") -> list[bytes]:
-    """Hits at these minutes after noon."""
+    """Return hits at these minutes after noon."""
     return [
         json.dumps({"zip": zip_code, "hittime": (START + timedelta(minutes=each)).isoformat()}).encode()
         for each in minutes
@@ -49,7 +49,7 @@ def counts(feed: Feed) -> dict[tuple[datetime, str], int]:
 
 
 def expected(minutes: list[float], *, closed_by: float | None = None) -> dict[tuple[datetime, str], int]:
-    """Windows of ten minutes every five, two past: all, or those that end by a minute after noon."""
+    """Return the counts of 10-minute windows, every 5 minutes from minute 2; all, or those that end by `closed_by`."""
     found: dict[tuple[datetime, str], int] = defaultdict(int)
     for each in minutes:
         last = (each - 2) // 5 * 5 + 2
@@ -67,7 +67,7 @@ def test_windows_land_when_the_watermark_has_passed_them(feed: Feed, lake: Spark
     assert first.records == 6
     assert counts(feed) == expected([0, 1, 4, 6, 11, 30], closed_by=20)
 
-    # At 13 and 19 on both sides of the watermark of 12:20: the windows up to 12:17 are closed.
+    # 13 and 19 are on both sides of the watermark of 12:20, which has closed the windows up to 12:17.
     feed.send(hits(13, 19, 60), partition=1)
     pipeline.run(spark=lake, once=True)
     found = counts(feed)
@@ -85,7 +85,7 @@ def test_windows_land_when_the_watermark_has_passed_them(feed: Feed, lake: Spark
 @pytest.mark.parametrize(
     ("window", "closed"),
     [
-        # Minutes at which windows begin, minutes at which they end, and their hits.
+        # Minutes at which windows begin and end, and their hits.
         ("window(hittime, '10 minutes')", {(0, 10): 3, (10, 20): 2, (30, 40): 3}),
         ("session_window(hittime, '5 minutes')", {(0, 11): 3, (15, 22): 2, (30, 38): 3}),
     ],
@@ -97,7 +97,7 @@ def test_other_windows_continue_over_batches(
     kind = window.partition("(")[0]
     sql = f"SELECT {kind}.start AS begins, {kind}.end AS ends, count(*) AS hits FROM {feed.name} GROUP BY {window}, zip"
     pipeline = feed.pipeline(decode=DECODE, transform={"sql": sql, "watermark": LATE})
-    # The second batch continues a window of the first, and brings one hit that is too late.
+    # The second batch continues a window of the first one, and has one hit that is too late.
     for minutes in ((0, 4, 6, 15, 17, 30), (33, 32, 1, 70), ()):
         feed.send(hits(*minutes), partition=0)
         pipeline.run(spark=lake, once=True)
@@ -213,7 +213,7 @@ def test_a_run_as_a_batch_lands_what_the_stream_lands(feed: Feed, lake: SparkSes
     rows = feed.rows(f"lake.{feed.name}.batch")
     batch = {(each["begins"], each["zip"]): each["hits"] for each in rows}
     assert batch == expected(minutes)
-    # The stream waits for the watermark of the newest records.
+    # The stream has not landed windows that wait for a later watermark.
     assert streamed == {key: batch[key] for key in expected(minutes, closed_by=50)}
     assert pipeline.verify().faults == ()
     with pytest.raises(CheckpointMismatch, match="keeps state"):
@@ -305,7 +305,7 @@ WHERE (late IS NULL OR window.end > late)
 @pytest.mark.slow
 def test_a_million_hits_on_both_sides_of_the_watermark_are_as_recomputed(feed: Feed, lake: SparkSession) -> None:
     brokers = feed.stack.bootstrap_servers
-    # A hit a hundredth of a second, up to half an hour out of order: most are in time, and many are too late.
+    # A hit every hundredth of a second, up to half an hour out of order: most are in time, many are too late.
     lake.sql(
         "SELECT CAST(id AS STRING) AS key, to_json(named_struct('zip', CAST(id % 20 AS STRING), 'hittime', "
         "timestamp_millis(1704110400000 + id * 10 - CAST(pow(rand(7), 6) * 1800000 AS BIGINT)))) AS value "

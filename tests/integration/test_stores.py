@@ -1,4 +1,4 @@
-"""Every store that the embedded stack offers, seen through an ordinary S3 client."""
+"""All stores of the embedded stack, used through an ordinary S3 client."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def objects(endpoints: Endpoints) -> S3FileSystem:
 )
 def test_objects_survive_down(tmp_path: Path, store: str) -> None:
     stack = Stack(tmp_path, store=store)
-    # Above S3's smallest part, so that the client sends it in several.
+    # Larger than S3's smallest part, so that the client uploads it in several parts.
     contents = {"small": b"x", "deep/er/key": b"", "large": bytes(range(256)) * (48 << 10)}
     try:
         endpoints = stack.up()

@@ -1,4 +1,4 @@
-"""One feed that meets in mid-stream whatever writers may register: one table, dead letters, and nothing lost."""
+"""A running feed meets any schema that writers may register: one table, dead letters, and no record is lost."""
 
 import json
 from typing import Any
@@ -35,7 +35,7 @@ ROW = {"id": 1, "zone": "a"}
 
 
 def header(feed: Feed, schema: Any, *, subject: str) -> bytes:
-    """The header of some producer, which registers its schema under a subject of its own."""
+    """Register a producer's schema under a separate subject; return the header of its records."""
     registry = SchemaRegistry(feed.stack.schema_registry_url)
     return b"\0" + registry.register(f"{feed.topic}-{subject}", json.dumps(schema)).to_bytes(4, "big")
 
@@ -60,7 +60,7 @@ def test_a_feed_meets_strange_schemas(lake: SparkSession, feed: Feed) -> None:
             framed(feed, WITH_EMPTY, {**ROW, "id": 2, "e": {}, "nulls": [None, None]}, subject="empty"),
             framed(feed, WITH_UNION, {**ROW, "id": 3, "paid": ("nyc.v2.Digits", {"digits": 4})}, subject="union"),
             framed(feed, TAKEN, {**ROW, "KAFKA_offset": 9}, subject="taken"),
-            header(feed, BOMB, subject="bomb"),  # The decoder looks at the schema before the value.
+            header(feed, BOMB, subject="bomb"),  # The decoder reads the schema before the value.
             header(feed, DEEP, subject="deep"),
             *feed.avro([{**ROW, "id": 4}], V1),
         ]

@@ -1,4 +1,4 @@
-"""Streams joined with tables, and with each other: each pair lands once, and is what a batch computes."""
+"""Streams joined with tables, and with each other: each pair lands once, and equals the pair of a batch run."""
 
 import json
 import sqlite3
@@ -47,7 +47,7 @@ def joined(feed: Feed) -> Feed:
 
 
 def send(feed: Feed, which: int, *events: tuple[int, float]) -> None:
-    """Events of clicks (0) or orders (1): an id, and minutes after noon."""
+    """Send clicks (0) or orders (1): ids with their times in minutes after noon."""
     feed.send(
         [
             json.dumps({"id": number, "at": (START + timedelta(minutes=at)).isoformat(), "price": number * 10}).encode()
@@ -84,7 +84,7 @@ def test_clicks_and_orders_are_joined_over_batches_and_a_death_in_between(
     job.run(spark=lake, once=True)
     assert landed(feed) == [(1, 10)]
 
-    # The second click's order comes batches later, in time; the third has none, and is reported so when none can come.
+    # The second click's order comes some batches later, but in time. The third click lands alone once none can come.
     send(feed, 1, (2, 50))
     with monkeypatch.context() as crash:
         dying(crash)
@@ -93,7 +93,7 @@ def test_clicks_and_orders_are_joined_over_batches_and_a_death_in_between(
     send(feed, 0, (4, 180), (5, 300))
     send(feed, 1, (4, 190), (5, 310))
     job.run(spark=lake, once=True)
-    # Too late by hours, on both sides: the watermark has passed it.
+    # Both events are hours too late: the watermark is beyond them.
     send(feed, 0, (6, 3))
     send(feed, 1, (6, 4))
     job.run(spark=lake, once=True)
@@ -102,7 +102,7 @@ def test_clicks_and_orders_are_joined_over_batches_and_a_death_in_between(
     assert found.faults == ()
     assert found.records == 11
 
-    # Without the late ones, the same as a batch makes of the same events.
+    # Without the late events, a batch run lands the same pairs.
     again = Feed(feed.stack, feed.folder)
     batch = settings(feed, OUTER)
     batch["sink"] = {"iceberg": {"table": again.table}}
@@ -135,7 +135,7 @@ def test_a_stream_is_joined_with_a_table_a_path_and_a_database(feed: Feed, lake:
     )
     feed.send([b'{"zip": "8001", "isp": "a"}', b'{"zip": "1", "isp": "a"}'])
     job.run(spark=lake, once=True)
-    # Without state, each batch sees the tables as they are then.
+    # Without state, each batch reads the tables' current rows.
     lake.sql(f"INSERT INTO lake.{feed.name}.isps VALUES ('b', 'Beta')")
     feed.send([b'{"zip": "8001", "isp": "b"}'])
     job.run(spark=lake, once=True)

@@ -1,6 +1,6 @@
-"""S3 keys that expire after 10 seconds, from each part of AWS's chain: a running feed gets new ones by itself.
+"""S3 keys that expire after 10 seconds, from all parts of AWS's chain: a running feed renews them by itself.
 
-The store refuses keys that have expired. What a run does beside its tables, such as its trace on S3, needs them too.
+The store refuses expired keys. Other requests of a run than for its tables, such as for its trace on S3, need them too.
 """
 
 import os
@@ -52,7 +52,7 @@ def profile(gate: KeyGate, folder: Path) -> dict[str, str]:
 
 
 def web_identity(gate: KeyGate, folder: Path) -> dict[str, str]:
-    """Kubernetes replaces the token's file, as the test does."""
+    """Return the variables of a web identity; the test replaces the token's file, as Kubernetes does."""
     rotate(gate, folder)
     return {
         "AWS_WEB_IDENTITY_TOKEN_FILE": str(folder / "web-token"),

@@ -39,7 +39,7 @@ def test_a_picture_of_a_run(
         dead_letters={"table": "lake.nyc.taxi_rides_dead_letters"},
     )
     environment = {**feed.environment, "LAKEFEED_HOME": str(tmp_path / "home"), "COLORTERM": "truecolor"}
-    # What a reader sees names no folder of this machine.
+    # The picture must show no folder of this machine.
     monkeypatch.chdir(tmp_path)
     arguments = ["run", str(file), "--log-file", "taxi.log"]
     with terminal(arguments, environment=environment, width=WIDTH, height=HEIGHT) as shown:

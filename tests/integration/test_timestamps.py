@@ -1,4 +1,4 @@
-"""Timestamps that Spark cannot hold: such a record is a row or a dead letter, and stops nothing."""
+"""Timestamps that Spark cannot store: such a record becomes a row or a dead letter, and stops no feed."""
 
 import json
 import threading
@@ -23,12 +23,12 @@ NANOSECONDS = 1_700_000_000_000_000_000
 TIMES = {
     0: 1_700_000_000_000,
     1: NANOSECONDS,
-    2: LARGEST // 1000,  # The last that Spark holds.
+    2: LARGEST // 1000,  # The last one that Spark can store.
     3: LARGEST // 1000 + 1,
     4: 1_700_000_000_000_000,  # Microseconds.
     5: LARGEST,
     6: 1_700_000_000_001,
-    7: -1,  # None.
+    7: -1,  # No timestamp.
     8: -86_400_000,
 }
 BAD = (1, 3, 5)
@@ -38,7 +38,7 @@ TIMED = {**JSON, "metadata": ["timestamp", "partition", "offset"]}
 
 
 def send(feed: Feed, times: dict[int, int], *, topic: str | None = None) -> None:
-    """Records with these timestamps, in a topic that takes any."""
+    """Send records with these timestamps to a topic that accepts any timestamp."""
     topics, name = Topics(feed.stack.bootstrap_servers), topic or feed.topic
     topics.create(name, partitions=1, config={"message.timestamp.after.max.ms": str(LARGEST)}, exist_ok=True)
     producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers, "linger.ms": 5})
@@ -48,13 +48,13 @@ def send(feed: Feed, times: dict[int, int], *, topic: str | None = None) -> None
 
 
 def pipeline(feed: Feed, name: str, **blocks: Any) -> Pipeline:
-    """Another feed of the same topic."""
+    """Return another feed of the same topic."""
     own = {"name": f"{feed.name}_{name}", "sink": {"iceberg": {"table": f"lake.{feed.name}.{name}"}}}
     return feed.pipeline(**{**own, "checkpoint": f"{feed.checkpoint}-{name}", **blocks})
 
 
 def times(feed: Feed, name: str) -> dict[int, int | None]:
-    """The column kafka_timestamp in milliseconds, by id: Python has no date for some."""
+    """Return the column kafka_timestamp in milliseconds by id; Python has no datetime for some of them."""
     import pyarrow as pa
 
     from lakefeed.clients.iceberg.reader import open_table
@@ -131,7 +131,7 @@ def test_every_other_way_to_read_it(lake: SparkSession, feed: Feed, monkeypatch:
 
     since = datetime.fromtimestamp(1_700_000_000, UTC) + timedelta(milliseconds=1)
     some = once.read_batch(lake, since=since)
-    # Offsets 1 to 9: the first record of this time or a later one is the one with nanoseconds.
+    # Offsets 1 to 9: the first record at or after this time is the one in nanoseconds.
     assert some.count() == len(TIMES)
 
     copies = pipeline(feed, "copies", decode=keeping, source={"kafka": {**source, "deduplicate": True}})

@@ -1,6 +1,6 @@
-"""The classic traps: checkpoint, table and topic that do not fit each other any more. Each ends rightly, or is refused.
+"""Checkpoint, table and topic that no longer fit each other: each case ends correctly, or is refused.
 
-The table of what is expected is in docs/offsets.md.
+docs/offsets.md has the table of the expected results.
 """
 
 import json
@@ -26,7 +26,7 @@ DECODE = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["topic", "partition"
 
 
 class Case:
-    """A feed with one kind of sink, and what can befall it."""
+    """A feed with one kind of sink, and the ways to break it."""
 
     def __init__(self, lake: SparkSession, feed: Feed, *, parquet: bool = False) -> None:
         self.lake, self.feed, self.parquet = lake, feed, parquet
@@ -38,7 +38,7 @@ class Case:
         return self.feed.pipeline(**{"decode": DECODE, "sink": sink, **blocks})
 
     def run(self, *, accept_loss: bool = False, **blocks: Any) -> RunSummary:
-        """Runs the pipeline, and compares how it starts with what ``offsets show`` and ``plan`` say."""
+        """Run the pipeline; compare its start with ``offsets show`` and ``plan``."""
         self.notes = []
         pipeline = self.pipeline(**blocks)
         return run_as_planned(pipeline, self.lake, self.notes, accept_loss=accept_loss, plans=False)
@@ -47,7 +47,7 @@ class Case:
         self.feed.send([json.dumps({"id": each}).encode() for each in ids], partition=partition)
 
     def land(self, *spans: tuple[int, int]) -> None:
-        """A batch for each span of ids, in a topic of one partition."""
+        """Send and land one batch for each span of ids, in a topic of one partition."""
         self.feed.create_topic(partitions=1)
         for start, end in spans:
             self.send(range(start, end))
@@ -59,7 +59,7 @@ class Case:
         return sorted(row["id"] for row in self.feed.rows())
 
     def delete(self, name: str = "") -> None:
-        """Deletes a file or folder of the checkpoint."""
+        """Delete a file or folder of the checkpoint."""
         jvm: Any = self.lake._jvm
         path = jvm.org.apache.hadoop.fs.Path(f"{self.feed.checkpoint}/{name}".rstrip("/"))
         assert path.getFileSystem(self.lake._jsc.hadoopConfiguration()).delete(path, True)
@@ -160,7 +160,7 @@ def test_topic_recreated_with_fewer_equal_and_more_records(case: Case, count: in
 
 
 def test_a_restored_topic_is_continued_by_a_feed_of_another_name(case: Case) -> None:
-    """As docs/offsets.md says: the backup lacks the first records, and has more than the table."""
+    """By docs/offsets.md: the backup lacks the first records, and has records that the table lacks."""
     case.land((0, 5), (5, 9))
     case.make_topic_again(0)
     case.send(range(3, 14))
@@ -264,7 +264,7 @@ def test_a_topic_that_is_recreated_in_mid_run_stops_the_feed(case: Case, monkeyp
         with pytest.raises(RecordsLost, match="recreated"):
             case.run(source={"kafka": kafka})
     assert case.ids() == list(range(5))
-    # `offsets show`, `plan` and the run refuse the next start alike; with the loss accepted it reads the new topic.
+    # `offsets show`, `plan` and the run refuse the next start alike; if the loss is accepted it reads the new topic.
     with pytest.raises(RecordsLost, match=r"recreated.*up to 5, the new one holds \[0, 20\)"):
         case.run()
     case.run(accept_loss=True)
@@ -328,7 +328,7 @@ def test_table_rolled_back(case: Case) -> None:
     ) as failure:
         case.run()
     assert "lakefeed offsets rewind pipeline.yaml --to table" in str(failure.value)
-    # Without its checkpoint there is nothing that disagrees with the table.
+    # Without a checkpoint nothing contradicts the table.
     case.delete()
     case.run()
     assert case.ids() == list(range(9))
@@ -348,7 +348,7 @@ def test_parquet_whose_checkpoint_is_lost(files: Case, gone: str) -> None:
     files.delete(gone)
     files.send(range(5, 8))
     if gone == "metadata":
-        # The log of batches is whole: only Spark's id of the query is another.
+        # The log of batches is complete; only Spark's id of the query is new.
         files.run()
         assert files.ids() == list(range(8))
         return

@@ -1,4 +1,4 @@
-"""A stranger follows README.md and docs/tutorial.md, in an empty folder, with the wheel alone."""
+"""A new user follows README.md and docs/tutorial.md, in an empty folder, with only the wheel."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ TEST = "tests/integration/test_tutorial.py"
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the content of the wheel, as pip leaves it."""
+    """Return a folder with the installed files of the wheel, as pip leaves them."""
     folder = tmp_path_factory.mktemp("installed")
     with zipfile.ZipFile(write_wheels(folder)[0]) as wheel:
         wheel.extractall(folder / "site")
@@ -27,7 +27,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def stranger(installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
-    """A stranger in an empty folder, whose machine has no server yet."""
+    """Yield a new user in an empty folder, on a machine without running servers."""
     home, folder = tmp_path / "home", tmp_path / "folder"
     folder.mkdir()
     monkeypatch.chdir(folder)

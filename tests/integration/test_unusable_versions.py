@@ -1,4 +1,4 @@
-"""A registered version that cannot be used is refused alone, at each start as in a running feed."""
+"""An unusable registered version is refused alone, at all starts and in a running feed."""
 
 import json
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ LOST = "lost-subject"
 
 @dataclass(frozen=True)
 class Case:
-    """A version 1 that is right, and a version 2 that is not, with a value of it and words of the reason."""
+    """A usable version 1, an unusable version 2, a value of the latter, and words of the reason."""
 
     one: Any
     two: Any
@@ -63,14 +63,14 @@ BLOCKS = {"AVRO": "avro", "JSON": "json_schema"}
 
 
 class Subject:
-    """The subject of one feed's values or keys in a registry, with the two versions of a case."""
+    """The subject of a feed's values or keys in a registry, with the two versions of a case."""
 
     def __init__(self, feed: Feed, case: Case, registry: RegistryInAThread, part: str = "value") -> None:
         self.case, self.name, self.registry = case, f"{feed.topic}-{part}", registry
         self.first = 10 if part == "value" else 20
 
     def register(self, number: int) -> bytes:
-        """Register version 1 or 2, and return the header of its records."""
+        """Register version 1 or 2; return the header of its records."""
         case, schema_id = self.case, self.first + number
         text, kind = (case.one, case.kind) if number == 1 else (case.two, case.two_kind)
         answer = {"schema": json.dumps(text), "schemaType": kind, "id": schema_id}
@@ -96,7 +96,7 @@ def pipeline_of(feed: Feed, subject: Subject, **blocks: Any) -> Any:
 
 @pytest.fixture
 def registry() -> Iterator[RegistryInAThread]:
-    """A registry that takes whatever is registered: others refuse some of it, and by their rules not the same."""
+    """Yield a registry that accepts any schema: real registries refuse some of them, by different rules."""
     with RegistryInAThread() as registry:
         yield registry
 
@@ -112,18 +112,18 @@ def test_a_version_is_refused_alone(lake: SparkSession, feed: Feed, registry: Re
     one = subject.register(1)
     pipeline = pipeline_of(feed, subject)
     feed.send([subject.value(one, 1)])
-    if name == "incompatible":  # As a first version it could be used.
+    if name == "incompatible":  # Only "incompatible" needs an earlier run: as a first version it would be usable.
         pipeline.run(spark=lake, once=True)
     two = subject.register(2)
     feed.send([two + case.value])
-    # A first start: version 1 is the reader's schema where the newest gives no rows.
+    # A first start: version 1 is the reader's schema, because the newest one leads to no rows.
     found = preflight(pipeline.config, connections=pipeline.connections)
     assert {each.severity for each in found} <= {"warning"}
     notes: list[str] = []
     summary = pipeline.run(spark=lake, once=True, on_batch=lambda batch: notes.extend(batch.notes))
     assert summary.dead_letters == 1, notes
     assert any(case.words in note for note in notes), notes
-    # A start with the table's schema; then also without any version.
+    # Starts with the table's schema: with version 2 only, and without any version.
     registry.versions.pop((subject.name, 1))
     feed.send([two + case.value, subject.value(one, 3)])
     pipeline = pipeline_of(feed, subject)
@@ -219,7 +219,7 @@ def test_an_id_in_a_header(
     feed.create_topic(partitions=1)
     one = subject.register(1)
     feed.send([subject.value(one, 1)])
-    # The value would be a row of the registered schema, if its first bytes were an id.
+    # The value would be a valid row if its first bytes were read as a schema id.
     feed.send([subject.value(one, 2), b"\x02"], headers=[("other", b"x"), (header, b"\x01" + bytes(16))])
     feed.send([subject.value(one, 3)], headers=[("other", b"x")])
     summary = pipeline_of(feed, subject, fast_path=fast_path).run(spark=lake, once=True)

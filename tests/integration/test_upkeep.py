@@ -1,4 +1,4 @@
-"""Upkeep beside real feeds: no writer fails, each record is there once, and ``verify --deep`` says so afterwards."""
+"""Upkeep beside real feeds: no writer fails, each record is there once, and ``verify --deep`` confirms it."""
 
 import json
 import threading
@@ -46,7 +46,7 @@ def look_after(feed: Feed, spark: SparkSession, table: str | None = None, **bloc
 
 
 def nothing_is_too_young(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The settings' lower bounds are for users; no other writer is at work on a test's own table."""
+    """Let upkeep ignore the age of files, since no other writer uses the test's table."""
     monkeypatch.setattr(due, "seconds_of", lambda duration: 0)
 
 
@@ -108,7 +108,7 @@ def test_a_feed_runs_on_while_its_tables_are_looked_after(lake: SparkSession, fe
     assert summary.files is not None
     assert found.files < summary.files
 
-    # The dead letters' table too, and nothing that a replay needs is gone.
+    # Upkeep of the dead-letter table too; a replay still finds all that it needs.
     before = read_health(dead, connections=feed.connections).files
     assert look_after(feed, lake, dead, compact={"min_files": 2}).did.files_after <= 1
     assert read_health(dead, connections=feed.connections).files <= before
@@ -119,7 +119,7 @@ def test_a_feed_runs_on_while_its_tables_are_looked_after(lake: SparkSession, fe
 def test_compaction_expiry_and_orphans_between_a_kill_and_the_restart(
     lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kill came after the table's commit and before the checkpoint's: the batch is tried again, long afterwards."""
+    """The kill was between the table's commit and the checkpoint's: the batch is repeated long afterwards."""
     feed.create_topic(partitions=1)
     pipeline = feed.pipeline(decode=DECODE)
     for start in range(0, 40, 10):
@@ -129,7 +129,7 @@ def test_compaction_expiry_and_orphans_between_a_kill_and_the_restart(
     nothing_is_too_young(monkeypatch)
     report = look_after(feed, lake, manifests={"more_than": 1})
     assert (report.did.files_before, report.did.files_after) == (4, 1)
-    # Another feed's commits are added on top until this one's snapshots would be gone.
+    # Another writer commits until upkeep would expire this feed's snapshots.
     for _ in range(12):
         loaded(lake, feed).newAppend().commit()
     look_after(feed, lake)
@@ -140,7 +140,7 @@ def test_compaction_expiry_and_orphans_between_a_kill_and_the_restart(
 
 
 def test_expired_to_the_last_snapshot_the_position_is_still_known(lake: SparkSession, feed: Feed) -> None:
-    """What upkeep never does itself: another writer removes every trace of the feed."""
+    """Upkeep never does this itself: another writer removes all traces of the feed."""
     feed.create_topic(partitions=1)
     pipeline = feed.pipeline(decode=DECODE)
     for start in (0, 10):
@@ -183,13 +183,13 @@ def test_the_commands_say_what_is_due_and_do_it(
 
 
 def loaded(spark: SparkSession, feed: Feed) -> Any:
-    """The Java table; ``newAppend().commit()`` is a commit of another writer, without rows."""
+    """Return the Java table; ``newAppend().commit()`` makes a commit of another writer, without rows."""
     gateway: Any = spark._jvm
     return gateway.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, feed.table)
 
 
 def forget_commit(spark: SparkSession, feed: Feed, *, batch: int) -> None:
-    """The checkpoint as a kill leaves it between the table's commit and its own."""
+    """Leave the checkpoint as a kill between the table's commit and the checkpoint's leaves it."""
     gateway: Any = spark._jvm
     path = gateway.org.apache.hadoop.fs.Path(f"{feed.checkpoint}/commits/{batch}")
     assert path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).delete(path, False)

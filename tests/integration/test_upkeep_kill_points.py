@@ -1,7 +1,7 @@
-"""Upkeep that is killed at each of its steps: no row is lost, none is doubled, and the next upkeep clears what is left.
+"""Upkeep is killed at each of its steps: no row is lost or doubled, and the next upkeep removes the remains.
 
-The S3 proxy kills it at the request that is the step. What is lost is found by reading every row; what is left behind,
-by a listing of the table's folders.
+The S3 proxy kills it at the step's request. The tests find lost rows by reading all rows, and remains by a listing
+of the table's folders.
 """
 
 import sys
@@ -31,7 +31,7 @@ UPKEEP: dict[str, Any] = {
     "expire": {"older_than": "1 second", "keep": 10},
 }
 When = Literal["before", "after", "then"]
-"""Before the store has seen the request, after it has done it, or at the next request: behind the catalog's swap."""
+"""Before the store receives the request, after it has done it, or at the next request: after the catalog's swap."""
 
 DATA = put(r"/data/.*[.]parquet$")
 MANIFEST = put(r"/metadata/(optimized-m-[^/]*|[^/]*-m[0-9]+)[.]avro$")
@@ -52,13 +52,13 @@ def deletion(request: Request) -> bool:
 
 @dataclass(frozen=True)
 class Point:
-    """A step of upkeep, and the side of it.
+    """A step of upkeep, and the moment of the kill.
 
     Attributes:
         name: the step.
-        when: the side.
-        place: the request that is the step.
-        after: what must have been done before.
+        when: the moment, relative to the step's request.
+        place: matches the step's request.
+        after: match the requests that the store must have answered before.
     """
 
     name: str
@@ -100,7 +100,7 @@ POINTS = (
 
 @dataclass
 class Kept:
-    """One table for all points, and how many records its feed has landed."""
+    """The table of all points, and the number of records that its feed has landed."""
 
     feed: Feed
     file: Path
@@ -157,7 +157,7 @@ def test_killed_there_no_row_is_lost_and_the_next_upkeep_clears_what_is_left(
     kept.nothing_is_lost()
     kept.land(1)
     kept.nothing_is_lost()
-    # Its lease would end in two minutes.
+    # Remove the killed process's lease, which would only end after two minutes.
     kept.spark.sql(f"ALTER TABLE {kept.feed.table} UNSET TBLPROPERTIES IF EXISTS ('lakefeed.upkeep.lease')")
     nothing_is_too_young(monkeypatch)
     report = look_after(kept.feed, kept.spark, **UPKEEP)

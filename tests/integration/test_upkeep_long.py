@@ -1,7 +1,7 @@
-"""Thousands of small batches with upkeep on a schedule: what grows with them, and what kills do to it.
+"""Thousands of small batches with scheduled upkeep: what grows with them, and the effect of kills.
 
-``LAKEFEED_UPKEEP_BATCHES`` says how many batches (200 by default, and at least), ``LAKEFEED_UPKEEP_SEED`` when
-kills come.
+``LAKEFEED_UPKEEP_BATCHES`` sets the number of batches (default and minimum 200), ``LAKEFEED_UPKEEP_SEED`` the times
+of the kills.
 """
 
 import json
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.timeout(6 * 3600)
 BATCHES = max(200, int(os.environ.get("LAKEFEED_UPKEEP_BATCHES", "200")))
 SEED = int(os.environ.get("LAKEFEED_UPKEEP_SEED", "20180208"))
 BATCHES_BETWEEN_KILLS = range(40, 60)
-"""After so many a kill comes as soon as upkeep is at work, and at the end in any case."""
+"""The number of batches after which a kill comes as soon as upkeep runs; at the range's end it comes in any case."""
 ROWS = 10
 KEPT = 40
 BLOCKS: dict[str, Any] = {
@@ -47,7 +47,7 @@ BLOCKS: dict[str, Any] = {
 
 
 def small_batches(feed: Feed, batches: int) -> dict[str, Any]:
-    """Sends the records of so many batches; the pipeline's blocks that make them so many."""
+    """Send the records of `batches` batches; return the blocks of a pipeline that reads them in as many batches."""
     feed.create_topic(partitions=1)
     feed.send(feed.avro(trips(0, batches * ROWS)))
     source = {
@@ -61,7 +61,7 @@ def small_batches(feed: Feed, batches: int) -> dict[str, Any]:
 
 
 def orphans_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Orphans a minute after they were made, where the settings take a day at least: batches here take seconds."""
+    """Remove orphans after a minute instead of the settings' minimum of a day, since batches here take seconds."""
     monkeypatch.setattr(due, "seconds_of", lambda text: 60 if text == "3 days" else seconds_of(text))
 
 
@@ -101,7 +101,7 @@ def test_files_metadata_time_and_requests_stay_flat(
         for name, (before, after) in compared.items():
             print(f"  {name:<32}{before:>12,.1f}{after:>12,.1f}")
     for name, (before, after) in compared.items():
-        # A batch takes about a second: what else the machine does is to be distinguished from growth, not more.
+        # The allowance covers other load on this machine: a batch takes only about a second.
         slack = 0.5 if name.startswith("seconds") else 5
         assert after <= 1.5 * before + slack, f"{name} grows: {compared}"
     every_record_once(pipeline)
@@ -125,7 +125,7 @@ def test_the_same_with_a_kill_every_fifty_batches(
                 break
             at_work = batches >= BATCHES_BETWEEN_KILLS.start and upkeep_is_at_work(feed, run)
             time.sleep(0.05)
-        # Anywhere in a piece, whichever it is.
+        # Kill at a random moment of any piece of work.
         time.sleep(dice.random() * 3)
         if run.process.poll() is not None:
             assert run.process.returncode == 0, run.said()
@@ -190,20 +190,20 @@ def test_of_two_jobs_at_once_one_leaves(lake: SparkSession, feed: Feed) -> None:
     ]
     statuses = sorted(job.process.wait(400) for job in jobs)
     said = "".join(job.said() for job in jobs)
-    # Either they met, and one left; or the second came when the first was done, and found nothing but orphans to seek.
+    # Either the jobs met, and one gave up; or the second one came afterwards, and had only orphans to look for.
     assert statuses == [0, 1] or statuses == [0, 0], said
     assert ("another upkeep job" in said) == (statuses == [0, 1])
     every_record_once(pipeline)
 
 
 def upkeep_is_at_work(feed: Feed, run: Running) -> bool:
-    """Whether this process has the lease; one that was killed has it too, until it ends."""
+    """Check whether this process has the lease; a killed one keeps the lease until it expires."""
     properties = open_table(feed.table, connections=feed.connections).properties
     return f"-{run.process.pid}-" in properties.get("lakefeed.upkeep.lease", "")
 
 
 def every_commit_is_right(feed: Feed, file: Any) -> None:
-    """From outside, just after a kill."""
+    """Verify the table from outside, just after a kill."""
     shown = lakefeed("verify", file, "--deep", "--output", "json", environment=feed.environment)
     document = json.loads(shown.stdout)
     assert [each for each in document["findings"] if each["fault"]] == [], document["findings"]

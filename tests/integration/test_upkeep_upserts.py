@@ -1,6 +1,6 @@
-"""Upkeep beside a feed that merges: both rewrite the same files, the feed's commits come first, and none of them fails.
+"""Upkeep beside a feed that merges: both rewrite the same files, the feed's commits win, and no commit of it fails.
 
-``LAKEFEED_UPKEEP_MERGES`` says how many batches are merged (12 by default).
+``LAKEFEED_UPKEEP_MERGES`` sets the number of merged batches (default 12).
 """
 
 import json
@@ -38,7 +38,7 @@ def the_table_is_its_model(feed: Feed, pipeline: Pipeline, model: Model, history
 
 
 def moves_on(write: str, changes: int) -> int:
-    """Copy-on-write makes one file of each that has any of the keys: small ones are left where keys come no more."""
+    """Return Model's ``moves_on``: with copy-on-write, small files only remain if their keys no longer change."""
     return changes if write == "copy-on-write" else 0
 
 
@@ -69,7 +69,7 @@ def test_merges_and_compaction_at_once_fail_neither(lake: SparkSession, feed: Fe
 
 @contextmanager
 def keeper(feed: Feed, file: Path) -> Iterator[None]:
-    """Another process that looks after the feed's tables all the time."""
+    """Run a process that maintains the feed's tables all the time, until the block ends."""
     job = Command(["tables", "maintain", file, "--every", "1 second"], feed.environment, feed.folder / "upkeep.log")
     try:
         job.wait_until_it_says("orphans of", timeout=400)
@@ -85,7 +85,7 @@ def keeper(feed: Feed, file: Path) -> Iterator[None]:
 def test_compaction_and_expiry_between_a_kill_and_the_restart_of_a_feed_that_merges(
     lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch, write: str
 ) -> None:
-    """The kill came after the MERGE's commit and before the checkpoint's: the batch comes again, long afterwards."""
+    """The kill was between the MERGE's commit and the checkpoint's: the batch is repeated long afterwards."""
     history = f"{feed.table}_history"
     feed.create_topic(partitions=2)
     model = Model(keys=100, partitions=2, moves_on=moves_on(write, 100))
@@ -98,7 +98,7 @@ def test_compaction_and_expiry_between_a_kill_and_the_restart_of_a_feed_that_mer
     for table in (feed.table, history):
         report = look_after(feed, lake, table, compact={"min_files": 2}, manifests={"more_than": 1})
         assert report.did.files_after < report.did.files_before
-        # Another writer's commits are added on top until the feed's snapshots would be gone.
+        # Another writer commits until upkeep would expire the feed's snapshots.
         for _ in range(12):
             IcebergLedger(lake, table, "another").land_empty({})
         assert look_after(feed, lake, table).did.snapshots

@@ -1,4 +1,4 @@
-"""A database's changes, as Debezium reports them, from the topic to the table and its history."""
+"""Change events of a database, as Debezium writes them, go from the topic to the table and its history."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PAID_AT = "2026-01-02T03:04:05.000006Z"
 
 
 def envelope(*columns: Row) -> Row:
-    """The schema that Debezium registers for a table with these columns."""
+    """Return the schema that Debezium registers for a table with these columns."""
     value = {"type": "record", "name": "Value", "fields": [LONG, TEXT, *columns]}
     source = {"type": "record", "name": "Source", "fields": [{"name": "ts_ms", "type": "long"}]}
     return {
@@ -54,7 +54,7 @@ def event(op: str, at: int, *, before: Row | None = None, after: Row | None = No
 
 
 def send(feed: Feed, events: Sequence[tuple[int, Row | None]], schema: Row) -> None:
-    """Sends events under their keys, None as a tombstone."""
+    """Send events under their keys; None is a tombstone."""
     client = SchemaRegistryClient({"url": feed.stack.schema_registry_url})
     values, keys = (AvroSerializer(client, json.dumps(each)) for each in (schema, KEY))
     producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers})
@@ -94,9 +94,9 @@ def test_debezium_events_become_the_rows_of_the_database(lake: SparkSession, fee
     assert sum(row["lakefeed_deleted"] for row in feed.rows(history)) == 2
     assert len(feed.rows(history)) == len(first)
 
-    # The database gets a column: the schema of `after` has one more field.
+    # The database table gets a column: the schema of `after` has one more field.
     mail = {"name": "mail", "type": ["null", "string"], "default": None}
-    # An update that did not touch its long values has a placeholder for them.
+    # Debezium writes a placeholder for a long value that an update did not change.
     lacks = "__debezium_unavailable_value"
     second = [
         (3, event("u", 20, after={"id": 3, "city": "cairo", "mail": "c@x"})),
@@ -187,7 +187,7 @@ def test_a_replayed_letter_does_not_undo_what_came_after_it(lake: SparkSession, 
     sink = {"iceberg": {**upsert, "on_delete": "mark"}}
     feed.pipeline(**blocks, sink=sink).run(spark=lake, once=True)
     assert sorted(row["id"] for row in feed.rows()) == [1, 3]
-    # The rule is given up, and the letters come back: one to a key that has changed since, one to a new key.
+    # Without the rule the letters are replayed: one of a key that has changed since, one of a new key.
     del blocks["expect"]
     repaired = feed.pipeline(**blocks, sink=sink)
     replayed = repaired.replay(DeadLetterFilter(feed=feed.name), spark=lake)

@@ -1,4 +1,4 @@
-"""lakefeed verify on real tables and a real broker: what is right passes, what was done behind its back is found."""
+"""lakefeed verify on real tables and a real broker: correct tables pass, and changes by others are found."""
 
 import json
 from typing import Any
@@ -30,7 +30,7 @@ def checked(pipeline: Pipeline, *, deep: bool = True) -> Verification:
 
 
 def kinds(done: Verification) -> tuple[list[str], list[str]]:
-    """Kinds of the faults and of the notes."""
+    """Return the kinds of the faults and of the notes."""
     return sorted({each.kind for each in done.faults}), sorted({each.kind for each in done.notes})
 
 
@@ -90,7 +90,7 @@ def test_what_writers_past_the_check_did_is_found(lake: SparkSession, feed: Feed
     assert (duplicates.start, duplicates.end) == (18, 22)
     assert kinds(checked(pipeline, deep=False)) == ([], ["others"])
 
-    # A forged commit of the feed: it begins too late, and its rows come from nowhere.
+    # Forge a commit of the feed that begins too late, with rows that no record has.
     topic_id = Topics(feed.stack.bootstrap_servers).describe(feed.topic).topic_id
     feed.send(feed.avro(trips(30, 40)))
     forged = {
@@ -142,7 +142,7 @@ def test_offsets_without_a_record_are_distinguished_from_lost_ones(lake: SparkSe
     pipeline.run(spark=lake, once=True)
     done = checked(pipeline)
     assert kinds(done) == ([], [])
-    # Three aborted records, and three markers or two if the last is not in the range.
+    # Three aborted records, and three markers, or two if the last one is beyond the range.
     assert (done.records, done.rows) == (9, 9)
     assert done.offsets - done.records in (5, 6)
 

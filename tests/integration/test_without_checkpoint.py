@@ -1,7 +1,7 @@
-"""A feed without a checkpoint resumes by its sink's ledger alone, and asks S3 for nothing else.
+"""A feed without a checkpoint resumes by its sink's ledger only, and requests nothing else from S3.
 
-``offsets show``, ``plan`` and ``run`` have to agree on each start: see ``tests/support/starts.py``. A driver that is
-killed at each step: ``tests/faults/test_kill_points.py``.
+``offsets show``, ``plan`` and ``run`` must agree on each start: see ``tests/support/starts.py``.
+``tests/faults/test_kill_points.py`` kills such a driver at each step.
 """
 
 import json
@@ -48,7 +48,7 @@ def test_it_resumes_by_the_table_and_a_batch_makes_a_request_a_file_and_three(la
     assert len(batches) == 6
     for batch in batches[1:]:
         assert batch.requests is not None
-        # The manifest, the list of manifests, the metadata file.
+        # The manifest, the manifest list, the metadata file.
         assert S3Requests(batch.requests.counts).calls == {"data": {"PutObject": 2}, "metadata": {"PutObject": 3}}
     places = {place for call in summary.requests.counts for place in [call.location]}
     assert not [place for place in places if "checkpoint" in place]
@@ -67,7 +67,7 @@ def test_where_it_begins_is_in_the_ledger_before_the_first_batch(lake: SparkSess
     feed.create_topic(partitions=2)
     send(feed, range(10))
     assert run(feed, lake, kafka={"start": "latest"}).rows == 0
-    # Come after the first start: not lost, although no batch was ever committed.
+    # These records came after the first start: they are not lost, although no batch was committed.
     send(feed, range(10, 15))
     send(feed, range(15, 20), partition=1)
     assert run(feed, lake, kafka={"start": "latest"}).rows == 10
@@ -123,7 +123,7 @@ def test_a_later_driver_takes_over(lake: SparkSession, feed: Feed) -> None:
         else:
             stop.set()
 
-    # Not once: the run must not end before the later driver has started.
+    # Without once, so that the run does not end before the later driver has started.
     with pytest.raises(CheckpointMismatch, match="another driver has taken over"):
         pipeline(feed).run(spark=lake, on_batch=take_over, stop=stop)
     assert ids(feed) == list(range(10))

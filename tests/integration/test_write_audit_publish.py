@@ -1,4 +1,4 @@
-"""Feeds that land in a branch: what readers see, what commands say of it, and how an audit that fails is settled."""
+"""Feeds that land in a branch: the readers' view, the commands' output, and ways to settle a failed audit."""
 
 import json
 from typing import Any
@@ -53,7 +53,7 @@ def test_an_audit_that_fails_keeps_rows_from_readers_and_discarding_reads_them_a
     again = run(feed)
     assert (again.exit_code, "is not unique" in again.output) == (1, True), again.output
 
-    # The topic is as it is: what is wrong with the rows has to change, or the expectation.
+    # The topic does not change, so the rows must be discarded or the expectation changed.
     assert run(feed, "--discard").exit_code == 0
     assert pipeline.verify().rows == 3
     lenient = audited(feed, {"rows": {"at_least": 1}})
@@ -86,7 +86,7 @@ def test_a_feed_may_land_further_rows_after_a_failure_and_is_published_by_comman
     assert seen(feed) == [1, 2, 3, 4]
     seldom = audited(feed, {}, when="1 hour")
     send(feed, 5)
-    # At the end of a run nothing is left behind.
+    # A run publishes all rows at its end.
     seldom.run(spark=lake, once=True)
     assert seen(feed) == [1, 2, 3, 4, 5]
 

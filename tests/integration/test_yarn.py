@@ -1,4 +1,4 @@
-"""The same pipeline file on YARN, whose nodes have Java and a Python without packages: YARN brings Spark to them."""
+"""The same pipeline file runs on YARN, whose nodes have only Java and a bare Python: YARN sends Spark to them."""
 
 import json
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def test_the_taxi_feed_gives_the_same_on_one_machine_and_on_yarn(feed: Feed, clu
     assert len(expected) == TAXI_ROWS
     assert len({row["borough"] for row in expected}) > 5
 
-    # The driver is this machine's lakefeed, and the executors get jars, keys and functions from it.
+    # The driver is lakefeed on this machine, which sends jars, keys and functions to the executors.
     file = taxi_file(feed, "b", spark=cluster.settings())
     ran = lakefeed("run", file, "--once", "--master", "yarn", "--output", "json", environment=environment)
     assert ran.returncode == 0, ran.stderr + cluster.logs()
@@ -46,7 +46,7 @@ def test_the_taxi_feed_gives_the_same_on_one_machine_and_on_yarn(feed: Feed, clu
     assert rows_of(feed, "b") == expected
     cluster.wait_for_success(f"{feed.name}b")
 
-    # The same by spark-submit, out of the application jar.
+    # The same by spark-submit, from the application jar.
     file = taxi_file(feed, "c", spark=cluster.settings())
     submitted = ("deploy", "submit", file, "--master", "yarn")
     shown = lakefeed(*submitted, "--print", "--", "--once", environment=environment)
@@ -63,7 +63,7 @@ def test_the_taxi_feed_gives_the_same_on_one_machine_and_on_yarn(feed: Feed, clu
 
 
 def given_to_containers(cluster: Yarn) -> list[Path]:
-    """Settings, scripts and other small files that YARN has laid on the node's disk."""
+    """Return the settings, scripts and other small files that YARN has put on the node's disk."""
     found = [path for path in cluster.local.rglob("*") if path.is_file() and path.suffix not in (".jar", ".zip")]
     assert any(path.name == "__spark_conf__.properties" for path in found)
     return found
@@ -119,9 +119,9 @@ def test_a_driver_in_cluster_mode_is_refused(feed: Feed, cluster: Yarn) -> None:
 
 
 def refused(feed: Feed, settings: dict[str, str], environment: dict[str, str], *, status: int = 2) -> str:
-    """What a run that ends at its start says."""
+    """Run the feed, which must end at its start; return its error."""
     Topics(feed.stack.bootstrap_servers).create(feed.topic, partitions=1, exist_ok=True)
-    feed.send(feed.avro([{"id": 1, "zone": "one"}]))  # Its schema is what a run looks for first.
+    feed.send(feed.avro([{"id": 1, "zone": "one"}]))  # Registers the schema, which a run reads first.
     file = taxi_file(feed, "d", spark=settings)
     done = lakefeed("run", file, "--once", "--master", "yarn", environment=environment)
     assert done.returncode == status, done.stdout + done.stderr

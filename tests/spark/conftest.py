@@ -1,4 +1,4 @@
-"""Catalogs that the commit check has to hold on, and fixtures of the pytest plug-in."""
+"""Catalogs on which the commit check must work, and fixtures of the pytest plug-in."""
 
 import uuid
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from tests.support.upserts import plain as plain
 from tests.support.upserts import upsert_catalog as upsert_catalog
 from tests.support.upserts import upserting as upserting
 
-# What make test-full shows of each catalog; make test-all shows everything.
+# The tests that make test-full runs on all catalogs; make test-all runs all tests on all of them.
 TELLING = {
     "test_a_batch_lands_only_where_the_last_one_ended",
     "test_a_commit_whose_answer_is_lost_has_landed_once",
@@ -30,9 +30,9 @@ TELLING = {
 
 @pytest.fixture(scope="session", params=["sqlite", "postgresql", "rest", pytest.param("hive", marks=pytest.mark.slow)])
 def catalog(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CatalogCase]:
-    """Each catalog that the commit check has to hold on, with its tables in a local folder."""
+    """Yield each catalog on which the commit check must work, with its tables in a local folder."""
     folder = tmp_path_factory.mktemp(request.param)
-    # A name of its own each time: Spark keeps the catalog that it has once opened under a name.
+    # Names are unique, because Spark keeps a catalog that it has opened under its name.
     name = f"checked_{request.param}_{uuid.uuid4().hex[:6]}"
     if request.param == "sqlite":
         make_catalog(folder / "catalog.db")
@@ -62,7 +62,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def checked(spark: SparkSession, catalog: CatalogCase) -> SparkSession:
-    """The session with that catalog, which checks each commit of a feed."""
+    """Return the session with this catalog, which checks all commits of feeds."""
     catalog.declare(spark)
     spark.sql(f"CREATE NAMESPACE {catalog.name}.ns")
     return spark
@@ -70,7 +70,7 @@ def checked(spark: SparkSession, catalog: CatalogCase) -> SparkSession:
 
 @pytest.fixture
 def table(checked: SparkSession, catalog: CatalogCase) -> Table:
-    """A new table in it."""
+    """Return a new table of this catalog."""
     name = f"{catalog.name}.ns.t{uuid.uuid4().hex[:8]}"
     checked.sql(f"CREATE TABLE {name} (id BIGINT) USING iceberg TBLPROPERTIES ('format-version'='2')")
     return Table(checked, name)
@@ -78,7 +78,7 @@ def table(checked: SparkSession, catalog: CatalogCase) -> Table:
 
 @pytest.fixture
 def elsewhere(table: Table, checked: SparkSession, catalog: CatalogCase) -> Table:
-    """The same table in an engine that knows nothing of the check."""
+    """Return the same table as a session without the commit check sees it."""
     plain = checked.newSession()
     catalog.declare(plain, implementation=PLAIN)
     return Table(plain, table.name)

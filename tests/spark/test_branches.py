@@ -1,4 +1,4 @@
-"""Tables that are landed in a branch, audited and published, on each catalog and local files."""
+"""Tables whose rows land in a branch, are audited and published, on all catalogs with local files."""
 
 import uuid
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ OLD = "2020-01-01 00:00:00"
 
 @dataclass
 class Branched:
-    """One test's table, the verbs of the feed that lands in its branch, and those of its readers."""
+    """The table of one test, and the operations of readers and of the feed that lands in its branch."""
 
     spark: SparkSession
     connections: Connections
@@ -47,7 +47,7 @@ class Branched:
         self.start()
 
     def start(self, **settings: Any) -> None:
-        """Starts the feed, with other settings than before; None takes one out."""
+        """Start the feed, with some settings changed; None removes a setting."""
         self.settings = {key: each for key, each in {**self.settings, **settings}.items() if each is not None}
         sink = IcebergSinkConfig.model_validate(self.settings)
         kind = TABLES.get((sink.mode, "append"), IcebergTable)
@@ -73,7 +73,7 @@ class Branched:
         return self.publisher.publish(**options)
 
     def read(self) -> list[int | None]:
-        """The ids that readers of the table see."""
+        """Return the ids that readers of the table see."""
         return self._ids(self.name)
 
     def staged(self) -> list[int | None]:
@@ -122,7 +122,7 @@ def test_readers_see_rows_once_they_are_published_and_the_ledger_is_the_branchs(
     assert branched.read() == [0, 1, 2]
     assert branched.publish().audit.new_rows == 2
     assert branched.read() == [0, 1, 2, 3, 4]
-    # The same without Spark.
+    # Read the position without Spark too.
     table = open_table(branched.name, connections=branched.connections)
     position = position_in(table, FEED, where=branched.name)
     assert position is not None
@@ -163,11 +163,11 @@ def test_each_expectation_is_audited_and_a_failure_leaves_the_rows_in_the_branch
     assert branched.publisher is not None
     with pytest.raises(AuditFailed, match="is not published"):
         branched.publisher.after_batch()
-    # A batch from before the start does not stop the feed again; nor does any if the file says so.
+    # Neither an unpublished batch from before the start stops the feed, nor any batch with on_failure: continue.
     assert "is not published" in str(branched.publisher.after_batch(is_new=False))
     branched.start(publish={"on_failure": "continue", "expect": expect})
     assert "is not published" in str(branched.publisher.after_batch())
-    # The rows come right with more of them, and with other expectations.
+    # With more rows and other expectations the audit passes.
     branched.start(publish={"expect": {"rows": {"at_least": 6}, "null_share": {"id": 0.5}}})
     assert branched.publisher.after_batch() is not None
     assert len(branched.read()) == 6
@@ -297,7 +297,7 @@ def test_a_branch_that_was_removed_is_no_new_beginning(branched: Branched) -> No
 @pytest.mark.slow
 def test_a_commit_of_the_feed_elsewhere_and_one_of_a_replaced_driver_are_refused(branched: Branched) -> None:
     branched.land(0, 2)
-    # Readers stand where the branch does, so that only the name of the branch is against the commit.
+    # Publish, so that readers see the branch's newest snapshot: only the branch's name makes the commit wrong.
     branched.publish()
     ranges = OffsetRanges((OffsetRange("topic", 0, 2, 3),), {"topic": "one"})
     properties = {**Commit(FEED, 2, ranges, fence=branched.fence).properties(), COMMIT_ID: uuid.uuid4().hex}

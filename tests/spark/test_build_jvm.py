@@ -1,4 +1,4 @@
-"""The tools that build the JVM module and run its unit tests."""
+"""Tests of the tools that build the JVM module and run its unit tests."""
 
 from pathlib import Path
 

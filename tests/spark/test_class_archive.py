@@ -1,4 +1,4 @@
-"""A JVM writes an archive of its classes on request, and the next one maps it."""
+"""A JVM writes an archive of its classes on request, and the next JVM maps it."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def test_a_jvm_maps_the_classes_that_an_earlier_one_has_written(tmp_path: Path) 
     assert archive.suffix == ".jsa"
     assert run(tmp_path) == f"['{archive}']\n"
     assert run(tmp_path, LAKEFEED_CLASS_ARCHIVE="off") == "[]\n"
-    # Not what the jars' classes are any more: left out by the JVM, which says nothing on the command's own stdout.
+    # The JVM ignores an archive that does not fit its jars, and prints nothing on the command's stdout.
     archive.chmod(0o600)
     archive.write_bytes(b"broken")
     assert run(tmp_path) == "[]\n"
@@ -53,7 +53,7 @@ def test_an_archive_is_made_without_servers_and_read_by_the_next_session(tmp_pat
     [archive] = (tmp_path / "cache" / "classes").iterdir()
     assert (made["path"], made["bytes"]) == (str(archive), archive.stat().st_size)
     assert run(tmp_path) == f"['{archive}']\n"
-    # What a feed loads beside Spark's own classes: Kafka's and S3's clients, Iceberg, lakefeed's module.
+    # Classes that a feed loads in addition to Spark's: Kafka's and S3's clients, Iceberg, lakefeed's module.
     names = archive.read_bytes()
     for name in (b"KafkaConsumer", b"S3AFileSystem", b"S3FileIO", b"ParquetFileWriter", b"MicroBatchExecution"):
         assert name in names, name

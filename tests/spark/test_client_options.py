@@ -1,4 +1,4 @@
-"""The allow-list against the kafka-clients jar that Spark really runs with."""
+"""Compare the allow-list with the kafka-clients jar that Spark runs with."""
 
 from typing import Any
 
@@ -21,12 +21,12 @@ SIDES = {
     "consumer.ConsumerConfig": (CONSUMER, REFUSED_CONSUMER),
     "producer.ProducerConfig": (PRODUCER, REFUSED_PRODUCER),
 }
-# Kafka's type -> ours. PASSWORD, LIST and CLASS are written as text.
+# Our type for each of Kafka's types. PASSWORD, LIST and CLASS are text.
 TYPES = {"INT": "int", "SHORT": "int", "LONG": "int", "DOUBLE": "number", "BOOLEAN": "bool"}
 
 
 def keys(spark: SparkSession, name: str) -> dict[str, Any]:
-    """Each setting of a client with what Kafka knows of it."""
+    """Return Kafka's definitions of a client's settings, by name."""
     gateway: Any = spark.sparkContext._gateway
     definition = getattr(gateway.jvm, f"org.apache.kafka.clients.{name}").configDef()
     return dict(definition.configKeys())
@@ -48,12 +48,12 @@ def test_types_are_kafkas(spark: SparkSession, name: str) -> None:
 
 
 def kind(known: Any) -> str:
-    """Kafka's name of a setting's type."""
+    """Return Kafka's name of a setting's type."""
     return str(get_field(known, "type").toString())
 
 
 def written(known: Any) -> str | None:
-    """Kafka's own default as a pipeline would write it; None if there is none."""
+    """Return Kafka's default value as a pipeline file would have it; None if there is no default."""
     value = get_field(known, "defaultValue")
     if value is None or kind(known) in ("CLASS", "PASSWORD"):
         return None
@@ -66,7 +66,7 @@ def test_kafkas_own_defaults_are_values_that_we_take(spark: SparkSession, name: 
     refused = {}
     for key, option in allowed.items():
         default = written(keys(spark, name)[key])
-        # An empty text is the same as leaving the setting out.
+        # An empty text means the same as no setting.
         if default and (expected := option.expected_value(default)):
             refused[key] = (default, expected)
     assert refused == {}

@@ -1,4 +1,4 @@
-"""The code that Spark generates for a feed's rows stays below what a method can have."""
+"""The code that Spark generates for a feed's rows stays below the JVM's limit for a method."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROW = f"STRUCT<id: BIGINT, {', '.join(f'c{number}: STRING' for number in range(4
 EVENT = Json(schema=f"before {ROW}, after {ROW}, source STRUCT<ts_ms: BIGINT>, op STRING, ts_ms BIGINT")
 DELETES = DeleteRule(tombstones=True, columns=(("debezium_op", ("d",)),), keys=("id",))
 MOST = 65_535
-"""Bytes of a method: https://docs.oracle.com/javase/specs/jvms/se17/html/jvms-4.html#jvms-4.9.1"""
+"""The most bytes of a method: https://docs.oracle.com/javase/specs/jvms/se17/html/jvms-4.html#jvms-4.9.1"""
 
 
 def test_change_events_of_forty_columns_are_compiled(spark: SparkSession) -> None:
@@ -29,5 +29,5 @@ def test_change_events_of_forty_columns_are_compiled(spark: SparkSession) -> Non
         stages = gateway.org.apache.spark.sql.execution.debug.package.codegenStringSeq(plan)
         sizes = [stages.apply(number)._3().maxMethodCodeSize() for number in range(stages.size())]
     assert sizes
-    # What cannot be compiled has the size -1.
+    # Code that does not compile has the size -1.
     assert all(0 < size <= MOST for size in sizes), sizes

@@ -1,4 +1,4 @@
-"""The catalog's compare-and-set on a feed's progress, on each catalog: what lands and what not."""
+"""The catalog's compare-and-set on a feed's position, on all catalogs: which commits land, and which are refused."""
 
 import threading
 import time
@@ -24,7 +24,7 @@ ROUNDS = 15
 
 
 def together(*actions: Callable[[], None]) -> list[BaseException | None]:
-    """Runs them at the same time; what became of each."""
+    """Run the actions at the same time; return the error of each, or None."""
     start = threading.Barrier(len(actions))
     outcomes: list[BaseException | None] = [None] * len(actions)
 
@@ -64,7 +64,7 @@ def test_a_batch_lands_only_where_the_last_one_ended(table: Table) -> None:
     refused(lambda: table.land(6, 7), "topic-1 is in the table but not in the batch")
     assert table.ids() == [0, 1, 2, 3, 4, 5]
     assert len(table.snapshots()) == 3
-    # Each feed has a position of its own.
+    # Feeds have separate positions in a table.
     table.land(0, 1, feed="others")
     assert table.ids() == [0, 0, 1, 2, 3, 4, 5]
 
@@ -95,7 +95,7 @@ def test_the_same_commit_tried_again_is_done_already(table: Table) -> None:
     table.land(0, 2, commit_id="one")
     assert table.ids() == [0, 1]
     assert len(table.snapshots()) == 1
-    # The id alone is not enough: a run with a new checkpoint counts its batches from 0 again.
+    # The commit id alone does not identify a batch: with a new checkpoint, batch numbers start from 0 again.
     table.land(2, 4, commit_id="one")
     assert table.ids() == [0, 1, 2, 3]
 
@@ -141,7 +141,7 @@ def test_a_lost_answer_takes_back_no_batch_of_the_driver_that_has_taken_over(
     table.land(4, 6, fence=new)
     first.join(60)
     assert outcome == [None]
-    # Whatever the first one was answered, it has not removed the files of what had landed.
+    # Whatever answer the first commit got, it has not removed files of rows that landed.
     assert table.ids() == [0, 1, 2, 3, 4, 5]
     refused(lambda: table.land(6, 7, fence=old), "another driver has taken over")
 
@@ -181,7 +181,7 @@ def test_a_batch_is_left_out_only_if_the_table_ends_with_its_ranges(table: Table
         is_there(1, 3, 5)
     table.land(0, 3)
     assert is_there(0, 0, 3)
-    # A checkpoint that was lost counts its batches from 0 again; an id proves nothing.
+    # After a lost checkpoint, batch numbers start from 0 again: the number proves nothing.
     assert is_there(7, 0, 3)
     assert not is_there(0, 3, 5)
     for start, end in ((0, 4), (2, 4), (4, 5)):
@@ -203,7 +203,7 @@ def test_only_the_replay_that_took_its_fence_last_can_commit(table: Table) -> No
 
     refused(lambda: replay(100, old), "another driver has taken over")
     replay(101, new)
-    # The feed itself continues beside its replays.
+    # The feed continues beside its replays.
     table.land(0, 2, fence=feed)
     assert table.ids() == [0, 1, 101]
 
@@ -219,7 +219,7 @@ def test_only_the_driver_that_took_the_fence_last_can_commit(table: Table) -> No
     table.land(4, 6, fence=new)
     refused(lambda: table.set_property(f"lakefeed.fence.{FEED}", old), "is taken")
     assert table.ids() == [0, 1, 2, 3, 4, 5]
-    # Asked before the batch is written: a driver that has slept is notified of that, not that its checkpoint is wrong.
+    # A replaced driver is refused before it writes, and the error says so instead of blaming the checkpoint.
     sink = IcebergTable(table.spark, IcebergSinkConfig(table=table.name), feed=FEED, evolves=False)
     with pytest.raises(CheckpointMismatch, match="another driver has taken over"):
         sink.has(Commit(FEED, 2, span(4, 5), fence=old))
@@ -263,7 +263,7 @@ def test_an_expired_parent_without_an_id_is_no_rollback(
     opened = open_table(table.name, connections=known)
     opened.maintenance.expire_snapshots().by_ids(expired).commit()
     [left] = open_table(table.name, connections=known).metadata.snapshots
-    # The server of a REST catalog keeps the parent's id; elsewhere pyiceberg writes the metadata itself.
+    # A REST catalog's server keeps the parent's id; with other catalogs pyiceberg writes the metadata.
     if replaced or catalog.declared().type != "rest":
         assert left.parent_snapshot_id is None
     table.spark.sql(f"REFRESH TABLE {table.name}")
@@ -303,7 +303,7 @@ def test_the_position_follows_a_rollback_even_if_the_snapshots_go_then(table: Ta
 
 
 def cut_history(table: Table) -> int:
-    """A table whose feed is known by its property alone, and that can still go back to before the feed."""
+    """Let only a property hold the feed's position, and tag a snapshot from before the feed; return the latter."""
     table.plain(100)
     before = table.head()
     table.spark.sql(f"ALTER TABLE {table.name} CREATE TAG before")

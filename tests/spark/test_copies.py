@@ -1,4 +1,4 @@
-"""What the Kafka sink says of its rows, and how a reader recognizes copies by it."""
+"""The headers that the Kafka sink gives its records let a reader recognize copies."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ SCHEMA = (
 
 @dataclass(frozen=True)
 class Sent:
-    """A record as it is in the sink's topic."""
+    """A record in the sink's topic."""
 
     value: str
     batch: str | None
@@ -37,7 +37,7 @@ class Sent:
 
 
 def read(spark: SparkSession, folder: Path, *batches: list[Sent]) -> list[str]:
-    """The values that come through a stream whose micro-batches these are; the state is kept through restarts."""
+    """Return the values of a deduplicated stream with these micro-batches, restarted after each, state kept."""
     (folder / "in").mkdir()
     offset = 0
     for number, batch in enumerate(batches):
@@ -55,9 +55,9 @@ def test_each_row_comes_once_over_batches_and_restarts(spark: SparkSession, tmp_
     first = [Sent("a", "q/0", "t/0/1"), Sent("b", "q/0", "t/0/2"), Sent("e", "q/0", row="0"), Sent("e", "q/0", row="1")]
     again = [*first, Sent("c", "q/0", "t/0/3")]
     other = [
-        Sent("a", "r/0", "t/0/1"),  # Another query: a feed that starts over sends its records again.
-        Sent("a", "q/0", "t/1/1"),  # Of another partition of the source.
-        Sent("a", "q/0", "t/0/1", partition=1),  # Of another partition of the topic: none that the sink makes.
+        Sent("a", "r/0", "t/0/1"),  # By another query: a feed that starts over sends its records again.
+        Sent("a", "q/0", "t/1/1"),  # From another partition of the source.
+        Sent("a", "q/0", "t/0/1", partition=1),  # Not in the partition that the sink computes.
         Sent("f", None),
         Sent("f", None, source="t/0/1"),
         Sent("f", "nonsense", source="t/0/1"),
@@ -71,7 +71,7 @@ def test_each_row_comes_once_over_batches_and_restarts(spark: SparkSession, tmp_
 def test_what_comes_late_of_an_older_batch_is_a_copy(spark: SparkSession, tmp_path: Path) -> None:
     newer = [Sent("b", "q/1", "t/0/2")]
     late = [Sent("a", "q/0", "t/0/1"), Sent("b", "q/1", "t/0/2"), Sent("c", "q/1", "t/0/3")]
-    # A checkpoint that was rolled back makes numbers come again, with records that were not there.
+    # After a checkpoint was rolled back, batch numbers repeat, with other records.
     rolled_back = [Sent("d", "q/0", "t/0/4"), Sent("e", "q/0", row="0"), Sent("c", "q/0", "t/0/3")]
     assert read(spark, tmp_path, [Sent("a", "q/0", "t/0/1")], newer, late, rolled_back) == list("abcde")
 
@@ -131,7 +131,7 @@ def test_a_row_goes_to_the_same_partition_each_time(spark: SparkSession) -> None
     first = {each["value"]: each["partition"] for each in sent(rows)}
     assert {each["value"]: each["partition"] for each in sent(rows.repartition(3))} == first
     assert len(set(first.values())) > 10
-    # By its key, as Kafka's own partitioner has it.
+    # No partition is set: Kafka's partitioner uses the key.
     assert {each["partition"] for each in sent(rows, key="zip")} == {None}
 
 

@@ -1,4 +1,4 @@
-"""Which letters a replay takes, by SQL, are those that ``dead-letters list`` shows, by Python."""
+"""A replay chooses, in SQL, the letters that ``dead-letters list`` shows, in Python."""
 
 from functools import reduce
 

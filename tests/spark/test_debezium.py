@@ -1,4 +1,4 @@
-"""Change events and deletes on their way from records to rows."""
+"""Change events and deletes, from records to rows."""
 
 import base64
 import json
@@ -121,7 +121,7 @@ def test_tombstones_have_the_key_of_their_record(
     records = decoded(frame(spark, values, [b'{"id": 9}', b'{"id": 2}', b"{}"]), spec, key=keys)
     rows = classify(records, RecordPolicy(on_null="keep", deletes=rule))
     if expected is None:
-        # Bytes are no number: such a change has no key, which stops the feed.
+        # These bytes are no number: the change has no key, so the feed stops.
         expected = [1, None, None]
     assert [key for (key,) in found(rows, "id")] == expected
     assert [deleted for (deleted,) in found(rows, "lakefeed_deleted")] == [False, True, True]
@@ -165,7 +165,7 @@ def test_a_change_with_a_null_key_is_an_error_of_its_record(spark: SparkSession,
     reasons = [str(reason).split(" is null")[0] for (reason,) in found(judged, f"{RECORD}.reason")]
     part, id_ = "the key column part", "the key column ID"
     assert reasons == ["None", part, id_, id_, part, "None", "None"]
-    # Where a transform follows, it may make the keys; where null values are skipped, they have none.
+    # A missing key is no error if a transform follows, which may compute it, or if null values are skipped.
     later = RecordPolicy(on_null="keep", deletes=replace(rule, are_columns=False))
     assert {each for (each,) in found(classify(decoded(frame(spark, values), spec), later), f"{RECORD}.verdict")} == {0}
     skips = RecordPolicy(on_null="skip", deletes=replace(rule, tombstones=False))

@@ -1,4 +1,4 @@
-"""Compare ``schema.accept`` in the decoder with ``lakefeed.records.schema.reader``, for unions of records too."""
+"""Compare the decoder's ``schema.accept`` with ``lakefeed.records.schema.reader``, also for unions of records."""
 
 import json
 import random
@@ -90,13 +90,13 @@ def test_of_a_writers_union_only_the_readers_record_is_read(spark: SparkSession)
 
 
 def test_large_schemas_of_writers_are_refused_at_once(spark: SparkSession) -> None:
-    """Their records are dead letters; the other records of the batch are read."""
+    """Records of such schemas are dead letters; the other records of the batch become rows."""
     trip: Any = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "int"}]}
     inner: Any = "int"
     for level in range(60):
         inner = {"type": "record", "name": f"L{level}", "fields": [{"name": "x", "type": inner}]}
     chain: Any = {**trip, "fields": [*trip["fields"], {"name": "y", "type": ["null", inner]}]}
-    # Each level has two branches that both become the reader's next record.
+    # On each level the reader's next record can be read from two branches.
     branches = ["null", "W", {"type": "record", "name": "V", "fields": [{"name": "x", "type": "W"}]}]
     forks = {"type": "record", "name": "W", "fields": [{"name": "x", "type": branches}]}
     writers: dict[int, Any] = {
@@ -108,7 +108,7 @@ def test_large_schemas_of_writers_are_refused_at_once(spark: SparkSession) -> No
     with RegistryInAThread() as registry:
         for schema_id, each in writers.items():
             registry.put(schema_id, each)
-        # x is 7, y is null where the writer has it.
+        # x is 7; y is null if the writer has it.
         data = [b"\0" + each.to_bytes(4, "big") + (b"\x0e" if each == 4 else b"\x0e\0") for each in (1, 2, 3, 4, 1)]
         spec = ConfluentAvro(registry_url=registry.url, reader_schema=json.dumps(chain))
         began = time.monotonic()
@@ -138,6 +138,6 @@ def test_only_ids_of_the_named_subjects_are_read(spark: SparkSession) -> None:
         found = results(decoded(records(spark, data), spec))
         assert [each.value and each.value.id for each in found] == [1, None, 3, None, None]
         assert {each.error for each in found} == {None, "the schema is not registered under trips-value or x"}
-        # Once, not for each record.
+        # One request for all records of the id.
         assert registry.requests["/schemas/ids/2/versions"] == 1
         assert SchemaRegistry(registry.url).subjects_of(2) == {"other-value"}

@@ -1,4 +1,4 @@
-"""Every Avro type: the same values as Spark's from_avro, and the same as fastavro."""
+"""All Avro types decode to the values that Spark's from_avro and fastavro return."""
 
 import datetime as dt
 import io
@@ -110,7 +110,7 @@ DATA = st.fixed_dictionaries(
 
 
 def plain(value: Any) -> Any:
-    """A value of Spark or of fastavro in the terms of both."""
+    """Convert a value of Spark or fastavro to a common form."""
     match value:
         case Row():
             return plain(value.asDict())
@@ -130,7 +130,7 @@ def plain(value: Any) -> Any:
 
 
 def expected(encoded: bytes) -> dict[str, Any]:
-    """What fastavro reads, with Spark's struct of a union of several types."""
+    """Return the value that fastavro reads, with a union of several types as Spark's struct."""
     datum = fastavro.schemaless_reader(io.BytesIO(encoded), fastavro.parse_schema(SCHEMA), None)
     assert isinstance(datum, dict)
     anything = datum["anything"]
@@ -138,7 +138,7 @@ def expected(encoded: bytes) -> dict[str, Any]:
         branch = 0 if isinstance(anything, int) else 1 if isinstance(anything, str) else 2
         datum["anything"] = {f"member{at}": anything if at == branch else None for at in range(3)}
     for name in ("millis", "micros"):
-        # Spark's collect() gives timestamps as local time without a zone.
+        # Spark's collect() returns timestamps as local time without a zone.
         datum[name] = datum[name].astimezone().replace(tzinfo=None)
     result = plain(datum)
     assert isinstance(result, dict)

@@ -1,4 +1,4 @@
-"""Bytes that are wrong in every way: an error that says how, never a stopped job and never a dead JVM."""
+"""Bytes that are wrong in many ways lead to an error that says how, never to a stopped job or a dead JVM."""
 
 import json
 import random
@@ -32,7 +32,7 @@ OTHER = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "string
 
 
 def zigzag(number: int) -> bytes:
-    """Avro's encoding of a long."""
+    """Return Avro's encoding of a long."""
     return avro_bytes("long", number)
 
 

@@ -1,4 +1,4 @@
-"""Avro that is made to cost much: each payload is a row or an error, in time and memory that its size bounds."""
+"""Avro that is made to be expensive: each payload is a row or an error, in time and memory bounded by its size."""
 
 import json
 import time
@@ -56,7 +56,7 @@ for level in range(1, 12):
 TREE = record("Tree", m=mapping("Tree"))
 COLLIDING = colliding_keys(5_000)
 BLOCK = long(65_000) + b"\0"
-"""An array or map of 65,000 items."""
+"""The block header of an array or map of 65,000 items."""
 
 AMPLIFIERS: dict[str, tuple[Any, Any, bytes]] = {
     "a decimal of 1 MB": (decimal(10, 2), decimal(10, 2), text(b"\x7f" * MEGABYTE)),

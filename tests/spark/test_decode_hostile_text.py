@@ -1,4 +1,4 @@
-"""JSON and CSV that a producer could send to cost more than its size: the rule of ``Probe.hostile`` holds."""
+"""JSON and CSV that are made to cost more than their size: the rule of ``Probe.hostile`` holds."""
 
 import itertools
 import json
@@ -11,7 +11,7 @@ from tests.support.probe import Probe
 
 
 def struct(**fields: Any) -> dict[str, Any]:
-    """A Spark struct as JSON."""
+    """Return a Spark struct type as JSON."""
     return {
         "type": "struct",
         "fields": [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in fields.items()],
@@ -44,7 +44,7 @@ SMALL, LARGE = 30_000, 1_000_000
 
 
 def numbers(size: int) -> list[str]:
-    """Numbers that are long to write, or stand for ones that are."""
+    """Return numbers that are long to write, or whose short form means a very large or small number."""
     return [
         "9" * size,
         "0." + "0" * size + "1",
@@ -58,7 +58,7 @@ def numbers(size: int) -> list[str]:
     ]
 
 
-# Two letters each that have one hash: Java's strings of them do too.
+# Aa and BB have the same hash code in Java, and so do all texts of these pairs.
 COLLIDING = ["".join(letters) for letters in itertools.product(["Aa", "BB"], repeat=11)]
 
 

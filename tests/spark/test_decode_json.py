@@ -1,4 +1,4 @@
-"""What a JSON value may be, strictly and leniently: many cases in one job each."""
+"""The JSON values that strict and lenient decoding accept: many cases in one job each."""
 
 import datetime
 import json
@@ -35,7 +35,7 @@ RIGHT: list[tuple[str, Any]] = [
     ('{"l": -0}', 0),
     ('{"l": 9223372036854775807}', 2**63 - 1),
     ('{"d": 9007199254740992}', 2.0**53),
-    # The shortest text of a double, as JavaScript writes it.
+    # The shortest text of a double, as JavaScript prints it.
     ('{"d": 1234567890123456800}', 1234567890123456768.0),
     ('{"d": 100000000000000000000}', 1e20),
     ('{"d": 1e308}', 1e308),

@@ -1,4 +1,4 @@
-"""Logical types of Avro 1.12, on the right type and on a wrong one, and between writers and readers of two units."""
+"""Avro 1.12's logical types, on fitting and on wrong types, and between writers and readers with different units."""
 
 import json
 from typing import Any
@@ -118,7 +118,7 @@ def test_decimals_of_another_scale_are_the_same_number_or_an_error(probe: Probe)
         size = max(1, (unscaled.bit_length() + 8) // 8)
         writer = logical("bytes", "decimal", precision=60, scale=scale)
         given = options(writer, logical("bytes", "decimal", precision=precision, scale=expected))
-        # Padded by the sign: the same number.
+        # The same number, padded with its sign bits.
         data = [unscaled.to_bytes(size, "big", signed=True), unscaled.to_bytes(size + 30, "big", signed=True)]
         one, padded = probe.decode(given, [text_bytes(each) for each in data])
         assert one == padded

@@ -1,4 +1,4 @@
-"""Random pairs of schemas: the values that Avro's own readers give, in Java and in Python."""
+"""Random pairs of schemas decode to the values of Avro's own readers, in Java and in Python."""
 
 import random
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.quick
 
 
 def same_as_avro_java(probe: Probe, pairs: list[Pair]) -> int:
-    """Compares all; the number of records that both could read."""
+    """Compare all pairs with Avro's Java reader; return the number of records that both could read."""
     found = probe.ask(
         do="compare",
         pairs=[

@@ -1,4 +1,4 @@
-"""Protobuf against the reference library: every kind of field, every way to break a message."""
+"""Compare Protobuf decoding with the reference library: all kinds of fields, all ways to break a message."""
 
 import datetime
 import json
@@ -42,7 +42,7 @@ def encoded(**fields: Any) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """A row as Python's plain values."""
+    """Convert a row to plain Python values."""
     if hasattr(value, "asDict"):
         return {name: plain(each) for name, each in value.asDict().items()}
     if isinstance(value, dict):
@@ -53,7 +53,7 @@ def plain(value: Any) -> Any:
 
 
 def expected(message: Any) -> dict[str, Any]:
-    """The row that a message of rich.proto means, by the reference library."""
+    """Return the expected row of a message of rich.proto, read with the reference library."""
     row: dict[str, Any] = {}
     for field in message.DESCRIPTOR.fields:
         row[field.name] = _field(message, field)
@@ -89,11 +89,11 @@ def _one(value: Any, field: Any) -> Any:
 
 
 def same(row: Row, message: Any) -> bool:
-    """Whether a decoded row is what the message means; text that stands for JSON is compared as JSON."""
+    """Check that a decoded row equals the message; JSON texts are compared as JSON."""
     found, required = plain(row), expected(message)
     for name in ("extra", "folder"):
         if name == "folder" and found["folder"] is not None:
-            # A Folder inside a Folder is JSON text, whose fields are all there.
+            # A Folder inside a Folder is JSON text.
             inside = [json.loads(each) for each in found["folder"]["inside"]]
             found["folder"] = {**found["folder"], "inside": inside}
         if name == "extra" and found["extra"] is not None:
@@ -139,7 +139,7 @@ def test_the_same_by_a_descriptor_set(spark: SparkSession) -> None:
 
 
 def anything() -> st.SearchStrategy[Any]:
-    """Orders with any subset of fields, any values."""
+    """Return a strategy for orders with any subset of fields and any values."""
     int32, int64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
     uint32, uint64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
     text = st.text(st.characters(codec="utf-8"), max_size=8)
@@ -252,7 +252,7 @@ def test_the_path_of_the_field_is_named(spark: SparkSession) -> None:
 
 
 def test_pieces_of_messages_that_become_text(spark: SparkSession) -> None:
-    """A message may come in pieces inside text too, and a oneof there has one member."""
+    """A message inside JSON text may come in pieces too, and its oneof has at most one member."""
     text = """syntax = "proto3";
     import "google/protobuf/struct.proto";
     message Node {

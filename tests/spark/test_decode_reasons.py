@@ -1,4 +1,4 @@
-"""Why a record cannot be read: the reason names the field and its path, in words that are not Java's."""
+"""If a record cannot be read, the reason names the field and its path, and has no words of Java."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Writers' schemas out of a registry: many in one batch, references, outages, credentials."""
+"""Writers' schemas from a registry: many in one batch, references, outages, credentials."""
 
 import json
 import threading
@@ -25,7 +25,7 @@ from tests.support.registry_in_a_thread import RegistryInAThread
 
 
 def schema(*fields: tuple[str, Any]) -> dict[str, Any]:
-    """A record called R; a field given as (name, type, default) has one."""
+    """Return a schema of a record R with these fields."""
     return {"type": "record", "name": "R", "fields": [{"name": name, "type": kind} for name, kind in fields]}
 
 
@@ -52,7 +52,7 @@ def spec_for(registry: RegistryInAThread, **more: Any) -> ConfluentAvro:
 
 
 def test_of_several_addresses_another_is_asked_where_one_does_not_answer(spark: SparkSession) -> None:
-    """As Confluent's clients take them: ``http://a:8081,http://b:8081``."""
+    """In the syntax of Confluent's clients: ``http://a:8081,http://b:8081``."""
     with RegistryInAThread() as away:
         pass
     with RegistryInAThread() as broken, RegistryInAThread() as registry:
@@ -121,7 +121,7 @@ def test_an_outage_is_waited_for(spark: SparkSession) -> None:
         count, shown = task_counter(spark, group=None, say=said.append), set[str]()
 
         def repair() -> None:
-            """Let it answer once the wait is shown."""
+            """Let the registry answer as soon as the wait is reported."""
             until = time.monotonic() + 20
             while not shown and time.monotonic() < until:
                 time.sleep(0.05)
@@ -298,7 +298,7 @@ def test_no_server_holds_a_task_longer_than_the_registry_has_time(
     with ThreadPoolExecutor(len(manners)) as threads:
         errors = dict(zip(manners, threads.map(asked, manners), strict=True))
     assert time.monotonic() - began < 40
-    # For a registry that does not answer the tasks have waited already.
+    # The tasks have already waited for registries that do not answer; only the redirect is worth another wait.
     assert {manner for manner, error in errors.items() if error.passes} == {"redirect"}
     assert all(isinstance(error, Unreachable) for error in errors.values())
     assert "HTTP status 302" in str(errors["redirect"])
@@ -339,7 +339,7 @@ def test_a_flood_of_unknown_ids_takes_seconds(spark: SparkSession) -> None:
         assert row[0] == count
         assert time.monotonic() - began < 30
         assert registry.requests.total() < 10_000
-        # What is registered meanwhile is found, at the latest by its second record.
+        # A schema that is registered meanwhile is used, at the latest from its second record on.
         registry.put(500_000, V1)
         found = results(decoded(records(spark, [framed(500_000, V1, {"a": 7})] * 3), spec_for(registry)))
         assert [each.error for each in found[1:]] == [None, None]

@@ -1,4 +1,4 @@
-"""Schema resolution: where lakefeed goes beyond from_avro."""
+"""Schema resolution in cases that from_avro does not support."""
 
 import datetime as dt
 import json

@@ -1,4 +1,4 @@
-"""From decoded records to rows: plans, streams, policies, JSON, bytes."""
+"""Decoded records become rows: plans, streams, policies, JSON, bytes."""
 
 import json
 import re
@@ -22,7 +22,7 @@ AVRO = PlainAvro(writer_schema=json.dumps(SCHEMA))
 JSON = Json(schema="a BIGINT NOT NULL, b STRING, c ARRAY<INT>, t TIMESTAMP")
 
 CALL = re.compile(r"\.decode\.\w+\.invoke\(")
-"""How a plan shows the decoder, with its catalog's name."""
+"""The decoder in a plan, with its catalog's name."""
 
 
 def one(at: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Unions of any composition: the same columns in Python and in the decoder, and the values of each branch."""
+"""Unions of any types have the same columns in Python and in the decoder, and the values of each branch."""
 
 import json
 from typing import Any

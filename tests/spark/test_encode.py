@@ -1,4 +1,4 @@
-"""Rows to records: what the bytes are, and which rows are refused before any is sent."""
+"""Rows become records: their bytes, and the rows that are refused before any record is sent."""
 
 import io
 import json
@@ -83,7 +83,7 @@ def test_every_type_is_written_as_spark_writes_it(spark: SparkSession) -> None:
 def test_rows_of_many_columns_that_spark_computes_are_encoded_in_seconds(
     spark: SparkSession, name: Literal["avro", "json"]
 ) -> None:
-    """Before, all columns were computed in the method that encodes them: Janino compiled it for minutes."""
+    """Regression: one method computed and encoded all columns, and Janino compiled it for minutes."""
     computed = [sf.concat(sf.lit(f"{at}-"), sf.col("id") * at).alias(f"c{at}") for at in range(1_500)]
     rows = spark.range(3).select("id", *computed)
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Encoders against the reference libraries, and back through the decoder."""
+"""Encode with all formats, and compare with the reference libraries and with the decoder."""
 
 import json
 from typing import Any
@@ -70,7 +70,7 @@ def test_protobuf_of_a_given_schema_is_what_the_reference_library_reads(spark: S
         }
         registry.versions["money", 1] = {"schema": MONEY, "schemaType": "PROTOBUF"}
         avro = avro_schema_of_text(spark, "PROTOBUF", RICH, references=[MONEY])
-        # A message inside itself can be read, as text, but not written.
+        # A recursive message can be read, as text, but not written.
         document = json.loads(avro)
         document["fields"] = [field for field in document["fields"] if field["name"] != "folder"]
         encoding = Encoding(

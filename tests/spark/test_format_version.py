@@ -1,4 +1,4 @@
-"""Tables of Iceberg's format version 3: upgrades, deletion vectors, row lineage, and readers beside Spark."""
+"""Tables of Iceberg's format version 3: upgrades, deletion vectors, row lineage, and readers other than Spark."""
 
 import json
 import random
@@ -77,7 +77,7 @@ def test_changes_leave_deletion_vectors_that_every_reader_applies(
     assert feed.without_spark() == list(range(70))
     lineage = feed.lineage()
     assert len({row_id for row_id, _ in lineage.values()}) == 70
-    # An update keeps the row's id, and has the number of the commit that made it.
+    # An update keeps the row's id and sets the sequence number of its commit.
     assert {key: lineage[key][0] for key in first} == {key: row_id for key, (row_id, _) in first.items()}
     assert lineage[5][1] > lineage[45][1] > lineage[15][1] == first[15][1]
 
@@ -100,7 +100,7 @@ def test_a_running_table_is_upgraded_by_the_file_in_one_commit_and_never_back(
     assert "becomes format version 3 for good" in change.notes[0]
     assert feed.version() == 2
     feed.start()
-    # The upgrade, and the fence of the start.
+    # The upgrade, and the fence that the start takes.
     assert feed.metadata_files() - before == 2
     assert feed.version() == 3
     feed.land(40, 50, list(range(5, 15)) if settings else ())
@@ -196,14 +196,14 @@ def test_a_default_of_the_schema_is_the_value_of_rows_from_before(
         checked.sql(f"INSERT INTO {table.name} VALUES (1, 'a')")
         before = len(open_table(table.name, connections=connections).metadata.metadata_log)
         table.apply_schema(columns_of(schemas[1].schema), schemas[1])
-        # The reader's schema, and the columns.
+        # One for the reader's schema, one for the columns.
         assert len(open_table(table.name, connections=connections).metadata.metadata_log) - before == 2
         names = [str(each["name"]) for each in added]
         [row] = checked.sql(f"SELECT {', '.join(names)} FROM {table.name}").collect()
         assert tuple(row) == expected
         stored = open_table(table.name, connections=connections).scan(selected_fields=tuple(names)).to_arrow()
         assert tuple(stored.to_pylist()[0][name] for name in names) == expected
-        # Null is a value: rows that come now have what their record has.
+        # Null is a value: new rows have their record's value, not the default.
         checked.sql(f"INSERT INTO {table.name} VALUES (2, 'b', NULL, NULL, NULL, NULL, NULL)")
         [row] = checked.sql(f"SELECT {', '.join(names)} FROM {table.name} WHERE id = 2").collect()
         assert tuple(row) == (None,) * 5

@@ -1,4 +1,4 @@
-"""Generated trips: the same ones however they are sliced, and like New York's."""
+"""Generated trips are the same however they are sliced, and resemble New York's."""
 
 import dataclasses
 import json
@@ -57,7 +57,7 @@ def test_a_range_is_a_part_of_the_whole(spark: SparkSession) -> None:
 
 @pytest.mark.quick
 def test_rows_never_change_from_version_to_version(spark: SparkSession) -> None:
-    """What others have published about a seed stays true."""
+    """Numbers that users have published for a seed stay valid."""
     assert totals(taxi_rows(spark, 10_000)) == Totals(
         records=10_000,
         distinct_keys=10_000,
@@ -95,7 +95,7 @@ def test_each_trip_makes_sense(spark: SparkSession) -> None:
 
 
 def test_shares_and_means_are_those_of_new_york(spark: SparkSession) -> None:
-    """Bounds around the figures of 29,999 real trips of a February morning, wide where the year differs."""
+    """The bounds surround the figures of 29,999 real trips of a February morning; they are wide if the year differs."""
     figures = (
         taxi_rows(spark, 200_000)
         .selectExpr(

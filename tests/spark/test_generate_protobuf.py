@@ -1,4 +1,4 @@
-"""Protobuf schemas and messages drawn at random: lakefeed's rows are those that the reference library means."""
+"""Random Protobuf schemas and messages: lakefeed's rows equal those computed with the reference library."""
 
 import os
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def registry() -> Iterator[RegistryInAThread]:
 
 
 def indexed(indexes: list[int]) -> bytes:
-    """Confluent's message indexes, all of them below 64."""
+    """Encode Confluent's message indexes, all below 64."""
     return b"\0" if indexes == [0] else bytes([2 * len(indexes), *(2 * each for each in indexes)])
 
 
@@ -41,7 +41,7 @@ def register(registry: RegistryInAThread, schema: Schema) -> None:
 
 
 def compare(probe: Probe, registry: RegistryInAThread, *, count: int, seed: int) -> None:
-    """Draws so many pairs of schemas, and compares rows and the reading of their texts."""
+    """Generate `count` pairs of schemas; compare the decoded rows, and the parsed texts with protoc's descriptors."""
     print(f"SEED={seed}")
     draw = Schemas(seed)
     schemas = [draw.schema(number) for number in range(count)]
@@ -92,7 +92,7 @@ def compare(probe: Probe, registry: RegistryInAThread, *, count: int, seed: int)
             if not names and "shares no field" in str(result["error"]):
                 assert result["value"] is None, shown
             elif result["error"] is not None:
-                # The reference library leaves it to the caller to check what is required.
+                # The reference library does not check required fields itself; the caller must.
                 assert "the required field of" in result["error"], shown
                 assert not message.IsInitialized(), shown
             else:

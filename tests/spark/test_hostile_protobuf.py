@@ -1,4 +1,4 @@
-"""What a record of Protobuf may cost: bytes that stand for much more than they are."""
+"""Limit the cost of a Protobuf record: few bytes may stand for large values."""
 
 import pytest
 
@@ -59,7 +59,7 @@ def varint(number: int) -> bytes:
 
 
 def field(number: int, content: bytes) -> bytes:
-    """A length-delimited field."""
+    """Encode a length-delimited field."""
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 
@@ -70,7 +70,7 @@ def nested(number: int, times: int, content: bytes = b"") -> bytes:
 
 
 def amplifiers(size: int) -> dict[str, bytes]:
-    """Payloads of about so many bytes."""
+    """Return payloads of about `size` bytes."""
 
     def many(piece: bytes) -> bytes:
         return piece * (size // len(piece))
@@ -132,7 +132,7 @@ def test_no_record_costs_more_than_its_size(probe: Probe, options: dict[str, str
     payloads = amplifiers(30_000)
     costs = probe.hostile(options, [*payloads.values()])
     found = dict(zip(payloads, costs, strict=True))
-    # What is much in a right record is no error.
+    # Large values in a valid record are no error.
     for name in ("empty messages", "keys", "small numbers", "numbers", "times", "empty words", "one key", "flags"):
         assert found[name].error is None, (name, found[name])
     assert "may take" in str(found["messages of one field"].error)
@@ -164,7 +164,7 @@ def test_many_mutated_records(probe: Probe, options: dict[str, str]) -> None:
 
 
 def test_shared_empties_are_right(probe: Probe, options: dict[str, str]) -> None:
-    """A row that is shared is not written to: what comes behind an empty message has its own values."""
+    """The decoder does not write to a shared row: a message after an empty one has its own values."""
     top = message_class({"top.proto": TEXT}, "Top")
     message = top(
         wide=[{}, {"r1": [1]}, {}, {"m2": {1: 2}}, {}], by_name={"a": {}, "b": {"r2": [5]}}, choices=[{}, {"c3": 1}]

@@ -22,7 +22,7 @@ WRONG: tuple[Any, ...] = (5, 1.5, True, "text", [], {}, [1], {"a": {"b": 1}}, No
 
 
 class Schemas:
-    """Schemas and values of one seed."""
+    """The schemas and values of one seed."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -30,7 +30,7 @@ class Schemas:
         self.root = {**self.object(3, references=DEFINITIONS), "$defs": self.definitions}
 
     def schema(self, depth: int, *, references: int) -> Any:
-        """A schema; it refers to the first ``references`` definitions, so none lies in itself."""
+        """Return a schema that refers only to the first ``references`` definitions, so that none is recursive."""
         inner = {"depth": depth - 1, "references": references}
         kind = self.chance.randrange(14) if depth > 0 else 0
         match kind:
@@ -79,7 +79,7 @@ class Schemas:
         return made
 
     def value(self, schema: Any, depth: int = 0) -> Any:
-        """A value that the schema is likely to hold for."""
+        """Return a value that is likely to be valid for the schema."""
         if schema in (True, {}) or depth > 12:
             return self.chance.choice(WRONG)
         if "$ref" in schema:
@@ -130,7 +130,7 @@ class Schemas:
         return None
 
     def changed(self, value: Any) -> Any:
-        """The value with one part replaced."""
+        """Return the value with one part replaced or removed."""
         if isinstance(value, dict) and value and self.chance.random() < 0.85:
             key = self.chance.choice(list(value))
             if self.chance.random() < 0.1:
@@ -147,10 +147,10 @@ class Misfit(Exception):
 
 
 def row(kind: Any, value: Any, *, any_json: bool = False) -> Any:
-    """What ``Canonical.java`` shows of a value in a column of an Avro type.
+    """Return ``Canonical.java``'s form of a value in a column of an Avro type.
 
     Raises:
-        Misfit: it is none.
+        Misfit: the column cannot hold the value.
     """
     if isinstance(kind, list):
         return None if value is None else row(next(each for each in kind if each != "null"), value, any_json=any_json)
@@ -216,7 +216,7 @@ def same(found: Any, expected: Any) -> bool:
 
 
 def holds(probe: Probe, seed: int) -> tuple[int, int]:
-    """Compares the values of one schema; returns how many of them were right, and how many wrong."""
+    """Compare the values of one schema; return the number of valid and of invalid ones."""
     made = Schemas(seed)
     schema = avro_schema(json.dumps(made.root))
     validator = Draft202012Validator(made.root)
@@ -231,7 +231,7 @@ def holds(probe: Probe, seed: int) -> tuple[int, int]:
             expected = row(json.loads(schema), value)
         except Misfit:
             assert each["error"] is not None, case
-            # What the library takes, and no column does: numbers that are too large, text of another form.
+            # The library accepts values that no column holds: numbers that are too large, text of another form.
             assert not validator.is_valid(value) or "cannot hold" in each["error"] or "another form" in each["error"], (
                 case
             )
@@ -239,10 +239,10 @@ def holds(probe: Probe, seed: int) -> tuple[int, int]:
         assert each["error"] is None, case
         assert same(each["value"], expected), case
         rows += 1
-        # Parts of allOf may contradict each other here; then the last one counts.
+        # Parts of allOf may contradict each other here; then the decoder uses the last one.
         if f'"{ANY}"' not in schema and not any(f'"{word}"' in json.dumps(made.root) for word in ("anyOf", "allOf")):
             wrong = [error for error in validator.iter_errors(value) if error.validator == "type"]
-            # A column that may be null takes null also where the library does not.
+            # A nullable column accepts null even if the library does not.
             assert all(error.instance is None for error in wrong), case
     return rows, len(values) - rows
 

@@ -1,4 +1,4 @@
-"""The JVM module beside the decoder: pace, request meter, executors in other JVMs."""
+"""The JVM module apart from decoding: speed, request meter, executors in other JVMs."""
 
 import os
 import shutil
@@ -106,7 +106,7 @@ finally:
 
 @pytest.mark.slow
 def test_executors_in_other_jvms_decode_with_the_credentials() -> None:
-    # Where Spark puts the executors' files on a cluster inside one process: in its own folder.
+    # In local-cluster mode Spark puts the executors' files into its own installation.
     work = Path(pyspark.__file__).parent / "work"
     before = set(work.glob("app-*"))
     try:

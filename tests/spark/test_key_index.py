@@ -1,4 +1,4 @@
-"""Upserts by the index of keys: the table is the model's, whatever comes between two batches."""
+"""Upserts with the index of keys: the table equals the model, whatever happens between two batches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEYS = 40
 
 
 class Feed:
-    """Random batches for a table and for a dictionary."""
+    """Random batches, applied to a table and to a dictionary."""
 
     def __init__(self, upserts: Upserts, seed: int) -> None:
         self.upserts = upserts
@@ -162,7 +162,7 @@ def test_keys_of_each_type_are_found_again_by_another_driver(upserting: SparkSes
 
 
 def test_a_key_that_comes_again_after_its_rows_were_written_has_one_row(upserting: SparkSession) -> None:
-    """Each row has 1 KB, and a task writes what it holds at 32 MB: the keys come again after that, in any order."""
+    """Rows have 1 KB, and a task writes its rows at 32 MB: the same keys come again afterwards, in any order."""
     upserts = Upserts(upserting, {})
     changes = 120_000
     rows = upserting.range(0, changes, numPartitions=2).selectExpr(
@@ -242,7 +242,7 @@ def test_two_rows_of_a_key_are_not_indexed(upserting: SparkSession) -> None:
 
 
 class Spoiled:
-    """Changes entries of an index, as a fault of the index would."""
+    """Changes entries of an index, to simulate a fault of the index."""
 
     def __init__(self, upserts: Upserts) -> None:
         self.jvm: Any = upserts.spark._jvm
@@ -272,7 +272,7 @@ class Spoiled:
 
 
 def _mixed(key: int) -> int:
-    """Return the bits of a whole number in the index: the finalizer of MurmurHash3."""
+    """Return a number's hash in the index: the finalizer of MurmurHash3."""
     all_bits = 2**64 - 1
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53, 1):
         key = (key ^ key >> 33) * factor & all_bits

@@ -1,4 +1,4 @@
-"""A driver parses a metadata file once, and still sees a table as it is now: every change by others."""
+"""A driver parses a metadata file once, and still sees the current table with all changes of other writers."""
 
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -19,7 +19,7 @@ def test_a_commit_of_another_engine_is_seen_at_once(table: Table, elsewhere: Tab
 
 
 def test_a_commit_on_top_of_one_that_was_not_seen_lands(table: Table, elsewhere: Table) -> None:
-    """Its writer was begun before: the check and the commit are repeated on the newer table."""
+    """The append began before another commit: the check and the commit are repeated on the newer table."""
     table.land(0, 2)
     loaded = table.ledger().loaded()
     elsewhere.plain(9)
@@ -32,7 +32,7 @@ def test_a_commit_on_top_of_one_that_was_not_seen_lands(table: Table, elsewhere:
 
 
 def test_a_loaded_table_stays_as_it_was_loaded(table: Table, elsewhere: Table) -> None:
-    """What is read from it belongs together, although other loads of the same driver have seen newer commits."""
+    """All reads from it use one snapshot, although other loads of the same driver have seen newer commits."""
     table.land(0, 2)
     loaded = table.ledger().loaded()
     head = loaded.currentSnapshot().snapshotId()

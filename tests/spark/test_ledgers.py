@@ -1,4 +1,4 @@
-"""One behaviour for all ledgers: Iceberg's, and that of a Python class with ``last``."""
+"""All ledgers behave alike: Iceberg's, and that of a user's class with ``last``."""
 
 import uuid
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from tests.support.ledger_contract import Case
 
 @dataclass
 class Memory:
-    """A user's class that keeps the newest batch."""
+    """A user's class that stores the newest batch."""
 
     landed: list[str] = field(default_factory=list)
 

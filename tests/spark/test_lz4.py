@@ -1,4 +1,4 @@
-"""Spark and the Kafka client decompress LZ4 with the jar that has the fixes, not with the one that PySpark brings."""
+"""Spark and the Kafka client decompress LZ4 with the fixed jar, not with the jar that PySpark includes."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def test_the_fixed_jar_is_loaded_and_reads_what_it_writes(spark: SparkSession) -
         each.coordinate.rpartition(":")[2] for each in read_lock().artifacts if ":lz4-java:" in each.coordinate
     )
     assert origin.endswith(f"/lz4-java-{locked}.jar")
-    # What a Kafka producer and consumer do with a batch.
+    # A Kafka producer compresses a batch, and a consumer decompresses it.
     kafka = jvm.org.apache.kafka.common
     gateway: Any = spark.sparkContext._gateway
     records = gateway.new_array(kafka.record.SimpleRecord, 1)
@@ -30,6 +30,6 @@ def test_the_fixed_jar_is_loaded_and_reads_what_it_writes(spark: SparkSession) -
     assert batch.sizeInBytes() < len(value) / 10
     back = batch.records().iterator().next()
     assert kafka.utils.Utils.toArray(back.value()) == value
-    # And what Spark does between two stages.
+    # Spark compresses and decompresses between two stages.
     assert spark.conf.get("spark.io.compression.codec", "lz4") == "lz4"
     assert spark.range(0, 10_000, 1, 4).repartition(3).groupBy("id").count().count() == 10_000

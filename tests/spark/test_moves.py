@@ -1,4 +1,4 @@
-"""A feed that is moved on purpose, and records that land beside it: what the table's ledger allows, and remembers."""
+"""A feed is moved on purpose, and records land beside it: the moves that the ledger accepts and stores."""
 
 import pytest
 
@@ -195,7 +195,7 @@ def test_where_nothing_shows_the_position_a_move_can_say_it(table: Table) -> Non
     table.commit_reset(Commit(FEED, 0, span(0, 0), move=PositionReset("rewind", unknown=True)))
     table.land(0, 4)
     assert table.ids() == [0, 1, 2, 3, 100]
-    # Only where it is really not known.
+    # The move is only accepted while the position is unknown.
     refused(
         lambda: table.commit_reset(Commit(FEED, 0, span(0, 0), move=PositionReset("rewind", unknown=True))),
         "topic-0 begins at 0, the table ends at 4",

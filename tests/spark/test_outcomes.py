@@ -1,4 +1,4 @@
-"""What was counted of a batch decides, before anything is visible, whether it lands: in a table and in files."""
+"""The counts of a batch decide whether it lands in a table or in files, before any of its rows is visible."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,13 +19,13 @@ Limit = Callable[[BatchOutcomes], None]
 
 
 def judged(spark: SparkSession, *, verdict: int = ROW, schema_id: int = 7) -> DataFrame:
-    """Ten records; the verdict is on the second."""
+    """Return ten records; the second has the verdict."""
     from pyspark.sql import functions as sf
 
     record = sf.struct(sf.lit("topic").alias("topic"), sf.lit(0).alias("partition"), sf.col("id").alias("offset"))
     reason = sf.when(sf.col("id") == 1, sf.lit("because")) if verdict != ROW else sf.lit(None).cast("string")
     return (
-        # As Kafka's source does, it does not tell how it is partitioned.
+        # Spark does not know the frame's partitioning, as with Kafka's source.
         spark.createDataFrame([(number,) for number in range(RECORDS)], "id BIGINT").withColumn(
             RECORD,
             sf.struct(
@@ -39,14 +39,14 @@ def judged(spark: SparkSession, *, verdict: int = ROW, schema_id: int = 7) -> Da
 
 
 def land(table: Table, rows: DataFrame, outcomes: BatchOutcomes) -> None:
-    """As the sink does."""
+    """Append the rows with a commit's properties, as the sink does."""
     writer = rows.writeTo(table.name)
     for key, value in {**Commit(FEED, 0, span(0, RECORDS)).properties(), COMMIT_ID: outcomes.commit_id}.items():
         writer = writer.option(f"snapshot-property.{key}", value)
     writer.append()
 
 
-# What is counted, what is allowed, and what is said if it is not.
+# The error, the records that cause it, and the limit that they exceed.
 MUST_NOT: list[tuple[type, dict[str, int], Limit]] = [
     (SchemasMissing, {"schema_id": 8}, lambda outcomes: outcomes.cover([7])),
     (Stopped, {"verdict": STOP}, lambda outcomes: None),
@@ -95,7 +95,7 @@ def test_a_batch_that_must_not_land_leaves_the_log_as_it_was(spark: SparkSession
         files.add(0, outcomes.commit_id, frame._jdf)
         assert outcomes.counts == Counts(records=RECORDS, skipped=1)
     assert spark.read.parquet(str(path)).count() == RECORDS - 1
-    # A batch that the log has is left out, which shows in that nothing was read.
+    # A batch that is in the log is not written again: no record is read.
     with BatchOutcomes(spark) as outcomes:
         frame = outcomes.accepted(judged(spark))
         files.add(0, outcomes.commit_id, frame._jdf)
@@ -136,6 +136,6 @@ def test_json_fields_that_no_column_has_are_counted_and_one_is_named(spark: Spar
     assert left_out(values[0]) == (0, "")
     assert left_out(values[0], values[2]) == (1, "inner.b")
     assert left_out(b'{"list": [{"c": 1}, {"d": 2}]}') == (1, "list.d")
-    # A name in another case is another name, and the likelier mistake.
+    # A name that differs in case is another name, and a likelier mistake.
     assert left_out(b'{"more": 1, "inner": {"A": 1}, "ID": 4}') == (1, "inner.A (the column is a)")
     assert left_out(values[3]) == (0, "")

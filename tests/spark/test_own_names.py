@@ -1,4 +1,4 @@
-"""Fields with the names of lakefeed's own columns: refused by name, or rows as any other field."""
+"""Fields with names of lakefeed's own columns are refused by name, or become rows as other fields do."""
 
 import json
 from dataclasses import replace
@@ -16,7 +16,7 @@ from lakefeed.sinks import changes
 from tests.spark.test_debezium import found, frame
 
 OWN_NAMES = (RECORD, OWN_KEY, changes._RANK, changes._OF_KEY, f"{OWN}_task", f"{OWN}_rows", f"{OWN}_anything")
-"""Columns of ours beside the fields of values; none of them may be called otherwise."""
+"""Names of our columns beside the values' fields; a column of a value may not have them."""
 HARMLESS = (
     *("decoded", "decoded_key", "key", "value", "topic", "partition", "offset", "timestamp", "headers", "record"),
     *("reason", "verdict", "schema_id", "error", "null_value", "s", "t", "rows", "count", "keys", "op", "after"),
@@ -54,7 +54,7 @@ def test_a_field_with_the_name_of_an_added_column_is_refused_with_a_way_out_that
         assert f"leave {name} out of decode.metadata" in str(refusal(f"kafka_{name}", POLICIES["append"], KEEP).hint)
         assert "decode.metadata" not in str(refusal(f"KAFKA_{name}", UPSERT, KEEP).hint)
     assert "decode.metadata" not in str(refusal(DELETED, UPSERT, KEEP).hint)
-    # Where no row is deleted, no column of ours has that name.
+    # If no row is deleted, we add no column of that name.
     values = decoded(frame(spark, [b'{"lakefeed_deleted": 7}']), Json(schema=f"{DELETED} INT"))
     assert found(classify(values, POLICIES["append"]), DELETED) == [(7,)]
     event = f"after STRUCT<id: BIGINT, {OP}: STRING, {TS_MS}: BIGINT>, op STRING"
@@ -81,7 +81,7 @@ def test_a_field_of_any_other_name_is_a_column_at_every_level(spark: SparkSessio
     assert row["nested"].asDict() == nested
     expected = {name: 100 + at if mode == "upsert" else None for at, name in enumerate(names)}
     assert {name: tombstone[name] for name in names} == expected
-    # A delete whose own key is null never takes it from a field.
+    # If the key of a delete is null, another field never replaces it.
     if mode == "upsert":
         deletes = DeleteRule(tombstones=False, columns=(("op", ("d",)),), keys=("id",))
         value = b'{"id": null, "decoded_key": 1, "key": 2, "op": "d"}'

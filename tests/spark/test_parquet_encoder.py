@@ -1,4 +1,4 @@
-"""Files by lakefeed's encoder have what Iceberg's and Spark's writers give them, for every reader: random schemas."""
+"""Random schemas: files of lakefeed's encoder equal those of Iceberg's and Spark's writers for all readers."""
 
 import datetime as dt
 import math
@@ -89,7 +89,7 @@ CASES: dict[str, Callable[[DataType, Any], bool]] = {
     "the first local time": lambda kind, value: isinstance(kind, TimestampNTZType) and value in (min(MICROS), FIRST),
     "the last local time": lambda kind, value: isinstance(kind, TimestampNTZType) and value in (max(MICROS), LAST),
 }
-"""What an encoder can get wrong, by type and value."""
+"""Types and values that an encoder may get wrong."""
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def catalog(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sq
 
 @contextmanager
 def settings(spark: SparkSession, given: Mapping[str, Any]) -> Iterator[None]:
-    """Set these of Spark's settings for a while."""
+    """Set these settings of Spark until the block ends."""
     for key, value in given.items():
         spark.conf.set(key, value)
     try:
@@ -115,12 +115,12 @@ def settings(spark: SparkSession, given: Mapping[str, Any]) -> Iterator[None]:
 
 
 def texts(table: pa.Table) -> list[str]:
-    """The rows, with moments as numbers: Python's dates do not reach as far."""
+    """Return the rows as texts, with dates and timestamps as numbers, whose range exceeds that of Python's types."""
     return [repr(row) for row in zip(*(_numbers(each).to_pylist() for each in table.columns), strict=True)]
 
 
 def _numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    # Arrow cannot cast some types to themselves: structs in which a list is never null.
+    # Cast only if needed: Arrow cannot cast some types to themselves, such as structs with lists that are never null.
     if pa.types.is_timestamp(column.type):
         return column.cast(pa.int64())
     return column.cast(pa.int32()) if pa.types.is_date(column.type) else column
@@ -137,7 +137,7 @@ def differences_by_duckdb(one: Path, other: Path) -> int:
 
 
 def statistics(chunk: parquet.ColumnChunkMetaData) -> str:
-    """The bounds are raw: Python's dates do not reach as far."""
+    """Return null count and raw bounds: Python's dates have a smaller range."""
     found = chunk.statistics
     if found is None:
         return "none"
@@ -145,7 +145,7 @@ def statistics(chunk: parquet.ColumnChunkMetaData) -> str:
 
 
 def assert_same_files(ours: Path, theirs: Path, rows: int, what: str) -> None:
-    """Compare two files of the same rows, for readers other than Spark."""
+    """Compare two files of the same rows, as readers other than Spark see them."""
     footer, expected = parquet.read_metadata(ours), parquet.read_metadata(theirs)
     assert footer.num_rows == expected.num_rows == rows, what
     assert footer.schema.equals(expected.schema), what
@@ -176,7 +176,7 @@ def assert_parquet_is_sparks(spark: SparkSession, seed: int, folder: Path) -> No
         options |= {"parquet.page.size": 900, "parquet.page.row.count.limit": 30, "parquet.dictionary.page.size": 700}
     if drawn.pick(True, False):
         options |= {"parquet.block.size": 20_000}
-    # In the older form, lists of values that are never null are no lists of the format: Spark writes them.
+    # The older form cannot mark lists of non-null values as lists: Spark writes such files itself.
     legacy = drawn.pick(True, False, False) and '"containsNull":false' not in drawn.schema.json()
     given = {
         "spark.sql.parquet.outputTimestampType": drawn.pick("INT96", "TIMESTAMP_MICROS"),
@@ -250,7 +250,7 @@ def test_tables_of_random_schemas_are_as_iceberg_writes_them(
 
 
 def parts(kind: DataType, value: Any, *, nested: bool = False) -> Iterator[tuple[DataType, Any, bool]]:
-    """A value and all values in it, each with its type and whether it is in another."""
+    """Yield a value and all values inside it, with their types and whether they are nested."""
     yield kind, value, nested
     if value is None:
         return
@@ -294,7 +294,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a type": ({}, {}, "INTERVAL '1' DAY AS span"),
     "an older form of lists": ({}, {"spark.sql.parquet.writeLegacyFormat": True}, "array(id) AS ids"),
 }
-"""Options, settings and a column with which files are Spark's."""
+"""Options, settings and a column for which Spark writes the files itself."""
 
 
 @pytest.mark.parametrize("why", REFUSED)
@@ -318,7 +318,7 @@ def test_options_of_levels_and_sizes_are_the_encoders(spark: SparkSession, tmp_p
             )
             for level in (1, 19)
         )
-        # The level of zstd is none of gzip's.
+        # zstd's level does not affect gzip.
         other = written_by_spark(
             rows, tmp_path, OURS, {"compression": "gzip", "parquet.compression.codec.zstd.level": 19}
         )

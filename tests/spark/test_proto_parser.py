@@ -1,4 +1,4 @@
-"""lakefeed's reading of .proto text against protoc's own descriptors."""
+"""Compare lakefeed's parsing of .proto text with protoc's descriptors."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""lakefeed's parser refuses the `.proto` texts that protoc refuses, and no other ones."""
+"""lakefeed's parser refuses the same `.proto` texts as protoc."""
 
 import os
 import random
@@ -18,7 +18,7 @@ from tests.support.broken_protos import BrokenProtos
 
 KNOWN = Path(grpc_tools.__file__).parent / "_proto"
 
-# Errors of protoc that are none of lakefeed's, by its message and the line that it names; and why.
+# Errors of protoc that lakefeed need not refuse: patterns of the message and of its line, and the reason.
 NOT_OURS: list[tuple[str, str, str]] = [
     (r"File not found|Backslashes, consecutive slashes", r"", "a registry's references are the imports, by any path"),
     (r'"\.?google\.protobuf\.\w+" (is not defined|seems to be defined in)', r"", "well-known types need no import"),
@@ -58,7 +58,7 @@ NOT_OURS: list[tuple[str, str, str]] = [
 
 
 def compiled(name: str, files: Mapping[str, str]) -> tuple[bytes | None, str]:
-    """The descriptors that protoc makes of a file and its imports, or None; and what it says."""
+    """Return protoc's descriptors of a file and its imports, or None; and protoc's messages."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as said:
         for path, text in files.items():
             Path(folder, path).write_text(text, newline="")
@@ -76,7 +76,7 @@ def compiled(name: str, files: Mapping[str, str]) -> tuple[bytes | None, str]:
 
 
 def of_ours(said: str, text: str) -> list[str]:
-    """The errors of protoc that lakefeed has to refuse too."""
+    """Return the errors of protoc that lakefeed must refuse too."""
     lines = text.split("\n")
     found = []
     excused: set[str] = set()
@@ -84,7 +84,7 @@ def of_ours(said: str, text: str) -> list[str]:
         match = re.fullmatch(r"[^:]+:(?:(\d+):\d+:)? (?!warning)(.*)", error)
         if match is None or match[2] in excused or "had errors" in error:
             continue
-        # protoc repeats some errors without a line.
+        # protoc repeats some errors without a line number.
         line = lines[min(int(match[1]), len(lines)) - 1] if match[1] else ""
         if any(re.search(message, match[2]) and re.search(place, line) for message, place, _ in NOT_OURS):
             excused.add(match[2])
@@ -98,7 +98,7 @@ def layout(package: Any, parsed: Any, others: Any) -> str:
 
 
 def parsed(package: Any, text: str, others: Any) -> tuple[str, None] | tuple[None, str]:
-    """The layout of a text, or why it is refused."""
+    """Return the layout of a text, or the reason of its refusal."""
     try:
         return layout(package, package.ProtoParser.parse(text), others), None
     except IllegalArgumentException as error:
@@ -106,7 +106,7 @@ def parsed(package: Any, text: str, others: Any) -> tuple[str, None] | tuple[Non
 
 
 def judge(spark: SparkSession, first: int, count: int) -> tuple[int, int]:
-    """Compare with protoc; return how many texts both accept, and how many both refuse."""
+    """Compare with protoc; return the number of texts that both accept, and of those that both refuse."""
     gateway: Any = spark._jvm
     package = gateway.io.lakefeed.protobuf
     accepted = refused = 0

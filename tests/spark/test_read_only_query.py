@@ -1,4 +1,4 @@
-"""Panels' SQL: what reads is accepted, and everything else is refused before it is analysed."""
+"""The SQL of panels: queries that only read are accepted, all others are refused before Spark analyses them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What only a REST catalog does: answers that say nothing, and properties that are not guarded."""
+"""Cases of REST catalogs only: answers that leave the outcome open, and properties that are not guarded."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ from tests.support.servers.rest_catalog import Fault
 
 rest_only = pytest.mark.parametrize("catalog", ["rest"], indirect=True)
 
-# Whether the batch is there in the end; if it is not, the driver is notified, and it can land again.
+# True if the batch has landed in the end; otherwise the driver gets an error, and can land the batch again.
 LANDS: dict[Fault, bool] = {
     "not-applied-503": False,
     "not-applied-500": False,
@@ -131,7 +131,7 @@ def test_a_commit_that_was_on_its_way_when_the_fence_was_taken_does_not_land(
     late = threading.Thread(target=land)
     late.start()
     assert catalog.server.held.arrived.wait(60)
-    # Checked, and not yet seen by the server.
+    # The commit passed the driver's check, but the server has not received it.
     new = IcebergLedger(table.spark, table.name, FEED).take_fence()
     catalog.server.held.release()
     late.join(60)
@@ -150,7 +150,7 @@ def test_a_commit_that_lands_after_the_question_is_not_rolled_back_to(table: Tab
     first.start()
     while catalog.server.has_faults:
         time.sleep(0.05)
-    time.sleep(2)  # The driver has asked the table, and waits before it tries again.
+    time.sleep(2)  # The driver has read the table, and waits before it retries.
     catalog.server.late.set()
     assert catalog.server.applied_late.wait(30)
     table.plain(100)
@@ -170,7 +170,7 @@ def test_an_upkeep_lease_that_was_on_its_way_when_another_was_taken_is_refused(
     taking = threading.Thread(target=lambda: notes.append(late._take()))
     taking.start()
     assert catalog.server.held.arrived.wait(60)
-    # It has looked, and the server has not yet seen it.
+    # The late lease passed its check, but the server has not received it.
     first = Lease(table.spark, table.ledger().loaded(), name=table.name)
     assert first._take() is None
     catalog.server.held.release()
@@ -192,7 +192,7 @@ def test_whatever_the_answer_the_upkeep_lease_is_had_or_not_and_the_table_is_who
     table.land(0, 2)
     lease = Lease(table.spark, table.ledger().loaded(), name=table.name)
     catalog.server.fail_next(fault)
-    # Where it is not notified, no other driver may have it until it ends, and it can be taken again.
+    # After an error the lease may be taken: then other drivers are refused until it ends, and its owner can retake it.
     with suppress(Py4JJavaError):
         assert lease._take() is None
     catalog.server.fail_next()

@@ -1,4 +1,4 @@
-"""Merged schemas in the JVM decoder, the columns that they mean, and rows made to fit a table."""
+"""Merged schemas in the JVM decoder, their columns, and rows that are converted to fit a table."""
 
 import json
 import random
@@ -50,7 +50,7 @@ TYPES: list[Json] = [
 
 
 def test_columns_are_the_decoders(spark: SparkSession) -> None:
-    """Said without a JVM, they must be what the JVM makes."""
+    """Python computes the columns without a JVM; they must equal the JVM's."""
     fields = [{"name": f"f{number}", "type": each} for number, each in enumerate(TYPES)]
     schema = json.dumps({"type": "record", "name": "R", "namespace": "io.example", "fields": fields})
     result: Any = decoded(records(spark, []), PlainAvro(writer_schema=schema)).schema["decoded"].dataType
@@ -116,7 +116,7 @@ def test_the_merged_schema_reads_every_version(spark: SparkSession, seed: int) -
 
 
 def _plain(schema: Json) -> Json:
-    """The schema without logical types, so that fastavro writes the numbers and bytes as they are."""
+    """Return the schema without logical types, so that fastavro writes numbers and bytes unchanged."""
     text = json.dumps(schema)
     for name in ("timestamp-micros", "timestamp-millis", "decimal"):
         text = text.replace(f'"logicalType": "{name}"', '"was": 0')
@@ -219,7 +219,7 @@ def test_columns_without_data_are_left_out_at_all_levels(spark: SparkSession) ->
 
 
 def same_columns_as_the_decoder(spark: SparkSession, seeds: range) -> None:
-    """A schema's columns as Python says them without a JVM, and as the decoder makes them."""
+    """Check that Python and the decoder compute the same columns for the schemas of these seeds."""
     empty = records(spark, [])
     for seed in seeds:
         schemas = Schemas(seed)

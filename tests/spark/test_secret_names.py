@@ -1,4 +1,4 @@
-"""Spark's patterns for secrets find in Java the names that they find in Python."""
+"""Spark's patterns for secrets match the same names in Java as in Python."""
 
 import re
 from typing import Any

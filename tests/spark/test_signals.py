@@ -1,4 +1,4 @@
-"""A signal reaches each process of a group; the batch ends all the same, and no JVM stays."""
+"""A signal reaches all processes of a group; the batch still ends normally, and no JVM remains."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from tests.support.groups import assert_gone, members
 
 CHILD = str(Path(__file__).parents[1] / "support" / "stop_child.py")
 LONG = "1.5"
-# Ctrl-C comes while the JVM makes the session, in a call that takes as long as on a busy machine.
+# Ctrl-C arrives while the JVM creates the session, in a call that is as slow as on a busy machine.
 INTERRUPTED_START = """
 import os, signal, threading
 from pyspark.sql import SparkSession
@@ -42,7 +42,7 @@ SUBMITTED = ("spark-submit", "spark-submit, its JVM alone")
 
 @contextmanager
 def child(command: list[str], log: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process in a group of its own, which is gone afterwards."""
+    """Yield a process in its own group; kill the group when the block ends."""
     with log.open("wb") as errors:
         process = subprocess.Popen(
             command,
@@ -62,7 +62,7 @@ def child(command: list[str], log: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def said_until(process: subprocess.Popen[str], text: str) -> list[str]:
-    """The lines up to one that begins so."""
+    """Return the lines up to the first one that begins with the text."""
     assert process.stdout is not None
     lines = []
     for line in process.stdout:
@@ -106,7 +106,7 @@ def test_a_signal_to_the_group_finishes_the_batch_and_leaves_no_jvm(
             os.killpg(process.pid, number)
             if number == signal.SIGTERM:
                 time.sleep(0.2)
-                os.killpg(process.pid, number)  # As 'timeout' does.
+                os.killpg(process.pid, number)  # 'timeout' sends the signal twice.
         rest = process.communicate(timeout=120)[0].splitlines()
         assert process.returncode == 0, log.read_text()[-3000:]
         assert rest[0].startswith("stopping after the current batch")
@@ -134,12 +134,12 @@ def test_ctrl_c_while_the_session_is_made_interrupts_and_is_no_error_of_spark(tm
     with child([sys.executable, "-c", INTERRUPTED_START], log) as process:
         said = process.communicate(timeout=120)[0]
         assert (process.returncode, said.strip()) == (0, "interrupted"), log.read_text()[-3000:]
-        assert "KeyboardInterrupt" not in log.read_text()  # Py4J's stack trace of the call.
+        assert "KeyboardInterrupt" not in log.read_text()  # Py4J would log a stack trace of the interrupted call.
         assert_gone(process.pid)
 
 
 def test_a_jvm_ends_with_the_python_that_started_it_and_ignores_signals(tmp_path: Path) -> None:
-    """SIGKILL leaves Python no time to end it."""
+    """After SIGKILL, Python has no time to end its JVM."""
     start = (
         "from lakefeed.clients.spark import driver_jvm; "
         "driver_jvm.start({'spark.driver.memory': '200m'}); print('up', flush=True)"

@@ -1,4 +1,4 @@
-"""SQL reaches Spark as it is written, and values as they are, in a session where Spark replaces ``${name}``."""
+"""SQL and values reach Spark unchanged, even in a session in which Spark replaces ``${name}``."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Upkeep on real Iceberg tables, on each catalog and local files: what it does, and what it leaves alone."""
+"""Upkeep of real Iceberg tables, on all catalogs with local files: the files that it changes, and those it keeps."""
 
 import os
 import threading
@@ -27,18 +27,18 @@ OLD = time.time() - 10 * 86_400
 
 @pytest.fixture(scope="module")
 def connections(checked: SparkSession, catalog: CatalogCase) -> Connections:
-    """What pyiceberg needs to see the same catalog."""
+    """Return the settings with which pyiceberg opens the same catalog."""
     return Connections(catalogs={catalog.name: catalog.declared()})
 
 
 class Table:
-    """One test's table, partitioned by day, and what a feed and its keeper do with it."""
+    """The table of one test, partitioned by day, and the operations of its feed and of its upkeep."""
 
     def __init__(self, spark: SparkSession, connections: Connections) -> None:
         self.spark, self.connections = spark, connections
         [catalog] = connections.catalogs
         self.name = f"{catalog}.ns.t{uuid.uuid4().hex[:8]}"
-        # A lease is a commit where the catalog does not guard properties.
+        # If the catalog does not guard properties, taking a lease is a commit.
         self.lease_commits = int(connections.catalogs[catalog].type == "rest")
         self.landed = 0
         spark.sql(
@@ -47,7 +47,7 @@ class Table:
         )
 
     def land(self, rows: int = 4, *, day: int = 1, feed: str = FEED) -> None:
-        """One commit of the feed with one file."""
+        """Commit rows in one file for the feed."""
         start, end = self.landed, self.landed + rows
         commit = Commit(feed, start, OffsetRanges((OffsetRange("topic", 0, start, end),), {"topic": "id"}))
         written = self.spark.range(start, end).coalesce(1)
@@ -58,7 +58,7 @@ class Table:
         self.landed = end
 
     def others(self, commits: int) -> None:
-        """Commits of no feed, without rows."""
+        """Make commits without rows that belong to no feed."""
         for _ in range(commits):
             self.java().newAppend().commit()
 
@@ -96,7 +96,7 @@ def table(spark: SparkSession, connections: Connections) -> Table:
 
 
 def expire_all(monkeypatch: pytest.MonkeyPatch, *, keep: int = 1) -> None:
-    """Lets the settings take away all that is not held: the model's lower bounds are for users."""
+    """Let upkeep remove files of any age: the settings' lower bounds only apply to users."""
     from lakefeed.maintenance import planner as due
 
     monkeypatch.setattr(due, "seconds_of", lambda duration: 0)
@@ -160,7 +160,7 @@ def test_orphans_go_and_nothing_else_that_is_below_the_table(table: Table) -> No
     assert (report.did.orphans, report.did.orphan_bytes) == (3, 30)
     assert [file.exists() for file in (*old, young)] == [False, False, False, True, True, True, True]
     assert table.whole()
-    # A user requested it; a schedule looks again after a day.
+    # A user requested that run; a schedule checks for orphans once a day.
     assert table.maintain(table.settings("orphans"), asked=False).due == ()
     assert table.maintain(table.settings("orphans"), asked=False, dry_run=True).due == ()
 
@@ -257,7 +257,7 @@ def test_a_writer_that_requested_a_pause_has_it_until_its_next_commit(
     IcebergLedger(table.spark, table.name, FEED).ask_for_quiet()
     report = table.maintain(table.settings("compact"))
     assert report.did.conflicts == ["at_day=2018-02-01"]
-    # A rewrite that had begun before.
+    # A rewrite that began before the request.
     actions: Any = table.spark._jvm.org.apache.iceberg.spark.actions.SparkActions  # type: ignore[union-attr]
     rewrite = actions.get(table.spark._jsparkSession).rewriteDataFiles(table.java()).option("rewrite-all", "true")
     with pytest.raises(Exception, match="A writer has paused rewrites") as refused:
@@ -297,7 +297,7 @@ def test_a_stop_and_a_deadline_end_between_two_pieces(table: Table) -> None:
 
 
 def test_others_who_rewrite_the_same_rows_come_first(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A real conflict: between the plan of a rewrite and its commit another writer replaces the files."""
+    """A real conflict: another writer replaces the files between a rewrite's plan and its commit."""
     from lakefeed.maintenance import actions as steps
 
     monkeypatch.setattr(steps, "FIRST_WAIT_SECONDS", 0.01)
@@ -305,7 +305,7 @@ def test_others_who_rewrite_the_same_rows_come_first(table: Table, monkeypatch: 
     load = steps.MaintenanceActions.load
 
     def stale(self: steps.MaintenanceActions) -> Any:
-        """A table as it was before the other's commit."""
+        """Return the table as it was before another writer's commit."""
         found = load(self)
         if times[0]:
             times[0] -= 1

@@ -1,4 +1,4 @@
-"""Histories of keyed rows, the keys that a row can have, and tables that are taken over or refused."""
+"""Histories of keyed rows, the possible keys of a row, and tables that are adopted or refused."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_crash_between_history_and_table_is_made_good(
         raise KeyboardInterrupt
 
     for ranges in ((2, 4), (2, 5)):
-        # The second time the batch is another one, as after a lost checkpoint.
+        # The second batch has another range, as after a lost checkpoint.
         upserts.restart()
         monkeypatch.setattr(upserts.table, "_merge", crash)
         changes: list[Change] = [(2, "a", str(offset), 0, offset) for offset in range(*ranges)]
@@ -85,7 +85,7 @@ KEYS = (
     "flag BOOLEAN"
 )
 REPEATED_HOUR = 1_761_442_200_000_000
-"""2025-10-26T01:30Z, the second 02:30 of that day in Berlin, in microseconds."""
+"""2025-10-26T01:30Z in microseconds: the second 02:30 of that day in Berlin."""
 
 HOSTILE: list[tuple[int, int, str | None, Decimal, bytes, int, bool]] = [
     (REPEATED_HOUR, -800_000, "${foo}", Decimal("1e-18"), b"\0\xff", 2**63 - 1, True),
@@ -93,11 +93,11 @@ HOSTILE: list[tuple[int, int, str | None, Decimal, bytes, int, bool]] = [
     (-62_135_596_800_000_000, -719_162, 'it\'s \\ "x"\n;--', Decimal(0), b"'", 0, True),
     (-12_219_292_800_000_001, -141_428, "x" * 100_000, Decimal("0.1"), b"${foo}", -1, True),
     (253_402_300_800_000_000, 2_932_897, "\U0001f600", Decimal("99999999999999999999"), b"\xf0", 1, False),
-    # Text that is no UTF-8: of these bytes.
+    # The text is null; it is made of these bytes, which are no UTF-8.
     (1_711_846_800_000_000, 1, None, Decimal(7), b"\xff", 7, True),
     (0, 2, "", Decimal("-0.0"), b"x", 8, False),
 ]
-"""Values of keys: microseconds, days, text, ... Each row has one of each type."""
+"""Values of keys: microseconds, days, text, ... Each row has one value of each type."""
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_key_of_any_type_and_value_is_one_row(upserting: SparkSession, alone: 
 
 
 def test_a_key_that_the_table_has_as_uuid_is_one_row(upserting: SparkSession) -> None:
-    """Iceberg orders UUIDs otherwise than Spark orders their texts."""
+    """Iceberg sorts UUIDs in another order than Spark sorts their texts."""
     name = f"{CATALOG}.ns.u{uuid.uuid4().hex[:8]}"
     java: Any = upserting.sparkContext._jvm
     upserting.sql(f"CREATE TABLE {name} (v INT, kafka_topic STRING, kafka_partition INT, kafka_offset BIGINT)")
@@ -263,10 +263,10 @@ def test_a_value_that_its_event_lacks_stays_as_it_is_stored_or_as_an_older_chang
 
     nothing = (None, b"", None, None, None, (None, (None, 9)))
     land(0, (1, _document(1)), (2, _document(2)))
-    # Stored rows keep what the event lacks; a new key has none; a value in the same batch is newer than the stored one.
+    # Stored rows keep the values that the event lacks; new keys get null; values of the same batch win over stored.
     land(2, (1, LACKING), (3, LACKING), (2, _document(4)), (2, LACKING), (2, (None, *LACKING[1:])))
     assert stored() == {1: expected(1, 9), 2: (None, *expected(4, 9)[1:]), 3: nothing}
-    # What was before a delete is gone, in the table as in the batch.
+    # A delete removes older values, in the table and within a batch.
     land(7, (1, None), (1, LACKING), (2, None), (4, _document(5)), (4, None), (4, LACKING))
     assert stored() == {1: nothing, 3: nothing, 4: nothing}
     land(13, (2, LACKING))

@@ -1,4 +1,4 @@
-"""Changes of keyed rows merged into a table."""
+"""Merge changes of keyed rows into a table."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_same_batch_twice_leaves_the_table_as_it_is_and_the_ledger_knows_it(
     upserts.land(0, 3, changes)
     before = upserts.rows()
     assert upserts.table.has(upserts.batch(0, 3))
-    # A rewind without deleting: all is read again.
+    # A rewind without deleting: the feed reads all records again.
     move = PositionReset("rewind", {("topic", 0): (3, 0)})
     upserts.table.ledger.record_move(
         Commit("shop", 3, move.reaches(upserts.batch(3, 3).ranges), upserts.fence, move=move), commit_id="rewound"
@@ -190,7 +190,7 @@ def test_of_two_that_insert_the_same_keys_at_once_neither_makes_a_second_copy(
                 pool.submit(one.land, batch * 10, batch * 10 + 10, changes),
                 pool.submit(other.land, same, theirs, commit_id=uuid.uuid4().hex),
             ]
-            # The second committer has to see the rows of the first.
+            # The second committer must see the first one's rows.
             assert sum(landing.result() or 0 for landing in landings) == 10
     assert one.rows("id") == [(key,) for key in range(30)]
 
@@ -223,7 +223,7 @@ def test_a_merge_comes_through_beside_a_process_that_rewrites_its_files_all_the_
     monkeypatch.setattr(ledger, "ask_for_quiet", ask)
 
     def rewrite() -> None:
-        """It knows nothing of the turns in this process."""
+        """Rewrite in a way that ignores the turns that writers take in this process."""
         gateway: Any = spark._jvm
         gateway.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
         actions = gateway.org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession)

@@ -1,4 +1,4 @@
-"""The positions of a feed at rest as each view has them, in one form to be compared."""
+"""Read the positions of an idle feed from each of its views, in one form that tests compare."""
 
 import json
 from collections import Counter
@@ -19,7 +19,7 @@ from tests.support.kafka_tools import describe_group
 
 @dataclass(frozen=True)
 class Position:
-    """How far a feed is in a partition, and how far the partition reaches."""
+    """The committed offset of a feed in a partition, and the partition's end offset."""
 
     committed: int
     end: int
@@ -33,7 +33,7 @@ Positions = dict[Partition, Position]
 
 
 def of_progress(document: Mapping[str, Any]) -> Positions:
-    """A driver's progress: of ``GET /progress``, of the dashboard's API, or of ``lakefeed status``."""
+    """Return the positions of a progress document: ``GET /progress``, the dashboard's API or ``lakefeed status``."""
     found = {}
     for part in document["partitions"]:
         position = Position(part["committed"], part["end"])
@@ -44,7 +44,7 @@ def of_progress(document: Mapping[str, Any]) -> Positions:
 
 
 def of_metrics(text: str, feed: Feed) -> tuple[Positions, dict[str, float]]:
-    """``/metrics``, read by Prometheus' own parser: the positions, and the values without further labels by name."""
+    """Parse ``/metrics`` with Prometheus' parser; return the positions and the feed's metrics without other labels."""
     committed: dict[Partition, int] = {}
     ends: dict[Partition, int] = {}
     lags: dict[Partition, int] = {}
@@ -67,15 +67,15 @@ def of_metrics(text: str, feed: Feed) -> tuple[Positions, dict[str, float]]:
 
 
 def of_lag_command(feed: Feed, *arguments: str) -> Positions:
-    """Runs ``lakefeed status`` as a process of its own."""
+    """Return the positions that ``lakefeed status`` prints, run as a separate process."""
     done = lakefeed("status", *arguments, "--output", "json", environment=feed.environment)
-    assert done.returncode in (0, 1), done.stdout + done.stderr  # 1 where the feed does not run.
+    assert done.returncode in (0, 1), done.stdout + done.stderr  # 1 if the feed does not run.
     found = json.loads(done.stdout)
     return of_progress(found if "kind" in found else found["lag"])
 
 
 def of_kafkas_tool(feed: Feed, group: str) -> Positions:
-    """Runs ``kafka-consumer-groups --describe``."""
+    """Return the positions that ``kafka-consumer-groups --describe`` prints."""
     found = {}
     for key, shown in describe_group(feed.stack.bootstrap_servers, group).items():
         assert shown.committed is not None
@@ -86,7 +86,7 @@ def of_kafkas_tool(feed: Feed, group: str) -> Positions:
 
 
 def of_ledger(pipeline: Pipeline) -> tuple[dict[Partition, int], dict[Partition, Counts]]:
-    """The ends and the sums of all commits in the table's snapshots, read without lakefeed's ledger."""
+    """Return the end offsets and the summed counts of all commits; read the snapshots without lakefeed's ledger."""
     ends: dict[Partition, int] = {}
     counts: dict[Partition, Counts] = {}
     table = open_table(pipeline.config.sink.ledger_table, connections=pipeline.connections)
@@ -105,7 +105,7 @@ def of_ledger(pipeline: Pipeline) -> tuple[dict[Partition, int], dict[Partition,
 
 
 def rows_by_partition(feed: Feed, table: str | None = None) -> Counter[Partition]:
-    """The rows by the partition that they come from, of the feed's table or of one with dead letters; each once."""
+    """Count the rows of a feed's table or dead-letter table by source partition; fail if a position is there twice."""
     prefix = "kafka_" if table is None else ""
     names = [f"{prefix}{name}" for name in ("topic", "partition", "offset")]
     rows = [tuple(row[name] for name in names) for row in feed.rows(table)]

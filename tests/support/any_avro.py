@@ -1,4 +1,4 @@
-"""Random Avro schemas and records of them, out of ``any_rows``."""
+"""Generate random Avro schemas and records of them, from ``any_rows``."""
 
 import io
 import itertools
@@ -26,7 +26,7 @@ from tests.support.any_rows import AnyRows
 
 
 class AnyAvro:
-    """Draws a schema, and encoded records of it."""
+    """A random schema, and encoded records of it."""
 
     def __init__(self, seed: int) -> None:
         self._rows = AnyRows(seed, names=["c", "field_"], keys=[StringType()])
@@ -34,7 +34,7 @@ class AnyAvro:
         self.schema = self._record(self._rows.schema)
 
     def records(self, count: int) -> list[bytes]:
-        """The records without Confluent's header."""
+        """Return `count` records, encoded without Confluent's header."""
         parsed = fastavro.parse_schema(self.schema)
         found = []
         for row in self._rows.rows(count):

@@ -1,7 +1,7 @@
-"""Versions of a schema, and records at and beyond the edges of their types, for each format; a seed says which.
+"""Generate versions of a schema, and records at and beyond the limits of their types, for each format, from a seed.
 
-A record has what a broken producer would write: bytes of another version, numbers that no date has, a text in place of
-a number. ``any_schemas`` has Avro schemas that are odder; here each format has the same kinds of fields.
+The records are those of a broken producer: bytes of another version, numbers that are no date, a text in place of
+a number. ``any_schemas`` generates odder Avro schemas; here all formats have the same kinds of fields.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ WRONG: list[Any] = [
 
 @dataclass
 class Contents(ABC):
-    """One feed's versions and records."""
+    """The schema versions and records of one feed."""
 
     seed: int
     random: random.Random = field(init=False)
@@ -83,7 +83,7 @@ class Contents(ABC):
         self.fits = True
 
     def next(self) -> None:
-        """Take a later version: fields are added, dropped or renamed; or get another type or an odd name, for once."""
+        """Take a later version: add, drop or rename fields; or set a type or add an odd name for this version only."""
         if self.fits:
             self.base = self.fields
         self.fields, self.fits = dict(self.base), True
@@ -117,7 +117,7 @@ class Contents(ABC):
         """Return a record of this version, or broken bytes."""
 
     def row(self) -> dict[str, Any]:
-        """Return the values of a record: of one in two at the edges of their types, of the others in their middle."""
+        """Return the values of a record: for half of the records at the limits of their types, else typical ones."""
         wild = self.random.random() < 0.5
         safe = {
             name: SAFE[name if FIRST.get(name) == kind and name in SAFE else kind] for name, kind in self.fields.items()
@@ -126,7 +126,7 @@ class Contents(ABC):
         return {**row, "ident": self.random.randrange(10)}
 
     def value(self, kind: str) -> Any:
-        """Return a value of a kind, often at its edge."""
+        """Return a value of a kind, often one at the kind's limit."""
         pick = self.random.choice
         match kind:
             case "int" | "date":
@@ -194,7 +194,7 @@ class Avro(Contents):
         return {"type": plain[kind], "logicalType": marks[kind], **digits}
 
     def record(self) -> bytes:
-        # Without logical types, so that a number may be one that no date or decimal is.
+        # The writer's schema has no logical types, so a number may be one that is no valid date or decimal.
         row = {name: None if self.fields[name] == "self" else value for name, value in self.row().items()}
         if self.random.random() < 0.1:
             return self.random.randbytes(self.random.randrange(40))
@@ -247,7 +247,7 @@ class Protobuf(Contents):
 
 
 def _of_wire(kind: str, value: Any) -> Any:
-    """Return the value in Protobuf's wire form; of some kinds one that their type does not allow."""
+    """Return the value in Protobuf's wire form; for some kinds it is one that their type forbids."""
     match kind:
         case "enum":
             return 0 if value == "A" else 7
@@ -316,7 +316,7 @@ class JsonSchema(Contents):
 
 
 class Json(Contents):
-    """Without versions: the columns are declared."""
+    """JSON has no schema versions: the pipeline file declares the columns."""
 
     DDL = "ident INT, u STRING, f BINARY, zone STRING, at TIMESTAMP, amount DECIMAL(10, 2), day DATE, n ARRAY<BIGINT>"
 

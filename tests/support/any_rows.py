@@ -1,7 +1,7 @@
-"""Random schemas of Spark's, nested too, and rows with the values at which encoders of Parquet go wrong.
+"""Generate random Spark schemas, nested ones too, and rows with the values that Parquet encoders get wrong.
 
-A seed says which they are. Dates and times are made as numbers, which reach beyond Python's dates: ``frame`` converts
-them. Those inside other values are Python's.
+A seed decides both. Dates and timestamps of columns are numbers, because their range exceeds that of Python's types;
+``frame`` converts them. Dates and timestamps inside other values are Python's.
 """
 
 import datetime as dt
@@ -48,21 +48,21 @@ MOMENTS: dict[type[DataType], str] = {
     TimestampType: "timestamp_micros({})",
     TimestampNTZType: "CAST(timestamp_micros({}) AS TIMESTAMP_NTZ)",
 }
-"""The types whose values are numbers in ``rows``, and the SQL that makes them."""
+"""SQL that converts a number of ``rows`` to the column's type, for the types that ``rows`` returns as numbers."""
 NUMBERS: dict[type[DataType], str] = {
     DateType: "unix_date({})",
     TimestampType: "unix_micros({})",
     TimestampNTZType: "unix_micros(CAST({} AS TIMESTAMP))",
 }
-"""The SQL that makes numbers of them again."""
+"""SQL that converts a value of the column's type back to a number."""
 
 
 class AnyRows:
-    """Draws a schema, and rows of it.
+    """A random schema, and rows of it.
 
     Attributes:
-        names: of its columns, each with a number behind it.
-        keys: the types of the keys of maps.
+        names: candidate names of columns; a number is appended to each.
+        keys: candidate types of map keys.
     """
 
     def __init__(self, seed: int, *, names: Sequence[str] = NAMES, keys: Sequence[DataType] = KEYS) -> None:
@@ -72,7 +72,7 @@ class AnyRows:
         self.schema = self._struct(self._random.randint(1, 6), 0)
 
     def pick(self, *values: Any) -> Any:
-        """Draw one of these."""
+        """Return one of these values at random."""
         return self._random.choice(values)
 
     def _struct(self, count: int, depth: int) -> StructType:
@@ -97,7 +97,7 @@ class AnyRows:
         )[kind]
 
     def rows(self, count: int) -> list[tuple[Any, ...]]:
-        """Columns with few distinct values or many, and with nulls or without."""
+        """Return random rows: columns have few distinct values or many, and nulls or none."""
         columns = [self._column(field, count) for field in self.schema.fields]
         return list(zip(*columns, strict=True))
 
@@ -163,15 +163,15 @@ class AnyRows:
         raise AssertionError(kind)
 
     def frame(self, spark: SparkSession, count: int) -> DataFrame:
-        """The rows in one partition, so that each writer gets them in the same order."""
+        """Return the rows in one partition, so that all writers get them in the same order."""
         fields = [StructField(each.name, _as_number(each.dataType), each.nullable) for each in self.schema.fields]
         numbers = spark.createDataFrame(self.rows(count), StructType(fields), verifySchema=False).coalesce(1)
-        # Python makes them once, and not for each job that reads them.
+        # Without the checkpoint, each job that reads the rows would serialise them from Python again.
         numbers = numbers.localCheckpoint()
         return numbers.selectExpr(*(_convert(each, MOMENTS) for each in self.schema.fields))
 
     def texts(self, frame: DataFrame) -> list[str]:
-        """Each row as JSON, in their order; moments as numbers, since JSON has no form for some."""
+        """Return the rows as JSON, in order; dates and timestamps are numbers, since JSON cannot show all of them."""
         numbers = frame.selectExpr(*(_convert(each, NUMBERS) for each in self.schema.fields))
         return [row.text for row in numbers.selectExpr("to_json(struct(*)) AS text").collect()]
 

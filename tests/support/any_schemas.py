@@ -1,6 +1,6 @@
-"""Avro schemas of any shape, and later versions of them, valid but as odd as a registry lets them be.
+"""Generate Avro schemas of any shape and later versions of them: valid, and as odd as a registry accepts.
 
-``chains`` has changes that are compatible; here a version may be anything. A seed says which it is.
+``chains`` makes compatible changes only; here a version may change in any way. A seed decides how.
 """
 
 import copy
@@ -34,7 +34,7 @@ ODD_NAMES = [
 
 
 class Schemas:
-    """Draws schemas from a seed."""
+    """A generator of schemas, from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -42,18 +42,18 @@ class Schemas:
         self._known: list[str] = []
 
     def record(self) -> Json:
-        """A record schema: mostly of a few fields, some of none or of hundreds."""
+        """Return a record schema; most have a few fields, some have none or hundreds."""
         self._known = []
         many = self._random.random()
         count = 0 if many < 0.03 else self._random.randint(100, 500) if many > 0.98 else self._random.randint(1, 8)
         return self._record(0, count, name="Root")
 
     def next(self, version: Json) -> Json:
-        """A later version: some fields added, dropped, renamed, changed, moved into a union or out of one."""
+        """Return a later version with fields added, dropped, renamed, changed, or moved into or out of a union."""
         later = copy.deepcopy(version)
         for _ in range(self._random.randint(1, 4)):
             records = [each for each in _records(later) if each["fields"] or each is later]
-            self._known = []  # A type that is used must be defined before: new types are new.
+            self._known = []  # New parts only refer to new types: an older type could be defined after its use.
             self._change(self._random.choice(records))
         return later
 
@@ -114,7 +114,7 @@ class Schemas:
             case "fixed":
                 return {"type": "fixed", "name": self._new("F"), "size": self._random.choice([0, 1, 12, 16])}
             case "known" if self._known:
-                # With its own namespace, as it would be looked for in that around it first.
+                # The full name, with its namespace: a bare name would be resolved in the enclosing namespace first.
                 known = self._random.choice(self._known)
                 return known if "." in known else "int"
             case "record":
@@ -166,7 +166,7 @@ def _records(schema: Json) -> list[Json]:
 
 
 def _defines(schema: Json) -> bool:
-    """Check that other parts of the schema may use a type that is defined here."""
+    """Check whether the schema defines a named type, which other parts may refer to."""
     if isinstance(schema, list):
         return any(map(_defines, schema))
     if isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""Avro schemas as JSON documents, and schemas that are malformed or too large, for tests that read them."""
+"""Avro schemas as JSON documents, and malformed or too large ones, for tests of the parser."""
 
 import json
 from typing import Any
@@ -23,7 +23,7 @@ def join(reader: Any, writer: Any, *, grow: bool = True) -> SchemaMerge:
 
 
 def bomb(levels: int = 20, width: int = 4) -> Any:
-    """Named types that use the one before several times: the columns are ``width ** levels``."""
+    """Return named types that each use the previous one several times, which makes ``width ** levels`` columns."""
     inner: Any = "int"
     fields = []
     for level in range(levels):

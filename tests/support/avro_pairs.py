@@ -1,6 +1,6 @@
-"""Random pairs of Avro schemas, a writer's and a reader's that it evolves into, and records of the writer's.
+"""Generate random pairs of Avro schemas, a writer's and the reader's that evolved from it, and the writer's records.
 
-All is drawn from one seed. Records are written here, byte by byte: no library has to agree to a schema first.
+One seed decides everything. The records are encoded here, byte by byte: no library can reject a schema first.
 """
 
 import copy
@@ -25,7 +25,7 @@ _LOGICAL: list[dict[str, Any]] = [
     {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 10},
     {"type": "bytes", "logicalType": "big-decimal"},
     {"type": "string", "logicalType": "uuid"},
-    # Those that mean nothing: the type alone counts.
+    # These logical types do not fit their type: readers must ignore them and use the type.
     {"type": "string", "logicalType": "date"},
     {"type": "int", "logicalType": "timestamp-micros"},
     {"type": "long", "logicalType": "date"},
@@ -68,7 +68,7 @@ class Pair:
 
 
 def pair(seed: int, *, odd_names: bool = True) -> Pair:
-    """The pair of a seed; of 20 pairs, one has up to 500 fields."""
+    """Return the pair of a seed; one in 20 pairs has up to 500 fields."""
     return _Draw(random.Random(seed), odd_names=odd_names).pair(seed)
 
 
@@ -97,7 +97,7 @@ class _Draw:
         name = self._name("R")
         record: dict[str, Any] = {"type": "record", "name": name, "fields": []}
         if not self._named and self._chance.random() < 0.3:
-            # The others inherit it.
+            # Only the outermost record names a namespace: the other types inherit it.
             record["namespace"] = self._chance.choice(["n", "n.m"])
         self._named[name] = record
         inside = [*around, name] if fields else around
@@ -155,7 +155,7 @@ class _Draw:
         return members
 
     def _evolved(self, schema: Any) -> Any:
-        """A reader's schema for what ``schema`` wrote; sometimes one that does not fit."""
+        """Return a reader's schema that evolved from ``schema``; sometimes one that does not fit."""
         chance = self._chance
         if isinstance(schema, str):
             if schema in _PROMOTED and chance.random() < 0.4:
@@ -190,7 +190,7 @@ class _Draw:
         defined = json.dumps(record)
         for field in record["fields"]:
             fate = chance.randrange(8)
-            # A field that defines a type that others refer to stays.
+            # A field that defines a named type must stay: other fields may refer to the type.
             if fate == 0 and '"name"' not in json.dumps(field["type"]):
                 continue
             renamed = {"name": self._name("g"), "aliases": [field["name"]]} if fate == 1 else {"name": field["name"]}
@@ -230,7 +230,7 @@ class _Draw:
         return {"type": kind, "default": value}
 
     def _value(self, schema: Any, depth: int) -> bytes:
-        """A value's bytes."""
+        """Return the encoded bytes of a random value."""
         chance = self._chance
         if isinstance(schema, list):
             least = (
@@ -258,7 +258,7 @@ class _Draw:
             case "string":
                 return text_bytes(chance.choice(_TEXTS).encode())
             case "bytes":
-                # Text too, since a reader may take it for a string; not empty and small, since it may be a decimal.
+                # Valid UTF-8, since a reader may read it as a string; short but not empty, since it may be a decimal.
                 return text_bytes(bytes(chance.randrange(1, 0x7F) for _ in range(chance.randrange(1, 4))))
             case "fixed":
                 return bytes(chance.randrange(0x7F) for _ in range(schema["size"]))
@@ -291,7 +291,7 @@ class _Draw:
 
 
 def long_bytes(value: int) -> bytes:
-    """Avro's encoding of an int or a long."""
+    """Return Avro's encoding of an int or a long."""
     left = (value << 1) ^ (value >> 63)
     encoded = bytearray()
     while left > 0x7F:
@@ -302,5 +302,5 @@ def long_bytes(value: int) -> bytes:
 
 
 def text_bytes(value: bytes) -> bytes:
-    """Avro's encoding of a string or of bytes."""
+    """Return Avro's encoding of a string or of bytes."""
     return long_bytes(len(value)) + value

@@ -1,11 +1,11 @@
-"""The fenced blocks of README and docs: what each is, and how it is tested.
+"""Find the fenced blocks of README and docs, and how each one is tested.
 
-A block is run by a test, or the line before it says in a comment, which no reader sees, why it is not:
+A test runs the block, or a comment in the line before, which the page does not show, says why no test does:
 
     <!-- not run: needs a Kubernetes cluster -->
 
-A block of output names the command that prints it, and is compared with what that prints now. A block that a test of
-its own reads from the page and runs names that test:
+A block of output names the command that prints it; a test compares the block with the command's current output. A
+block that has its own test, which reads it from the page and runs it, names that test:
 
     <!-- printed by: lakefeed offsets show pipeline.yaml -->
     <!-- run by: tests/integration/test_plan.py -->
@@ -30,13 +30,13 @@ RUN = {
         ("python", *SHELL, "sql"), "tests/integration/test_documents.py runs it on real servers, page by page"
     ),
 }
-"""The languages whose blocks are run, and by what."""
+"""The languages whose blocks run, and the tests that run them."""
 GENERATED = "<!-- Made by tools/generate_docs.py"
 LEAST_SHARE = 0.6
-"""So many of the blocks are run, and not excused."""
+"""The least share of blocks that must run instead of being excused."""
 
 LEAST_WORDS = 3
-"""So many words are a reason."""
+"""The least number of words of a reason."""
 
 _MARK = re.compile(r" *<!-- (?P<kind>not run|printed by|run by): (?P<text>.+?) -->\n")
 _FENCE = re.compile(
@@ -51,11 +51,11 @@ class Block:
     """A fenced block of a page.
 
     Attributes:
-        page: its file.
-        line: the number of its first line in the file.
-        language: what stands behind the fence.
-        text: what stands within it, without the indentation of the fence.
-        reason: why it is not run; None if it is.
+        page: the page's file.
+        line: the number of the block's first line in the file.
+        language: the word behind the opening fence.
+        text: the lines within the fence, without the fence's indentation.
+        reason: why no test runs it; None if one does.
         command: the command that prints it.
         test: the file of the test that runs it.
     """
@@ -73,7 +73,7 @@ class Block:
 
     @property
     def is_run(self) -> bool:
-        """True if a test runs it or compares it."""
+        """True if a test runs the block or compares it with a command's output."""
         return self.reason is None and (self.language in RUN or self.command is not None or self.test is not None)
 
 
@@ -95,7 +95,7 @@ def blocks_in(text: str, page: Path) -> Iterator[Block]:
 
 @cache
 def blocks_of(page: Path) -> tuple[Block, ...]:
-    """Return the blocks of a page, but for those of a page that is generated as a whole."""
+    """Return the blocks of a page; none for a page that a tool generates."""
     text = page.read_text("utf-8")
     return () if text.startswith(GENERATED) else tuple(blocks_in(text, page))
 
@@ -106,7 +106,7 @@ def every_block() -> list[Block]:
 
 
 def faults(text: str, page: Path) -> list[str]:
-    """Return what is wrong with the blocks of a page's text: neither run nor with a reason; a mark without a block."""
+    """Return the faults of a page's blocks: a block that is neither run nor excused, a mark without a block."""
     if text.startswith(GENERATED):
         return []
     blocks = list(blocks_in(text, page))
@@ -134,7 +134,7 @@ def _faults_of(block: Block) -> Iterator[str]:
 
 
 def commands_in(block: Block) -> list[str]:
-    """Return the commands of a block of the shell, without their comments and without what they print."""
+    """Return the commands of a shell block, without comments and without output."""
     lines = block.text.replace("\\\n", " ").splitlines()
     if block.language == "console":
         lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
@@ -143,13 +143,13 @@ def commands_in(block: Block) -> list[str]:
 
 
 def expected_statuses(block: Block) -> dict[str, int]:
-    """Return the commands that are to fail: their comment says with which exit status."""
+    """Return the commands of a block that are expected to fail, with the exit status that their comment names."""
     found = re.findall(r"^(?:\$ )?(.+?)\s+#.*\bstatus (\d+)", block.text, re.M)
     return {command: int(status) for command, status in found}
 
 
 def printed_in(block: Block) -> dict[str, str]:
-    """Return what a block of the console shows below each command."""
+    """Return the output that a console block shows below each command."""
     found: dict[str, str] = {}
     command = None
     for line in block.text.splitlines(keepends=True):
@@ -167,7 +167,7 @@ _FIGURES = re.compile(
 
 
 def shape(line: str) -> str:
-    """Return a line without what differs from run to run: figures, times, ids, widths of columns."""
+    """Return a line without the parts that differ between runs: figures, times, ids, widths of columns."""
     text = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z| UTC)?", "#", line)
     text = re.sub(r"\b\d{8}T\d{6}Z-[0-9a-f]+|\b[0-9a-f]*\d[0-9a-f]{7,}\b", "#", text)
     text = _FIGURES.sub("#", text)
@@ -175,7 +175,7 @@ def shape(line: str) -> str:
 
 
 def differences(shown: str, printed: str) -> list[str]:
-    """Return the lines of a page that a command does not print, in this order; ``…`` stands for anything."""
+    """Return the lines of a page that a command does not print in this order; ``…`` matches any text."""
     left = [shape(line) for line in printed.splitlines() if line.strip()]
     missing = []
     for line in shown.splitlines():

@@ -1,4 +1,4 @@
-"""Twelve ways in which a record can be broken, as Kafka topics really have them."""
+"""Break a record in one of twelve ways, all of which occur in real Kafka topics."""
 
 import random
 import struct
@@ -23,14 +23,14 @@ UNKNOWN_ID = 2_000_000_000
 
 
 def broken(kind: str, good: bytes, *, deleted_id: int, other_id: int, seed: int) -> bytes | None:
-    """A record that is broken in this way.
+    """Return a record that is broken in the way ``kind``; None for a tombstone.
 
     Args:
         kind: one of ``KINDS``.
-        good: a right one, in Confluent wire format: a long, then a string.
-        deleted_id: of a schema that the registry has no more.
-        other_id: of a schema whose first field is of another type.
-        seed: for the random bytes.
+        good: a valid record in Confluent wire format: a long, then a string.
+        deleted_id: the id of a schema that was deleted from the registry.
+        other_id: the id of a schema whose first field has another type.
+        seed: the seed of the random bytes.
     """
     header, body = good[:5], good[5:]
     numbers = random.Random(seed)
@@ -46,6 +46,6 @@ def broken(kind: str, good: bytes, *, deleted_id: int, other_id: int, seed: int)
         "10 MB": header + b"\x02" + b"\xff" * LARGE if kind == "10 MB" else b"",
         "JSON with duplicate keys": b'{"id": 1, "id": 2, "zone": "a"}',
         "nesting bomb": b"[" * 50_000,
-        # Never a right header: the first byte is not the magic one.
+        # The first byte is never the magic one, so the header is never valid.
         "random bytes": bytes([numbers.randrange(1, 256)]) + numbers.randbytes(numbers.randrange(1, 60)),
     }[kind]

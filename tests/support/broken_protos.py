@@ -1,11 +1,11 @@
-"""Texts of `.proto` files with mistakes: mutations of valid ones, drawn from a seed."""
+"""Generate texts of `.proto` files with mistakes: mutations of valid files, from a seed."""
 
 import random
 import re
 
 from tests.support.proto_schemas import Schemas
 
-# Each kind of statement at least once, so that mutations reach its grammar.
+# Has every kind of statement at least once, so that mutations reach the grammar of all of them.
 GRAMMAR = {
     "proto2": """syntax = "proto2";
 package g2; /* a
@@ -132,10 +132,10 @@ _TOKEN = re.compile(
 
 
 class BrokenProtos:
-    """Draws texts with one or two mutations.
+    """A generator of files with one or two mutations.
 
     Args:
-        seed: the same seed draws the same.
+        seed: decides all files.
     """
 
     def __init__(self, seed: int) -> None:
@@ -144,7 +144,7 @@ class BrokenProtos:
         self._count = 0
 
     def files(self) -> tuple[str, dict[str, str]]:
-        """Draw the name of a file with mistakes, and all files by name: that one and those that it imports."""
+        """Return the name of a file with mistakes, and the texts of all files by name: this one and its imports."""
         chance = self._chance
         self._count += 1
         if chance.random() < 0.5:
@@ -159,7 +159,7 @@ class BrokenProtos:
         before = text
         while text == before:
             for _ in range(self._chance.choice([1, 1, 1, 2])):
-                # The first mutation may have cut off all but a few characters.
+                # The first mutation may have left only a few characters.
                 if len(text.split()) > 3:
                     text = self._mutation(text)
         return text
@@ -191,13 +191,13 @@ class BrokenProtos:
         elif kind == 8:
             tokens[chance.choice(solid)] = chance.choice(WORDS)
         else:
-            # Names of one kind in place of each other: fields, types, values.
+            # Replace a name by another one of the file: of a field, a type or a value.
             names = [at for at in solid if tokens[at][0].isalpha() or tokens[at][0] == "_"]
             tokens[chance.choice(names)] = tokens[chance.choice(names)]
         return "".join(tokens)
 
     def _lines(self, text: str) -> str:
-        """A line twice, missing, or somewhere else."""
+        """Duplicate, remove or move a line."""
         lines = text.splitlines(keepends=True)
         at, other = self._chance.randrange(len(lines)), self._chance.randrange(len(lines) + 1)
         kind = self._chance.randrange(3)

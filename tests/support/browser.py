@@ -1,8 +1,8 @@
-"""A real headless browser for tests: the system's Chromium, or one from npm's registry, without root.
+"""Run a real headless browser for tests, without root: the system's Chromium, or one from npm's registry.
 
-The registry's is ``@sparticuz/chromium``, locked in ``tools/npm.lock``: a program with its libraries and a font, 70 MB,
-unpacked once into the per-user cache. ``LAKEFEED_TEST_BROWSER`` names another program. A machine on which neither
-works gets an error that says what to do; no test is skipped.
+The registry's is ``@sparticuz/chromium``, locked in ``tools/npm.lock``: a program with its libraries and a font, 70 MB.
+It is unpacked once into the per-user cache. ``LAKEFEED_TEST_BROWSER`` names another program. If none of them works on
+a machine, the error says what to do; no test is skipped.
 """
 
 import io
@@ -39,12 +39,12 @@ PHONE = (320, 720)
 
 
 class NoBrowser(Exception):
-    """No browser can be had on this machine; the message says what to do."""
+    """No browser works on this machine; the message says what to do."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """A browser's program and what it needs in its environment."""
+    """A browser's executable and the environment variables that it needs."""
 
     path: Path
     environment: dict[str, str] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Program:
 
 @contextmanager
 def headless_browser() -> Iterator[Browser]:
-    """Run a headless Chromium; NoBrowser if there is none."""
+    """Yield a headless Chromium; raise NoBrowser if there is none."""
     program = find_program()
     with sync_playwright() as playwright:
         try:
@@ -86,7 +86,7 @@ def find_program() -> Program:
 
 
 def _unpacked() -> Program:
-    """Return the registry's browser, unpacked; a rename stores it, so that no half of it is ever used."""
+    """Unpack the registry's browser; the folder is renamed at the end, so that no process uses half of it."""
     folder = npm_packages.cache() / "browser" / f"chromium-{npm_packages.locked(PACKAGE)['version']}"
     if not folder.is_dir():
         import brotli
@@ -104,7 +104,7 @@ def _unpacked() -> Program:
             (partial / "chromium").chmod(0o755)
             if not folder.is_dir():
                 partial.rename(folder)
-    # Fontconfig takes a relative cache from the working directory, which is the repository.
+    # A relative cache of Fontconfig would be below the working directory, which is the repository.
     fonts = FONTS.format(cache=escape(str(folder / "font-cache")))
     if not (folder / "fonts.conf").is_file() or (folder / "fonts.conf").read_text() != fonts:
         (folder / "fonts.conf").write_text(fonts)
@@ -116,11 +116,11 @@ def _unpacked() -> Program:
 
 @dataclass
 class Tab:
-    """A page in a context of its own, and everything it did that it must not do.
+    """A page in its own browser context, and all forbidden things that it did.
 
     Attributes:
-        origin: the server's; requests elsewhere are in ``outside``.
-        errors: of scripts, of the console, and of the content security policy.
+        origin: the server's origin; requests to other origins are in ``outside``.
+        errors: errors of scripts, of the console, and of the content security policy.
     """
 
     page: Page
@@ -134,7 +134,7 @@ class Tab:
         return self.page
 
     def violations(self) -> list[str]:
-        """Return all violations that axe finds, with the elements."""
+        """Return all accessibility violations that axe finds, with their elements."""
         if not self.page.evaluate("'axe' in window"):
             self.page.evaluate(axe_source())
         result: dict[str, Any] = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
@@ -145,11 +145,11 @@ class Tab:
         ]
 
     def scrolls_sideways(self) -> bool:
-        """Check whether the page is wider than the window."""
+        """Check whether the page is wider than the window, so that it scrolls sideways."""
         return bool(self.page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
 
     def check(self) -> None:
-        """Fail if there was an error or a request elsewhere."""
+        """Fail if the page had an error or requested another origin."""
         assert not self.errors, self.errors
         assert not self.outside, self.outside
 
@@ -164,7 +164,7 @@ def tab(
     cookies: Sequence[Any] = (),
     **options: Any,
 ) -> Iterator[Tab]:
-    """Open a tab in a context of its own; ``check`` is called at the end."""
+    """Yield a tab in its own browser context; call ``check`` at the end."""
     context: BrowserContext = browser.new_context(
         viewport={"width": size[0], "height": size[1]},
         color_scheme="dark" if dark else "light",
@@ -201,6 +201,6 @@ def _watch(page: Page, opened: Tab) -> None:
 
 @cache
 def axe_source() -> str:
-    """Return axe-core, which checks a page's accessibility."""
+    """Return the source of axe-core, which checks a page's accessibility."""
     [source] = npm_packages.read("axe-core", "axe.min.js")
     return source.decode()

@@ -1,4 +1,4 @@
-"""The catalogs that the commit check has to hold on, each with a way to lose the answers to commits."""
+"""The catalogs on which the commit check must work; each can lose the answers to commits."""
 
 import json
 import sqlite3
@@ -27,8 +27,8 @@ class CatalogCase(ABC):
     """A catalog on a server or a file, with its tables in a local folder.
 
     Attributes:
-        name: the catalog's in Spark.
-        folder: its warehouse.
+        name: the catalog's name in Spark.
+        folder: the catalog's warehouse.
     """
 
     name: str
@@ -36,34 +36,34 @@ class CatalogCase(ABC):
 
     @abstractmethod
     def declared(self) -> Catalog:
-        """As a pipeline file has it."""
+        """Return the catalog's block of a pipeline file."""
 
     @abstractmethod
     def losing_answers(self) -> Iterator[None]:
-        """Each commit lands and is reported as a conflict, until it resumes."""
+        """Yield once; until the generator resumes, all commits land and are reported as conflicts."""
 
     @abstractmethod
     def pointer(self, table: str) -> str:
-        """The metadata file that is the table's state, asked without Iceberg."""
+        """Return the path of the table's current metadata file, read without Iceberg."""
 
     @contextmanager
     def answers_lost(self) -> Iterator[None]:
-        """Each commit inside lands and is reported as a conflict."""
+        """Within this block all commits land and are reported as conflicts."""
         yield from self.losing_answers()
 
     def declare(self, spark: SparkSession, *, implementation: str = FEED_CATALOG) -> None:
-        """Lets a session know the catalog."""
+        """Configure the catalog in a session."""
         catalog = self.declared()
         secrets = {key: secret.get_secret_value() for key, secret in catalog.secrets().items()}
         settings = {"cache-enabled": "false", **catalog.settings(), **secrets}
         if catalog.type == "rest":
-            settings["rest.client.socket-timeout-ms"] = "15000"  # Less than a server on purpose is silent.
+            settings["rest.client.socket-timeout-ms"] = "15000"  # Less than SILENCE_SECONDS.
         spark.conf.set(f"spark.sql.catalog.{self.name}", implementation)
         for key, value in settings.items():
             spark.conf.set(f"spark.sql.catalog.{self.name}.{key}", value)
 
 
-# Updates through a view whose trigger makes them, and that count none: Iceberg takes that for a conflict.
+# The update goes to a view, whose trigger applies it, and SQLite reports 0 changed rows: to Iceberg a conflict.
 _TRIGGERED = """
   UPDATE kept SET metadata_location = new.metadata_location,
     previous_metadata_location = new.previous_metadata_location
@@ -149,7 +149,7 @@ class RestCase(CatalogCase):
     server: RestCatalog
 
     def declared(self) -> Catalog:
-        # Where its warehouse is, is the server's business.
+        # No warehouse: the server decides where it is.
         return Catalog(type="rest", uri=self.server.url, credential=SecretStr(self.server.credential))
 
     def losing_answers(self) -> Iterator[None]:
@@ -184,7 +184,7 @@ class HiveCase(CatalogCase):
         return str(self.reader().load_table(table.partition(".")[2]).metadata_location)
 
     def reader(self) -> HiveCatalog:
-        """Python's client of it."""
+        """Return pyiceberg's client of the metastore."""
         from pyiceberg.catalog.hive import HiveCatalog
 
         return HiveCatalog(self.name, uri=self.server.uri)

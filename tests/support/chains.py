@@ -1,7 +1,7 @@
-"""Chains of versions of one Avro schema, each made from the one before by a change that stays compatible.
+"""Generate chains of versions of one Avro schema; each version is a compatible change of the one before.
 
-Each field has a number of its own, ``uid``, that no change takes away: what belongs together in two versions is
-known without any rule of names.
+Each field has a number ``uid``, which no change removes. By it, tests match the fields of two versions without
+any rule about names.
 """
 
 import copy
@@ -26,7 +26,7 @@ LEAVES: list[tuple[Json, Json]] = [
 
 
 class Chain:
-    """Draws versions; ``version`` is the newest."""
+    """A generator of versions; ``version`` is the newest."""
 
     def __init__(self, draw: st.DrawFn) -> None:
         self._draw = draw
@@ -36,7 +36,7 @@ class Chain:
             self._add(self.version)
 
     def change(self) -> None:
-        """Makes the next version."""
+        """Replace the version by the next one."""
         self.version = copy.deepcopy(self.version)
         changes: list[Callable[[Json], None]] = [
             *(self._add, self._drop, self._rename_field, self._widen, self._optional, self._rename_type)
@@ -128,7 +128,7 @@ class Chain:
 
 @st.composite
 def chains(draw: st.DrawFn, *, most: int = 5) -> list[Json]:
-    """Versions, oldest first."""
+    """Return the versions of a chain, oldest first."""
     chain = Chain(draw)
     versions = [chain.version]
     for _ in range(draw(st.integers(1, most - 1))):
@@ -139,7 +139,7 @@ def chains(draw: st.DrawFn, *, most: int = 5) -> list[Json]:
 
 
 def records(schema: Json) -> Iterator[Json]:
-    """All records inside, the outermost first."""
+    """Yield all records of a schema, the outermost first."""
     if isinstance(schema, list):
         for each in schema:
             yield from records(each)
@@ -153,7 +153,7 @@ def records(schema: Json) -> Iterator[Json]:
 
 
 def data(schema: Json) -> st.SearchStrategy[Any]:
-    """Values of a schema, as fastavro takes them."""
+    """Return a strategy for values of a schema, in the form that fastavro takes."""
     if isinstance(schema, list):
         return st.one_of(*(data(each) if each != "null" else st.none() for each in schema))
     if isinstance(schema, str):

@@ -1,4 +1,4 @@
-"""Changes of keyed rows, and the table that they make of it: a model that knows nothing of Spark."""
+"""Generate changes of keyed rows, and the table that they result in: a model that does not use Spark."""
 
 import random
 from collections.abc import Iterator
@@ -19,16 +19,16 @@ COLUMNS = "id BIGINT, city STRING, n BIGINT, op STRING"
 
 @dataclass
 class Model:
-    """Makes changes, and keeps what they lead to.
+    """A generator of changes, and the rows that result from them.
 
-    A key has all its changes in one partition. One in five deletes: half of them tombstones, half by ``op: d``. An
+    All changes of a key are in one partition. One in five deletes: half of them tombstones, half by ``op: d``. An
     update may change the city, which the table is partitioned by.
 
     Args:
-        keys: how many.
-        partitions: of the topic.
-        seed: the same one makes the same changes.
-        moves_on: after so many changes others of so many keys come, and those before change no more; 0 for never.
+        keys: the number of keys.
+        partitions: the number of the topic's partitions.
+        seed: decides all changes.
+        moves_on: the number of changes after which new keys replace the current ones, whose rows stay; 0 for never.
     """
 
     keys: int
@@ -37,17 +37,17 @@ class Model:
     moves_on: int = 0
     made: int = 0
     rows: dict[int, tuple[str, int, int, int]] = field(default_factory=dict)
-    """id to city, n, partition, offset."""
+    """The expected rows: id to city, n, partition, offset."""
     ends: list[int] = field(default_factory=list)
     changes: list[tuple[int, int, int, bool]] = field(default_factory=list)
-    """id, partition, offset, whether it deletes."""
+    """All changes: id, partition, offset, whether it deletes."""
 
     def __post_init__(self) -> None:
         self._dice = random.Random(self.seed)
         self.ends = [0] * self.partitions
 
     def send(self, count: int, *, topic: str, servers: str, remember: bool = True) -> None:
-        """Makes so many changes and sends them; returns when the broker has all of them, in order."""
+        """Send `count` changes; return when the broker has all of them, in order."""
         settings = {
             "bootstrap.servers": servers,
             "linger.ms": 20,
@@ -101,7 +101,7 @@ class Model:
             yield b'{"id": %d}' % key, value, partition
 
     def table(self) -> pa.Table:
-        """The rows as they should be."""
+        """Return the expected rows of the table."""
         ids = list(self.rows)
         columns = list(zip(*self.rows.values(), strict=True))
         return pa.table(
@@ -115,7 +115,7 @@ class Model:
         )
 
     def history(self) -> pa.Table:
-        """All changes as they should be in a history."""
+        """Return the expected rows of the history: all changes."""
         ids, partitions, offsets, deleted = zip(*self.changes, strict=True)
         return pa.table(
             {
@@ -128,7 +128,7 @@ class Model:
 
 
 def differences(found: pa.Table, expected: pa.Table) -> list[Any]:
-    """Rows that only one of the two has, counted as often as they are there; the first few."""
+    """Return the first few rows that only one of the tables has, with their multiplicity."""
     import duckdb
 
     connection = duckdb.connect()
@@ -142,7 +142,7 @@ def differences(found: pa.Table, expected: pa.Table) -> list[Any]:
 
 
 def write_pipeline(feed: Feed, *, batch: int, **sink: Any) -> Path:
-    """A pipeline file that upserts a model's changes in batches of this size."""
+    """Return a pipeline file that upserts a model's changes in batches of `batch` records."""
     return feed.write_file(
         source={
             "kafka": {
@@ -167,7 +167,7 @@ def write_pipeline(feed: Feed, *, batch: int, **sink: Any) -> Path:
 
 
 def forget_the_last_batch(feed: Feed) -> None:
-    """Removes the newest ``commits/N``: Spark will run that batch again."""
+    """Remove the newest ``commits/N``, which makes Spark run that batch again."""
     stack = feed.stack
     files = fs.S3FileSystem(
         access_key=stack.access_key,
@@ -182,5 +182,5 @@ def forget_the_last_batch(feed: Feed) -> None:
 
 
 def rows_of(feed: Feed, table: str) -> Any:
-    """A table's rows, read without Spark."""
+    """Return a table's rows; read them without Spark."""
     return open_table(table, connections=feed.connections).scan().to_arrow()

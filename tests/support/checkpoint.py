@@ -1,4 +1,4 @@
-"""The checkpoint manager as the tests drive it, through the JVM of a Spark session."""
+"""Drive the checkpoint manager from tests, through the JVM of a Spark session."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ CLASS_KEY = "spark.sql.streaming.checkpointFileManagerClass"
 
 @contextmanager
 def checkpoint_session(folder: Path) -> Iterator[SparkSession]:
-    """A session on two threads that knows no store yet; its log is in ``folder``."""
+    """Yield a session on two threads that has no object store configured yet; its log is in ``folder``."""
     with spark_in(folder) as running:
         running.conf.set(CLASS_KEY, CLASS)
         yield running
 
 
 def introduce(spark: SparkSession, bucket: Bucket) -> None:
-    """Configures where S3A finds the bucket, by options of this bucket alone."""
+    """Configure S3A's access to the bucket, by options of this bucket only."""
     conf = spark.sparkContext._jsc.hadoopConfiguration()
     for key, value in s3a_options(bucket).items():
         conf.set(key, value)
 
 
 def s3a_options(bucket: Bucket) -> dict[str, str]:
-    """The bucket's place and credentials, and retries that fit a test's patience."""
+    """Return S3A's endpoint and credentials for the bucket, with few enough retries for a test."""
     options = {
         "endpoint": bucket.store.endpoint,
         "endpoint.region": REGION,
@@ -55,7 +55,7 @@ def s3a_options(bucket: Bucket) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """One manager, made for ``root``."""
+    """One checkpoint manager, with the root ``root``."""
 
     spark: SparkSession
     root: str
@@ -64,7 +64,7 @@ class Checkpoint:
 
     @classmethod
     def at(cls, root: str, *, spark: SparkSession, conf: Mapping[str, str] | None = None) -> Checkpoint:
-        """As Spark makes it."""
+        """Create the manager as Spark creates it."""
         gateway: Any = spark._jvm
         hadoop = gateway.org.apache.hadoop.conf.Configuration(spark.sparkContext._jsc.hadoopConfiguration())
         for key, value in (conf or {}).items():
@@ -75,22 +75,22 @@ class Checkpoint:
         return cls(spark=spark, root=root, conf=conf or {}, java=java)
 
     def path(self, name: str = "") -> Any:
-        """A Hadoop path below the root."""
+        """Return a Hadoop path below the root."""
         gateway: Any = self.spark._jvm
         return gateway.org.apache.hadoop.fs.Path(f"{self.root}/{name}" if name else self.root)
 
     def begin(self, name: str, content: bytes, *, overwrite: bool = False) -> Any:
-        """A stream with content, not closed."""
+        """Return an open output stream with content written to it."""
         stream = self.java.createAtomic(self.path(name), overwrite)
         stream.write(content)
         return stream
 
     def write(self, name: str, content: bytes, *, overwrite: bool = False) -> None:
-        """A whole file."""
+        """Write a whole file."""
         self.begin(name, content, overwrite=overwrite).close()
 
     def read(self, name: str) -> bytes:
-        """A whole file."""
+        """Return the content of a file."""
         gateway: Any = self.spark._jvm
         stream = self.java.open(self.path(name))
         try:
@@ -100,7 +100,7 @@ class Checkpoint:
         return bytes(content)
 
     def names(self, name: str = "", *, glob: str | None = None) -> list[str]:
-        """The names in a directory; with a glob, through Hadoop's PathFilter."""
+        """Return the names in a directory; with a glob, through Hadoop's PathFilter."""
         gateway: Any = self.spark._jvm
         found = (
             self.java.list(self.path(name))
@@ -114,24 +114,24 @@ class Checkpoint:
         return bool(self.java.exists(self.path(name)))
 
     def delete(self, name: str = "") -> None:
-        """Deletes a file or a directory with all that is in it."""
+        """Delete a file or a directory with all that is in it."""
         self.java.delete(self.path(name))
 
     def flush(self) -> None:
-        """Sends the deletes that wait for this bucket; others' stores may have gone."""
+        """Send the deferred deletes of this bucket only; the stores of other buckets may no longer run."""
         self.java.close()
 
 
 @dataclass(frozen=True)
 class Counted:
-    """Requests by S3 operation, filled in when the block ends."""
+    """The number of requests by S3 operation; filled in when the block ends."""
 
     requests: dict[str, int] = field(default_factory=dict)
 
 
 @contextmanager
 def counting(spark: SparkSession) -> Iterator[Counted]:
-    """Counts the requests of a block."""
+    """Count the requests that the block sends."""
     before = jvm.s3_requests(spark)
     counted = Counted()
     yield counted
@@ -142,5 +142,5 @@ def counting(spark: SparkSession) -> Iterator[Counted]:
 
 
 def java_class(error: Py4JJavaError) -> str:
-    """The class of the Java exception behind an error."""
+    """Return the class of the Java exception behind an error."""
     return str(error.java_exception.getClass().getName())

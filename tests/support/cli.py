@@ -1,4 +1,4 @@
-"""Runs ``lakefeed`` as a user does: a process of its own."""
+"""Run ``lakefeed`` as a user does: in a separate process."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ def lakefeed(
     cwd: Path | None = None,
     command: Sequence[str] = COMMAND,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end."""
+    """Run a command to its end."""
     return subprocess.run(
         [*command, *map(str, arguments)],
         env={**os.environ, **(environment or {})},
@@ -34,7 +34,7 @@ def lakefeed(
 
 @dataclass
 class Running:
-    """A command at work, with its JVM in the same process group."""
+    """A running command, with its JVM in the same process group."""
 
     arguments: Sequence[str | Path]
     environment: Mapping[str, str]
@@ -57,7 +57,7 @@ class Running:
         return self.log.read_text("utf-8")
 
     def wait_until_it_says(self, text: str, *, times: int = 1, timeout: float = 180) -> None:
-        """Waits until the output has ``text`` so many times."""
+        """Wait until the output has ``text`` ``times`` times."""
         deadline = time.monotonic() + timeout
         while self.said().count(text) < times:
             assert self.process.poll() is None, f"ended before it said {text!r} {times} times:\n{self.said()}"
@@ -65,11 +65,11 @@ class Running:
             time.sleep(0.05)
 
     def kill(self) -> None:
-        """SIGKILL for Python and its JVM at the same moment."""
+        """Send SIGKILL to Python and its JVM at the same moment."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(30)
 
     def ask_to_stop(self, number: signal.Signals, *, timeout: float = 120) -> int:
-        """Sends a signal to all its processes, as a terminal, ``timeout`` and service managers do; its exit status."""
+        """Signal all its processes, as a terminal, ``timeout`` and service managers do; return its exit status."""
         os.killpg(self.process.pid, number)
         return self.process.wait(timeout)

@@ -1,4 +1,4 @@
-"""Feeds for tests on a cluster: the taxi feed with functions in Python, and one that is slow enough to be killed."""
+"""Feeds for tests on a cluster: the taxi feed with Python functions, and a feed slow enough to be killed in a batch."""
 
 import venv
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 
 TAXI_ROWS = 3000
-# One module of the folder imports another one, and an installed package that Spark does not bring.
+# Imports another module of the folder, and an installed package that Spark does not include.
 FUNCTIONS = {
     "trips.py": """
 import pyspark.sql.functions as sf
@@ -31,7 +31,7 @@ def borough(zone):
 }
 SLOW_ROWS = 1200
 SLOW_BATCH = 300
-# Each row takes a while and leaves a mark, so that a test knows when a batch is at work on the executors.
+# Each row takes a while and leaves a file as a mark, which shows a test when executors work on a batch.
 SLOW = """
 import time
 
@@ -51,7 +51,7 @@ def slowly(rows: DataFrame, marks: str) -> DataFrame:
 
 
 def taxi_file(feed: Feed, name: str, **blocks: Any) -> Path:
-    """The taxi feed into a table of its own, with a transform in Python."""
+    """Write a pipeline file of the taxi feed, with its own table and a transform in Python."""
     for module, text in FUNCTIONS.items():
         (feed.folder / module).write_text(text)
     other = Feed(feed.stack, feed.folder, name=f"{feed.name}{name}")
@@ -72,13 +72,13 @@ def taxi_file(feed: Feed, name: str, **blocks: Any) -> Path:
 
 
 def rows_of(feed: Feed, name: str) -> list[dict[str, Any]]:
-    """The rows of ``taxi_file`` of this name."""
+    """Return the rows of the table of ``taxi_file(feed, name)``."""
     found = feed.rows(f"lake.{feed.name}{name}.rows")
     return sorted(found, key=str)
 
 
 def pretend_version(folder: Path) -> Path:
-    """A Python that says that it is 3.9."""
+    """Return the path of a Python that reports version 3.9."""
     venv.create(folder)
     (site,) = folder.glob("lib/python3*/site-packages")
     version = 'namedtuple("version_info", "major minor micro releaselevel serial")(3, 9, 0, "final", 0)'
@@ -88,7 +88,7 @@ def pretend_version(folder: Path) -> Path:
 
 
 def slow_file(feed: Feed, marks: Path, *, spark: Mapping[str, str]) -> Path:
-    """A feed in several batches, each of them with time to kill something."""
+    """Write a pipeline file of a feed with several batches, each slow enough to kill something during it."""
     (feed.folder / "slow.py").write_text(SLOW)
     source = {
         "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
@@ -104,7 +104,7 @@ def slow_file(feed: Feed, marks: Path, *, spark: Mapping[str, str]) -> Path:
 
 
 def send_slow_rows(feed: Feed) -> list[dict[str, Any]]:
-    """Its topic and records; returns the rows that they give."""
+    """Create the topic of ``slow_file`` and send its records; return the expected rows."""
     feed.create_topic(partitions=4)
     rows = [{"id": number, "zone": f"zone {number % 7}"} for number in range(SLOW_ROWS)]
     feed.send(feed.avro(rows))
@@ -112,12 +112,12 @@ def send_slow_rows(feed: Feed) -> list[dict[str, Any]]:
 
 
 def marked(marks: Path) -> int:
-    """How many rows executors have worked at so far."""
+    """Return the number of rows that executors have processed so far."""
     return marks.stat().st_size if marks.exists() else 0
 
 
 def assert_each_row_once(feed: Feed, file: Path, rows: list[dict[str, Any]], environment: Mapping[str, str]) -> None:
-    """By the table, and by ``lakefeed verify``."""
+    """Check that the table has each row once, by reading it and by ``lakefeed verify``."""
     assert sorted(feed.rows(), key=lambda row: row["id"]) == rows
     proved = lakefeed("verify", file, environment=environment)
     assert proved.returncode == 0, proved.stdout + proved.stderr

@@ -1,8 +1,8 @@
-"""Cuts a process off from the network, and lets it back: its connections stay open and hear nothing meanwhile.
+"""Cut a process off from the network and restore it; meanwhile its connections stay open and receive nothing.
 
-The process runs in a network namespace of its own, in which relays listen at the servers' own addresses. They reach the
-servers through Unix sockets, and a thread of the test that can stop passing bytes on. What was sent before the cut is
-delivered after it: a late commit too. Needs Linux and root.
+The process runs in its own network namespace, in which relays listen at the servers' addresses. The relays reach the
+servers through Unix sockets and a thread of the test, which can stop forwarding bytes. Bytes sent before the cut
+arrive after it, so a commit may arrive late. Needs Linux and root.
 
 As a program, in the new namespace: ``unshare --net python cut_off.py FOLDER PORTS COMMAND …``.
 """
@@ -23,11 +23,11 @@ LOOPBACK = "127.0.0.1"
 
 
 class Link:
-    """The way between the process and its servers.
+    """The link between a process and its servers.
 
     Args:
-        folder: gets the sockets.
-        ports: of the servers, on loopback.
+        folder: the folder of the sockets.
+        ports: the servers' ports on loopback.
     """
 
     def __init__(self, folder: Path, ports: Sequence[int]) -> None:
@@ -37,21 +37,21 @@ class Link:
         self._passing.set()
 
     def command(self, command: Sequence[str]) -> list[str]:
-        """Return the command that runs another one behind this link."""
+        """Return a command that runs `command` behind this link."""
         ports = ",".join(map(str, self.ports))
         return ["unshare", "--net", sys.executable, __file__, str(self.folder), ports, *command]
 
     def cut(self) -> None:
-        """Pass nothing on."""
+        """Stop forwarding bytes."""
         self._loop.call_soon_threadsafe(self._passing.clear)
 
     def restore(self) -> None:
-        """Pass on what has waited, and all that comes."""
+        """Forward the bytes that have waited, and all later ones."""
         self._loop.call_soon_threadsafe(self._passing.set)
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Pass bytes on until the end of the block."""
+        """Forward bytes until the block ends."""
         thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         thread.start()
         servers = [asyncio.run_coroutine_threadsafe(self._serve(port), self._loop).result(10) for port in self.ports]
@@ -71,7 +71,7 @@ class Link:
 
 
 async def _end(servers: Sequence[asyncio.Server]) -> None:
-    """Close the servers, and end the relays that are left."""
+    """Close the servers and cancel the remaining relays."""
     for server in servers:
         server.close()
     relays = asyncio.all_tasks() - {asyncio.current_task()}
@@ -100,7 +100,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pass
 
 
 async def _listen(folder: str, ports: list[int], command: list[str]) -> None:
-    """Listen where the servers are for everyone else, and run the command."""
+    """Listen at the servers' usual addresses, and run the command."""
     always = asyncio.Event()
     always.set()
     for port in ports:
@@ -112,7 +112,7 @@ async def _listen(folder: str, ports: list[int], command: list[str]) -> None:
 
         await asyncio.start_server(connected, LOOPBACK, port)
     status = await (await asyncio.create_subprocess_exec(*command)).wait()
-    os._exit(status)  # Relays that are cancelled here would write their stack traces into the command's output.
+    os._exit(status)  # Exit at once: cancelled relays would write stack traces into the command's output.
 
 
 def _raise_loopback() -> None:

@@ -1,4 +1,4 @@
-"""A driver that dies in a batch, without a process of its own."""
+"""Let a driver die in a batch, without a separate process."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from lakefeed.sinks.definition import Sink
 
 
 def dying(monkeypatch: pytest.MonkeyPatch, *, before: bool = False) -> None:
-    """From now on each batch's driver dies: before the commit of its rows, or after it and before Spark's."""
+    """Let drivers die in their first batch from now on: before the rows' commit, or between it and Spark's commit."""
     made = Feed.sink
 
     def sink(self: Feed, *arguments: Any, **named: Any) -> Sink:

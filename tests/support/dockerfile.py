@@ -1,6 +1,6 @@
-"""Executes the steps of a Dockerfile in root file systems, and runs what comes out, where no container engine is.
+"""Execute the steps of a Dockerfile in root file systems, and run the result, on machines without a container engine.
 
-The subset is small, and anything else in a file is an error: a step is never left out. Needs Linux and root.
+It supports few instructions; any other one is an error, so no step is left out silently. Needs Linux and root.
 """
 
 import json
@@ -21,7 +21,7 @@ _PAIR = re.compile(r'([A-Za-z0-9_.]+)=("(?:[^"\\]|\\.)*"|\S*)\s*')
 
 @dataclass(frozen=True)
 class Image:
-    """A root file system, and what a runtime knows about it."""
+    """A root file system, and the settings that a container runtime has for it."""
 
     root: Path
     environment: Mapping[str, str] = field(default_factory=lambda: {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
@@ -38,7 +38,7 @@ class Image:
         writable: bool = False,
         user: str | None = None,
     ) -> list[str]:
-        """Return the command that runs a process in it: read-only, apart from the mounts; as its user."""
+        """Return the command that runs a process in the image as the image's user; only the mounts are writable."""
         specification = {
             "root": str(self.root),
             "arguments": arguments,
@@ -64,14 +64,14 @@ def instructions(text: str) -> Iterator[tuple[str, str]]:
 def build(
     file: Path, *, images: Mapping[str, Image], folder: Path, site: Mapping[str, str], mounts: Mapping[str, Path]
 ) -> Image:
-    """Execute the steps of a Dockerfile, whose folder is the context; return the last stage.
+    """Execute the steps of a Dockerfile, whose folder is the context; return the image of the last stage.
 
     Args:
         file: the Dockerfile.
-        images: what its names of images stand for.
-        folder: gets the root file systems of the stages.
-        site: variables for RUN that belong to this network: proxies, certificates, mirrors.
-        mounts: the same for files.
+        images: the image of each name that FROM refers to.
+        folder: the folder for the root file systems of the stages.
+        site: variables for RUN that depend on this network: proxies, certificates, mirrors.
+        mounts: files for RUN that depend on this network.
     """
     folder.mkdir(parents=True, exist_ok=True)
     stages: dict[str, Image] = {}
@@ -146,7 +146,7 @@ def _copy(image: Image, text: str, *, context: Path, stages: Mapping[str, Image]
     to = image.root / target.lstrip("/")
     for source in sources:
         taken = root / source.lstrip("/")
-        if taken.is_dir():  # Its content, as builders copy it.
+        if taken.is_dir():  # Copy the folder's content, not the folder, as container builders do.
             to.mkdir(parents=True, exist_ok=True)
             subprocess.run(["cp", "--archive", "--reflink=auto", f"{taken}/.", to], check=True)
         elif target.endswith("/"):
@@ -162,7 +162,7 @@ def _with_variables(text: str, values: Mapping[str, str]) -> str:
 
 
 class Container:
-    """A process with its children in an image."""
+    """A running process of an image, with its children."""
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
         self.log = log
@@ -173,6 +173,6 @@ class Container:
         return self.log.read_text("utf-8", errors="replace")
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to the first process inside, as a container runtime does."""
+        """Send a signal to the container's first process, as a container runtime does."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         os.kill(int(children[0]), number)

@@ -1,4 +1,4 @@
-"""A driver in a process of its own, and its endpoint."""
+"""Run a driver in a separate process, and query its endpoint."""
 
 import signal
 import time
@@ -13,7 +13,7 @@ from tests.support.pages import answer
 
 @contextmanager
 def driver(path: Path, environment: Mapping[str, str], log: Path, *options: str) -> Iterator[Callable[[str], str]]:
-    """A driver in a process of its own; yields what asks it for a path."""
+    """Run a driver in a separate process; yield a function that returns the endpoint's answer for a path."""
     running = Running(["run", path, "--log-format", "json", *options], environment, log)
     try:
         running.wait_until_it_says('"event":"batch"')
@@ -32,7 +32,7 @@ def driver(path: Path, environment: Mapping[str, str], log: Path, *options: str)
 
 
 def address(environment: Mapping[str, str]) -> tuple[str, str]:
-    """The endpoint's address and token, from the driver's file."""
+    """Return the endpoint's URL and token from the driver's file."""
     [file] = (Path(environment["LAKEFEED_HOME"]) / "run" / "drivers").iterdir()
     found: DriverFile | None = read(file)
     assert found is not None

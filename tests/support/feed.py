@@ -1,4 +1,4 @@
-"""A feed of a test's own on the shared stack: topic, subject, table and checkpoint that no other test uses."""
+"""A feed of one test on the shared stack, whose topic, subject, table and checkpoint no other test uses."""
 
 import json
 import os
@@ -27,18 +27,18 @@ TRIP = {
 
 
 FAST_PATH = "LAKEFEED_TESTS_FAST_PATH"
-"""Environment variable: the ``fast_path`` of each feed whose test names none; see ``make test-general-path``."""
+"""Environment variable: the ``fast_path`` of all feeds whose test sets none; see ``make test-general-path``."""
 STORE_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
 
 
 @dataclass
 class Feed:
-    """Names and verbs of one test's feed.
+    """The names of one test's feed, and the operations on it.
 
     Attributes:
-        fast_path: the option of its pipelines, None for the default.
-        disk: a folder of this machine that has tables and checkpoint; None where they are in the stack's store. Then
-            the feed knows no store.
+        fast_path: the option of the feed's pipelines; None for the default.
+        disk: the local folder of tables and checkpoint; None if they are in the stack's store. With a folder
+            the feed's environment names no store.
     """
 
     stack: Endpoints
@@ -50,7 +50,7 @@ class Feed:
 
     def __post_init__(self) -> None:
         if self.disk is not None:
-            # A session of several tests keeps a catalog once it has opened it.
+            # Each feed has its own catalog name: a session keeps a catalog that it has opened, also for later tests.
             self.catalog = f"disk_{self.name}"
 
     @property
@@ -66,7 +66,7 @@ class Feed:
         return self.place(f"checkpoints/{self.name}")
 
     def place(self, path: str) -> str:
-        """A place for files of this feed."""
+        """Return the URL of a path in the feed's store or folder."""
         return f"s3a://{self.stack.bucket}/{path}" if self.disk is None else f"file://{self.disk}/{path}"
 
     @property
@@ -77,7 +77,7 @@ class Feed:
 
     @property
     def catalog_block(self) -> dict[str, Any]:
-        """The block ``catalogs`` of a pipeline file, where its environment names none."""
+        """The block ``catalogs`` of a pipeline file; empty if the environment declares the catalog."""
         return {} if self.disk is None else {"catalogs": {self.catalog: {"warehouse": str(self.disk / "warehouse")}}}
 
     @property
@@ -89,7 +89,7 @@ class Feed:
 
     @property
     def path_block(self) -> dict[str, str]:
-        """The option ``fast_path`` of a pipeline file, where it is not the default."""
+        """The option ``fast_path`` of a pipeline file; empty for the default."""
         return {"fast_path": self.fast_path} if self.fast_path else {}
 
     def create_topic(self, *, partitions: int = 3, topic: str | None = None) -> None:
@@ -103,7 +103,7 @@ class Feed:
         partition: int = -1,
         headers: Sequence[tuple[str, bytes]] = (),
     ) -> None:
-        """Sends values with their number as key; returns when the broker has all of them."""
+        """Send values, with their number as key; return when the broker has all of them."""
         producer = Producer({"bootstrap.servers": self.stack.bootstrap_servers, "linger.ms": 5})
         failed: list[Any] = []
         for number, value in enumerate(values):
@@ -122,18 +122,18 @@ class Feed:
     def avro(
         self, rows: Iterable[dict[str, Any]], schema: dict[str, Any] = TRIP, *, topic: str | None = None
     ) -> list[bytes]:
-        """Rows as Confluent's own serialiser frames them, the schema registered by it."""
+        """Encode rows with Confluent's serialiser, which also registers the schema."""
         client = SchemaRegistryClient({"url": self.stack.schema_registry_url})
         serializer = AvroSerializer(client, json.dumps(schema))
         context = SerializationContext(topic or self.topic, MessageField.VALUE)
         return [serializer(row, context) for row in rows]
 
     def pipeline(self, **blocks: Any) -> Pipeline:
-        """A pipeline file of this feed, with blocks replaced, loaded."""
+        """Write the pipeline file, with some blocks replaced, and load it."""
         return Pipeline.from_file(self.write_file(**blocks), environment=self.environment)
 
     def write_file(self, **blocks: Any) -> Path:
-        """Writes the pipeline file. JSON is YAML too."""
+        """Write the pipeline file as JSON, which is valid YAML."""
         document: dict[str, Any] = {
             "name": self.name,
             "source": {
@@ -155,7 +155,7 @@ class Feed:
         return path
 
     def rows(self, table: str | None = None) -> list[dict[str, Any]]:
-        """The table's rows, read without Spark."""
+        """Return the table's rows; read them without Spark."""
         found: list[dict[str, Any]] = (
             open_table(table or self.table, connections=self.connections).scan().to_arrow().to_pylist()
         )

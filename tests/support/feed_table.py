@@ -1,4 +1,4 @@
-"""A table of a feed, and the verbs that a feed has for it."""
+"""A feed's table, and the operations of a feed on it."""
 
 import time
 import uuid
@@ -17,7 +17,7 @@ FEED = "trips"
 
 @dataclass
 class Table:
-    """One test's table."""
+    """The table of one test."""
 
     spark: SparkSession
     name: str
@@ -34,18 +34,18 @@ class Table:
         fence: str | None = None,
         feed: str = FEED,
     ) -> None:
-        """Appends as many rows as the range has offsets, as the sink does."""
+        """Append as many rows as the range has offsets, through the commit of the sink."""
         commit = Commit(feed, start, ranges or span(start, end), fence=fence)
         written = {**commit.properties(), COMMIT_ID: commit_id or uuid.uuid4().hex, **(properties or {})}
         self._append(start, end, written, spark or self.spark)
 
     def backfill(self, start: int, end: int, *, ranges: OffsetRanges | None = None, fence: str | None = None) -> None:
-        """Appends the rows of old offsets."""
+        """Append the rows of older offsets as a backfill."""
         commit = Backfill(FEED, ranges or span(start, end), fence)
         self._append(start, end, {**commit.properties(), COMMIT_ID: uuid.uuid4().hex}, self.spark)
 
     def move(self, start: int, to: int, *, delete: bool = False, fence: str | None = None) -> None:
-        """Moves the feed, by way of the ledger."""
+        """Move the feed to another offset, through the ledger."""
         move = PositionReset("rewind" if to < start else "accepted-loss", {("topic", 0): (start, to)})
         self.commit_reset(
             Commit(FEED, 0, move.reaches(span(start, start)), fence, move=move), delete_from=to if delete else None
@@ -57,7 +57,7 @@ class Table:
 
     @property
     def end(self) -> int:
-        """The offset that the feed has reached."""
+        """The feed's end offset in the table."""
         position = self.ledger().position()
         return 0 if position is None else position.ranges.ends["topic", 0]
 
@@ -72,7 +72,7 @@ class Table:
         writer.append()
 
     def plain(self, *ids: int) -> None:
-        """A commit of no feed."""
+        """Commit rows that belong to no feed."""
         self.spark.sql(f"INSERT INTO {self.name} VALUES {', '.join(f'({each})' for each in ids)}")
 
     def set_property(self, key: str, value: str) -> None:
@@ -93,7 +93,7 @@ class Table:
         self.spark.sql(f"CALL {catalog}.system.{procedure}(table => '{name}'{arguments})").collect()
 
     def expire(self) -> None:
-        """Leaves the newest snapshot alone."""
+        """Expire all snapshots but the newest."""
         time.sleep(0.01)
         self.call("expire_snapshots", ", older_than => TIMESTAMP '2999-01-01 00:00:00', retain_last => 1")
 
@@ -109,7 +109,7 @@ def span(start: int, end: int, *, topic_id: str = "id-one", more: Sequence[Offse
 
 
 def refused(landing: Callable[[], None], because: str) -> None:
-    """The commit is refused for that reason, and nothing of it is left."""
+    """Check that the commit is refused for that reason, and leaves no files."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 

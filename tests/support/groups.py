@@ -5,11 +5,11 @@ from pathlib import Path
 
 
 def members(group: int) -> list[str]:
-    """The command lines of the processes whose group or session it is, zombies left out."""
+    """Return the command lines of the processes of a process group or session, without zombies."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            # Field 2 is the name in parentheses and may hold anything; then state, parent, group, session.
+            # Field 2 is the name in parentheses and may contain any character; state, parent, group and session follow.
             state, _, its_group, its_session = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
             line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
         except (FileNotFoundError, ProcessLookupError):
@@ -20,7 +20,7 @@ def members(group: int) -> list[str]:
 
 
 def assert_gone(group: int, *, seconds: float = 30) -> None:
-    """All members end within the time."""
+    """Check that all members end within the time."""
     deadline = time.monotonic() + seconds
     while found := members(group):
         assert time.monotonic() < deadline, found

@@ -1,7 +1,7 @@
-"""Ends what a run of the tests has started, when the run is gone and its fixtures could not do it.
+"""End all processes that a test run has started, after the run was killed and its fixtures could not end them.
 
-Ctrl-C, SIGTERM and SIGKILL leave pytest, or the workers of pytest-xdist, no time for fixtures. A small process waits
-for the end of a pipe from this one; then it ends all processes that have inherited the mark of this run.
+Ctrl-C, SIGTERM and SIGKILL leave pytest and the workers of pytest-xdist no time for fixtures. A small process waits
+for the end of a pipe from this process; then it ends all processes that have inherited the mark of this run.
 
 As a program: ``python guardian.py MARK SECONDS``, with the pipe as standard input.
 """
@@ -16,11 +16,11 @@ from contextlib import suppress
 from pathlib import Path
 
 VARIABLE = "LAKEFEED_TEST_RUN"
-GRACE_SECONDS = 5.0  # A JVM whose Python is gone removes its temporary files.
+GRACE_SECONDS = 5.0  # A JVM whose Python process has ended needs this time to remove its temporary files.
 
 
 def watch(grace_seconds: float = GRACE_SECONDS) -> None:
-    """Mark all that this process starts from now on, and let a guardian wait for the end of this process."""
+    """Mark all processes that this one starts from now on; start a guardian that waits for the end of this process."""
     name = uuid.uuid4().hex
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
     guardian = subprocess.Popen(
@@ -34,18 +34,18 @@ def watch(grace_seconds: float = GRACE_SECONDS) -> None:
     )
     os.environ[VARIABLE] = name
     assert guardian.stdin is not None
-    os.dup(guardian.stdin.fileno())  # Stays open until this process is gone.
+    os.dup(guardian.stdin.fileno())  # This end of the pipe stays open until this process ends.
     guardian.stdin.close()
-    guardian.returncode = 0  # No one waits for it.
+    guardian.returncode = 0  # Prevents a ResourceWarning: no code waits for the guardian.
 
 
 def mark() -> dict[str, str]:
-    """The environment variable by which a guardian finds what this process starts."""
+    """Return the environment variable by which a guardian finds the processes of this run."""
     return {VARIABLE: os.environ[VARIABLE]} if VARIABLE in os.environ else {}
 
 
 def marked(name: str) -> list[int]:
-    """The processes that have inherited the mark of this name."""
+    """Return the processes that have inherited the mark `name`."""
     expected = f"{VARIABLE}={name}".encode()
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
@@ -56,7 +56,7 @@ def marked(name: str) -> list[int]:
 
 
 def main(name: str, grace_seconds: float) -> None:
-    """Wait for the end of standard input, then for the processes to end by themselves, then end them."""
+    """Wait for the end of standard input, give the marked processes time to end, and then end the remaining ones."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     sys.stdin.read()

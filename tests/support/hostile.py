@@ -1,4 +1,4 @@
-"""Bytes that a producer could send by mistake or by intent, for any format."""
+"""Payloads that a producer could send by mistake or on purpose, for any format."""
 
 import random
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ _INSERTED = (b"\0", b"\1", b"\2", b"\x7f", b"\x80", b"\xff", b'"', b"[", b"{", b
 
 
 def mutated(good: Sequence[bytes], *, count: int, seed: int) -> list[bytes]:
-    """``count`` payloads: right ones with bits flipped, parts cut out, repeated or put in; and random bytes."""
+    """Return ``count`` payloads: valid ones with bits flipped, parts cut out, repeated or inserted; or random bytes."""
     chance = random.Random(seed)
     made: list[bytes] = []
     while len(made) < count:
@@ -33,11 +33,11 @@ def mutated(good: Sequence[bytes], *, count: int, seed: int) -> list[bytes]:
 
 
 def colliding_keys(count: int) -> list[bytes]:
-    """Texts of 8 ASCII characters with one hash code in Spark: ``UTF8String`` has Murmur 3 with a known seed."""
+    """Return ASCII texts of 8 characters with one hash code in Spark: ``UTF8String`` has Murmur 3 with a fixed seed."""
     size, seed, target = 2**32, 42, 0
     c1, c2, c5, n = 0xCC9E2D51, 0x1B873593, 5, 0xE6546B64
     inverse1, inverse2, inverse5 = (pow(each, -1, size) for each in (c1, c2, c5))
-    # The state before the last four bytes that ends in the target, whatever these bytes are mixed with.
+    # The hash state that ends in the target once it is mixed with the last four bytes, which are computed from it.
     before = _rotated((target - n) * inverse5 % size, 19)
     keys: list[bytes] = []
     first = 0x20202020

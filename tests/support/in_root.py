@@ -1,7 +1,7 @@
-"""Runs a process in a root file system: ``unshare --mount --pid --fork python in_root.py SPECIFICATION``.
+"""Run a process in a root file system: ``unshare --mount --pid --fork python in_root.py SPECIFICATION``.
 
-The specification is JSON, by ``tests.support.dockerfile.Image.command``. Run as a program of its own, without imports
-from the tests: the process becomes the first one of its own process namespace.
+The specification is JSON, written by ``tests.support.dockerfile.Image.command``. This is a separate program without
+imports from the tests, because it becomes the first process of its process namespace.
 """
 
 import ctypes
@@ -15,14 +15,14 @@ PR_SET_NO_NEW_PRIVS = 38
 
 
 def main(specification: str) -> None:
-    """Mount, change the root and the user, and become the process."""
+    """Mount, change the root and the user, and replace this process by the command."""
     asked = json.loads(specification)
     root = Path(asked["root"])
     mount("--make-rprivate", "/")
     mount("--bind", root, root)
     places = {root / inside.lstrip("/"): Path(outside) for inside, outside in asked["mounts"].items()}
     for place, outside in places.items():
-        create(place, outside)  # A runtime does the same before the root becomes read-only.
+        create(place, outside)  # A container runtime creates mount points too, before the root becomes read-only.
     for name in ("proc", "dev"):
         (root / name).mkdir(exist_ok=True)
     if not asked["writable"]:
@@ -30,7 +30,7 @@ def main(specification: str) -> None:
     mount("-t", "proc", "proc", root / "proc")
     mount("--rbind", "/dev", root / "dev")
     for place, outside in places.items():
-        create(place, outside)  # Within a mount that has come before it.
+        create(place, outside)  # The mount point may be inside an earlier mount.
         mount("--bind", outside, place)
     uid, gid = numbers(asked["user"])
     os.chroot(root)
@@ -44,13 +44,13 @@ def main(specification: str) -> None:
 
 
 def numbers(user: str) -> tuple[int, int]:
-    """Return the uid and gid of an image's USER: root, or numbers, because a cluster cannot check a name."""
+    """Return the uid and gid of an image's USER: root or numbers only, because a cluster cannot check a name."""
     uid, _, gid = ("0:0" if user == "root" else user).partition(":")
     return int(uid), int(gid)
 
 
 def create(place: Path, like: Path) -> None:
-    """Create a folder or an empty file to mount on, if nothing is there."""
+    """Create a mount point, a folder or an empty file, if it does not exist."""
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
         if like.is_dir():
@@ -60,7 +60,7 @@ def create(place: Path, like: Path) -> None:
 
 
 def mount(*arguments: object) -> None:
-    """Call mount."""
+    """Call the command ``mount``."""
     subprocess.run(["mount", *map(str, arguments)], check=True)
 
 

@@ -1,4 +1,4 @@
-"""lakefeed as a stranger has it: a wheel in an environment of its own, an empty home, an empty folder."""
+"""Install lakefeed as a new user has it: the wheel in its own environment, an empty home, an empty folder."""
 
 import os
 import subprocess
@@ -15,10 +15,10 @@ from lakefeed_deploy.image.wheel import write_wheels
 
 @dataclass
 class Shell:
-    """Runs commands in a folder, with nothing of this process's environment but the way to Java and the warm caches.
+    """Runs commands in a folder; of this process's environment it passes on the path to Java and the caches only.
 
     Attributes:
-        said: what the commands have printed, with the time that each took.
+        said: the output of all commands, with the time that each took.
     """
 
     folder: Path
@@ -26,7 +26,7 @@ class Shell:
     said: list[str] = field(default_factory=list)
 
     def __call__(self, *words: str, status: int = 0, timeout: float = 300) -> str:
-        """Run a command; returns what it has printed."""
+        """Run a command; return its output."""
         began = time.monotonic()
         done: subprocess.CompletedProcess[str] = subprocess.run(
             words, **self._surroundings(), text=True, timeout=timeout, check=False
@@ -40,14 +40,14 @@ class Shell:
         return done.stdout
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """Start a command in a process group of its own."""
+        """Start a command in its own process group."""
         self.said.append(f"$ {' '.join(words)} &")
         return subprocess.Popen(words, **self._surroundings(), text=True, start_new_session=True)
 
     def _surroundings(self) -> dict[str, Any]:
         return {
             "cwd": self.folder,
-            # A shell sets PWD to its folder.
+            # A shell sets PWD to its working directory.
             "env": {"PWD": str(self.folder), **self.variables},
             "stdin": subprocess.DEVNULL,
             "stdout": subprocess.PIPE,
@@ -56,11 +56,11 @@ class Shell:
 
 
 def install(folder: Path, *, extras: str, variables: Mapping[str, str] | None = None) -> Shell:
-    """Install the wheel of this checkout with its extras, and return a shell in an empty folder that finds it.
+    """Install this checkout's wheel with its extras; return a shell in an empty folder, which has lakefeed on its path.
 
     Args:
-        folder: an empty one, for environment, home and work.
-        extras: of the wheel, separated by commas.
+        folder: an empty folder for the environment, the home and the working directory.
+        extras: the wheel's extras, separated by commas.
         variables: further environment variables of the shell.
     """
     core, *_ = write_wheels(folder)

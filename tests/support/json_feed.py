@@ -1,4 +1,4 @@
-"""A feed of JSON records that have an id alone."""
+"""A feed of JSON records with the field id only."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tools that are not lakefeed's, which read the offsets of a consumer group: Kafka's own command, kcat, kafkatop."""
+"""Read the offsets of a consumer group with other tools than lakefeed: Kafka's command, kcat and kafkatop."""
 
 import json
 import os
@@ -19,13 +19,13 @@ GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 KAFKATOP = "kafkatop==1.16"
 HEADINGS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG")
 
-# kcat with its libraries; what else they need, such as OpenSSL, is in Debian's base and in Python's images.
+# kcat and its libraries; others that they need, such as OpenSSL, are part of Debian's base and of Python's images.
 KCAT_PACKAGES = ("kcat", "librdkafka1", "libyajl2", "libcurl4")
 
 
 @dataclass(frozen=True)
 class GroupPosition:
-    """One partition of a group, as ``kafka-consumer-groups --describe`` shows it; None for ``-``."""
+    """A group's position in a partition, as ``kafka-consumer-groups --describe`` prints it; None for ``-``."""
 
     committed: int | None
     end: int | None
@@ -33,7 +33,7 @@ class GroupPosition:
 
 
 def begin_group(servers: str, topic: str, group: str) -> None:
-    """Commits offset 0 as a group: the coordinator of a new broker refuses its first requests while it loads."""
+    """Commit offset 0 as a group; retry, because the coordinator of a new broker refuses requests while it loads."""
     client = Consumer({"bootstrap.servers": servers, "group.id": group})
     until = time.monotonic() + 60
     while True:
@@ -47,7 +47,7 @@ def begin_group(servers: str, topic: str, group: str) -> None:
 
 
 def describe_group(servers: str, group: str) -> dict[tuple[str, int], GroupPosition]:
-    """Runs ``kafka-consumer-groups --describe``: what is started is the command's class, as its script does."""
+    """Run ``kafka-consumer-groups --describe`` by its Java class, as Kafka's script does."""
     paths = os.pathsep.join(map(str, jars.fetch(["kafka", "test-kafka-tools"])))
     java = [str(require_java()), "-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", paths, GROUP_COMMAND]
     done = subprocess.run(
@@ -69,7 +69,7 @@ def _number(text: str) -> int | None:
 
 
 def lag_by_kafkatop(servers: str, group: str) -> dict[str, tuple[int, int]]:
-    """The smallest and the largest lag of a partition by topic, by a lag monitor from PyPI in its own environment."""
+    """Return the smallest and the largest partition lag of each topic, measured by kafkatop, a lag monitor of PyPI."""
     command = [
         shutil.which("uv") or Path(sys.executable).with_name("uv"),
         "tool",
@@ -92,7 +92,7 @@ def lag_by_kafkatop(servers: str, group: str) -> dict[str, tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Kcat:
-    """A kcat that was unpacked, not installed."""
+    """A kcat that is unpacked from its package and not installed."""
 
     root: Path
 
@@ -111,12 +111,12 @@ class Kcat:
         return done.stdout
 
     def first_after_position(self, servers: str, group: str, topic: str, partition: int) -> int | None:
-        """The offset that a client of the group reads next; None at the end. kcat commits what it reads."""
+        """Return the offset that the group's client reads next; None at the end. kcat commits the offset it reads."""
         position = ["-C", "-q", "-e", "-c", "1", "-t", topic, "-p", str(partition), "-o", "stored", "-f", "%o\\n"]
         text = self("-b", servers, *position, "-X", f"group.id={group}")
         return int(text) if text.strip() else None
 
 
 def unpacked_kcat() -> Kcat:
-    """Return Debian's kcat with its libraries."""
+    """Return kcat and its libraries from Debian's packages."""
     return Kcat(unpack_packages(*KCAT_PACKAGES))

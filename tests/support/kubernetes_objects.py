@@ -1,4 +1,4 @@
-"""Checks of Kubernetes objects by what others publish: schemas of core objects, CRDs, Pod Security Standards."""
+"""Check Kubernetes objects with published rules: schemas of core objects, CRDs, Pod Security Standards."""
 
 import copy
 from collections.abc import Iterator
@@ -10,28 +10,28 @@ import kubernetes_validate
 import yaml
 
 Object = dict[str, Any]
-# kubernetes-validate has the schemas of this version, and kube-apiserver is built as it.
+# The schemas of kubernetes-validate and the build of kube-apiserver have this version.
 SCHEMAS = "1.36"
 _CORE = ("v1", "policy/v1", "networking.k8s.io/v1", "rbac.authorization.k8s.io/v1")
 
 
 def documents(text: str) -> list[Object]:
-    """Returns the objects of a manifest."""
+    """Return the objects of a manifest."""
     return list(yaml.safe_load_all(text))
 
 
 def is_core(item: Object) -> bool:
-    """Returns whether Kubernetes itself has this kind."""
+    """Return whether the object's kind is one of Kubernetes' own."""
     return item["apiVersion"] in _CORE
 
 
 def validate_core(item: Object) -> None:
-    """Refuses an object of Kubernetes that has an unknown field, or a wrong type."""
+    """Fail for a core object that has an unknown field, or a field of the wrong type."""
     kubernetes_validate.validate(item, SCHEMAS, strict=True)
 
 
 def pods_of(application: Object) -> dict[str, Object]:
-    """Returns the pods of a SparkApplication by role, with what Spark adds to a template before the API sees it."""
+    """Return the pods of a SparkApplication by role: its templates, and the fields that Spark adds to them."""
     spec = application["spec"]
     if application["apiVersion"].startswith("spark.apache.org/"):
         templates = {role: spec[f"{role}Spec"]["podTemplateSpec"] for role in ("driver", "executor")}
@@ -51,7 +51,7 @@ def pods_of(application: Object) -> dict[str, Object]:
 
 
 def violations(pod: Object) -> Iterator[str]:
-    """Yields what the restricted Pod Security Standard forbids: its list of controls, for pods without Windows.
+    """Yield the fields that the restricted Pod Security Standard forbids: all its controls but those for Windows.
 
     https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted
     """
@@ -90,7 +90,7 @@ def violations(pod: Object) -> Iterator[str]:
 
 
 class Definitions:
-    """Custom resource definitions of a folder, as strict schemas."""
+    """The custom resource definitions of a folder, as strict schemas."""
 
     def __init__(self, folder: Path) -> None:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -108,14 +108,14 @@ class Definitions:
                 self._schemas[f"{spec['group']}/{version['name']}", spec["names"]["kind"]] = schema
 
     def mistakes(self, item: Object) -> list[str]:
-        """Returns what the definition of an object's kind refuses."""
+        """Return the errors that the definition of an object's kind finds in it."""
         schema = self._schemas[item["apiVersion"], item["kind"]]
         found = jsonschema.Draft202012Validator(schema).iter_errors(item)
         return [f"{'.'.join(map(str, each.path))}: {each.message[:200]}" for each in found]
 
 
 def _make_strict(schema: Any) -> None:
-    """Refuses unknown fields, as the API server does with fieldValidation=Strict."""
+    """Refuse unknown fields, as the API server does with fieldValidation=Strict."""
     if isinstance(schema, dict):
         if schema.get("x-kubernetes-int-or-string"):
             schema.pop("type", None)

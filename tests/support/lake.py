@@ -1,4 +1,4 @@
-"""A Spark session in the tests' own process."""
+"""Start a Spark session in the tests' process."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,15 +20,15 @@ def spark_in(
     connections: Connections | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """Two threads; stopped when the block ends, well or not, unless it ran before.
+    """Yield a session on two threads; stop it when the block ends, unless it already ran before.
 
-    The jars are those of all tests: a JVM keeps the class path of the first session that was in it.
+    The session has the jars of all tests, because a JVM keeps the class path of its first session.
 
     Args:
-        folder: for Spark's log.
-        name: the application's.
-        connections: what it reaches; nothing without.
-        conf: settings of its own.
+        folder: the folder of Spark's log.
+        name: the application's name.
+        connections: the servers that it reaches; None for none.
+        conf: further settings of Spark.
     """
     is_shared = is_running()
     running = session(
@@ -47,12 +47,12 @@ def spark_in(
 
 @contextmanager
 def spark_on(stack: Endpoints, *, name: str, folder: Path) -> Iterator[SparkSession]:
-    """The same, which reaches the stack's store and catalog.
+    """Yield a session as ``spark_in`` does, which reaches the stack's store and catalog.
 
     Args:
         stack: the servers.
-        name: the application's.
-        folder: for Spark's log.
+        name: the application's name.
+        folder: the folder of Spark's log.
     """
     with spark_in(folder, name=name, connections=Connections.from_environment(stack.as_environment())) as running:
         yield running

@@ -1,4 +1,4 @@
-"""Tests that every ledger passes: a suite imports them, and has a fixture ``case``."""
+"""Tests that all ledgers must pass: a test module imports them, and defines a fixture ``case``."""
 
 import uuid
 from collections.abc import Callable
@@ -17,13 +17,13 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A ledger, and a way to land batches through its sink.
+    """A ledger, and a function that lands batches through its sink.
 
     Attributes:
-        ledger: of one feed.
-        feed: its name.
-        land: commits the rows of a batch.
-        read: reads the position without Spark.
+        ledger: the ledger of one feed.
+        feed: the feed's name.
+        land: a function that commits the rows of a batch.
+        read: a function that reads the position without Spark.
     """
 
     ledger: Ledger
@@ -45,7 +45,7 @@ class Landing(Protocol):
 
 
 class ServerFeed(Protocol):
-    """A feed into a server."""
+    """A feed whose sink is a server."""
 
     @property
     def name(self) -> str: ...
@@ -56,7 +56,7 @@ class ServerFeed(Protocol):
 
 
 def of_feed(feed: ServerFeed, read: Callable[[], Position | None]) -> Case:
-    """Return the case of a sink in a server; ``read`` reads the position without Spark."""
+    """Return the case of a feed whose sink is a server; ``read`` reads the position without Spark."""
     sink = feed.started()
 
     def land(commit: Commit) -> None:
@@ -75,7 +75,7 @@ def test_a_ledger_accepts_the_next_batch_skips_the_last_one_and_refuses_all_othe
     assert list(ledger.commits()) == []
     assert ledger.check(first) is CommitCheck.NEW
     case.land(first)
-    # A checkpoint that was lost counts its batches from 0 again: only the ranges count.
+    # After a lost checkpoint, batch numbers start from 0 again: only the ranges identify a batch.
     assert ledger.check(case.batch(7, 0, 3, fence)) is CommitCheck.ALREADY_COMMITTED
     assert ledger.check(second) is CommitCheck.NEW
     case.land(second)

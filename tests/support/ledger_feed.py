@@ -1,4 +1,4 @@
-"""The verbs of a feed without Kafka, into a sink that keeps a ledger."""
+"""The operations of a feed without Kafka, whose sink keeps a ledger."""
 
 import uuid
 from collections.abc import Iterable
@@ -18,19 +18,19 @@ CHANGES = (
     "lakefeed_deleted BOOLEAN"
 )
 Change = tuple[int | None, str | None, str | None, int, int]
-"""id, city, value (None deletes), partition, offset"""
+"""id, city, value (None for a delete), partition, offset"""
 
 
 @dataclass
 class LedgerFeed:
-    """One test's feed.
+    """The feed of one test.
 
     Attributes:
         spark: the session.
-        name: of the feed.
-        batch: the next one.
-        at: the offset that it begins at.
-        fence: of the driver that has begun last.
+        name: the feed's name.
+        batch: the number of the next batch.
+        at: the start offset of the next batch.
+        fence: the fence of the driver that started last.
     """
 
     spark: SparkSession
@@ -51,7 +51,7 @@ class LedgerFeed:
         return self.spark.createDataFrame(rows, CHANGES)
 
     def commit(self, records: int, **changes: Any) -> Commit:
-        """The next batch's."""
+        """Return the commit of the next batch."""
         given = {"topic_id": "id-one", "batch": self.batch, "start": self.at, **changes}
         ranges = OffsetRanges(
             (OffsetRange("topic", 0, given["start"], given["start"] + records),), {"topic": given["topic_id"]}
@@ -59,7 +59,7 @@ class LedgerFeed:
         return Commit(self.name, given["batch"], ranges, fence=given.get("fence", self.fence))
 
     def land(self, sink: RowSink, rows: DataFrame, records: int = 10, **changes: Any) -> int | None:
-        """Lands the next batch."""
+        """Land the next batch."""
         commit = self.commit(records, **changes)
         landed = sink.land(rows, commit, commit_id=uuid.uuid4().hex)
         self.batch, self.at = commit.batch_id + 1, commit.ranges.ranges[0].end

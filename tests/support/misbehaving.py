@@ -1,4 +1,4 @@
-"""A server that accepts connections and answers as no server should: silence, drops, floods, nonsense."""
+"""A server that accepts connections and misbehaves: it sends nothing, drops them, floods them, or sends nonsense."""
 
 import socket
 import threading
@@ -22,7 +22,7 @@ _WHOLE: dict[str, bytes] = {
 
 @contextmanager
 def misbehaving(manner: Manner) -> Iterator[str]:
-    """Runs such a server; gives its ``host:port``."""
+    """Run a server that misbehaves in this manner; yield its ``host:port``."""
     stop = threading.Event()
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
         listening.settimeout(0.1)
@@ -58,7 +58,7 @@ def _answer(connection: socket.socket, manner: Manner, stop: threading.Event) ->
 
 
 def _send(connection: socket.socket, piece: bytes, stop: threading.Event) -> None:
-    """Sends all of it, at the pace of a reader that may have stopped reading."""
+    """Send the whole piece, although the client may stop reading."""
     left = memoryview(piece)
     while left and not stop.is_set():
         with suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""OpenLineage's published schemas, and a server that takes events."""
+"""OpenLineage's published schemas, and a server that receives events."""
 
 import json
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def validator(address: str) -> Draft202012Validator:
 
 
 def problems(event: dict[str, Any]) -> list[str]:
-    """The complaints of the schemas, of the event and of each of its facets."""
+    """Return the validation errors of an event and of its facets."""
     found = [error.message for error in validator(event["schemaURL"]).iter_errors(event)]
     places = [event["run"], event["job"], *event["inputs"], *event["outputs"]]
     for place in places:
@@ -43,7 +43,7 @@ def problems(event: dict[str, Any]) -> list[str]:
 
 @contextmanager
 def server(*, status: int = 201) -> Iterator[tuple[str, list[dict[str, Any]], list[str | None]]]:
-    """A lineage server: its address, the events that it got, and the keys that came with them."""
+    """Run a lineage server; yield its address, the events that it received, and the API keys that came with them."""
     events: list[dict[str, Any]] = []
     keys: list[str | None] = []
 

@@ -1,4 +1,4 @@
-"""Follows a page of the documentation as a reader does: types its commands and its Python, block after block."""
+"""Follow a page of the documentation as a reader does: type its commands and its Python, block after block."""
 
 import io
 import re
@@ -21,11 +21,11 @@ _OF_A_SHELL = frozenset("|&;<>$`(")
 _ENDLESS = {"--watch", "--every"}
 _NAMED = re.compile(r"# (\w+\.yaml)\n")
 INSTALLATION = "pip install"
-"""It is not typed: the tests run with what it would install."""
+"""Commands that begin so are skipped: the tests run with the packages that they would install."""
 
 
 def lasts(words: list[str]) -> bool:
-    """Check that a command of lakefeed ends only when it is stopped."""
+    """Check whether a lakefeed command runs until it is stopped."""
     match words[1:]:
         case ["run", *options]:
             return not {"--once", "--batch"} & set(options)
@@ -38,15 +38,15 @@ def lasts(words: list[str]) -> bool:
 
 @dataclass
 class Reader:
-    """A reader at a shell in a folder, with servers and a feed that has run.
+    """A reader at a shell in a folder, with running servers and a feed that has already run.
 
     Attributes:
-        folder: where the commands are typed.
-        environment: names the servers.
-        names: what the page's Python has to begin with; blocks of one page continue each other.
-        seconds: how long a command that lasts is left alone before it is stopped.
-        in_process: whether commands and Python run in this process, in its Spark session; else each in one of its own.
-        test: blocks that this test runs are run too.
+        folder: the working directory of the commands.
+        environment: variables with the servers' addresses.
+        names: variables for the first Python block of the page; later blocks also see those of the blocks before.
+        seconds: the time after which a command that does not end by itself is stopped.
+        in_process: whether commands and Python run in this process and its Spark session, or in separate processes.
+        test: the file of this test; blocks that name it run too.
     """
 
     folder: Path
@@ -58,7 +58,7 @@ class Reader:
     _printed: dict[str, str] = field(default_factory=dict)
 
     def follow(self, blocks: Iterable[Block]) -> list[str]:
-        """Run the blocks of a page; return what is not as the page says."""
+        """Run the blocks of a page; return the differences from the page."""
         wrong = []
         for block in blocks:
             if not block.is_run or block.test not in (None, self.test):
@@ -86,7 +86,7 @@ class Reader:
 
     def _run_python(self, block: Block) -> None:
         if self.in_process:
-            exec(compile(block.text, str(block), "exec"), self.names)  # It is what the page shows.
+            exec(compile(block.text, str(block), "exec"), self.names)  # Runs only code of our own pages.
             return
         file = self.folder / "block.py"
         file.write_text(block.text)
@@ -95,7 +95,7 @@ class Reader:
     def _run_shell(self, block: Block) -> list[str]:
         commands = [command for command in commands_in(block) if not command.startswith(INSTALLATION)]
         if any("eval" in command for command in commands):
-            commands = ["\n".join(commands)]  # What a line has set is there in the next one.
+            commands = ["\n".join(commands)]  # Later commands need the variables that ``eval`` sets.
         statuses = expected_statuses(block)
         for command in commands:
             self.type(command, status=statuses.get(command, 0))
@@ -103,7 +103,7 @@ class Reader:
         return [fault for command, text in shown.items() for fault in _compared(text, self._printed[command])]
 
     def type(self, command: str, *, status: int = 0) -> str:
-        """Run a command to its end, or for a while if it has none; return what it prints."""
+        """Run a command to its end, or for a while if it does not end by itself; return its output."""
         words = shlex.split(command)
         print(f"\n$ {command}", flush=True)
         if words[0] == "lakefeed" and lasts(words) and not status:
@@ -116,11 +116,11 @@ class Reader:
         return self._printed[command]
 
     def _here(self, words: list[str], expected: int) -> str:
-        """Run a command in this process, whose Spark session is the one that runs."""
+        """Run a command in this process, in its running Spark session."""
         printed = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
         status: object = 0
         stdin = sys.stdin
-        sys.stdin = io.StringIO("y\n")  # To the question whether it is to be done.
+        sys.stdin = io.StringIO("y\n")  # Answers the command's request for confirmation.
         try:
             with redirect_stdout(printed), redirect_stderr(printed):
                 main(words[1:])
@@ -148,22 +148,22 @@ class Reader:
             timeout=300,
             check=False,
         )
-        # The shell becomes its last command; of one that a signal ended, a user's shell shows 128 and the signal.
+        # bash replaces itself by its last command. If a signal ends that one, a user's shell shows 128 plus the signal.
         status = ran.returncode if ran.returncode >= 0 else 128 - ran.returncode
         assert status == expected, f"status {status}: {command}\n{ran.stdout}"
         return ran.stdout
 
     def _until_stopped(self, words: list[str]) -> str:
-        """Start a command, leave it alone for a while, and stop it as Ctrl-C does."""
+        """Start a command, let it run for a while, and stop it as Ctrl-C does."""
         log = self.folder / f"{uuid.uuid4().hex}.log"
         running = Running(words[1:], self.environment, log)
         if words[1] == "run":
-            running.wait_until_it_says("; encoder: ")  # The JVM has started.
+            running.wait_until_it_says("; encoder: ")  # The JVM has started by this line.
         try:
             running.process.wait(self.seconds)
         except subprocess.TimeoutExpired:
             status = running.ask_to_stop(signal.SIGINT)
-            # 130 is that of a command that has nothing to complete. With --watch it is the status of the last look.
+            # 130 means that there was nothing to complete. With --watch the status is that of the last look.
             completed = self._status_of_one_look(words) if "--watch" in words else 0
             assert status in (completed, 130), f"status {status} after Ctrl-C: {shlex.join(words)}\n{running.said()}"
         else:
@@ -181,5 +181,5 @@ def _compared(shown: str, printed: str) -> list[str]:
 
 
 def _unquoted(command: str) -> str:
-    """Return a command without what stands in quotes."""
+    """Return a command without its quoted parts."""
     return re.sub(r"'[^']*'|\"[^\"$`]*\"", "", command)

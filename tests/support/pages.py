@@ -1,4 +1,4 @@
-"""Reads every page that a server links to."""
+"""Read all pages that a server links to."""
 
 import html
 import re
@@ -12,7 +12,7 @@ _LINK = re.compile(r"""(?:href|src|action)=(?:"([^"]*)"|'([^']*)')""")
 
 
 def answer(url: str, *, headers: Mapping[str, str] | None = None, seconds: float = 30) -> tuple[int, str]:
-    """The status and the text of one page."""
+    """Return the status and the text of a page."""
     try:
         with urllib.request.urlopen(urllib.request.Request(url, headers=dict(headers or {})), timeout=seconds) as page:
             return page.status, page.read().decode("utf-8", errors="replace")
@@ -21,7 +21,7 @@ def answer(url: str, *, headers: Mapping[str, str] | None = None, seconds: float
 
 
 def every_page(start: str, *, further: Iterable[str] = ()) -> dict[str, str]:
-    """The texts of a page and of all pages of the same server that it leads to, but its styles and scripts."""
+    """Return the texts of a page and of all linked pages of the same server, without styles and scripts."""
     found: dict[str, str] = {}
     left = [start, *further]
     while left and len(found) < MOST_PAGES:

@@ -1,4 +1,4 @@
-"""Random pipeline files: right ones made of the models, and the same with mistakes whose places are known."""
+"""Generate random pipeline files from the models: valid ones, and the same with mistakes at known places."""
 
 import random
 from collections.abc import Iterator
@@ -22,8 +22,8 @@ class Mistake:
     """A mistake that the generator made on purpose.
 
     Attributes:
-        kind: how.
-        place: where a problem has to be reported: there, above or below.
+        kind: the name of the mutation.
+        place: the place at which, above which or below which a problem must be reported.
     """
 
     kind: str
@@ -31,7 +31,7 @@ class Mistake:
 
 
 def is_right(values: Any) -> bool:
-    """Check that the models accept it, and that it names nothing outside the file."""
+    """Check that the models accept the pipeline, and that it refers to nothing outside the file."""
     try:
         config = PipelineConfig.model_validate(values)
     except ValidationError:
@@ -41,7 +41,7 @@ def is_right(values: Any) -> bool:
 
 
 def pipeline(dice: random.Random) -> dict[str, Any]:
-    """A right pipeline: a small one, to which settings are added as long as they fit."""
+    """Return a valid pipeline: a small one, extended by random settings that keep it valid."""
     values: dict[str, Any] = {
         "name": "feed",
         "source": {"kafka": {"bootstrap_servers": "localhost:9092", "topics": ["a", "b"]}},
@@ -75,7 +75,7 @@ def _some(annotation: Any, dice: random.Random) -> Iterator[Any]:
 
 
 def _with(values: Any, place: Place, value: Any) -> Any | None:
-    """A copy with the value put in; None if what holds it is not there."""
+    """Return a copy with the value set at the place; None if the place's parent does not exist."""
     if not place:
         return value
     if not isinstance(values, dict):
@@ -87,7 +87,7 @@ def _with(values: Any, place: Place, value: Any) -> Any | None:
 
 
 def places(values: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
-    """Each value with its place."""
+    """Yield all values with their places."""
     if place:
         yield place, values
     if isinstance(values, dict):
@@ -99,7 +99,7 @@ def places(values: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
 
 
 def with_mistakes(values: dict[str, Any], dice: random.Random) -> tuple[dict[str, Any], list[Mistake]]:
-    """The same with 1 to 5 mistakes, none of them within another or beside it."""
+    """Return the pipeline with 1 to 5 mistakes, none of them inside or next to another one."""
     expected = dice.randint(1, 5)
     made: list[Mistake] = []
     taken: list[Place] = []
@@ -123,7 +123,7 @@ def with_mistakes(values: dict[str, Any], dice: random.Random) -> tuple[dict[str
 
 
 def _near(place: Place, other: Place) -> bool:
-    """Check that one contains the other or both are in one block, where two mistakes may be one."""
+    """Check whether one place contains the other or both are in one block, where two mistakes may count as one."""
     around = other[:-1]
     return place[: len(around)] == around if around else place[:1] == other[:1]
 
@@ -212,7 +212,7 @@ MUTATIONS = {
 
 
 def text_of(values: Any) -> str:
-    """As YAML, without aliases."""
+    """Return the values as YAML without aliases."""
 
     class Plain(yaml.SafeDumper):
         def ignore_aliases(self, data: Any) -> bool:
@@ -222,6 +222,6 @@ def text_of(values: Any) -> str:
 
 
 def is_reported(mistake: Mistake, keys: list[str]) -> bool:
-    """Check that one of the problems is about it."""
+    """Check that one of the problems is at or near the mistake's place."""
     place = dotted(mistake.place)
     return any(key == place or key.startswith(f"{place}.") for key in keys)

@@ -1,4 +1,4 @@
-"""A pipeline file without a mistake, and the environment that it needs."""
+"""A valid pipeline file, and the environment that it needs."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -40,13 +40,13 @@ Reader = Callable[..., tuple[PipelineConfig | None, list[Problem]]]
 def problems(
     path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str, str] = os.environ
 ) -> tuple[PipelineConfig | None, list[Problem]]:
-    """Read a pipeline and return its problems, warnings too. No pipeline if any of them is an error."""
+    """Read a pipeline; return it and its problems, including warnings; None for the pipeline if one is an error."""
     reading = read(path, overrides=overrides, environment=environment)
     return reading.config, reading.problems
 
 
 def topic_to_topic(**blocks: Any) -> PipelineConfig:
-    """A pipeline from a topic of Kafka into another."""
+    """Return a pipeline from one Kafka topic into another."""
     return PipelineConfig.model_validate(
         {
             "name": "hits",

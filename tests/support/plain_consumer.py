@@ -1,7 +1,7 @@
-"""A consumer of a group that appends records to an Iceberg table, and commits its offsets afterwards.
+"""A group's consumer that appends records to an Iceberg table, and commits its offsets afterwards.
 
-In the test's own process, step by step; or as ``python -m tests.support.plain_consumer``, which reads a JSON line from
-stdin with its names, and runs until it is killed. The servers are named by the environment.
+It runs in the test's process, step by step; or as ``python -m tests.support.plain_consumer``, which reads its
+names as a JSON line from stdin and runs until it is killed. The environment names the servers.
 """
 
 import json
@@ -26,7 +26,7 @@ COLUMNS = "id BIGINT, part INT, at BIGINT"
 
 @dataclass(frozen=True)
 class PlainConsumer:
-    """One consumer of JSON records ``{"id": …}``; the table has ``COLUMNS``."""
+    """A consumer of JSON records ``{"id": …}``; the table has the columns ``COLUMNS``."""
 
     topic: str
     table: str
@@ -49,7 +49,7 @@ class PlainConsumer:
     def write(
         self, consumer: Consumer, connections: Connections, *, records: int, seconds: float = 60
     ) -> dict[int, int]:
-        """Append so many records, or what came meanwhile; return the offsets behind them, not yet committed."""
+        """Append `records` records, or as many as came in time; return the offsets to commit afterwards."""
         import pyarrow as pa
 
         rows: list[dict[str, Any]] = []
@@ -69,12 +69,12 @@ class PlainConsumer:
         consumer.commit(offsets=positions, asynchronous=False)
 
     def running(self, environment: Mapping[str, str], log: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
-        """Run it as a process, which is killed when the block ends."""
+        """Run the consumer as a process, which is killed when the block ends."""
         return plain_process.running("tests.support.plain_consumer", asdict(self), environment, log)
 
 
 def main() -> None:
-    """Append and commit until killed."""
+    """Append and commit until the process is killed."""
     plain = PlainConsumer(**json.loads(sys.stdin.readline()))
     connections, consumer = Connections.from_environment(dict(os.environ)), plain.open()
     while True:

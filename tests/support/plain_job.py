@@ -1,6 +1,6 @@
-"""A Structured Streaming job that knows nothing of lakefeed: ``python -m tests.support.plain_job``.
+"""A Structured Streaming job without lakefeed: ``python -m tests.support.plain_job``.
 
-Reads a JSON line from stdin, with the job's names. The servers are named by the environment. It runs until it is
+It reads its names as a JSON line from stdin. The environment names the servers. It runs until it is
 killed, or with ``once`` until its topic is empty.
 """
 
@@ -24,16 +24,16 @@ Writer = Literal["stream", "batches"]
 
 @dataclass(frozen=True)
 class PlainJob:
-    """One job.
+    """The settings of a job.
 
     Attributes:
-        topic: of JSON records ``{"id": …}``.
-        table: the Iceberg table that it writes.
-        checkpoint: its checkpoint location.
+        topic: a topic of JSON records ``{"id": …}``.
+        table: the Iceberg table that the job writes.
+        checkpoint: the checkpoint location.
         writer: ``stream`` for Iceberg's streaming sink and a table of ids; ``batches`` for foreachBatch with appends,
             as many jobs have it, and a table with the records' topic, partition and offset.
-        records: of a batch, at most.
-        once: ends when the topic is empty.
+        records: the most records of a batch.
+        once: whether the job ends when the topic is empty.
     """
 
     topic: str
@@ -44,17 +44,17 @@ class PlainJob:
     once: bool = False
 
     def running(self, environment: Mapping[str, str], log: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
-        """Run it as a process, which is killed with its JVM when the block ends."""
+        """Run the job as a process, which is killed with its JVM when the block ends."""
         variables = {**SHORT_LIVED, **environment, "SPARK_LOCAL_IP": "127.0.0.1"}
         return plain_process.running("tests.support.plain_job", asdict(self), variables, log)
 
     def batches(self) -> int:
-        """Count the batches that it has planned; for a checkpoint in a local directory."""
+        """Count the planned batches; only for a checkpoint in a local directory."""
         folder = Path(self.checkpoint, "offsets")
         return len([path for path in folder.glob("*") if path.name.isdigit()]) if folder.is_dir() else 0
 
     def kill_at(self, process: subprocess.Popen[bytes], batches: int, *, then: float, log: Path) -> None:
-        """Kill it some seconds after it has planned so many batches."""
+        """Kill the job `then` seconds after it has planned `batches` batches."""
         deadline = time.monotonic() + 300
         while self.batches() < batches:
             assert process.poll() is None, log.read_text()[-4000:]
@@ -65,7 +65,7 @@ class PlainJob:
 
 
 def main() -> None:
-    """Run the job of stdin."""
+    """Run the job that stdin describes."""
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.functions import from_json
 
@@ -75,8 +75,8 @@ def main() -> None:
         "spark.master": "local[2]",
         "spark.driver.extraClassPath": os.pathsep.join(map(str, jars.fetch(["spark"]))),
         "spark.driver.memory": "700m",
-        # The JDK's client sends a body over a connection that the server has closed, and fails if the next ones that it
-        # keeps are closed too. The job must die by the test alone.
+        # The JDK's client reuses connections that the server has closed, and fails after a few of them. The job must
+        # not end before the test kills it.
         "spark.driver.extraJavaOptions": "-Dhttp.keepAlive=false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

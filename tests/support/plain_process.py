@@ -1,4 +1,4 @@
-"""A module of the tests as a process that knows nothing of lakefeed's commands, for a writer that is to be killed."""
+"""Run a module of the tests as a separate process without lakefeed's commands: a writer that a test kills."""
 
 import json
 import os
@@ -17,13 +17,13 @@ from tests.support.faults.drivers import ROOT
 def running(
     module: str, given: Mapping[str, Any], environment: Mapping[str, str], log: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run ``python -m module`` in a process group of its own, which is killed when the block ends.
+    """Run ``python -m module`` in its own process group, which is killed when the block ends.
 
     Args:
-        module: reads a JSON object from a line of its stdin.
-        given: that object.
-        environment: variables besides ours.
-        log: where its output goes.
+        module: a module that reads a JSON object as a line from its stdin.
+        given: the JSON object.
+        environment: variables in addition to those of this process.
+        log: the file for its output.
     """
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -46,7 +46,7 @@ def running(
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """SIGKILL for the process and its JVM at the same moment."""
+    """Send SIGKILL to the process and its JVM at the same moment."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
     process.wait(30)

@@ -1,4 +1,4 @@
-"""A feed that is planned and run, and proves that a plan changes nothing."""
+"""Plan and run a feed, and check that planning changes nothing."""
 
 import json
 import sqlite3
@@ -52,7 +52,7 @@ class Planned:
         feed.create_topic()
 
     def send(self, *counts: int) -> None:
-        """So many records to each partition."""
+        """Send `counts[n]` records to partition n."""
         for partition, count in enumerate(counts):
             self.feed.send(self.feed.avro(map(ride, range(count)), RIDE), partition=partition)
 
@@ -65,7 +65,7 @@ class Planned:
         )
 
     def plan(self, pipeline: Pipeline) -> RunPlan:
-        """The plan, which is proven to have changed nothing."""
+        """Return the plan; check that planning changed nothing."""
         with self.unchanged():
             [found] = pipeline.plan(spark=self.lake).tables
         json.dumps(found.as_dict())
@@ -81,7 +81,7 @@ class Planned:
         return open_table(name or self.feed.table, connections=self.feed.connections)
 
     def commits(self) -> list[tuple[OffsetRange, ...]]:
-        """The offset ranges of the batches, oldest first."""
+        """Return the offset ranges of the batches, oldest first."""
         found = commits_of(ancestors(self.table())[0], self.feed.name)
         return [each.ranges.ranges for each in found if each.ranges.records]
 
@@ -92,7 +92,7 @@ class Planned:
         assert self.everything() == before
 
     def everything(self) -> tuple[Any, ...]:
-        """All objects of the store, all of the catalog, and the topics."""
+        """Return all objects of the store, all rows of the catalog, and the topics."""
         s3 = self.feed.connections.s3
         assert s3.access_key is not None
         assert s3.secret_key is not None
@@ -116,7 +116,7 @@ class Planned:
         )
 
     def assert_made_as_planned(self, found: RunPlan) -> None:
-        """Carries the planned statements out under other names, and compares what becomes of them with the run's."""
+        """Execute the planned statements under other names, and compare the resulting tables with the run's."""
         for change in found.tables:
             namespace, _, name = change.table.rpartition(".")
             twin = f"{namespace}_twin.{name}"

@@ -23,9 +23,9 @@ def put_on_path(folder: Path, entry_points: Mapping[str, str], monkeypatch: pyte
     """Install a package for one test.
 
     Args:
-        folder: where its files go.
-        entry_points: the text of the entry points of each group.
-        monkeypatch: of the test, at whose end the package is gone; the fixture ``fresh_blocks`` forgets its blocks.
+        folder: the folder for the package's files.
+        entry_points: the lines of each group of entry points.
+        monkeypatch: the test's; it removes the package at the end, and the fixture ``fresh_blocks`` forgets its blocks.
         modules: the source of each module.
     """
     for name, source in modules.items():
@@ -44,7 +44,7 @@ def put_on_path(folder: Path, entry_points: Mapping[str, str], monkeypatch: pyte
 
 
 def put_page_on_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Install the package of docs/extension-points.md: all its blocks that are run."""
+    """Install the package that docs/extension-points.md shows: all its blocks that run."""
     page = ROOT / "docs" / "extension-points.md"
     groups, modules = dict[str, str](), dict[str, str]()
     for block in blocks_in(page.read_text("utf-8"), page):
@@ -58,6 +58,6 @@ def put_page_on_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def forget_blocks() -> None:
-    """Forget the blocks of installed packages: the next file is read with those that are installed then."""
+    """Forget the blocks of installed packages, so that the next file is read with the packages installed then."""
     for clear in CACHES:
         clear()

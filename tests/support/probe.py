@@ -1,12 +1,12 @@
-"""Decoders in a JVM without Spark: thousands of records in a second, with what each one costs.
+"""Run decoders in a JVM without Spark: thousands of records a second, with the cost of decoding each.
 
-The Java side is ``tests/jvm``, which is compiled once for a run of the tests. For hostile payloads of a format, give
+The Java part is ``tests/jvm``, compiled once for each test run. For hostile payloads of a format, pass
 ``Probe.hostile`` the options of its decoder's catalog and the payloads:
 
     costs = probe.hostile({"format": "json", "reader-type": …}, payloads)
 
-It asserts the rule that holds for each record of each format: a row or an error, CPU time of 1 ms for each KB, memory
-of 64 times the record's size and 64 KB.
+It asserts the rule for all records of all formats: a row or an error, CPU time of 1 ms per KB, memory
+of 64 times the record's size plus 64 KB.
 """
 
 import base64
@@ -30,7 +30,7 @@ WARM_UP = 10
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of decoding one payload: the least of several runs."""
+    """The cost of decoding one payload: the lowest of several runs."""
 
     payload: bytes
     error: str | None
@@ -74,7 +74,7 @@ class Probe:
         )
 
     def ask(self, **request: Any) -> list[dict[str, Any]]:
-        """The answer to one request of ``Probe.java``."""
+        """Send a request to ``Probe.java``; return its answer."""
         requests, answers = _open(self._jvm.stdin), _open(self._jvm.stdout)
         requests.write(json.dumps(request) + "\n")
         requests.flush()
@@ -84,11 +84,11 @@ class Probe:
         return result
 
     def decode(self, options: Mapping[str, str], payloads: Sequence[bytes]) -> list[dict[str, Any]]:
-        """For each payload its value in ``Canonical.java``'s form, its schema id and its error."""
+        """Decode payloads; return the value in ``Canonical.java``'s form, the schema id and the error of each."""
         return self.ask(do="decode", options=dict(options), payloads=[*map(base64_text, payloads)])
 
     def type_of(self, options: Mapping[str, str]) -> dict[str, Any]:
-        """The type of the value, as the JSON of a StructType."""
+        """Return the type of the decoded value, as the JSON of a StructType."""
         [found] = self.ask(do="type", options=dict(options))
         return found
 
@@ -104,7 +104,7 @@ class Probe:
         return [Cost(payload=payload, **each) for payload, each in zip(payloads, found, strict=True)]
 
     def hostile(self, options: Mapping[str, str], payloads: Sequence[bytes]) -> list[Cost]:
-        """The same; each payload is a row or an error, and keeps the rule."""
+        """Measure as ``costs`` does; check that each payload becomes a row or an error, within the limits."""
         costs = self.costs(options, payloads)
         for each in costs:
             assert each.row != (each.error is not None), each
@@ -112,7 +112,7 @@ class Probe:
         return costs
 
     def close(self) -> None:
-        """Ends the JVM."""
+        """End the JVM."""
         _open(self._jvm.stdin).close()
         self._jvm.wait(30)
         _open(self._jvm.stdout).close()

@@ -1,4 +1,4 @@
-"""The row that a message means by the reference library, to compare with what lakefeed decodes."""
+"""Compute a message's expected row with the reference library, to compare it with lakefeed's row."""
 
 import base64
 import json
@@ -14,25 +14,25 @@ KNOWN = "google.protobuf."
 
 @dataclass(frozen=True)
 class Struct:
-    """A row: names with values."""
+    """A row: its values by name."""
 
     fields: list[tuple[str, Any]]
 
 
 @dataclass(frozen=True)
 class Json:
-    """Text that stands for this JSON."""
+    """The expected JSON value of a column that has it as text."""
 
     value: Any
 
 
 def row_of(message: Any, reader: Any, open_types: frozenset[str] = frozenset()) -> Struct:
-    """The row of the reader's columns.
+    """Return the expected row, with the columns of the reader's type.
 
     Args:
-        message: of the writer's type.
+        message: a message of the writer's type.
         reader: the descriptor of the reader's type.
-        open_types: full names of the reader's types around it.
+        open_types: full names of the enclosing types of the reader.
     """
     inside = open_types | {reader.full_name}
     written = message.DESCRIPTOR.fields_by_name
@@ -92,7 +92,7 @@ def _is_map(field: Any) -> bool:
 
 
 def json_of(message: Any) -> Any:
-    """The JSON that stands for a message: all fields that have no presence, others if they are set."""
+    """Return the expected JSON of a message: all fields without presence, other fields if they are set."""
     name = message.DESCRIPTOR.full_name
     if name == f"{KNOWN}Struct":
         return {key: json_of(message.fields[key]) for key in message.fields}
@@ -138,7 +138,7 @@ def _instant(seconds: int, nanos: int) -> str:
 
 
 def same(found: Any, expected: Any) -> bool:
-    """Check that a value in the form of ``Canonical.java`` equals this one."""
+    """Check that a value in ``Canonical.java``'s form equals the expected one."""
     if expected is None or found is None:
         return expected is None and found is None
     if isinstance(expected, Struct):

@@ -1,4 +1,4 @@
-"""Random Protobuf schemas, a later version of each, and messages of the first: drawn from a seed."""
+"""Generate random Protobuf schemas, a later version of each, and messages of the first version, from a seed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ IMPORTED = {
 
 @dataclass
 class Field:
-    """A field; ``key`` is the type of a map's keys, ``target`` the message or enum that ``kind`` names."""
+    """A field; ``key`` is the key type of a map, ``target`` the message or enum that ``kind`` names."""
 
     name: str
     number: int
@@ -86,7 +86,7 @@ class Message:
 
 @dataclass
 class Schema:
-    """One file: the first version, the later one, and where the message stands that rows are of."""
+    """The two versions of a schema, and the path of the message type whose messages become rows."""
 
     number: int
     syntax: Syntax
@@ -100,7 +100,7 @@ class Schema:
         return self.writer[self.top].name
 
     def files(self) -> dict[str, str]:
-        """Both versions, in packages of their own, and what they import."""
+        """Return the files of both versions, in separate packages, and their imports."""
         made = {}
         for kind, messages in (("w", self.writer), ("r", self.reader)):
             package = f"{kind}{self.number}"
@@ -116,7 +116,7 @@ class Schema:
 
 
 def _head(syntax: Syntax, package: str, body: str) -> str:
-    """A file of this body, with the imports that it uses."""
+    """Return a file with this body, and with the imports that the body needs."""
     first = 'edition = "2023";' if syntax == "edition" else f'syntax = "{syntax}";'
     words = set(re.findall(r"google\.protobuf\.(\w+)", body))
     imports = "".join(f'import "google/protobuf/{file}.proto";\n' for file, names in IMPORTED.items() if words & names)
@@ -155,10 +155,10 @@ def _field(each: Field, syntax: Syntax) -> str:
 
 
 class Schemas:
-    """Draws schemas and messages.
+    """A generator of schemas and messages.
 
     Args:
-        seed: the same seed draws the same.
+        seed: decides all schemas and messages.
     """
 
     def __init__(self, seed: int) -> None:
@@ -166,7 +166,7 @@ class Schemas:
         self._left = 0
 
     def schema(self, number: int) -> Schema:
-        """A schema of 0 to 500 fields with its later version."""
+        """Return a schema of 0 to 500 fields and its later version."""
         chance = self.chance
         syntax: Syntax = chance.choice(["proto2", "proto3", "proto3", "edition"])
         shared = chance.random() < 0.3
@@ -209,7 +209,7 @@ class Schemas:
         numbers = iter(self._numbers(count))
         oneof: str | None = None
         for at in range(count):
-            # Types that contain each other many times over are too many columns.
+            # Types that contain each other in many fields would expand to too many columns.
             nested = sum(isinstance(each.target, Message) for each in message.fields)
             made = self._field(at, next(numbers), syntax, others if nested < 2 else [], enums)
             if sum("required" in (each.label, *each.options.lower().split("_")) for each in message.fields) > 20:
@@ -254,9 +254,9 @@ class Schemas:
         }[syntax]  # type: ignore[assignment]
         label = chance.choice(labels)
         if isinstance(target, Message) and label == "required":
-            label = "optional"  # Else a message may need itself.
+            label = "optional"  # A required field of a message type could be recursive, so that no message is complete.
         if chance.random() < 0.12 and not (isinstance(target, Enum) and target.values[0][1] != 0):
-            # The reference library refuses the name of the entry that follows from an underscore and a digit.
+            # The entry type of a map field ``_7`` would be named ``7Entry``, which the reference library refuses.
             return Field(f"m{name}" if name[0] == "_" else name, number, kind, key=chance.choice(KEYS), target=target)
         options = ""
         if syntax == "edition":
@@ -278,7 +278,7 @@ class Schemas:
         return Field(name, number, kind, label, target=target, options=options)
 
     def _later(self, messages: list[Message], syntax: Syntax) -> list[Message]:
-        """The reader's version: fields left out, new ones, wider types, another order."""
+        """Return the reader's version: it drops and adds fields, widens types and reorders fields."""
         chance = self.chance
         copies: dict[int, Message | Enum] = {}
 
@@ -315,7 +315,7 @@ class Schemas:
         return replace(each, kind=kind, options=options, target=target)
 
     def fill(self, message: Any, depth: int = 0) -> Any:
-        """Sets some fields of a message of the reference library."""
+        """Set some fields of a message of the reference library at random; return it."""
         chance = self.chance
         name = message.DESCRIPTOR.full_name
         if name == "google.protobuf.Timestamp":
@@ -362,7 +362,7 @@ class Schemas:
             known = [value.number for value in each.enum_type.values]
             return chance.choice(known) if each.enum_type.is_closed else chance.choice([*known, 77, -5])
         if each.type in (1, 2):
-            return chance.choice([0.0, -0.5, 1.25, 1024.0, -3.0])  # The same as a float, a double and text.
+            return chance.choice([0.0, -0.5, 1.25, 1024.0, -3.0])  # Have the same text as a float and as a double.
         if each.type == 8:
             return chance.random() < 0.5
         if each.type == 9:
@@ -375,18 +375,18 @@ class Schemas:
         return chance.choice([0, 1, low, high, chance.randrange(low, high)])
 
     def payload(self, kind: Any) -> bytes:
-        """A message's bytes: whole, in two pieces, or with unknown fields."""
+        """Return a message's bytes: whole, in two pieces, or with unknown fields."""
         self._left = 200
         whole = bytes(self.fill(kind()).SerializeToString())
         roll = self.chance.random()
         if roll < 0.2:
             return whole + bytes(self.fill(kind()).SerializeToString())
-        # Number 19999 is one that no schema may have.
+        # Field number 19999 is reserved: no schema has it.
         return whole + b"\xfa\xe1\x09\x02hi" + b"\xf8\xe1\x09\x05" if roll < 0.4 else whole
 
 
 def _name_types(messages: list[Message], package: str, *, shared: bool) -> None:
-    """Gives each field that has a message or an enum the name of its type, as a file may write it."""
+    """Set the type names of fields that have a message or an enum as a file may spell them."""
     names: dict[int, str] = {}
 
     def collect(message: Message, around: str) -> None:

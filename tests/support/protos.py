@@ -1,4 +1,4 @@
-"""Protobuf as the reference library has it: schemas compiled by protoc, messages made without generated code."""
+"""Use Protobuf's reference library: protoc compiles schemas, and messages need no generated code."""
 
 import tempfile
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ def descriptor_set(files: Mapping[str, str]) -> bytes:
 
 
 def message_class(files: Mapping[str, str], name: str) -> Any:
-    """The class of a message of these files, in a pool of its own."""
+    """Return the class of a message of these files, from a new descriptor pool."""
     pool = descriptor_pool.DescriptorPool()
     for file in descriptor_pb2.FileDescriptorSet.FromString(descriptor_set(files)).file:
         pool.Add(file)
@@ -41,5 +41,5 @@ def message_class(files: Mapping[str, str], name: str) -> Any:
 
 @cache
 def order() -> Any:
-    """The class of ``shop.v1.Order`` in rich.proto."""
+    """Return the class of ``shop.v1.Order`` in rich.proto."""
     return message_class({"money.proto": MONEY, "rich.proto": RICH}, "shop.v1.Order")

@@ -1,4 +1,4 @@
-"""Records as Spark's Kafka source gives them, and Avro by the reference library."""
+"""Records in the form of Spark's Kafka source, and Avro encoded by the reference library."""
 
 import io
 from collections.abc import Sequence
@@ -9,18 +9,18 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 
 def avro_bytes(schema: Any, datum: Any) -> bytes:
-    """``datum`` written by fastavro, without a header."""
+    """Encode ``datum`` with fastavro, without a header."""
     buffer = io.BytesIO()
     fastavro.schemaless_writer(buffer, fastavro.parse_schema(schema), datum)
     return buffer.getvalue()
 
 
 def records(spark: SparkSession, values: Sequence[bytes | None], *, topic: str = "t") -> DataFrame:
-    """One partition of a topic with these values, offsets from 0."""
+    """Return records of one partition of a topic with these values, from offset 0."""
     rows = [(topic, 0, offset, bytearray(value) if value is not None else None) for offset, value in enumerate(values)]
     return spark.createDataFrame(rows, "topic STRING, partition INT, offset BIGINT, value BINARY").coalesce(1)
 
 
 def results(decoded: DataFrame) -> list[Row]:
-    """The decoded structs in the order of the offsets."""
+    """Return the decoded structs in the order of their offsets."""
     return [row.decoded for row in decoded.orderBy("offset").select("decoded").collect()]

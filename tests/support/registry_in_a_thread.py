@@ -1,4 +1,4 @@
-"""A schema registry in this process: real HTTP and Confluent's paths, and it can be made to fail."""
+"""A schema registry in this process: it serves Confluent's paths over HTTP, and can fail on demand."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from lakefeed.clients.http_server import HttpAnswer, HttpRequest, serve_http
 
 
 class RegistryInAThread:
-    """Serves the schemas put into it on a free port of the loopback interface.
+    """Serves the schemas of ``put`` on a free port of the loopback interface.
 
     Attributes:
-        schemas: id to the answer's JSON object.
-        versions: (subject, version) to the answer's JSON object.
-        credentials: ``user:password`` that it requires; None for none.
-        failing: HTTP status of every answer; None for proper ones.
-        context: such as ":.staging:"; then an id is found only as one of a subject of it.
-        raw: body of every answer; None for proper ones.
-        requests: how often each path was asked for.
-        held: a path whose answer waits for an event.
+        schemas: the answer's JSON object for each id.
+        versions: the answer's JSON object for each (subject, version).
+        credentials: the ``user:password`` that it requires; None for none.
+        failing: the HTTP status of all answers; None for normal answers.
+        context: a context such as ":.staging:"; an id is then only found with a subject of that context.
+        raw: the body of all answers; None for normal answers.
+        requests: the number of requests of each path.
+        held: a path whose answers wait for an event.
         url: the base address.
         port: the port it listens on.
     """
@@ -44,7 +44,7 @@ class RegistryInAThread:
         self.port = int(urlsplit(self.url).port or 0)
 
     def put(self, schema_id: int, schema: Any, *, references: list[dict[str, Any]] | None = None) -> None:
-        """Registers an Avro schema, given as Python objects, under an id."""
+        """Register an Avro schema, given as Python objects, under an id."""
         answer: dict[str, Any] = {"schema": json.dumps(schema)}
         if references:
             answer["references"] = references

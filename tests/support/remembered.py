@@ -1,4 +1,4 @@
-"""Secrets that a test's process remembers: tests share one, and use words as passwords."""
+"""Forget the secrets that a test's process remembers: tests share a process, and use words as passwords."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from lakefeed.messages import redaction
 
 @contextmanager
 def forget_afterwards() -> Iterator[None]:
-    """Forget the secrets that are remembered inside."""
+    """Forget the secrets that the block adds."""
     before = set(redaction._known)
     try:
         yield

@@ -1,4 +1,4 @@
-"""A feed of a test's own with its tables in a REST catalog."""
+"""A feed of one test, with its tables in a REST catalog."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,7 @@ from tests.support.servers.rest_catalog import RestCatalog
 
 @dataclass
 class RestFeed(Feed):
-    """A feed with its tables in a REST catalog."""
+    """A feed whose tables are in a REST catalog."""
 
     catalog: str = "rest"
     server: RestCatalog | None = None

@@ -1,4 +1,4 @@
-"""Every server of a feed behind TLS with a private authority, and pipelines that reach them."""
+"""Run all servers of a feed behind TLS with a private authority, and write pipelines that reach them."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ from tests.support.servers.tokens import TokenServer, token_server
 
 @dataclass(frozen=True, kw_only=True)
 class Secured:
-    """The servers, and the files of the authority that has signed their certificates."""
+    """The running servers, and the files of the authority that has signed their certificates."""
 
     folder: Path
     authority: Authority
@@ -41,7 +41,7 @@ class Secured:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables of a user: passwords, and where the servers are."""
+        """The environment variables of a user: passwords, and the servers' addresses."""
         return {
             "LAKEFEED_CA_FILE": str(self.authority.file),
             "KAFKA_BOOTSTRAP_SERVERS": self.kafka.servers("oauth"),
@@ -133,7 +133,7 @@ def secured(
 ) -> Iterator[Secured]:
     """Put TLS before the shared servers, and run a broker, until the block ends.
 
-    With ``mutual`` each server but that of tokens asks for a certificate of the authority.
+    With ``mutual``, all servers but the token server require a client certificate of the authority.
     """
     authority = Authority(folder / "authority")
     here = authority.sign("server", "localhost", "127.0.0.1")
@@ -172,7 +172,7 @@ def secured(
 
 @contextmanager
 def _tls_of(postgres: PostgreSQL, own: Signed) -> Iterator[None]:
-    """Let the server take TLS too, with files that are its own."""
+    """Enable TLS in the server, with copies of the files that the server owns."""
     for name, file in (("server.crt", own.certificate), ("server.key", own.key)):
         _give(postgres, name, file.read_bytes())
     postgres.execute("ALTER SYSTEM SET ssl = on", "SELECT pg_reload_conf()")
@@ -184,7 +184,7 @@ def _tls_of(postgres: PostgreSQL, own: Signed) -> Iterator[None]:
 
 @contextmanager
 def _certificates_for(database: PostgreSQL, authority: Authority) -> Iterator[None]:
-    """Let the server ask for a certificate of the authority, of who comes to one of its databases by TLS."""
+    """Let the server require a certificate of the authority from clients that connect to this database by TLS."""
     rules = _folder_of(database) / "pg_hba.conf"
     before = rules.read_bytes()
     rule = f"hostssl {database.database} all all scram-sha-256 clientcert=verify-ca\n"
@@ -204,7 +204,7 @@ def _folder_of(postgres: PostgreSQL) -> Path:
 
 
 def _give(postgres: PostgreSQL, name: str, content: bytes) -> None:
-    """Write a file that is the server's own."""
+    """Write a file that the server's user owns."""
     file = _folder_of(postgres) / name
     file.write_bytes(content)
     file.chmod(0o600)

@@ -1,4 +1,4 @@
-"""A feed over the secured servers: the whole way, and what the check before a run says of one change."""
+"""Run a feed over the secured servers end to end, and list the problems that the check finds after one change."""
 
 import json
 import secrets
@@ -28,9 +28,9 @@ EACH_SERVER = {
 
 
 def land(servers: Secured, change: Change, *, environment: dict[str, str] | None = None) -> None:
-    """Produce, check, run on executors of their own, verify; the rows are in each sink."""
+    """Produce, check, run on separate executors, and verify; check that all sinks have the rows."""
     topic = name = f"trips_{uuid.uuid4().hex[:8]}"
-    # What travels between driver and executors is encrypted too, their certificates among it.
+    # Encrypts the traffic between driver and executors too, which contains their certificates.
     spark = {"spark.authenticate.secret": "${SPARK_SECRET}", "spark.network.crypto.enabled": "true"}
     pipeline = {**servers.pipeline(topic, name), "spark": spark}
     change(pipeline)
@@ -47,7 +47,7 @@ def land(servers: Secured, change: Change, *, environment: dict[str, str] | None
     run("topics", "create", topic, "--partitions", "2")
     run("topics", "produce", topic, "--generate", "taxi", "--rows", str(ROWS))
     run("check", file, "--connect")
-    # Executors of their own, which get authority, certificate and key from the driver.
+    # Separate executors, which must get authority, certificate and key from the driver.
     master = "local-cluster[1,2,1024]"
     report = json.loads(run("run", file, "--once", "--master", master, "--output", "json"))
     assert report["rows"] == ROWS
@@ -59,7 +59,7 @@ def land(servers: Secured, change: Change, *, environment: dict[str, str] | None
 
 
 def with_certificate(own: Signed) -> Change:
-    """Return the change that shows a certificate."""
+    """Return a change after which the pipeline uses a client certificate."""
 
     def change(pipeline: dict[str, Any]) -> None:
         pipeline["tls"] |= {"certificate": str(own.certificate), "key": str(own.key)}
@@ -68,7 +68,7 @@ def with_certificate(own: Signed) -> Change:
 
 
 def problems(servers: Secured, change: Change, *, environment: dict[str, str] | None = None) -> dict[str, str]:
-    """Return what the check before a run says of a pipeline with one change, by the setting that it names."""
+    """Return the problems that the check before a run finds after one change, by setting."""
     name = f"wrong_{uuid.uuid4().hex[:8]}"
     pipeline = servers.pipeline("no_such_topic", name)
     change(pipeline)

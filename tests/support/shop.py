@@ -1,4 +1,4 @@
-"""A job of many topics, each in a table of its own."""
+"""A job of many topics, with one table for each."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SCHEMAS = {
 
 
 class Shop:
-    """A job of this test's own."""
+    """The job of one test."""
 
     def __init__(self, feed: Feed) -> None:
         self.feed = feed
@@ -73,7 +73,7 @@ class Shop:
         return Pipeline.from_file(path, environment=self.feed.environment)
 
     def run_command(self, *arguments: str, topic: str | None = None, monkeypatch: pytest.MonkeyPatch) -> Any:
-        """Runs a command on the file in this process; what it said as JSON."""
+        """Run a command on the job's file in this process; return its output, parsed as JSON."""
         for name, value in self.feed.environment.items():
             monkeypatch.setenv(name, value)
         chosen = ["--topic", self.topic(topic)] if topic else []

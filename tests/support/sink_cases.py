@@ -1,4 +1,4 @@
-"""Every sink in each of its modes: its settings, and how to read what is in it."""
+"""All sinks in all of their modes: the settings, and a function that reads the result."""
 
 import json
 import sqlite3
@@ -51,10 +51,10 @@ class Case:
 
     Attributes:
         mode: the output mode.
-        sink: its block.
-        read: what is in it now, each zip with its hits; one row for each record in append mode.
-        exactly_once: whether it claims that.
-        repeated: rows of the batch that was cut off, which the run reports that they may be there twice.
+        sink: a function that returns its block.
+        read: a function that returns the zips and their hits; in append mode one row for each record.
+        exactly_once: whether the sink claims exactly-once delivery.
+        repeated: the number of rows of an interrupted batch that the run reports as possibly duplicate.
     """
 
     mode: str
@@ -184,7 +184,7 @@ def hits(*zips: str) -> list[bytes]:
 
 def blocks(feed: Feed, case: Case) -> dict[str, Any]:
     grouped = f"SELECT zip, count(*) AS hits FROM {feed.name} GROUP BY zip"
-    # A topic's records tell in their headers where they come from, documents by their ids.
+    # Topics have the source position in the records' headers, search indexes in the documents' ids.
     placed = {"kafka", "elasticsearch"} & case.sink(feed).keys()
     position = ", kafka_topic, kafka_partition, kafka_offset" if placed else ""
     plain = f"SELECT zip{position} FROM {feed.name}"

@@ -1,6 +1,6 @@
-"""Runs a feed in a session whose metric system has sinks; writes the model, and the servlet's page.
+"""Run a feed in a session whose metric system has sinks; write the model and the page of the metrics servlet.
 
-A process of its own: Spark reads the settings of its sinks when it starts. Its arguments are a folder for files, and
+This is a separate process: Spark reads its sinks at its start. Its arguments are a folder for files, and
 the ports of a Graphite server and of a collector for OTLP.
 """
 
@@ -26,7 +26,7 @@ otlp: {{endpoint: "http://127.0.0.1:{collector}", every: 1 second}}
 
 
 def settings(folder: Path, graphite: str) -> dict[str, str]:
-    """The settings that a user writes below ``spark:``."""
+    """Return the settings that a user writes in the block ``spark:``."""
     return {
         f"{SINK}.csv.class": "org.apache.spark.metrics.sink.CsvSink",
         f"{SINK}.csv.directory": str(folder / "csv"),

@@ -1,4 +1,4 @@
-"""Runs a pipeline, and compares how it starts with what ``offsets show`` and ``plan`` say of it just before."""
+"""Run a pipeline, and compare its start with the start that ``offsets show`` and ``plan`` announced just before."""
 
 import pytest
 from pyspark.sql import SparkSession
@@ -16,15 +16,15 @@ def run_as_planned(
     plans: bool = True,
     counts: bool = False,
 ) -> RunSummary:
-    """Runs a pipeline once; raises what the run raises.
+    """Run a pipeline once; raise the run's error.
 
     Args:
         pipeline: the pipeline.
         lake: the session.
-        notes: gets the notes of the run.
-        accept_loss: as for the run, which then does what the others say is refused.
-        plans: compare the plan too, which takes longer; always done where a start is no ordinary one.
-        counts: the plan's offsets all hold a record, so that the run has to read as many.
+        notes: a list that the notes of the run are appended to.
+        accept_loss: the run's option; with it the run does what ``offsets show`` and ``plan`` refuse.
+        plans: whether to compare the plan too, which takes longer; a start with a message or refusal always does.
+        counts: whether a record exists at all planned offsets, so that the run must read as many records.
     """
     survey = pipeline.status(spark=lake)
     text = survey.decided.message if survey.decided is not None else None

@@ -1,4 +1,4 @@
-"""A user's own script: a stream with slow batches that ends on a signal. Says what it does on stdout."""
+"""A user's own script: a stream with slow batches that ends on a signal. It prints its steps on stdout."""
 
 import sys
 import time

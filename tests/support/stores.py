@@ -1,4 +1,4 @@
-"""The object stores of the contract suite: each as a bucket of its own, plain or versioned."""
+"""Run the object stores of the contract suite, and create a new bucket for each test, plain or versioned."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ STORES = (
         for name in ("minio", "minio-versioned", "versitygw", "versitygw-versioned")
     ),
 )
-"""The default store; and those that are built from source, plain and with versions."""
+"""The default store; and the stores that are built from source, plain and versioned."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bucket:
-    """A bucket on a running store.
+    """A bucket of a running store.
 
     Attributes:
-        name: of the bucket.
-        store: where it is.
+        name: the bucket's name.
+        store: the store that has the bucket.
     """
 
     name: str
@@ -50,22 +50,22 @@ class Bucket:
 
     @property
     def versioned(self) -> bool:
-        """Check that old versions are kept."""
+        """True if the bucket keeps old versions."""
         return self.store.versioned
 
     def url(self, *path: str) -> str:
-        """As Spark takes it."""
+        """Return the bucket's URL for Spark."""
         return "/".join([f"s3a://{self.name}", *path])
 
     def create(self) -> None:
-        """Makes the bucket, and switches versions on if it is to have them."""
+        """Create the bucket, and enable versioning if the store is to be versioned."""
         for _ in range(50):
             try:
                 self.request("PUT", "")
             except urllib.error.HTTPError as answer:
                 if answer.code != 503:
                     raise
-                answer.close()  # It listens, and is not ready yet.
+                answer.close()  # The store listens, but is not ready yet.
                 time.sleep(0.2)
             else:
                 break
@@ -73,34 +73,34 @@ class Bucket:
             self.keep_versions("Enabled")
 
     def keep_versions(self, status: Literal["Enabled", "Suspended"]) -> None:
-        """Switches versions on, or off again."""
+        """Enable or suspend versioning."""
         body = f"<VersioningConfiguration><Status>{status}</Status></VersioningConfiguration>"
         self.request("PUT", "", query={"versioning": ""}, body=body.encode())
 
     def put(self, key: str, body: bytes) -> None:
-        """Writes an object, whatever is there."""
+        """Write an object; replace an existing one."""
         self.request("PUT", key, body=body)
 
     def remove(self, key: str) -> None:
-        """Deletes as any S3 client would."""
+        """Delete an object as any S3 client would."""
         self.request("DELETE", key)
 
     def keys(self, prefix: str = "") -> list[str]:
-        """All keys; up to 1,000."""
+        """Return all keys; at most 1,000."""
         answer = self.request("GET", "", query={"list-type": "2", "prefix": prefix})
         return _texts(answer, "Contents", "Key")
 
     def versions(self, prefix: str = "") -> tuple[list[str], list[str]]:
-        """The keys of all versions, and those of all delete markers; up to 1,000."""
+        """Return the keys of all versions, and the keys of all delete markers; at most 1,000."""
         answer = self.request("GET", "", query={"prefix": prefix, "versions": ""})
         return _texts(answer, "Version", "Key"), _texts(answer, "DeleteMarker", "Key")
 
     def pending_uploads(self) -> list[str]:
-        """The keys of multipart uploads that are neither completed nor aborted."""
+        """Return the keys of multipart uploads that are neither completed nor aborted."""
         return _texts(self.request("GET", "", query={"uploads": ""}), "Upload", "Key")
 
     def request(self, method: str, key: str, *, query: dict[str, str] | None = None, body: bytes = b"") -> bytes:
-        """One signed request (https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html)."""
+        """Send a signed request (https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html)."""
         path = "/" + urllib.parse.quote(f"{self.name}/{key}".rstrip("/"))
         text = "&".join(f"{name}={urllib.parse.quote(value, safe='')}" for name, value in sorted((query or {}).items()))
         now = datetime.now(UTC)
@@ -147,8 +147,8 @@ class Store:
     Attributes:
         endpoint: its URL.
         access_key: S3 access key id.
-        secret_key: S3 secret key.
-        versioned: whether its buckets are to keep old versions.
+        secret_key: S3 secret access key.
+        versioned: whether its buckets keep old versions.
     """
 
     endpoint: str
@@ -157,13 +157,13 @@ class Store:
     versioned: bool = False
 
     def new_bucket(self) -> Bucket:
-        """A bucket with a name of its own, made."""
+        """Create a bucket with a new name."""
         bucket = Bucket(name=f"checkpoints-{uuid.uuid4().hex[:12]}", store=self)
         bucket.create()
         return bucket
 
     def as_environment(self) -> dict[str, str]:
-        """For a child that is to find it."""
+        """Return variables by which a child process finds the store."""
         return {
             "AWS_ENDPOINT_URL_S3": self.endpoint,
             "AWS_ACCESS_KEY_ID": self.access_key,
@@ -174,12 +174,12 @@ class Store:
 
 @contextmanager
 def running_store(name: str, *, embedded: Callable[[], Endpoints], home: Path) -> Iterator[Store]:
-    """A store by its name in ``STORES``.
+    """Run a store by its name in ``STORES``.
 
     Args:
         name: ``s3proxy`` is the embedded stack's; the others run in ``home``.
-        embedded: starts the stack, if it is requested.
-        home: a directory.
+        embedded: a function that starts the stack; called only for ``s3proxy``.
+        home: the directory for the store's data.
     """
     program, _, versioned = name.partition("-")
     if program == "s3proxy":
@@ -196,7 +196,7 @@ def running_store(name: str, *, embedded: Callable[[], Endpoints], home: Path) -
 
 @contextmanager
 def built_store(name: str, home: Path) -> Iterator[str]:
-    """Runs minio or versitygw on a directory of its own, with credentials ``test``/``test-secret``; its URL."""
+    """Run minio or versitygw on an empty directory, with credentials ``test``/``test-secret``; yield its URL."""
     store = {"minio": Minio, "versitygw": VersityGateway}[name]
     home.mkdir(parents=True, exist_ok=True)
     store.program.build(log=home / "build.log")

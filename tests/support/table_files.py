@@ -1,4 +1,4 @@
-"""The files in a table's folders, listed, against those that the table knows."""
+"""Compare the files in a table's folders with the files that the table's metadata lists."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ from tests.support.feed import Feed
 
 
 def left_behind(feed: Feed) -> set[str]:
-    """Return the files in the folders of the feed's table that no snapshot and no kept metadata file lists.
+    """Return the files in the feed's table folders that no snapshot and no current or logged metadata file lists.
 
-    All that a snapshot knows has to be there.
+    Fail if a file that a snapshot lists is missing.
     """
     table = open_table(feed.table, connections=feed.connections)
     known = {table.metadata_location, *(each.metadata_file for each in table.metadata.metadata_log)}
@@ -29,7 +29,7 @@ def left_behind(feed: Feed) -> set[str]:
 
 
 def leave_an_orphan(feed: Feed) -> None:
-    """Puts a file there that looks like one of the table's."""
+    """Create a file that no snapshot lists in the table's data folder."""
     with store(feed).open_output_stream(f"{folder(feed)}/data/left-behind.parquet") as file:
         file.write(b"left")
 
@@ -41,7 +41,7 @@ def folder(feed: Feed) -> str:
 
 
 def store(feed: Feed) -> Any:
-    """The stack's store."""
+    """Return a client of the stack's store."""
     stack = feed.stack
     return fs.S3FileSystem(
         access_key=stack.access_key,

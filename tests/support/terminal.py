@@ -1,4 +1,4 @@
-"""A program in a real pseudo-terminal: its screen is read as a person sees it, and keys are pressed."""
+"""Run a program in a real pseudo-terminal: read its screen as a user sees it, and press keys."""
 
 import fcntl
 import os
@@ -19,7 +19,7 @@ UP, DOWN, ENTER, ESCAPE = "\x1b[A", "\x1b[B", "\r", "\x1b"
 
 
 class Terminal:
-    """A pseudo-terminal, and the program that has it."""
+    """A pseudo-terminal, and the program that runs in it."""
 
     def __init__(self, *, width: int, height: int) -> None:
         self.ours, self.theirs = pty.openpty()
@@ -53,7 +53,7 @@ class Terminal:
         os.write(self.ours, keys.encode())
 
     def read(self, seconds: float) -> str:
-        """Take what the program writes within this time; returns the screen."""
+        """Read the program's output for this time; return the screen."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             if not select.select([self.ours], [], [], left)[0]:
@@ -64,7 +64,7 @@ class Terminal:
         return "\n".join(line.rstrip() for line in self.screen.display)
 
     def until(self, is_so: Callable[[str], bool], *, seconds: float = 20.0) -> str:
-        """Wait until the screen is so."""
+        """Wait until the screen satisfies the condition; return it."""
         until, shown = time.monotonic() + seconds, ""
         while time.monotonic() < until:
             shown = self.read(0.1)
@@ -74,7 +74,7 @@ class Terminal:
 
     @property
     def is_restored(self) -> bool:
-        """Check that the terminal's mode is as it was, on its usual screen, with its cursor."""
+        """Check that the terminal has its former mode, its usual screen and its cursor."""
         ends = [(b"\x1b[?1049h", b"\x1b[?1049l"), (b"\x1b[?25l", b"\x1b[?25h")]
         back = all(self.written.rfind(off) > self.written.rfind(on) for on, off in ends)
         return back and termios.tcgetattr(self.theirs) == self.mode_before
@@ -84,11 +84,11 @@ class Terminal:
 def terminal(
     arguments: Sequence[str], *, environment: Mapping[str, str], width: int = 80, height: int = 24
 ) -> Iterator[Terminal]:
-    """Run ``lakefeed`` with these arguments in a terminal within this block."""
+    """Run ``lakefeed`` with these arguments in a terminal until the block ends."""
     opened = Terminal(width=width, height=height)
     command = [sys.executable, "-m", "lakefeed.cli", *arguments]
     try:
-        # Some runners of tests set a size, which would win over the terminal's.
+        # Some test runners set a size in the environment, which would override the terminal's.
         usual = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
         opened.begin(command, {**usual, "TERM": "xterm-256color", **environment})
         yield opened

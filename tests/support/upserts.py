@@ -1,4 +1,4 @@
-"""A table of keyed rows on a SQLite catalog and local files, and the verbs of a feed for it."""
+"""A table of keyed rows on a SQLite catalog and local files, and the operations of a feed on it."""
 
 import uuid
 from collections.abc import Iterable, Sequence
@@ -21,12 +21,12 @@ COLUMNS = (
     "lakefeed_deleted BOOLEAN"
 )
 Change = tuple[int | None, str | None, str | None, int, int]
-"""id, city, value (None deletes), partition, offset"""
+"""id, city, value (None for a delete), partition, offset"""
 
 
 @dataclass
 class Upserts:
-    """One test's table, and the verbs of a feed for it."""
+    """The table of one test, and the operations of a feed on it."""
 
     spark: SparkSession
     settings: dict[str, Any]
@@ -54,7 +54,7 @@ class Upserts:
             (key, city, value, topic, partition, offset, value is None)
             for key, city, value, partition, offset in changes
         ]
-        # Not deterministic, as a stream's rows are: their verdicts are counted on the way.
+        # A stream's rows are not deterministic either, because their outcomes are counted as they pass.
         return self.spark.createDataFrame(rows, COLUMNS).filter("rand() >= 0")
 
     def batch(self, start: int, end: int, *, topic_id: str = "one") -> Commit:
@@ -74,7 +74,7 @@ class Upserts:
 
 @pytest.fixture(scope="session")
 def upsert_catalog(tmp_path_factory: pytest.TempPathFactory) -> SqliteCase:
-    """One catalog is enough here: on the others the commit check is held by tests of its own."""
+    """Return the catalog of the upsert tests; other tests cover the commit check on other catalogs."""
     folder = tmp_path_factory.mktemp("upserts")
     make_catalog(folder / "catalog.db")
     return SqliteCase(name=CATALOG, folder=folder)
@@ -82,7 +82,7 @@ def upsert_catalog(tmp_path_factory: pytest.TempPathFactory) -> SqliteCase:
 
 @pytest.fixture(scope="session")
 def upserting(spark: SparkSession, upsert_catalog: SqliteCase) -> SparkSession:
-    """The session with that catalog."""
+    """Return the session, with this catalog configured."""
     upsert_catalog.declare(spark)
     spark.sql(f"CREATE NAMESPACE {CATALOG}.ns")
     return spark

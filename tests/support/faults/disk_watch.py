@@ -1,4 +1,4 @@
-"""Watches a folder of this machine, and kills a driver at the moment when a file appears in it."""
+"""Watch a folder of this machine, and kill a driver when a certain file appears in it."""
 
 import os
 import re
@@ -9,11 +9,11 @@ from pathlib import Path
 
 
 class DiskWatch(threading.Thread):
-    """Waits for new files that match the patterns one after the other, and acts at the last one.
+    """Waits for a new file of each pattern in order, and calls ``act`` at the last one.
 
     Attributes:
         begun: called at the file of the first pattern.
-        seen: the file at which it has acted; None if that never came.
+        seen: the file at which ``act`` was called; None if it never appeared.
     """
 
     def __init__(

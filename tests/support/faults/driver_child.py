@@ -1,8 +1,8 @@
-"""A driver that stays, so that a run costs no new JVM: ``python -m tests.support.faults.driver_child``.
+"""A driver that runs many pipelines, so that a run needs no new JVM: ``python -m tests.support.faults.driver_child``.
 
-Reads a JSON line for each run (``file``, the pipeline; ``begin_only``, stop as the first batch begins; ``pauses``,
-the most seconds to wait before a method), answers ``ready``, waits for a line with seconds to wait, runs the
-pipeline once, and reports the end: ``{"error": null}``, or the error's class and what it says.
+It reads a JSON line for each run (``file``, the pipeline; ``begin_only``, stop as the first batch begins; ``pauses``,
+the most seconds to wait before a method) and answers ``ready``. Then it reads a line with seconds to wait, runs the
+pipeline once, and reports the outcome: ``{"error": null}``, or the error's class and message.
 """
 
 import json
@@ -33,11 +33,11 @@ SLOW: tuple[tuple[Any, str], ...] = (
     (StreamRun, "write_batch"),
     (BatchWriter, "commit_rows"),
 )
-"""The steps of a start and of a batch, between which another driver may do its own."""
+"""The steps of a start and of a batch before which another driver may act."""
 
 
 def main() -> None:
-    """Runs until stdin ends."""
+    """Run pipelines until stdin ends."""
     spark = session(
         "driver-child",
         connections=Connections.from_environment(),
@@ -75,7 +75,7 @@ def note_all(batch: FinishedBatch) -> None:
 
 @contextmanager
 def pausing(seconds: Mapping[str, float]) -> Iterator[None]:
-    """Wait up to so long before each call of these methods of a run, as a slow server or a full core makes it wait."""
+    """Wait a random time, at most the given seconds, before calls of these methods, as a slow server or CPU would."""
 
     def slow(method: Any, wait: float) -> Any:
         def called(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Spark drivers in processes of their own, spoken to line by line."""
+"""Run Spark drivers in separate processes, and exchange lines with them."""
 
 import json
 import os
@@ -12,48 +12,48 @@ from typing import IO, Any, cast
 
 ROOT = Path(__file__).resolve().parents[3]
 
-# For JVMs that live for seconds: what the second compiler costs it does not earn any more.
+# For JVMs that live for seconds: the second compiler would cost more than it saves.
 SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 @dataclass(frozen=True)
 class Driver:
-    """A Spark driver in a process of its own."""
+    """A Spark driver in a separate process."""
 
     process: subprocess.Popen[str]
     log: Path
 
     def tell(self, line: str) -> None:
-        """One line to its stdin."""
+        """Write a line to the driver's stdin."""
         stdin = cast(IO[str], self.process.stdin)
         stdin.write(line + "\n")
         stdin.flush()
 
     def hear(self) -> str:
-        """One line of its stdout."""
+        """Return the next line of the driver's stdout."""
         line = cast(IO[str], self.process.stdout).readline().strip()
         assert line, f"the driver has died: {self.log.read_text()[-4000:]}"
         return line
 
     def prepare(self, pipeline: Path, **job: Any) -> None:
-        """For ``tests.support.faults.driver_child``: it is to run this pipeline; returns when it is ready to."""
+        """Send ``tests.support.faults.driver_child`` a pipeline; return when the driver is ready to run it."""
         self.tell(json.dumps({"file": str(pipeline), **job}))
         assert self.hear() == "ready"
 
     def ended(self) -> str | None:
-        """How the run has ended: None when all records had landed, else the error."""
+        """Return the outcome of the run: None if it landed all records, else the error."""
         error: str | None = json.loads(self.hear())["error"]
         return error
 
 
 @contextmanager
 def driver(module: str, *, environment: Mapping[str, str], log: Path) -> Iterator[Driver]:
-    """A driver that knows the servers.
+    """Run a driver that can reach the servers, until the block ends.
 
     Args:
         module: run with ``python -m``.
-        environment: names the servers.
-        log: where its stderr goes.
+        environment: variables with the servers' addresses.
+        log: the file for the driver's stderr.
     """
     with log.open("w") as errors:
         process = subprocess.Popen(

@@ -1,7 +1,7 @@
-"""A driver whose executors are JVMs of their own: ``python -m tests.support.faults.executors_child``.
+"""A driver whose executors are separate JVMs: ``python -m tests.support.faults.executors_child``.
 
-Reads a JSON line from stdin, runs a query with state until a batch, and prints the processes that it saw. For each
-further line it prints the S3 requests that its meter has counted by then.
+It reads a JSON line from stdin, runs a stateful query until a batch, and prints the executors' process ids. For each
+further line it prints the S3 requests that its meter has counted so far.
 """
 
 import json
@@ -20,7 +20,7 @@ from tests.support.checkpoint import CLASS, CLASS_KEY
 
 
 def main() -> None:
-    """One run."""
+    """Run one query as the line on stdin says."""
     job = json.loads(sys.stdin.readline())
     streaming = "spark.sql.streaming"
     spark = session(
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def executors(spark: SparkSession) -> list[int]:
-    """The processes that run tasks."""
+    """Return the ids of the processes that run tasks."""
     pid = "java_method('java.lang.ProcessHandle', 'current') as pid"
     found: set[int] = set()
     while len(found) < 2:
@@ -72,7 +72,7 @@ def executors(spark: SparkSession) -> list[int]:
 
 
 def java_pid(spark: SparkSession) -> object:
-    """The driver's JVM."""
+    """Return the process id of the driver's JVM."""
     return spark._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
 
 

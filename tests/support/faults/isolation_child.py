@@ -1,6 +1,6 @@
 """``lakefeed`` that dies while it isolates records: ``python -m tests.support.faults.isolation_child STEP run …``.
 
-STEP is a number, of the tries of some records by themselves, or ``commit``, when all are found and others are to land.
+STEP is the number of an attempt to isolate records, or ``commit``: all are isolated, and the others are about to land.
 """
 
 import os
@@ -16,13 +16,13 @@ SAYS = "dies while it isolates records"
 
 
 def die() -> None:
-    """End this process and its JVM at once."""
+    """Kill this process and its JVM at once."""
     print(SAYS, flush=True)
     os.killpg(0, signal.SIGKILL)
 
 
 def run(step: str, arguments: list[str]) -> None:
-    """Run a command, which dies at this step."""
+    """Run a command that dies at this step."""
     tries, why, attempt = 0, BatchWriter._why, BatchWriter.attempt
 
     def counted_why(*args: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The moments at which a driver can be killed, as the S3 store sees them: requests of the feed's second batch."""
+"""The steps of a feed's second batch at which a test kills the driver: its requests to the S3 store."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -7,8 +7,8 @@ from tests.support.faults.landed import Landing, SinkKind
 from tests.support.faults.s3_fault_proxy import Fault, FaultProxy, Matcher, put
 
 When = Literal["before", "after", "then"]
-"""Before the store has seen the request; after it has done it and before the answer; at the next request, whatever it
-is: for a step behind a request that S3 does not see, as the swap in the catalog is behind its metadata.json."""
+"""Before the store receives the request; after the store has done it but has not answered; or at the next request of
+any kind. The last one is for steps that S3 does not see, such as the swap in the catalog after its metadata.json."""
 
 Place = Literal[
     "offsets entry",
@@ -26,7 +26,7 @@ Place = Literal[
 
 @dataclass(frozen=True)
 class KillPoint:
-    """One place and one side of it."""
+    """A request of a batch, and whether the driver dies before it, after it or at the next request."""
 
     sink: SinkKind
     place: Place
@@ -37,12 +37,12 @@ class KillPoint:
         return f"{self.sink}{'' if self.has_checkpoint else ' alone'}: {self.when} {self.place}"
 
     def arm(self, proxy: FaultProxy, landing: Landing, *, batch: int | None = None) -> Fault:
-        """From now on the driver dies there, in this batch, or in the first one that begins."""
+        """Let the driver die at this point of batch `batch`, or of the first batch that begins."""
         place = _request(self.place, landing, batch)
-        # The entry itself is what the others wait for.
+        # The offsets entry begins the batch; the other requests come after it.
         after = [] if self.place == "offsets entry" else [batch_begun(landing, batch)]
         if not self.has_checkpoint:
-            # Nothing in the store says that a batch begins: the second one comes after the commit of the first.
+            # No request shows that a batch begins: the second batch begins after the first one's commit.
             after = [batch_begun(landing), _request("table metadata", landing, batch)]
         if self.when == "then":
             return proxy.spoil("kill before", lambda request: True, after=[*after, place])
@@ -50,7 +50,7 @@ class KillPoint:
 
 
 def batch_begun(landing: Landing, batch: int | None = None) -> Matcher:
-    """A batch has been planned: this one, or any. Without a checkpoint, its first rows have come."""
+    """Match the request that begins a batch: its offsets entry, or without a checkpoint its first data file."""
     if not landing.has_checkpoint:
         return _request("data file", landing, batch)
     return put(f"/checkpoints/{landing.feed.name}/offsets/{_number(batch)}$")
@@ -65,7 +65,7 @@ def _request(place: Place, landing: Landing, batch: int | None) -> Matcher:
 
 
 def pattern_of(place: Place, landing: Landing, batch: int | None = None) -> str:
-    """The names of the objects, or files, of a place."""
+    """Return a regular expression for the paths of a place's objects or files."""
     name = landing.feed.name
     number = _number(batch)
     rows, letters = f"/{name}/rows", f"/{name}/letters"
@@ -109,7 +109,7 @@ BOTH: tuple[When, ...] = ("before", "after")
 
 POINTS: tuple[KillPoint, ...] = (
     *(KillPoint("iceberg", place, when) for place in ICEBERG for when in BOTH),
-    # Right behind the two swaps in the catalog.
+    # Directly after the two swaps in the catalog.
     KillPoint("iceberg", "table metadata", "then"),
     KillPoint("iceberg", "letters' table metadata", "then"),
     *(KillPoint("iceberg", place, when, has_checkpoint=False) for place in LEDGER_ALONE for when in BOTH),

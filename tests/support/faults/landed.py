@@ -1,4 +1,4 @@
-"""Read a feed's sink at one moment, without Spark and without the driver, and check it."""
+"""Read a feed's sink and check it, at any moment, without Spark and without the driver."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -22,15 +22,15 @@ SinkKind = Literal["iceberg", "parquet"]
 
 @dataclass(frozen=True)
 class Landing:
-    """A feed of this suite: its sink, its dead letters, and its pipeline file.
+    """A feed of these tests: its sink, its dead letters, and its pipeline file.
 
     Attributes:
-        feed: names table, checkpoint and folder.
-        sink: where rows go.
-        batch: records of a batch, at most.
-        topic: what it reads, if that is not the feed's own topic.
-        has_checkpoint: whether the pipeline file names one.
-        settings: of the table's block, beside its name.
+        feed: the names of table, checkpoint and folder.
+        sink: the kind of sink.
+        batch: the most records of a batch.
+        topic: the topic, if it is not the feed's own.
+        has_checkpoint: whether the pipeline file names a checkpoint.
+        settings: further settings of the table's block.
     """
 
     feed: Feed
@@ -47,11 +47,11 @@ class Landing:
 
     @property
     def path(self) -> str:
-        """Return the path of the Parquet files below the bucket."""
+        """The path of the Parquet files below the bucket."""
         return f"parquet/{self.feed.name}"
 
     def write_file(self) -> Path:
-        """The pipeline file."""
+        """Write the pipeline file and return its path."""
         kafka = {
             "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
             "topics": [self.topic or self.feed.topic],
@@ -70,7 +70,7 @@ class Landing:
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        """The rows that a reader sees now; every file that they are said to be in is there and has its size."""
+        """Return the rows that a reader sees now; fail if a listed data file is missing or has another size."""
         if self.sink == "iceberg":
             return self._table(self.feed.table)
         rows: list[dict[str, Any]] = []
@@ -81,7 +81,7 @@ class Landing:
         return rows
 
     def dead_letters(self) -> list[bytes]:
-        """The values of the dead letters."""
+        """Return the values of the dead letters."""
         return [row["value"] for row in self._table(self.letters)]
 
     def _table(self, name: str) -> list[dict[str, Any]]:
@@ -101,7 +101,7 @@ class Landing:
             self._bucket().remove(key)
 
     def _listed(self) -> Iterator[tuple[str, int]]:
-        """The files that Spark's log names, as Spark reads it: from the last ``.compact`` entry on."""
+        """Yield the files and sizes of the sink's log, read as Spark does: from the last ``.compact`` entry on."""
         entries: dict[int, str] = {}
         for key in self._keys(f"{self.path}/_spark_metadata/"):
             name = key.rpartition("/")[2]
@@ -112,11 +112,11 @@ class Landing:
         for number in range(compacted, len(entries)):
             for line in self._content(entries[number]).decode().splitlines()[1:]:
                 entry = json.loads(line)
-                # Spark writes the path as a URI: a blank in it is %20.
+                # Spark writes the path as a URI, with a space as %20.
                 yield self._key(unquote(entry["path"])), entry["size"]
 
     def _key(self, url: str) -> str:
-        """The key of an object, or the path of a file."""
+        """Return the key of an object, or the path of a local file."""
         return url.partition("://")[2].partition("/")[2] if self.feed.disk is None else urlsplit(url).path
 
     def _keys(self, prefix: str) -> list[str]:
@@ -138,7 +138,7 @@ class Landing:
 
 
 def assert_nothing_wrong(landing: Landing, work: Workload) -> None:
-    """Check at any moment that no record is duplicate, aborted or damaged."""
+    """Check that no record is duplicate, aborted or damaged; this holds at any moment."""
     rows = landing.rows()
     ids = [row["id"] for row in rows]
     assert len(ids) == len(set(ids)), f"{len(ids) - len(set(ids))} rows are there twice"
@@ -153,7 +153,7 @@ def assert_nothing_wrong(landing: Landing, work: Workload) -> None:
 
 
 def assert_all_landed(landing: Landing, work: Workload) -> None:
-    """Each acknowledged record is there once, as a row or a dead letter; an Iceberg feed proves it of itself, too."""
+    """Check that each acknowledged record is there once, as a row or a dead letter; run ``verify`` for Iceberg too."""
     assert_nothing_wrong(landing, work)
     missing = work.rows - {row["id"] for row in landing.rows()}
     assert not missing, f"{len(missing)} records are lost, {min(missing)} is one"

@@ -1,7 +1,7 @@
-"""An S3 store's bad days: a proxy that forwards everything, and damages chosen requests.
+"""A proxy of an S3 store that forwards all requests, and breaks chosen ones.
 
-It can also kill the process that sent a request, before the store has seen it or after the store has done it: a driver
-dies exactly between two steps. Signatures stay valid because the Host header is passed on as the client signed it.
+It can also kill the process that sent a request, before the store receives it or after the store has done it: so a
+driver dies exactly between two steps. Signatures stay valid because the proxy passes on the client's Host header.
 """
 
 import http.client
@@ -24,7 +24,7 @@ _HOP_BY_HOP = {"connection", "expect", "transfer-encoding", "keep-alive"}
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A request, as the proxy knows it before it forwards it."""
+    """A request as it arrives at the proxy."""
 
     method: str
     path: str
@@ -33,7 +33,7 @@ class Request:
 
     @property
     def operation(self) -> str:
-        """S3's name of the operation, as far as Spark, S3A and Iceberg use it."""
+        """S3's name of the operation, for those that Spark, S3A and Iceberg use."""
         if self.path.strip("/").count("/") < 1:
             of_bucket = {
                 "versions": "ListObjectVersions",
@@ -53,19 +53,19 @@ Matcher = Callable[[Request], bool]
 
 
 def on(operation: str) -> Matcher:
-    """Matches the requests of one operation."""
+    """Match the requests of one operation."""
     return lambda request: request.operation == operation
 
 
 def put(pattern: str) -> Matcher:
-    """Matches the PUT of an object whose path has this regular expression."""
+    """Match the PUT of an object whose path has this regular expression."""
     expected = re.compile(pattern)
     return lambda request: request.operation == "PutObject" and expected.search(request.path) is not None
 
 
 @dataclass(kw_only=True)
 class Fault:
-    """The requests to damage, how often, and the requests that the store must have served before, in order."""
+    """The requests to break, how often, and the requests that the store must have answered before, in order."""
 
     kind: Kind
     matches: Matcher
@@ -76,51 +76,51 @@ class Fault:
 
 @dataclass
 class FaultProxy:
-    """The proxy; its faults can be changed at any time."""
+    """A running proxy; tests may change its faults at any time."""
 
     endpoint: str
     faults: list[Fault] = field(default_factory=list)
     seen: list[Request] = field(default_factory=list)
     victim: Callable[[], None] = lambda: None
-    """Kills the sender of a request, and returns when it is dead."""
+    """Kills the sender of a request; returns when the sender is dead."""
 
     cut: bool = False
-    """Whether the sender was killed: what it still had on the wire is not forwarded."""
+    """Whether the sender was killed: its requests that are still in transit are not forwarded."""
 
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def spoil(self, kind: Kind, matches: Matcher, *, times: int = 1, after: Sequence[Matcher] = ()) -> Fault:
-        """Spoils the next requests that match."""
+        """Break the next requests that match; return the fault."""
         fault = Fault(kind=kind, matches=matches, times=times, after=list(after))
         with self._lock:
             self.faults.append(fault)
         return fault
 
     def heal(self) -> None:
-        """No further faults."""
+        """Remove all faults."""
         with self._lock:
             self.faults.clear()
             self.cut = False
 
     def kill(self) -> None:
-        """Kills the sender; what it has sent and the store has not seen stays unseen."""
+        """Kill the sender; from now on its requests are not forwarded."""
         self.cut = True
         self.victim()
 
     def has_answered(self, request: Request) -> None:
-        """The store has done a request: faults that wait for it come nearer."""
+        """Note that the store has answered a request: faults may wait for it."""
         with self._lock:
             for fault in self.faults:
                 if fault.after and fault.after[0](request):
                     fault.after.pop(0)
 
     def counted(self) -> dict[str, int]:
-        """How many requests have arrived, by operation: those that were spoilt too."""
+        """Return the number of requests by operation, including those that were broken."""
         with self._lock:
             return dict(Counter(request.operation for request in self.seen))
 
     def choose(self, request: Request) -> Kind | None:
-        """The fault for a request, if one is due."""
+        """Return the fault for a request, if one is due."""
         with self._lock:
             self.seen.append(request)
             if self.cut:
@@ -134,7 +134,7 @@ class FaultProxy:
 
 @contextmanager
 def fault_proxy(store: str) -> Iterator[FaultProxy]:
-    """Runs a proxy before the store at that URL."""
+    """Run a proxy of the store at that URL."""
     target = urllib.parse.urlsplit(store).netloc
 
     class Handler(BaseHTTPRequestHandler):
@@ -206,13 +206,13 @@ def fault_proxy(store: str) -> Iterator[FaultProxy]:
             self.rfile = self.wfile = open("/dev/null", "r+b")  # noqa: SIM115 (closed by the base class)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base class's name)
-            """Silence."""
+            """Log nothing."""
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
 
         def handle_error(self, request: object, client_address: object) -> None:
-            """A client that has gone is no news here."""
+            """Print nothing: a client may disconnect."""
 
     server = Server(("127.0.0.1", 0), Handler)
     proxy = FaultProxy(f"http://127.0.0.1:{server.server_address[1]}")

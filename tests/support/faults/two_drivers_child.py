@@ -1,7 +1,7 @@
-"""One of two drivers that are started on the same checkpoints: ``python -m tests.support.faults.two_drivers_child``.
+"""One of two drivers that start on the same checkpoints: ``python -m tests.support.faults.two_drivers_child``.
 
-Reads a JSON line for each round from stdin (checkpoint, table, batches), answers ``ready``, waits for ``go``, and then
-reports how the round ended: ``survived``, or the message that stopped it. A survivor continues until it reads ``stop``.
+For each round it reads a JSON line from stdin (checkpoint, table, batches), answers ``ready``, and waits for ``go``.
+Then it reports the outcome: ``survived``, or the message that stopped it. A survivor runs until it reads ``stop``.
 """
 
 import json
@@ -15,7 +15,7 @@ from tests.support.checkpoint import CLASS, CLASS_KEY
 
 
 def main() -> None:
-    """Runs until stdin ends."""
+    """Run rounds until stdin ends."""
     spark = session(
         "two-drivers",
         connections=Connections.from_environment(),
@@ -46,7 +46,7 @@ def main() -> None:
             sys.stdin.readline()
             query.stop()
             print("stopped", flush=True)
-        except Exception as error:  # What Spark raises is what is reported.
+        except Exception as error:  # Report any error that Spark raises.
             print(json.dumps({"survived": False, "message": str(error)[:4000]}), flush=True)
     spark.stop()
 

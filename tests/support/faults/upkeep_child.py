@@ -1,7 +1,7 @@
-"""Upkeep of a pipeline's table in a process that may be killed: ``python -m tests.support.faults.upkeep_child FILE``.
+"""Maintain a pipeline's table in a process that may be killed: ``python -m tests.support.faults.upkeep_child FILE``.
 
-As ``lakefeed tables maintain``, but for the ages of what is taken away: the settings take no orphan that is younger
-than a day, and a test has no day.
+Does the same as ``lakefeed tables maintain``, but removes files of any age: the settings require an age of a day for
+orphans, and a test cannot wait for a day.
 """
 
 import sys
@@ -14,7 +14,7 @@ from lakefeed.pipeline import Pipeline
 
 
 def main() -> None:
-    """Does what is due, once."""
+    """Run the upkeep that is due, once."""
     due.seconds_of = lambda duration: 0  # type: ignore[attr-defined]
     pipeline = Pipeline.from_file(Path(sys.argv[1]))
     sink, settings = pipeline.config.sink.iceberg, pipeline.config.upkeep

@@ -1,4 +1,4 @@
-"""Records that can be identified after whatever happens to them: each knows its sender and its own check-sum."""
+"""Send records that can be identified afterwards: each contains its producer and its own check-sum."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ PARTITIONS = 3
 
 
 def crc(producer: str, sequence: int, payload: str) -> int:
-    """The check-sum that a record carries of its own fields."""
+    """Return the check-sum of a record's other fields."""
     return zlib.crc32(json.dumps([producer, sequence, payload]).encode())
 
 
 def is_whole(row: Mapping[str, Any]) -> bool:
-    """Check that a row equals the record that was sent."""
+    """Check that a row's check-sum matches its fields."""
     return bool(row["crc"] == crc(row["producer"], row["sequence"], row["payload"]))
 
 
@@ -46,10 +46,10 @@ class Workload:
     """The records sent to a feed's topic, and the expected outcome of each.
 
     Attributes:
-        feed: whose topic it is.
-        rows: ids of the acknowledged records that have to be rows.
-        poison: acknowledged values that have to be dead letters.
-        never: ids of records whose transaction was aborted, or is still open.
+        feed: the feed whose topic gets the records.
+        rows: ids of acknowledged records that must become rows.
+        poison: acknowledged values that must become dead letters.
+        never: ids of records whose transaction was aborted or is still open.
     """
 
     feed: Feed
@@ -59,7 +59,7 @@ class Workload:
     _sent: int = 0
 
     def send(self, count: int, *, producer: str = "plain") -> None:
-        """Sends records, every tenth of them broken, and returns when the broker has all."""
+        """Send records, every tenth of them broken; return when the broker has all of them."""
         values = self._values(count, producer)
         self._produce(self._producer(), values)
         self._expect(values)
@@ -67,7 +67,7 @@ class Workload:
     def transaction(
         self, count: int, *, end: Literal["commit", "abort", "open"], partition: int = -1
     ) -> OpenTransaction | None:
-        """Sends records in a transaction; one that stays open is returned."""
+        """Send records in a transaction; return the transaction if it stays open."""
         name = f"{self.feed.name}-{self._sent}"
         producer = self._producer(name)
         producer.init_transactions(30)
@@ -92,12 +92,12 @@ class Workload:
             "logger": SILENT,
         }
         if transaction is not None:
-            # Open while a driver starts, dies and is looked at.
+            # The transaction stays open while a test starts, kills and inspects a driver.
             settings |= {"transactional.id": transaction, "transaction.timeout.ms": 900_000}
         return Producer(settings)
 
     def _values(self, count: int, producer: str) -> list[tuple[int, bytes, bool]]:
-        """Number, value, and whether the value can be decoded."""
+        """Return number, value, and whether the value can be decoded, for new records."""
         numbers = range(self._sent, self._sent + count)
         self._sent += count
         rows: list[dict[str, Any]] = [
@@ -119,7 +119,7 @@ class Workload:
                 self.feed.topic,
                 key=str(number).encode(),
                 value=value,
-                # Every partition has records of every call, whatever the keys' hashes.
+                # Each call sends records to all partitions, whatever the keys' hashes.
                 partition=number % PARTITIONS if partition < 0 else partition,
                 on_delivery=lambda error, _: failed.append(error) if error else None,
             )
@@ -137,14 +137,14 @@ class Workload:
 
 @dataclass
 class OpenTransaction:
-    """A transaction whose end is still to be decided."""
+    """An open transaction."""
 
     workload: Workload
     producer: Producer
     values: list[tuple[int, bytes, bool]]
 
     def commit(self) -> None:
-        """From now on its records count."""
+        """Commit the transaction; its records must now become rows."""
         self.producer.commit_transaction(30)
         self.workload.never.difference_update(number for number, _, _ in self.values)
         self.workload._expect(self.values)

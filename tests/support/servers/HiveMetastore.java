@@ -18,12 +18,12 @@ import org.apache.thrift.transport.TTransportFactory;
 /**
  * Hive's metastore from PySpark's jars, with its tables in an embedded Derby, on the loopback interface.
  *
- * <p>Its own main class listens on all interfaces. Arguments: the port, and a folder of its own. As long as there is a
- * file {@code answers-lost} in the folder, each change of a table is made and reported as a conflict. Environment: {@code
+ * <p>Hive's own main class would listen on all interfaces. Arguments: the port, and a folder. While the folder has a
+ * file {@code answers-lost}, changes of tables are made and reported as conflicts. Environment: {@code
  * METASTORE_PROPERTIES}, one {@code name=value} a line, which no {@code ps} shows.
  */
 public class HiveMetastore {
-    /** As Hive words it: Iceberg knows a conflict by it. */
+    /** Hive's own words, by which Iceberg recognizes a conflict. */
     private static final String CONFLICT =
             "The table has been modified. The parameter value for key 'metadata_location' is another one";
 
@@ -34,9 +34,9 @@ public class HiveMetastore {
         conf.set("hive.metastore.warehouse.dir", folder.resolve("warehouse").toUri().toString());
         conf.set("datanucleus.schema.autoCreateAll", "true");
         conf.set("hive.metastore.schema.verification", "false");
-        // The one of its pools that is in PySpark's jars.
+        // The only connection pool in PySpark's jars.
         conf.set("datanucleus.connectionPoolingType", "HikariCP");
-        // DataNucleus does not know the tables of locks.
+        // DataNucleus does not create the tables of locks.
         TxnDbUtil.prepDb(conf);
         System.getenv("METASTORE_PROPERTIES").lines().filter(line -> !line.isEmpty()).forEach(line -> {
             int at = line.indexOf('=');

@@ -24,7 +24,7 @@ public class SearchNode {
                 "http.port", arguments[2],
                 "transport.port", arguments[3],
                 "discovery.type", "single-node",
-                // Else a full disk of the machine makes all indexes read-only.
+                // Otherwise all indexes are read-only while the machine's disk is full.
                 "cluster.routing.allocation.disk.threshold_enabled", "false");
         Class<?> settings = Class.forName(root + "common.settings.Settings");
         Object builder = settings.getMethod("builder").invoke(null);
@@ -44,7 +44,7 @@ public class SearchNode {
         new CountDownLatch(1).await();
     }
 
-    /** Loads the module from the node's folder, as the server does; without exports, since it is no Java module here. */
+    /** Loads the module from the node's folder, as the server does; not as a Java module, so without exports. */
     private static Object elasticsearch(Object environment) throws Exception {
         Class<?> loaders = Class.forName("org.elasticsearch.plugins.PluginsLoader");
         Object folder = environment.getClass().getMethod("modulesDir").invoke(environment);
@@ -56,14 +56,14 @@ public class SearchNode {
                 .newInstance(environment, loader);
     }
 
-    /** Takes the module from the class path: a part that loads it from a folder is not in Maven Central. */
+    /** Loads the module from the class path: the part that loads from a folder is not in Maven Central. */
     private static Object opensearch(Object environment, String module) throws Exception {
         Constructor<?> constructor = Class.forName("org.opensearch.node.Node")
                 .getDeclaredConstructor(environment.getClass(), Collection.class, boolean.class);
         constructor.setAccessible(true);
         Object plugin = Class.forName(module);
         if (constructor.getGenericParameterTypes()[1].getTypeName().contains("PluginInfo")) {
-            // From version 3 on.
+            // Since version 3.
             Class<?> version = Class.forName("org.opensearch.Version");
             Object current = version.getField("CURRENT").get(null);
             plugin = Class.forName("org.opensearch.plugins.PluginInfo")

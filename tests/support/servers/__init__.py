@@ -1,1 +1,1 @@
-"""Real servers that tests start beside the local stack."""
+"""Start real servers for tests, beside the local stack."""

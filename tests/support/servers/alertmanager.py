@@ -1,4 +1,4 @@
-"""Alertmanager from its Debian package: unpacked, not installed."""
+"""Run Alertmanager from its Debian package, unpacked and not installed."""
 
 import json
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ class Alertmanager:
     url: str
 
     def alerts(self, **labels: str) -> list[dict[str, Any]]:
-        """The alerts that it shows now, with these labels."""
+        """Return the current alerts with these labels."""
         with urlopen(f"{self.url}/api/v2/alerts", timeout=10) as answer:
             found: list[dict[str, Any]] = json.load(answer)
         return [alert for alert in found if labels.items() <= alert["labels"].items()]
@@ -36,7 +36,7 @@ class Alertmanager:
 
 @contextmanager
 def alertmanager(folder: Path) -> Iterator[Alertmanager]:
-    """Run an Alertmanager that notifies no one, with its data in a folder."""
+    """Run an Alertmanager that notifies no receiver, with its data in a folder."""
     configuration = folder / "alertmanager.yml"
     configuration.write_text(json.dumps(CONFIGURATION))
     url = f"http://{LOOPBACK}:{choose_free(avoid=())}"
@@ -65,7 +65,7 @@ def alertmanager(folder: Path) -> Iterator[Alertmanager]:
 
 
 def _relocate(root: Path) -> None:
-    """Let it read its templates in its working directory: Debian's has an absolute path compiled in."""
+    """Replace the absolute path of templates that Debian compiled in by the working directory."""
     program = root / PROGRAM
     here = "./" * (len(HOME) // 2)
     program.write_bytes(program.read_bytes().replace(HOME.encode(), here.encode()))

@@ -1,4 +1,4 @@
-"""A private certificate authority of the tests, and what it signs."""
+"""A private certificate authority for tests, and the certificates that it signs."""
 
 import datetime as dt
 import ssl
@@ -19,14 +19,14 @@ def _named(name: str) -> x509.Name:
 
 @dataclass(frozen=True)
 class Signed:
-    """A certificate and its key, as files in PEM; ``both`` has the key, the certificate and its authority's."""
+    """A certificate and its key as PEM files; ``both`` has the key, the certificate and the authority's certificate."""
 
     certificate: Path
     key: Path
     both: Path
 
     def server_context(self, *, clients: Path | None = None) -> ssl.SSLContext:
-        """Return the context of a server; with ``clients`` only for those that an authority has signed."""
+        """Return the TLS context of a server; with ``clients`` it requires a client certificate of that authority."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.certificate, self.key)
         if clients is not None:
@@ -36,7 +36,7 @@ class Signed:
 
 
 class Authority:
-    """An authority with files in a folder of its own."""
+    """A certificate authority with its files in one folder."""
 
     def __init__(self, folder: Path, name: str = "lakefeed tests") -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ class Authority:
         self.file.write_bytes(certificate.public_bytes(Encoding.PEM))
 
     def sign(self, name: str, *hosts: str, days: float = 1) -> Signed:
-        """Sign a certificate for hosts, or for a client of this name; with less than no days it has expired."""
+        """Sign a certificate for hosts, or for a client of this name; with negative ``days`` it has already expired."""
         key = rsa.generate_private_key(65537, 2048)
         names = [x509.DNSName(host) if not host[0].isdigit() else x509.IPAddress(ip_address(host)) for host in hosts]
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]

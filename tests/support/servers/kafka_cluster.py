@@ -1,4 +1,4 @@
-"""Three brokers and their controller, each a process of its own, which elect unclean leaders."""
+"""Run three brokers and their controller, each in a separate process, with unclean leader election enabled."""
 
 import os
 import shutil
@@ -27,11 +27,11 @@ _OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 @dataclass(frozen=True, kw_only=True)
 class Node(Kafka):
-    """One broker, or the controller."""
+    """A broker or the controller."""
 
     number: int
     joins: list[bool] = field(default_factory=list)
-    """Has an element once its start is to be waited for."""
+    """Has an element as soon as starting the node includes waiting for it."""
 
     def command(self) -> list[str]:
         return self._main("kafka.Kafka", str(self.properties), options=_OPTIONS)
@@ -40,7 +40,7 @@ class Node(Kafka):
         return not self.joins or self.listens()
 
     def listens(self) -> bool:
-        """Return whether it serves; the controller only has to live."""
+        """Return whether the broker is registered and answers; True for the controller, which only has to run."""
         if self.number == _CONTROLLER:
             return True
         try:
@@ -73,7 +73,7 @@ class Node(Kafka):
 
 @dataclass
 class Cluster:
-    """The brokers by their number."""
+    """The running brokers, by their number."""
 
     nodes: dict[int, Node]
     servers: dict[int, Restartable] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Cluster:
         return ",".join(node.address for number, node in self.nodes.items() if number != _CONTROLLER)
 
     def create_topic(self, name: str, assignments: list[list[int]]) -> None:
-        """Create a topic with these replicas of its partitions, the leader first."""
+        """Create a topic with these replicas for its partitions, the preferred leader first."""
         new = NewTopic(name, num_partitions=len(assignments), replica_assignment=assignments)
         admin = self.admin()
         admin.create_topics([new])[name].result(20)
@@ -93,7 +93,7 @@ class Cluster:
         return AdminClient({"bootstrap.servers": self.addresses, "log_level": 2}, logger=SILENCE)
 
     def leaders(self, topic: str) -> list[int]:
-        """Return the leader of each partition; -1 while it has none."""
+        """Return the leader of each partition; -1 for a partition without a leader."""
         try:
             found = self.admin().list_topics(timeout=5).topics.get(topic)
         except KafkaException:
@@ -101,14 +101,14 @@ class Cluster:
         return [] if found is None else [found.partitions[number].leader for number in sorted(found.partitions)]
 
     def send(self, topic: str, values: list[bytes], *, partition: int = 0, acks: str = "all") -> None:
-        """Send records that the replicas in sync acknowledge, or the leader alone: any election may lose those."""
+        """Send records, acknowledged by all in-sync replicas or by the leader only; an election may lose either."""
         producer = Producer({"bootstrap.servers": self.addresses, "acks": acks, "log_level": 2}, logger=SILENCE)
         for value in values:
             producer.produce(topic, value=value, partition=partition)
         assert producer.flush(60) == 0
 
     def stop(self, number: int) -> None:
-        """Stop a broker as an operator does: it hands its partitions over."""
+        """Stop a broker as an operator does, so that it hands over its partitions."""
         self.servers[number].process.terminate()
         self.servers[number].process.wait(30)
 
@@ -118,7 +118,7 @@ class Cluster:
         self.servers[number].start_again()
 
     def cut_off(self, topic: str, *, keeps: int, gone: int) -> None:
-        """Let the replica that lags lead without the records that only the broker ``gone`` has."""
+        """Let the lagging replica ``keeps`` lead without the records that only the broker ``gone`` has."""
         self.servers[gone].kill()
         self.servers[keeps].start_again()
         wait_for("an unclean leader", lambda: set(self.leaders(topic)) == {keeps}, logs=str, seconds=60)
@@ -142,7 +142,7 @@ def kafka_cluster(folder: Path, *, brokers: Sequence[int] = BROKERS) -> Iterator
     nodes = {n: _node(folder, n, ports[at], ports[0], "MkU3OEVBNTcwNTJENDM2Qg") for at, n in enumerate(numbers)}
     nodes[_CONTROLLER].prepare()
     for number in brokers:
-        # Formatting takes a JVM: copy what it makes.
+        # Formatting a folder starts a JVM: copy a formatted one instead.
         shutil.copytree(nodes[_CONTROLLER].data, nodes[number].data, dirs_exist_ok=True)
         meta = nodes[number].data / "meta.properties"
         lines = [line for line in meta.read_text().splitlines() if not line.startswith(("node.id", "directory.id"))]
@@ -153,7 +153,7 @@ def kafka_cluster(folder: Path, *, brokers: Sequence[int] = BROKERS) -> Iterator
     with ExitStack() as running:
         for number, node in nodes.items():
             environment = {**os.environ, **node.environment()}
-            # A broker is not waited for here: all of them start together.
+            # Do not wait for a broker here: all of them must start at the same time.
             server = restartable(node.command(), log=node.log, ready=node.started, environment=environment)
             cluster.servers[number] = running.enter_context(server)
         for node in nodes.values():

@@ -1,4 +1,4 @@
-"""Kafka Connect with Apache Iceberg's sink: a standalone worker of one connector, to be killed at any moment."""
+"""Run Kafka Connect with Apache Iceberg's sink: a standalone worker of one connector, which tests may kill."""
 
 import json
 import os
@@ -36,12 +36,12 @@ rootLogger.appenderRef.out.ref = out
 
 @dataclass(frozen=True)
 class IcebergSink:
-    """A connector that lands JSON records of topics in a table of the stack's catalog.
+    """A connector that lands JSON records of a topic in a table of the stack's catalog.
 
     Attributes:
-        name: of the connector; ``connect-NAME`` is its tasks' consumer group.
-        table: catalog, namespace and name; it exists.
-        control_topic: which exists.
+        name: the connector's name; ``connect-NAME`` is its tasks' consumer group.
+        table: the full name of an existing table: catalog, namespace and name.
+        control_topic: an existing topic for the connector's coordination.
         keeps_offsets: whether rows have the columns ``topic``, ``part`` and ``at``.
         commit_ms: the time from one commit to the next.
     """
@@ -61,7 +61,7 @@ class IcebergSink:
         return f"connect-{self.name}"
 
     def settings(self) -> dict[str, str]:
-        """The connector's configuration."""
+        """Return the connector's configuration."""
         catalog, _, table = self.table.partition(".")
         stack = self.stack
         of_catalog = {
@@ -85,7 +85,7 @@ class IcebergSink:
             "iceberg.control.topic": self.control_topic,
             "iceberg.control.commit.interval-ms": str(self.commit_ms),
             "iceberg.control.commit.timeout-ms": "20000",
-            # The brokers notice sooner that a killed worker is gone.
+            # The brokers detect a killed worker sooner.
             "iceberg.kafka.transaction.timeout.ms": "10000",
             "iceberg.kafka.session.timeout.ms": "6000",
             "consumer.override.session.timeout.ms": "6000",
@@ -104,7 +104,7 @@ class IcebergSink:
 
     @contextmanager
     def running(self) -> Iterator[Restartable]:
-        """Run the connector in a worker of its own until the block ends; stopped in order, unless it was killed."""
+        """Run the connector in a separate worker until the block ends; stop the worker, unless it was killed."""
         folder = Path(tempfile.mkdtemp(prefix="lakefeed-connect-"))
         port = choose_free(avoid=())
         worker = {
@@ -149,7 +149,7 @@ class IcebergSink:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _runs(self, port: int) -> bool:
-        """Check that all tasks run; a task that has failed is an AssertionError with its trace."""
+        """Check that all tasks run; raise an AssertionError with the trace of a failed task."""
         try:
             with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/connectors/{self.name}/status", timeout=2) as answer:
                 status = json.load(answer)
@@ -163,7 +163,7 @@ class IcebergSink:
 def _class_path() -> list[Path]:
     bundled = Path(pyspark.__file__).parent / "jars"
     hadoop = [path for path in bundled.iterdir() if path.name.startswith(("hadoop-client", "jcl-over"))]
-    # The store's client and SQLite are those of the sessions; Kafka and Iceberg are the worker's own.
+    # Use the S3 client and SQLite of the sessions, but the worker's own Kafka and Iceberg.
     sessions = [
         path for path in jars.fetch(["spark"]) if not path.name.startswith(("iceberg", "spark", "kafka", "lz4"))
     ]

@@ -1,8 +1,8 @@
-"""A server that speaks Kinesis: moto's, in this process, with what it gets wrong about splits and merges put right.
+"""Run moto's Kinesis server in this process, with its faults in splits and merges corrected.
 
-moto moves a shard's records to the shards that it is split into, takes new ones into the closed shard, and never says
-that a closed shard has ended. Here records stay where they came, a closed shard takes none and ends, and sequence
-numbers are as long as the real ones and rise over all shards.
+moto moves a shard's records to the shards that replace it, adds new ones to the closed shard, and never reports
+that a closed shard has ended. Here records stay in their shard, a closed shard takes no records and ends, and sequence
+numbers are as long as the real ones and increase across all shards.
 """
 
 import itertools
@@ -27,15 +27,15 @@ _numbers = itertools.count(FIRST_NUMBER, 7)
 
 @dataclass
 class Kinesis:
-    """The server, and what it is to do wrong."""
+    """The running server, and the faults that it produces on demand."""
 
     endpoint: str
     refusals: list[str] = field(default_factory=list)
-    """Codes of errors that the next requests for records get, one each."""
+    """The error codes of the next requests for records, one for each request."""
     empty_pages: int = 0
-    """So many of the next requests for records get none, although there are some."""
+    """The number of next requests for records that get an empty page, although there are records."""
     requests: int = 0
-    """Requests for records."""
+    """The number of requests for records so far."""
 
     def __post_init__(self) -> None:
         self._client = boto3.client(
@@ -48,7 +48,7 @@ class Kinesis:
 
     @property
     def environment(self) -> dict[str, str]:
-        """For a pipeline that reads from here; its store and catalog have keys of their own."""
+        """Return the environment of a pipeline that reads from this server; its store and catalog have other keys."""
         return {"AWS_ENDPOINT_URL_KINESIS": self.endpoint, "AWS_REGION": REGION}
 
     def create(self, stream: str, *, shards: int = 2) -> None:
@@ -58,7 +58,7 @@ class Kinesis:
         self._client.delete_stream(StreamName=stream)
 
     def put(self, stream: str, values: Iterable[Any]) -> None:
-        """Puts values, as JSON or as bytes, each under its own text as partition key."""
+        """Put values, as JSON or as bytes; the text of a value is its partition key."""
         records = [
             {"Data": each if isinstance(each, bytes) else json.dumps(each).encode(), "PartitionKey": str(each)[:200]}
             for each in values
@@ -68,7 +68,7 @@ class Kinesis:
             assert not found["FailedRecordCount"]
 
     def open_shards(self, stream: str) -> list[dict[str, Any]]:
-        """Return the shards that take records, by their share of the keys."""
+        """Return the open shards, sorted by their range of hash keys."""
         found = [
             each
             for each in self._client.list_shards(StreamName=stream)["Shards"]
@@ -77,28 +77,28 @@ class Kinesis:
         return sorted(found, key=lambda each: int(each["HashKeyRange"]["StartingHashKey"]))
 
     def split(self, stream: str) -> None:
-        """Splits the first open shard in the middle."""
+        """Split the first open shard in the middle."""
         shard = self.open_shards(stream)[0]
         middle = sum(int(each) for each in shard["HashKeyRange"].values()) // 2
         self._client.split_shard(StreamName=stream, ShardToSplit=shard["ShardId"], NewStartingHashKey=str(middle))
 
     def merge(self, stream: str) -> None:
-        """Merges the first two open shards."""
+        """Merge the first two open shards."""
         first, second = (each["ShardId"] for each in self.open_shards(stream)[:2])
         self._client.merge_shards(StreamName=stream, ShardToMerge=first, AdjacentShardToMerge=second)
 
     def outlive(self, stream: str) -> None:
-        """Removes all records, as if the stream's retention had passed over them."""
+        """Remove all records, as the end of the stream's retention would."""
         for shard in self._stream(stream).shards.values():
             shard.records = OrderedDict()
         self.keep(stream, hours=0)
 
     def keep(self, stream: str, *, hours: int) -> None:
-        """Sets how long the stream says that it keeps records."""
+        """Set the retention period that the stream reports."""
         self._stream(stream).retention_period_hours = hours
 
     def remove_first(self, stream: str) -> None:
-        """Removes the oldest record of each shard that has any."""
+        """Remove the oldest record of each shard that has any."""
         for shard in self._stream(stream).shards.values():
             if shard.records:
                 del shard.records[next(iter(shard.records))]
@@ -109,7 +109,7 @@ class Kinesis:
 
 @contextmanager
 def kinesis() -> Iterator[Kinesis]:
-    """A server on a free port, stopped when the block ends."""
+    """Run a server on a free port until the block ends."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -124,7 +124,7 @@ def kinesis() -> Iterator[Kinesis]:
 
 
 def _put_right(server: Kinesis) -> Callable[[], None]:
-    """Makes moto's shards behave; returns what takes that back."""
+    """Correct moto's shards; return a function that restores moto."""
     split, merge, read = Stream.split_shard, Stream.merge_shards, KinesisBackend.get_records
     put, route = Shard.put_record, Stream.get_shard_for_key
 
@@ -168,7 +168,7 @@ def _put_right(server: Kinesis) -> Callable[[], None]:
         name, shard_id, last = decompose_shard_iterator(following)
         shard = self.streams[name].shards[shard_id]
         left = any(number > int(last) for number in shard.records)
-        # How far a page ends behind the newest record; moto compares the times of records, which may be equal.
+        # The page's distance from the newest record; moto computes it from the records' times, which may be equal.
         return following if shard.is_open or left else None, records, max(behind, 1) if left else 0
 
     Stream.split_shard, Stream.merge_shards = keeping(split), keeping(merge)  # type: ignore[method-assign]

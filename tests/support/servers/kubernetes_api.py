@@ -1,6 +1,6 @@
-"""A real API server of Kubernetes, with etcd of Debian's package behind it: no kubelet, so that no pod ever runs.
+"""Run a real Kubernetes API server, with etcd from Debian's package; it has no kubelet, so pods never run.
 
-The API server and kubectl are built from Kubernetes' own modules, which takes minutes once; then they are in the cache.
+The API server and kubectl are built from Kubernetes' modules. This takes minutes once; then they are in the cache.
 """
 
 import os
@@ -27,7 +27,7 @@ _STAMP = "k8s.io/component-base/version.git"
 _STAMPS = f"-X {_STAMP}Version={VERSION} -X {_STAMP}Major=1 -X {_STAMP}Minor=36"
 PROGRAM = GoProgram(
     name="kube-apiserver",
-    # kubectl beside it.
+    # The API server and kubectl.
     package="./...",
     version=VERSION,
     module=Path(__file__).parent / "kubernetes",
@@ -38,13 +38,13 @@ ADMIN = "admin"
 
 @dataclass(frozen=True, kw_only=True)
 class KubernetesApi:
-    """An API server that runs.
+    """A running API server.
 
     Attributes:
-        url: its address.
-        folder: its files, and those of its users.
-        authority: the certificate (PEM) of who has signed its own.
-        tokens: how each user logs in.
+        url: the server's address.
+        folder: the folder of the files of the server and its users.
+        authority: the certificate (PEM) of the authority that signed the server's certificate.
+        tokens: the login token of each user.
     """
 
     url: str
@@ -53,7 +53,7 @@ class KubernetesApi:
     tokens: dict[str, str]
 
     def kubectl(self, *arguments: str, user: str = ADMIN, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Run kubectl as a user, to its end."""
+        """Run kubectl as a user, and wait for its end."""
         return subprocess.run(
             [str(self._kubectl), *arguments],
             env=self.environment(user),
@@ -66,13 +66,13 @@ class KubernetesApi:
         )
 
     def do(self, *arguments: str, user: str = ADMIN, stdin: str | None = None) -> str:
-        """Run kubectl, which has to succeed; return what it prints."""
+        """Run kubectl, which must succeed; return its output."""
         done = self.kubectl(*arguments, user=user, stdin=stdin)
         assert done.returncode == 0, (arguments, done.stdout, done.stderr)
         return done.stdout
 
     def environment(self, user: str = ADMIN) -> dict[str, str]:
-        """Return the variables of a user's shell: kubectl is on its path, and finds the server."""
+        """Return the variables of a user's shell, in which kubectl is on the path and finds the server."""
         home = self.folder / user
         home.mkdir(exist_ok=True)
         config = home / "config"
@@ -97,7 +97,7 @@ def _kubeconfig(url: str, authority: Path, token: str) -> str:
 
 @contextmanager
 def kubernetes_api(folder: Path, *, users: tuple[str, ...] = ()) -> Iterator[KubernetesApi]:
-    """Run an API server until the block ends; ``users`` have no rights but those that they are given."""
+    """Run an API server until the block ends; ``users`` have no rights until a test grants some."""
     PROGRAM.build(log=folder / "build.log")
     authority = Authority(folder / "authority")
     own = authority.sign("kube-apiserver", "localhost", LOOPBACK, "kubernetes.default.svc")
@@ -128,7 +128,7 @@ def kubernetes_api(folder: Path, *, users: tuple[str, ...] = ()) -> Iterator[Kub
             "token-auth-file": str(known),
             "authorization-mode": "RBAC",
             "service-cluster-ip-range": "10.0.0.0/24",
-            # It fills in tokens that a controller would have made.
+            # This plug-in adds tokens that a controller creates, and no controller runs.
             "disable-admission-plugins": "ServiceAccount",
             "endpoint-reconciler-type": "none",
         }

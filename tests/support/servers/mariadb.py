@@ -1,6 +1,6 @@
-"""A MariaDB server from its Maven artifact: unpacked, initialised and run in a folder of its own.
+"""Run a MariaDB server from its Maven artifact, unpacked and initialised in a separate folder.
 
-It drops root's rights by itself where the tests run as root: it is ``nobody`` then, in a folder that is his.
+If the tests run as root, the server drops root's rights: it runs as ``nobody``, who then owns its folder.
 """
 
 import platform
@@ -20,18 +20,18 @@ from tests.support.servers.process import restartable
 
 PLATFORMS = {("Linux", "x86_64"): "linux64", ("Darwin", "arm64"): "macos-arm64"}
 TABLES = ("mariadb_system_tables.sql", "mariadb_performance_tables.sql", "mariadb_system_tables_data.sql")
-# What it needs of the archive, and where it looks for it.
+# The needed files of the archive, and the folders in which the server looks for them.
 UNPACKED = {"/bin/mariadbd": "bin", "/english/errmsg.sys": "share/english", **{f"/{each}": "share" for each in TABLES}}
 
 
 @dataclass(frozen=True, kw_only=True)
 class MariaDB(DatabaseServer):
-    """A MariaDB server that runs, and a database in it."""
+    """A running MariaDB server, and a database in it."""
 
     kind = "mariadb"
 
     def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
-        """Runs statements, each on its own; the rows of the last one, if it has any."""
+        """Run each statement by itself; return the rows of the last one, if it has any."""
         import pymysql
 
         rows: list[tuple[Any, ...]] = []
@@ -56,7 +56,7 @@ class MariaDB(DatabaseServer):
 
 @contextmanager
 def mariadb() -> Iterator[MariaDB]:
-    """Runs a server until the block ends; nothing of it is left but the program, which is kept in the cache."""
+    """Run a server until the block ends; then remove everything but the program, which stays in the cache."""
     base = _unpacked()
     folder = Path(tempfile.mkdtemp(prefix="lakefeed-mariadb-"))
     try:
@@ -79,10 +79,10 @@ def mariadb() -> Iterator[MariaDB]:
             f"--socket={folder / 'data' / 'sock'}",
             "--skip-name-resolve",
             "--innodb-buffer-pool-size=64M",
-            # Killed with SIGKILL, the operating system still has all that was written: no test cuts the power.
+            # The operating system keeps written data when the server is killed, and no test cuts the power.
             "--innodb-flush-log-at-trx-commit=2",
             "--performance-schema=OFF",
-            # Else each start makes an RSA key, which takes up to half a minute.
+            # Otherwise each start creates an RSA key, which takes up to half a minute.
             "--skip-ssl",
         ]
         with restartable(command, log=folder / "log", ready=answers(server)) as process:
@@ -92,7 +92,7 @@ def mariadb() -> Iterator[MariaDB]:
 
 
 def _unpacked() -> Path:
-    """The program and what it reads."""
+    """Unpack the program and the files that it reads; return their folder."""
     group = f"test-mariadb-{PLATFORMS[platform.system(), platform.machine()]}"
     return unpack_archive(
         group, place=lambda name: next((place for end, place in UNPACKED.items() if name.endswith(end)), None)
@@ -121,7 +121,7 @@ def _initialise(program: Path, options: list[str], share: Path, password: str) -
 
 
 def answers(server: MariaDB) -> Callable[[], bool]:
-    """Check that it accepts its user."""
+    """Return a check that the server accepts its user."""
     import pymysql
 
     def ready() -> bool:

@@ -1,7 +1,7 @@
-"""A MySQL server from its Maven artifact: unpacked, initialised and run in a folder of its own.
+"""Run a MySQL server from its Maven artifact, unpacked and initialised in a separate folder.
 
-The archive has everything that MySQL builds, 550 MB; the server and its libraries are a seventh of it. It links to two
-libraries of the system, which come from Debian's packages where the machine does not have them.
+The archive has all of MySQL, 550 MB; the server and its libraries are a seventh of it. The server links to two system
+libraries, which come from Debian's packages if the machine does not have them.
 """
 
 import os
@@ -26,19 +26,19 @@ LIBRARIES = ("libaio1", "libnuma1")
 
 @dataclass(frozen=True, kw_only=True)
 class MySQL(MariaDB):
-    """A MySQL server that runs, and a database in it; its user logs in as MySQL 8 has it by default."""
+    """A running MySQL server, and a database in it; its user logs in with MySQL 8's default method."""
 
     kind = "mysql"
 
     @property
     def jdbc_url(self) -> str:
-        """For a JDBC driver; without TLS it has to ask for the key that encrypts the password."""
+        """The URL for JDBC drivers; without TLS the driver must request the key that encrypts the password."""
         return f"{super().jdbc_url}?allowPublicKeyRetrieval=true"
 
 
 @contextmanager
 def mysql() -> Iterator[MySQL]:
-    """Runs a server until the block ends; nothing of it is left but the program, which is kept in the cache."""
+    """Run a server until the block ends; then remove everything but the program, which stays in the cache."""
     base = unpack_archive(GROUP, place=_place)
     folder = Path(tempfile.mkdtemp(prefix="lakefeed-mysql-"))
     try:
@@ -46,7 +46,7 @@ def mysql() -> Iterator[MySQL]:
         data.mkdir()
         shutil.copytree(base / "share", share)
         options = ["--no-defaults", f"--datadir={data}", f"--lc-messages-dir={share}", *unprivileged(folder, data)]
-        # Without it the server asks the kernel for asynchronous I/O, which sandboxes refuse.
+        # Otherwise the server requests asynchronous I/O from the kernel, which sandboxes refuse.
         options.append("--innodb-use-native-aio=OFF")
         libraries = unpack_packages(*LIBRARIES)
         found = sorted({str(file.parent) for file in libraries.rglob("*.so*")})
@@ -80,7 +80,7 @@ def mysql() -> Iterator[MySQL]:
             "--skip-name-resolve",
             "--disable-log-bin",
             "--innodb-buffer-pool-size=64M",
-            # Killed with SIGKILL, the operating system still has all that was written: no test cuts the power.
+            # The operating system keeps written data when the server is killed, and no test cuts the power.
             "--innodb-flush-log-at-trx-commit=2",
             "--performance-schema=OFF",
         ]

@@ -1,4 +1,4 @@
-"""A collector for OTLP over HTTP that keeps what it is sent."""
+"""A collector for OTLP over HTTP that stores the requests it receives."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ Request = tuple[str, dict[str, str], bytes]
 
 @contextmanager
 def collector(status: int = 200) -> Iterator[tuple[str, list[Request]]]:
-    """Runs a collector; yields its URL, and the path, headers and body of each request."""
+    """Run a collector; yield its URL, and a list of the requests' paths, headers and bodies."""
     taken: list[Request] = []
 
     def take(request: HttpRequest) -> HttpAnswer:

@@ -1,6 +1,6 @@
-"""A PostgreSQL server from its Maven artifact: unpacked, initialised and run in a folder of its own, without root.
+"""Run a PostgreSQL server from its Maven artifact, unpacked and initialised in a separate folder, without root.
 
-PostgreSQL refuses to run as root. Where the tests do, it runs as ``nobody``, in a folder that is his.
+PostgreSQL refuses to run as root. If the tests do, it runs as ``nobody``, who then owns its folder.
 """
 
 import os
@@ -35,12 +35,12 @@ PLATFORMS = {
 
 @dataclass(frozen=True, kw_only=True)
 class PostgreSQL(DatabaseServer):
-    """A PostgreSQL server that runs, and a database in it; it asks for passwords by SCRAM-SHA-256."""
+    """A running PostgreSQL server, and a database in it; it checks passwords by SCRAM-SHA-256."""
 
     kind = "postgresql"
 
     def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
-        """Runs statements, each on its own; the rows of the last one, if it has any."""
+        """Run each statement by itself; return the rows of the last one, if it has any."""
         import psycopg
 
         rows: list[tuple[Any, ...]] = []
@@ -62,7 +62,7 @@ class PostgreSQL(DatabaseServer):
 
 @contextmanager
 def postgresql() -> Iterator[PostgreSQL]:
-    """Runs a server until the block ends; nothing of it is left."""
+    """Run a server until the block ends; then remove its data."""
     folder = Path(tempfile.mkdtemp(prefix="lakefeed-postgresql-"))
     user = UNPRIVILEGED if os.geteuid() == 0 else None
     try:
@@ -79,7 +79,7 @@ def postgresql() -> Iterator[PostgreSQL]:
             "listen_addresses": LOOPBACK,
             "port": str(port),
             "unix_socket_directories": "",
-            # Gone with the tests: nothing of it has to outlive a power cut.
+            # The data need not survive a power cut: it is removed at the end of the tests.
             "fsync": "off",
             "max_connections": "60",
             "shared_buffers": "16MB",
@@ -91,7 +91,7 @@ def postgresql() -> Iterator[PostgreSQL]:
             ready=lambda: _answers(server),
             user=user,
             environment={"PATH": os.environ["PATH"]},
-            # Fast shutdown: sessions are cut, not waited for.
+            # SIGINT is a fast shutdown: the server ends sessions instead of waiting for them.
             stop=signal.SIGINT,
         ) as process:
             yield replace(server, process=process)

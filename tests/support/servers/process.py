@@ -1,4 +1,4 @@
-"""One server of a test run: a child of this process, on the loopback interface, gone when the tests are."""
+"""Run a server as a child of this process, on the loopback interface, until the tests end."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ START_SECONDS = 120
 
 
 def wait_for(what: str, holds: Callable[[], object], *, logs: Callable[[], str], seconds: float) -> None:
-    """Return when it holds; fail with the logs if it does not in time. A server that does not answer is not up yet."""
+    """Return when the condition holds; fail with the logs at the timeout. OSError means that a server is not up."""
     deadline = time.monotonic() + seconds
     while True:
         with suppress(OSError):
@@ -35,14 +35,14 @@ def running(
     user: int | None = None,
     stop: signal.Signals = signal.SIGTERM,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Runs a server until the block ends.
+    """Run a server until the block ends.
 
     Args:
-        command: program and arguments.
-        log: where its output goes.
-        ready: whether it answers; asked until it does.
-        environment: instead of ours.
-        user: runs it as this user.
+        command: the program and its arguments.
+        log: the file for its output.
+        ready: a function that is called until the server answers.
+        environment: the server's variables; None for those of this process.
+        user: the id of the user who runs the server.
         stop: the signal that ends it.
     """
     with restartable(command, log=log, ready=ready, environment=environment, user=user, stop=stop) as server:
@@ -51,18 +51,18 @@ def running(
 
 @dataclass
 class Restartable:
-    """A server that can be killed and started again, with the same data at the same address."""
+    """A server that can be killed and started again, with the same data and address."""
 
     start: Callable[[], subprocess.Popen[bytes]]
     process: subprocess.Popen[bytes]
 
     def kill(self) -> None:
-        """SIGKILL: it has no time to write anything."""
+        """Send SIGKILL, so that the server cannot write anything more."""
         self.process.kill()
         self.process.wait(30)
 
     def start_again(self) -> None:
-        """Returns when it answers; tried again, as PostgreSQL's killed server leaves children that hold its memory."""
+        """Start the server until it answers; retry, since children of a killed PostgreSQL still hold its memory."""
         deadline = time.monotonic() + START_SECONDS
         while True:
             try:
@@ -84,7 +84,7 @@ def restartable(
     user: int | None = None,
     stop: signal.Signals = signal.SIGTERM,
 ) -> Iterator[Restartable]:
-    """As ``running``, for a server that is to be killed and started again."""
+    """Run a server as ``running`` does, for a test that kills it and starts it again."""
 
     def start() -> subprocess.Popen[bytes]:
         with log.open("ab") as output:

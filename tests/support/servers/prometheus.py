@@ -1,4 +1,4 @@
-"""Prometheus and promtool from Debian's package: downloaded once, unpacked without the rights of root."""
+"""Run Prometheus and promtool from Debian's package, downloaded once and unpacked without root."""
 
 import json
 import subprocess
@@ -21,23 +21,23 @@ from tests.support.servers.process import running
 
 @dataclass(frozen=True)
 class Prometheus:
-    """A server that runs."""
+    """A running Prometheus server."""
 
     url: str
 
     def ask(self, path: str, **parameters: str) -> Any:
-        """Returns the data of an answer of its API."""
+        """Return the data of an answer of Prometheus' API."""
         query = urllib.parse.urlencode(parameters)
         with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{query}", timeout=30) as answer:
             return json.load(answer)["data"]
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """Returns the series of an expression now."""
+        """Return the current series of an expression."""
         found: list[dict[str, Any]] = self.ask("query", query=expression)["result"]
         return found
 
     def until(self, expression: str, *, seconds: float = 60) -> list[dict[str, Any]]:
-        """Returns the series of an expression as soon as it has any."""
+        """Wait until an expression has series; return them."""
         deadline = time.monotonic() + seconds
         while not (found := self.query(expression)):
             assert time.monotonic() < deadline, expression
@@ -46,12 +46,12 @@ class Prometheus:
 
 
 def unpacked_prometheus() -> Path:
-    """Returns the folder with ``prometheus`` and ``promtool``."""
+    """Return the folder of ``prometheus`` and ``promtool``."""
     return unpack_packages("prometheus") / "usr/bin"
 
 
 def promtool(*arguments: str | Path, stdin: str | None = None) -> str:
-    """Runs promtool, which has to succeed; returns what it prints."""
+    """Run promtool, which must succeed; return its output."""
     command = [unpacked_prometheus() / "promtool", *arguments]
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -60,7 +60,7 @@ def promtool(*arguments: str | Path, stdin: str | None = None) -> str:
 
 @contextmanager
 def prometheus(folder: Path, *, scrape: Sequence[dict[str, Any]], rules: Path) -> Iterator[Prometheus]:
-    """Runs a server that scrapes each second, until the block ends."""
+    """Run a server that scrapes once a second, until the block ends."""
     port = choose_free(avoid=())
     settings = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},

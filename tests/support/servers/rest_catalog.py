@@ -1,7 +1,7 @@
-"""An Iceberg REST catalog: Iceberg's own server code, behind a gate that asks for OAuth2 and can fail on purpose.
+"""An Iceberg REST catalog: Iceberg's own server code, behind a gate that requires OAuth2 and can fail on demand.
 
-The gate is this process's: it trades client credentials for tokens that expire, refuses clients without one, hands out
-the store's keys to clients that ask for vended credentials, and breaks answers as a test requires it.
+The gate runs in this process: it exchanges client credentials for tokens that expire, refuses clients without one,
+returns the store's keys to clients that request vended credentials, and breaks answers as a test demands.
 """
 
 import http.client
@@ -28,20 +28,20 @@ from lakefeed_local.stack import Endpoints
 from tests.support.servers.process import running
 
 Fault: TypeAlias = str
-"""``applied``, ``not-applied``, or ``late`` (applied when a test says so), and the answer to a change of a table.
+"""``applied``, ``not-applied``, or ``late`` (applied when a test allows it), plus the answer to a change of a table.
 
-The answer is a status such as ``-401``, ``-hung-up`` for no answer, ``-cut`` for half of one, or ``-silent`` for one
-that comes after the client's patience. Empty: as it should be.
+The answer is a status such as ``-401``, ``-hung-up`` for none, ``-cut`` for half of one, or ``-silent`` for one
+after the client's timeout. Without a suffix the answer is the normal one.
 """
 SILENCE_SECONDS = 17
 NOT_MODIFIED = 304
-"""This status has no body: a client that reuses the connection would read a body as the next answer."""
+"""An answer with this status has no body: the client would read a body as the next answer of the connection."""
 
 TOKENS = "/v1/oauth/tokens"
 
 
 class Held:
-    """Lets the first change whose body holds some bytes wait before the server sees it."""
+    """Delays the first change whose body contains certain bytes, before the server receives it."""
 
     def __init__(self) -> None:
         self._awaited = b""
@@ -49,17 +49,17 @@ class Held:
         self._released = threading.Event()
 
     def hold(self, awaited: bytes) -> None:
-        """From now on."""
+        """Delay the next change that contains these bytes."""
         self._awaited = awaited
         self.arrived.clear()
         self._released.clear()
 
     def release(self) -> None:
-        """Lets it continue."""
+        """Let the delayed change continue."""
         self._released.set()
 
     def pass_by(self, body: bytes) -> None:
-        """Called with each change."""
+        """Wait if the change is the one to delay; the gate calls this for all changes."""
         if self._awaited and self._awaited in body:
             self._awaited = b""
             self.arrived.set()
@@ -68,19 +68,19 @@ class Held:
 
 @dataclass
 class RestCatalog:
-    """A catalog that runs.
+    """A running catalog.
 
     Attributes:
-        port: of the gate, on the loopback interface.
-        behind: of the server itself.
-        warehouse: what clients call its only warehouse.
-        client_id: who may get a token.
-        client_secret: and with what.
-        vended: the store's keys and settings, for clients that ask for them.
-        token_seconds: how long a token lives.
-        announced_seconds: how long it is said to; None for as long as it does.
-        asked_for: the scopes and delegations that clients have asked for.
-        held: lets a change wait.
+        port: the gate's port on the loopback interface.
+        behind: the port of the server itself.
+        warehouse: the name of the only warehouse.
+        client_id: the id of the client that may get a token.
+        client_secret: the client's secret.
+        vended: the store's keys and settings, for clients that request them.
+        token_seconds: how long a token is valid.
+        announced_seconds: the validity that the token's answer claims; None for the real one.
+        asked_for: the scopes and delegations that clients have requested.
+        held: delays a change.
     """
 
     port: int
@@ -95,10 +95,10 @@ class RestCatalog:
     held: Held = field(default_factory=lambda: Held(), repr=False)
     _tokens: dict[str, float] = field(default_factory=dict, repr=False)
     late: threading.Event = field(default_factory=threading.Event, repr=False)
-    """Lets a ``late-`` change be applied."""
+    """Set to apply a ``late-`` change."""
     applied_late: threading.Event = field(default_factory=threading.Event, repr=False)
     refused_reads: int = 0
-    """How many of the next reads of a table after a fault are refused."""
+    """The number of the next reads of a table after a fault that are refused."""
     _faults: list[Fault] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -113,27 +113,27 @@ class RestCatalog:
         return f"{self.client_id}:{self.client_secret}"
 
     def token(self, *, seconds: float | None = None) -> str:
-        """A bearer token."""
+        """Return a new bearer token."""
         token = secrets.token_hex(16)
         self._tokens[token] = time.monotonic() + (self.token_seconds if seconds is None else seconds)
         return token
 
     def is_valid(self, authorization: str) -> bool:
-        """Check that this header is accepted."""
+        """Check that the token of this header is valid."""
         return self._tokens.get(authorization.removeprefix("Bearer "), 0) > time.monotonic()
 
     def fail_next(self, *faults: Fault) -> None:
-        """The next changes of tables meet these, one each; a retry meets the next one."""
+        """Set the faults of the next changes of tables, one for each; a retry gets the next fault."""
         with self._lock:
             self._faults[:] = faults
 
     @property
     def has_faults(self) -> bool:
-        """Check that a fault is still to come."""
+        """True while a fault has not occurred yet."""
         return bool(self._faults)
 
     def next_fault(self) -> Fault | None:
-        """Takes one."""
+        """Remove and return the next fault."""
         with self._lock:
             return self._faults.pop(0) if self._faults else None
 
@@ -150,7 +150,7 @@ class _Gate(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base class's name)
-        """Not on the tests' output."""
+        """Log nothing to the tests' output."""
 
     def _answer(self) -> None:
         length = int(self.headers.get("content-length") or 0)
@@ -200,7 +200,7 @@ class _Gate(BaseHTTPRequestHandler):
         given = [form.get(name, [""])[0] for name in ("grant_type", "client_id", "client_secret")]
         catalog = self.catalog
         catalog.asked_for.append(f"{given[0].rpartition(':')[2]} {form.get('scope', [''])[0]}")
-        # Tokens are not exchanged for others, as at many login servers.
+        # Tokens cannot be exchanged for others, as at many login servers.
         if given == ["client_credentials", catalog.client_id, catalog.client_secret]:
             token = catalog.token()
             seconds = catalog.announced_seconds or catalog.token_seconds
@@ -228,7 +228,7 @@ class _Gate(BaseHTTPRequestHandler):
             self.catalog.applied_late.set()
 
     def _with_credentials(self, answer: bytes) -> bytes:
-        """The keys stand in the answer to clients that load a table and ask for them."""
+        """Add the store's keys to an answer with a table, for clients that request them."""
         delegation = self.headers.get("x-iceberg-access-delegation", "")
         if "vended-credentials" not in delegation or b'"metadata-location"' not in answer:
             return answer
@@ -254,12 +254,12 @@ class _Gate(BaseHTTPRequestHandler):
 def rest_catalog(
     *, warehouse: str, properties: Mapping[str, str] | None = None, vended: Mapping[str, str] | None = None
 ) -> Iterator[RestCatalog]:
-    """Runs a REST catalog, with its own tables in a SQLite file, until the block ends.
+    """Run a REST catalog, whose own database is a SQLite file, until the block ends.
 
     Args:
-        warehouse: where it puts tables: ``s3://bucket/path`` or ``file:///path``.
-        properties: the server's own, such as the store's endpoint and keys.
-        vended: what it hands out to clients that ask for vended credentials.
+        warehouse: the location of tables: ``s3://bucket/path`` or ``file:///path``.
+        properties: the server's settings, such as the store's endpoint and keys.
+        vended: the settings for clients that request vended credentials.
     """
     folder = Path(tempfile.mkdtemp(prefix="lakefeed-rest-"))
     behind = choose_free(avoid=())
@@ -302,7 +302,7 @@ def rest_catalog(
 
 @contextmanager
 def rest_catalog_on(stack: Endpoints) -> Iterator[RestCatalog]:
-    """Runs one on the stack's store; its keys it gives to clients that ask for vended credentials."""
+    """Run a catalog on the stack's store, whose keys it gives to clients that request vended credentials."""
     keys = {
         "s3.access-key-id": stack.access_key,
         "s3.secret-access-key": stack.secret_key.get_secret_value(),
@@ -322,7 +322,7 @@ def _class_path() -> list[Path]:
 
     bundled = Path(pyspark.__file__).parent / "jars"
     hadoop = [path for path in bundled.iterdir() if path.name.startswith(("hadoop-client", "slf4j-api", "jcl-over"))]
-    # The store's client and SQLite are those of the sessions; their Iceberg is another version than the server's.
+    # Use the S3 client and SQLite of the sessions, but not their Iceberg, whose version differs from the server's.
     sessions = [path for path in jars.fetch(["spark"]) if not path.name.startswith(("iceberg", "spark", "kafka"))]
     return [*jars.fetch(["test-iceberg-rest"]), *hadoop, *sessions]
 

@@ -1,4 +1,4 @@
-"""A search server from its Maven artifacts, and a gate before it that asks for a login and can fail on purpose."""
+"""Run a search server from its Maven artifacts, and a gate in front that requires a login and can fail on demand."""
 
 import base64
 import datetime as dt
@@ -34,11 +34,11 @@ from tests.support.servers.tls_proxy import linger
 
 @dataclass(frozen=True, kw_only=True)
 class SearchServer:
-    """A server that runs.
+    """A running server.
 
     Attributes:
-        port: of its REST API, on the loopback interface.
-        process: to end and start it again.
+        port: the port of its REST API on the loopback interface.
+        process: the server's process, which tests may kill and start again.
     """
 
     port: int
@@ -46,25 +46,25 @@ class SearchServer:
 
     @property
     def url(self) -> str:
-        """For clients."""
+        """The server's address for clients."""
         return f"http://{LOOPBACK}:{self.port}"
 
     def ask(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> Any:
-        """The JSON of an answer; an AssertionError if it is an error."""
+        """Send a request; return the answer's JSON. Raise an AssertionError if the answer is an error."""
         body = None if document is None else json.dumps(document).encode()
         status, answer = _sent(self.port, method, path, {"content-type": "application/json"}, body)
         assert status < 300, (method, path, status, answer)
         return json.loads(answer or b"null")
 
     def documents(self, index: str) -> dict[str, dict[str, Any]]:
-        """Each document of a small index by its id, as a reader sees them from now on."""
+        """Return the documents of a small index by id, after a refresh that shows readers the newest ones."""
         self.ask("POST", f"/{index}/_refresh")
         found = self.ask("GET", f"/{index}/_search?size=10000")["hits"]
         assert found["total"]["relation"] == "eq"
         return {each["_id"]: each["_source"] for each in found["hits"]}
 
     def read_all(self, index: str) -> Iterator[dict[str, Any]]:
-        """Each document of a large index, with its ``_id``."""
+        """Yield all documents of a large index, with their ``_id``."""
         self.ask("POST", f"/{index}/_refresh")
         found = self.ask("POST", f"/{index}/_search?scroll=5m", {"size": 10_000, "sort": ["_doc"]})
         while hits := found["hits"]["hits"]:
@@ -72,7 +72,7 @@ class SearchServer:
             found = self.ask("POST", "/_search/scroll", {"scroll": "5m", "scroll_id": found["_scroll_id"]})
 
     def answers(self) -> bool:
-        """Check that it is up, and has its indexes."""
+        """Check that the server is up and has loaded its indexes."""
         try:
             status, _ = _sent(self.port, "GET", "/_cluster/health?wait_for_status=yellow&timeout=1s", {}, None)
         except (OSError, http.client.HTTPException):
@@ -82,11 +82,11 @@ class SearchServer:
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """The parts of a node beside its locked jars, which are in the group ``test-opensearch-2`` and so on.
+    """The parts of a node other than its locked jars; those are in the group ``test-opensearch-2`` and so on.
 
     Attributes:
-        module: the class of its module for HTTP.
-        java: finds a Java that runs it.
+        module: the class of the HTTP module.
+        java: a function that returns a suitable Java.
     """
 
     module: str
@@ -101,12 +101,12 @@ PROGRAMS = {
 EACH_SEARCH_SERVER = tuple(
     pytest.param(kind, marks=() if kind == "opensearch-2" else pytest.mark.slow) for kind in PROGRAMS
 )
-"""For tests of the sink; the newer servers' are slow: they need downloads and a Java of their own."""
+"""Parameters for tests of the sink; newer servers are slow, since they need downloads and another Java."""
 
 
 @contextmanager
 def search_server(kind: str) -> Iterator[SearchServer]:
-    """Runs a server until the block ends, in a folder of its own."""
+    """Run a server until the block ends, in a separate folder."""
     program = PROGRAMS[kind]
     folder = Path(tempfile.mkdtemp(prefix=f"lakefeed-{kind}-"))
     try:
@@ -134,13 +134,13 @@ def search_server(kind: str) -> Iterator[SearchServer]:
 
 
 def _elasticsearch_jars(folder: Path) -> list[Path]:
-    """Lay the module for HTTP where the server looks for it; returns the server's own jars."""
+    """Copy the HTTP module to the folder in which the server looks for it; return the server's other jars."""
     group = "test-elasticsearch-9"
     module = folder / "modules" / "transport-netty4"
     module.mkdir(parents=True)
     own = []
     for jar in jars.fetch([group]):
-        # The server refuses a class that is in its class path too.
+        # The server refuses a module whose classes are also in its class path.
         if jar.name.startswith(("transport-netty4", "netty-", "elasticsearch-ssl-config")):
             shutil.copy(jar, module)
         else:
@@ -173,13 +173,13 @@ class Gate:
     """A proxy in front of the server that inspects each request.
 
     Attributes:
-        port: of the gate, on the loopback interface.
-        username: who may pass.
-        password: and with what.
-        before: an answer in place of the server's, if it returns one for method, path and body.
-        after: what is answered in place of what the server has answered; None cuts the connection.
-        seen: method and path of what has come.
-        certificate: what it shows to those who come by https; None if they come by http.
+        port: the gate's port.
+        username: the user who may log in.
+        password: that user's password.
+        before: a function of method, path and body; its answer, unless None, replaces the request to the server.
+        after: a function that replaces the server's answer; None cuts the connection.
+        seen: method and path of all requests so far.
+        certificate: the certificate of the https port; None for http.
     """
 
     port: int = 0
@@ -192,27 +192,27 @@ class Gate:
 
     @property
     def url(self) -> str:
-        """For clients."""
+        """The gate's address for clients."""
         return f"{'http' if self.certificate is None else 'https'}://{LOOPBACK}:{self.port}"
 
     @property
     def login(self) -> str:
-        """The header that opens it."""
+        """The value of the header ``Authorization`` that the gate accepts."""
         return f"Basic {base64.b64encode(f'{self.username}:{self.password}'.encode()).decode()}"
 
     def bulks(self) -> int:
-        """How many bulk requests have come."""
+        """Return the number of bulk requests so far."""
         return sum("/_bulk" in path for _, path in self.seen)
 
 
 @contextmanager
 def gate(server: SearchServer, *, certificate: Path | None = None, clients: Path | None = None) -> Iterator[Gate]:
-    """A gate before a server until the block ends.
+    """Run a gate in front of a server until the block ends.
 
     Args:
-        server: behind it.
-        certificate: speak https with this certificate, whose key is in the same file.
-        clients: serve only those with a certificate of this authority.
+        server: the server behind the gate.
+        certificate: serve https with this certificate, whose key is in the same file.
+        clients: accept only clients with a certificate of this authority.
     """
     made = Gate(certificate=certificate)
     http_server = _Server((LOOPBACK, 0), type("Handler", (_Handler,), {"gate": made, "behind": server}))
@@ -222,7 +222,7 @@ def gate(server: SearchServer, *, certificate: Path | None = None, clients: Path
         if clients is not None:
             context.load_verify_locations(clients)
             context.verify_mode = ssl.CERT_REQUIRED
-        # The handshake is the thread's that serves the connection, not the one's that accepts all.
+        # The connection's thread does the handshake, so that a slow client does not block the one that accepts.
         http_server.socket = context.wrap_socket(http_server.socket, server_side=True, do_handshake_on_connect=False)
     made.port = http_server.server_address[1]
     thread = threading.Thread(target=http_server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
@@ -235,7 +235,7 @@ def gate(server: SearchServer, *, certificate: Path | None = None, clients: Path
 
 
 def write_certificate(path: Path) -> Path:
-    """Makes a certificate of the loopback interface, signed by itself, with its key behind it."""
+    """Write a self-signed certificate for the loopback interface, followed by its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "lakefeed tests")])
     now = dt.datetime.now(dt.UTC)
@@ -256,7 +256,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing is printed: a client that was killed, does not trust the certificate, or has none."""
+        """Print nothing: a client may be killed, distrust the certificate, or have no certificate."""
         linger(request)
 
 
@@ -271,7 +271,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_PUT = do_POST = do_GET  # noqa: N815
 
     def log_message(self, *_: Any) -> None:
-        """Nothing."""
+        """Log nothing."""
 
     def _pass(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
@@ -287,7 +287,7 @@ class _Handler(BaseHTTPRequestHandler):
                         answer = _root_page(self.behind.port)
                     answer = self.gate.after(self.command, self.path, answer)
                 except (OSError, http.client.HTTPException):
-                    # The server is away: so is the gate.
+                    # The server is down: the gate behaves as if it were down too.
                     answer = None
         if answer is None:
             self.close_connection = True
@@ -302,7 +302,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _root_page(port: int) -> Answer:
-    """Return the page at ``/``, made of what the node says of itself: its own module is not in Maven Central."""
+    """Return the page at ``/``, built from the node's data: the node's own module for it is not in Maven Central."""
     status, text = _sent(port, "GET", "/_nodes/_local?filter_path=nodes.*.version", {}, None)
     assert status == 200, (status, text)
     [node] = json.loads(text)["nodes"].values()

@@ -28,7 +28,7 @@ _PORTS = ("kafka", "controller", "scram", "oauth", "mutual", "misnamed")
 
 @dataclass(frozen=True, kw_only=True)
 class SecuredKafka(Kafka):
-    """The broker's settings; ``misnamed`` is SCRAM with a certificate for another host."""
+    """The broker's settings; the listener ``misnamed`` is SCRAM with a certificate for another host."""
 
     authority: Authority
     certificate: Signed
@@ -60,7 +60,7 @@ class SecuredKafka(Kafka):
             "ssl.truststore.location": str(self.authority.file),
             "listener.name.mutual.ssl.client.auth": "required",
             "listener.name.misnamed.ssl.keystore.location": str(self.misnamed.both),
-            # Ends a connection whose token has expired, unless its client logs in again.
+            # Closes a connection when its token expires, unless the client has logged in again.
             "connections.max.reauth.ms": "3600000",
         }
         for name in ("scram", "misnamed"):

@@ -1,4 +1,4 @@
-"""A Spark standalone cluster of processes: a master, and workers that have Spark and an empty Python alone."""
+"""Run a Spark standalone cluster of processes: a master, and workers that have only Spark and a bare Python."""
 
 import json
 import os
@@ -26,7 +26,7 @@ DEPLOY = "org.apache.spark.deploy"
 
 @dataclass
 class Standalone:
-    """The cluster, and what can happen to its machines; each worker and what it has started is a process group."""
+    """The cluster's processes; a worker and everything that it started form a process group."""
 
     folder: Path
     port: int = field(default_factory=lambda: choose_free(avoid=()))
@@ -39,11 +39,11 @@ class Standalone:
 
     @property
     def python(self) -> Path:
-        """The only Python of the workers: without any package."""
+        """The only Python of the workers; it has no packages."""
         return self.folder / "python" / "bin" / "python3"
 
     def state(self) -> dict[str, Any]:
-        """The master's own account of workers, applications and drivers."""
+        """Return the master's report of workers, applications and drivers."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.web_port}/json/", timeout=5) as answer:
             found: dict[str, Any] = json.load(answer)
         return found
@@ -56,13 +56,13 @@ class Standalone:
         self._start(name, f"{DEPLOY}.worker.Worker", *sizes, "--work-dir", str(self.folder / name), self.master)
 
     def kill_worker(self, name: str) -> None:
-        """SIGKILL for the worker and all its executors and drivers at one moment, as when the machine is lost."""
+        """Send SIGKILL to a worker, its executors and drivers at the same moment, as if its machine were lost."""
         process = self.processes.pop(name)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(30)
 
     def pids_of(self, text: str) -> list[int]:
-        """Processes of this cluster whose command line has the text."""
+        """Return the cluster's processes whose command line contains the text."""
         groups = {process.pid for process in self.processes.values()}
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
@@ -82,7 +82,7 @@ class Standalone:
         settings = self.folder / "cluster.properties"
         arguments = [main, "--host", "127.0.0.1", "--properties-file", str(settings), *options]
         java = Path(shutil.which("java") or "java").parent
-        # Nothing of the test's environment: no keys, no packages, no lakefeed.
+        # The processes must not see the test's environment: no keys, no packages, no lakefeed.
         environment = {
             "PATH": os.pathsep.join([str(self.python.parent), str(java), "/usr/bin", "/bin"]),
             "SPARK_LOCAL_IP": "127.0.0.1",
@@ -103,7 +103,7 @@ class Standalone:
 
 @contextmanager
 def standalone(folder: Path, *, workers: int = 2, cores: int = 1) -> Iterator[Standalone]:
-    """A cluster whose processes know each other by a secret, and encrypt what they send."""
+    """Run a cluster whose processes authenticate by a shared secret and encrypt their traffic."""
     venv.create(folder / "python")
     cluster = Standalone(folder)
     alone = subprocess.run([cluster.python, "-c", "import lakefeed"], capture_output=True, text=True, check=False)

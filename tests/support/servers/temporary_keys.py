@@ -1,7 +1,7 @@
-"""Temporary keys of AWS: who gives them out, and a store that takes those alone that are valid now.
+"""Temporary AWS keys: a service that issues them, and a gate of a store that accepts only keys that are valid now.
 
-The gate checks each request as AWS does (Signature Version 4: access key, session token, signature, age), signs it with
-the keys of the store behind it, and hands it on.
+The gate checks requests as AWS does (Signature Version 4: access key, session token, signature, age), signs them with
+the keys of the store behind it, and forwards them.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ _AUTHORIZATION = re.compile(
 
 @dataclass(frozen=True)
 class Issued:
-    """Keys, and until when they are valid."""
+    """Keys, and the time at which they expire."""
 
     access_key: str
     secret_key: str
@@ -39,7 +39,7 @@ class Issued:
     until: float
 
     def document(self) -> dict[str, str]:
-        """Return them as AWS's services write them."""
+        """Return the keys in the format of AWS's services."""
         return {
             "AccessKeyId": self.access_key,
             "SecretAccessKey": self.secret_key,
@@ -51,13 +51,13 @@ class Issued:
 
 @dataclass
 class KeyService:
-    """Gives out keys: as an instance's metadata service, a container's, STS, and to a process.
+    """Issues keys like an instance's metadata service, a container's, STS, and a credential process.
 
     Attributes:
         seconds: how long keys are valid.
-        url: its address.
+        url: the service's address.
         web_token: the token that STS accepts.
-        issued: all keys that were given out, by their access key.
+        issued: all issued keys, by access key.
     """
 
     seconds: int
@@ -69,7 +69,7 @@ class KeyService:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def issue(self) -> Issued:
-        """Give out keys: those of now, until half of their time is over."""
+        """Return the newest keys; replace them after half of their time."""
         with self._lock:
             newest = next(reversed(self.issued.values()), None)
             if newest is None or newest.until - time.time() < self.seconds / 2:
@@ -80,7 +80,7 @@ class KeyService:
             return newest
 
     def answer(self, request: HttpRequest) -> HttpAnswer:
-        """Answer a request to any of the services."""
+        """Answer a request to one of the services."""
         path = request.path.rstrip("/")
         if path == "/latest/api/token" and request.method == "PUT":
             lives = {"x-aws-ec2-metadata-token-ttl-seconds": "21600"}
@@ -125,13 +125,13 @@ _XML = {"Content-Type": "text/xml"}
 
 @dataclass
 class KeyGate:
-    """The store as its clients see it.
+    """A proxy of the store that clients use as the store.
 
     Attributes:
-        keys: who gives out the keys that it takes.
-        store: the one behind it.
-        used: the access keys with which requests have passed, in the order of their first one.
-        refused: codes of the refusals.
+        keys: the service whose keys it accepts.
+        store: the store behind the gate.
+        used: the access keys of accepted requests, in the order of first use.
+        refused: the error codes of refused requests.
     """
 
     keys: KeyService
@@ -141,14 +141,14 @@ class KeyGate:
     refused: list[str] = field(default_factory=list)
 
     def refusal(self, method: str, target: str, headers: Mapping[str, str]) -> str | None:
-        """Return AWS's code for what is wrong with a request; None if it may pass."""
+        """Return AWS's error code for a request that is refused; None for a valid one."""
         found = _AUTHORIZATION.fullmatch(headers.get("authorization", ""))
         if found is None:
             return "AccessDenied"
         issued = self.keys.issued.get(found[1])
         if issued is None or headers.get("x-amz-security-token") != issued.token:
             return "InvalidAccessKeyId"
-        # What is on its way at the end of a key's time is let through.
+        # Accept a request that was already on its way when the key expired.
         if time.time() > issued.until + 2:
             return "ExpiredToken"
         if _signature(method, target, headers, found, issued.secret_key) != found[5]:
@@ -157,12 +157,12 @@ class KeyGate:
         return None
 
     def sign(self, method: str, target: str, headers: dict[str, str], body: bytes) -> bytes:
-        """Replace the keys of a request by those of the store; return its body."""
+        """Sign a request with the store's keys instead; return its body."""
         found = _AUTHORIZATION.fullmatch(headers["authorization"])
         assert found is not None
         del headers["x-amz-security-token"]
         if headers["x-amz-content-sha256"].startswith("STREAMING-"):
-            # Each chunk is signed with the keys that are replaced: the store gets the body as a whole.
+            # The chunks are signed with the replaced keys: send the store the body as a whole.
             for name in ("content-encoding", "x-amz-decoded-content-length", "x-amz-trailer", _CHECKSUM):
                 headers.pop(name, None)
             body = _joined(body)
@@ -179,7 +179,7 @@ class KeyGate:
 
 
 def _joined(body: bytes) -> bytes:
-    """Return the content of a body in chunks (aws-chunked), without signatures and trailers."""
+    """Return the content of a chunked body (aws-chunked), without signatures and trailers."""
     content, rest = b"", body
     while rest:
         size, _, rest = rest.partition(b"\r\n")
@@ -191,7 +191,7 @@ def _joined(body: bytes) -> bytes:
 
 
 def _signature(method: str, target: str, headers: Mapping[str, str], found: re.Match[str], secret_key: str) -> str:
-    """Compute the signature of a request (Signature Version 4) over the headers that it names as signed."""
+    """Compute a request's signature (Signature Version 4) over the headers that the request lists as signed."""
     path, _, query = target.partition("?")
     pairs = sorted(part if "=" in part else f"{part}=" for part in query.split("&") if part)
     names = found[4].split(";")
@@ -246,7 +246,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 class _Server(ThreadingHTTPServer):
@@ -254,12 +254,12 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 64
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: a client that has gone."""
+        """Print nothing: a client may disconnect."""
 
 
 @contextmanager
 def key_gate(store: Endpoints, *, seconds: int) -> Iterator[KeyGate]:
-    """Run a service of keys, and a gate before the store that takes them, until the block ends."""
+    """Run a key service, and a gate of the store that accepts its keys, until the block ends."""
     service = KeyService(seconds)
     gate = KeyGate(service, store)
     with serve_http(service.answer) as address:

@@ -1,4 +1,4 @@
-"""TLS before a server that has none, as an ingress puts it there: bytes go to and fro."""
+"""Add TLS to a server that has none, as an ingress does: a proxy that forwards bytes in both directions."""
 
 import contextlib
 import os
@@ -15,12 +15,12 @@ from lakefeed_local.ports import LOOPBACK
 
 @dataclass
 class TlsProxy:
-    """A proxy that runs.
+    """A running proxy.
 
     Attributes:
-        port: where it listens.
-        accepts: whether a request may pass with this header ``Authorization``; None lets everything pass, as bytes.
-        refused: how many requests were answered with 401.
+        port: the port that it listens on.
+        accepts: whether a request with this header ``Authorization`` may pass; None forwards all bytes unread.
+        refused: the number of requests answered with 401.
     """
 
     port: int
@@ -33,7 +33,7 @@ class TlsProxy:
 def tls_proxy(
     behind: int, context: ssl.SSLContext, *, accepts: Callable[[str], bool] | None = None
 ) -> Iterator[TlsProxy]:
-    """Run a proxy before a port of the loopback interface until the block ends."""
+    """Run a proxy in front of a port of the loopback interface until the block ends."""
     listener = socket.create_server((LOOPBACK, 0), backlog=128)
     proxy = TlsProxy(port=listener.getsockname()[1], accepts=accepts)
 
@@ -67,7 +67,7 @@ def _serve(proxy: TlsProxy, client: socket.socket, context: ssl.SSLContext, behi
                         proxy.refused += 1
                     tls.sendall(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
                     return
-                # One request for each connection, so that each one is checked.
+                # Allow one request per connection, so that the proxy checks all of them.
                 first = re.sub(rb"\r\n(?i:connection):[^\r]*", b"", first)
                 first = first.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
             server.sendall(first)
@@ -79,7 +79,7 @@ def _serve(proxy: TlsProxy, client: socket.socket, context: ssl.SSLContext, behi
 
 @contextmanager
 def shaken_hands(tls: ssl.SSLSocket) -> Iterator[None]:
-    """Do the handshake; after a refusal wait for the client's end, so that it gets the alert."""
+    """Do the handshake; after a refusal wait until the client disconnects, so that it receives the alert."""
     try:
         tls.do_handshake()
     except ssl.SSLError:
@@ -89,7 +89,7 @@ def shaken_hands(tls: ssl.SSLSocket) -> Iterator[None]:
 
 
 def linger(connection: socket.socket) -> None:
-    """Read what still comes: a socket that is closed before resets the connection, and an alert is lost."""
+    """Read the remaining bytes: closing a socket with unread bytes resets the connection, which loses the alert."""
     with contextlib.suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as plain:
         plain.settimeout(5)
         plain.shutdown(socket.SHUT_WR)

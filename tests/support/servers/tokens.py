@@ -1,4 +1,4 @@
-"""A server of OAuth 2.0 tokens over https, with the keys that brokers check them with."""
+"""Run a server of OAuth 2.0 tokens over https, with the keys by which brokers check them."""
 
 import base64
 import json
@@ -28,12 +28,12 @@ def _number(value: int) -> str:
 
 @dataclass
 class TokenServer:
-    """A server that runs.
+    """A running token server.
 
     Attributes:
-        url: its address; tokens are at ``/token``, keys at ``/jwks``.
-        seconds: how long a token is valid; less than none gives out tokens that have expired.
-        given: when each token was given out, to whom.
+        url: the server's address; it serves tokens at ``/token`` and keys at ``/jwks``.
+        seconds: how long a token is valid; a negative value issues expired tokens.
+        given: the time and the subject of each issued token.
     """
 
     url: str = ""
@@ -56,7 +56,7 @@ class TokenServer:
         return f"{text}.{_b64(self.key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
 
     def accepts(self, authorization: str) -> bool:
-        """Check a bearer token as a server does: its signature, and that it has not expired."""
+        """Check a bearer token as a server does: its signature and its expiry."""
         text, _, signature = authorization.removeprefix("Bearer ").rpartition(".")
         padded = {part: base64.urlsafe_b64decode(part + "==") for part in (signature, text.rpartition(".")[2]) if part}
         if not authorization.startswith("Bearer ") or len(padded) != 2:
@@ -76,7 +76,7 @@ class TokenServer:
         name, secret = form.get("client_id", ""), form.get("client_secret", "")
         if authorization.startswith("Basic "):
             name, _, secret = base64.b64decode(authorization[6:]).decode().partition(":")
-            # Kafka's clients do not encode them, others do as the specification says.
+            # Kafka's clients do not URL-encode id and secret, others do, as the specification requires.
             if self.clients.get(name) != secret:
                 name, secret = urllib.parse.unquote_plus(name), urllib.parse.unquote_plus(secret)
         if path != "/token" or not name or self.clients.get(name) != secret:
@@ -88,7 +88,7 @@ class TokenServer:
 
 @contextmanager
 def token_server(certificate: Signed) -> Iterator[TokenServer]:
-    """Run a server until the block ends."""
+    """Run a token server until the block ends."""
     made = TokenServer()
 
     class Handler(BaseHTTPRequestHandler):
@@ -106,13 +106,13 @@ def token_server(certificate: Signed) -> Iterator[TokenServer]:
         do_GET = do_POST  # noqa: N815
 
         def log_message(self, *_: Any) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
 
         def handle_error(self, request: Any, client_address: Any) -> None:
-            """Nothing: a client that does not trust the certificate."""
+            """Print nothing: a client may distrust the certificate."""
 
     server = Server(("127.0.0.1", 0), Handler)
     server.socket = certificate.server_context().wrap_socket(

@@ -1,4 +1,4 @@
-"""A YARN of processes: the ResourceManager, and a NodeManager whose containers have Spark and an empty Python alone."""
+"""Run YARN as processes: a ResourceManager, and a NodeManager whose containers have only Spark and a bare Python."""
 
 import json
 import os
@@ -38,7 +38,7 @@ appender.out.layout.pattern = %d %p %c{1}: %m%n
 
 @dataclass
 class Yarn:
-    """A cluster with one node, and what can happen to its containers."""
+    """A cluster of one node, and operations on its containers."""
 
     folder: Path
     web_port: int = field(default_factory=lambda: choose_free(avoid=()))
@@ -46,16 +46,16 @@ class Yarn:
 
     @property
     def configuration(self) -> Path:
-        """The folder that clients name in ``HADOOP_CONF_DIR``."""
+        """The folder for clients' ``HADOOP_CONF_DIR``."""
         return self.folder / "conf"
 
     @property
     def environment(self) -> dict[str, str]:
-        """For clients."""
+        """Return the environment of clients."""
         return {"HADOOP_CONF_DIR": str(self.configuration)}
 
     def settings(self, **own: str) -> dict[str, str]:
-        """The block ``spark`` of a pipeline file, for containers of which four fit."""
+        """Return the block ``spark`` of a pipeline file, with containers of which four fit."""
         return {
             "spark.yarn.am.memory": "512m",
             "spark.driver.memory": "700m",
@@ -63,39 +63,39 @@ class Yarn:
             "spark.executor.instances": "2",
             "spark.sql.shuffle.partitions": "2",
             "spark.pyspark.python": str(self.python),
-            # Else each application copies 400 MB of Spark's jars to the node.
+            # Otherwise each application copies 400 MB of Spark's jars to the node.
             "spark.yarn.jars": f"local:{SPARK_JARS}/*",
             **own,
         }
 
     @property
     def python(self) -> Path:
-        """The only Python of the node: without any package."""
+        """The node's only Python; it has no packages."""
         return self.folder / "python" / "bin" / "python3"
 
     @property
     def local(self) -> Path:
-        """The node's folder for files of its containers; each has its working directory here."""
+        """The node's folder for containers' files, including their working directories."""
         return self.folder / "local"
 
     @property
     def staging(self) -> Path:
-        """The folder for files of applications, which the node copies."""
+        """The folder for applications' files, which the node copies from there."""
         return self.folder / "staging"
 
     def has_node(self) -> bool:
-        """Ask the ResourceManager; beside PySpark's jars the keys of its JSON are those of its Java classes."""
+        """Check that the node runs; with PySpark's jars the JSON keys are the names of YARN's Java classes."""
         with urllib.request.urlopen(f"http://{LOOPBACK}:{self.web_port}/ws/v1/cluster/nodes", timeout=5) as answer:
             return [node["state"] for node in json.load(answer)["nodes"]] == ["RUNNING"]
 
     def outcome(self, name: str) -> tuple[str, str] | None:
-        """The last and the final state of an application, by the ResourceManager's summary; None while it runs."""
+        """Return an application's last state and final state from the ResourceManager's summary; None while it runs."""
         log = (self.folder / "resourcemanager.log").read_text()
         found = re.search(rf"\bappId=\w+,name={re.escape(name)},.*\bstate=(\w+),.*\bfinalStatus=(\w+)", log)
         return None if found is None else (found[1], found[2])
 
     def pids_of(self, text: str) -> list[int]:
-        """Java processes of containers whose command line has the text."""
+        """Return the containers' Java processes whose command line contains the text."""
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
@@ -109,19 +109,19 @@ class Yarn:
         return "\n".join(f"--- {path}\n{path.read_text(errors='replace')[-4000:]}" for path in self.log_files())
 
     def log_files(self) -> list[Path]:
-        """Logs of the daemons, and of containers."""
+        """Return the log files of the daemons and the containers."""
         return [*self.folder.glob("*.log"), *sorted((self.folder / "logs").rglob("std*"))]
 
     def wait_for(self, what: str, holds: Callable[[], object], *, seconds: float = 120) -> None:
         wait_for(what, holds, logs=self.logs, seconds=seconds)
 
     def wait_for_success(self, name: str) -> None:
-        """Wait until YARN calls an application successful."""
+        """Wait until YARN reports that the application succeeded."""
         self.wait_for("the application's end", lambda: self.outcome(name))
         assert self.outcome(name) == ("FINISHED", "SUCCEEDED"), self.logs()
 
     def configure(self) -> None:
-        """Writes the configuration, for the daemons and their clients."""
+        """Write the configuration of the daemons and their clients."""
         taken: set[int] = {self.web_port}
         addresses = {}
         for name in ("", ".scheduler", ".resource-tracker", ".admin"):
@@ -142,17 +142,17 @@ class Yarn:
             "yarn.nodemanager.resource.cpu-vcores": "4",
             "yarn.scheduler.minimum-allocation-mb": "128",
             "yarn.scheduler.maximum-allocation-mb": str(MEMORY_MB),
-            # The memory and the disk of the machine that runs the tests are not this cluster's alone.
+            # Other processes use the machine's memory and disk too, so YARN's checks of them would fail at random.
             "yarn.nodemanager.vmem-check-enabled": "false",
             "yarn.nodemanager.pmem-check-enabled": "false",
             "yarn.nodemanager.disk-health-checker.enable": "false",
-            # A test looks at what the containers were given.
+            # Keep the containers' files for a while: a test inspects them.
             "yarn.nodemanager.delete.debug-delay-sec": "3600",
         }
         queues = {
             "yarn.scheduler.capacity.root.queues": "default",
             "yarn.scheduler.capacity.root.default.capacity": "100",
-            # One queue on a small node: the first application's master may have all of it.
+            # The node is small: one application's master may use the whole queue.
             "yarn.scheduler.capacity.maximum-am-resource-percent": "1",
         }
         self.configuration.mkdir()
@@ -162,7 +162,7 @@ class Yarn:
         _write(self.configuration / "capacity-scheduler.xml", queues)
 
     def start(self, name: str, main: str) -> None:
-        """Starts a daemon with nothing of the test's environment: no keys, no packages, no lakefeed."""
+        """Start a daemon without the test's environment: no keys, no packages, no lakefeed."""
         java = require_java().resolve()
         own = [*jars.fetch(["test-yarn"]), SPARK_JARS / "*"]
         command: list[str | Path] = [
@@ -170,7 +170,7 @@ class Yarn:
             "-Xmx384m",
             "-XX:TieredStopAtLevel=1",
             "-Djava.net.preferIPv4Stack=true",
-            # Guice makes its classes by reflection.
+            # Guice creates its classes by reflection.
             "--add-opens=java.base/java.lang=ALL-UNNAMED",
             f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",
             "-cp",
@@ -179,7 +179,7 @@ class Yarn:
         ]
         environment = {
             "PATH": os.pathsep.join([str(self.python.parent), "/usr/bin", "/bin"]),
-            # Containers start {{JAVA_HOME}}/bin/java.
+            # A container's start script calls {{JAVA_HOME}}/bin/java.
             "JAVA_HOME": str(java.parent.parent),
             **guardian.mark(),
         }
@@ -195,7 +195,7 @@ class Yarn:
             )
 
     def end(self) -> None:
-        """Ends the daemons, which would start containers again, and then the containers: sessions of their own."""
+        """End the daemons, which would restart containers; then end the containers, which are separate sessions."""
         for process in self.processes.values():
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -207,7 +207,7 @@ class Yarn:
 
 @contextmanager
 def yarn(folder: Path) -> Iterator[Yarn]:
-    """A YARN of Hadoop's version that PySpark has, with a folder of this machine in place of HDFS."""
+    """Run YARN in the version of PySpark's Hadoop, with a local folder instead of HDFS."""
     venv.create(folder / "python")
     cluster = Yarn(folder)
     alone = subprocess.run([cluster.python, "-c", "import lakefeed"], capture_output=True, text=True, check=False)
@@ -224,7 +224,7 @@ def yarn(folder: Path) -> Iterator[Yarn]:
 
 
 def _write(file: Path, properties: Mapping[str, str]) -> None:
-    """Writes properties in Hadoop's form."""
+    """Write properties in the format of Hadoop's configuration files."""
     lines = [
         f"  <property><name>{escape(key)}</name><value>{escape(value)}</value></property>"
         for key, value in properties.items()

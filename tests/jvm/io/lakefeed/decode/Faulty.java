@@ -5,7 +5,7 @@ import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 
-/** A format whose decoder fails in the way that a record names, as no format should. */
+/** A format for tests whose decoder fails in the way that the record names. */
 final class Faulty extends RecordReader {
     Faulty() {
         super(null);
