@@ -21,7 +21,7 @@ from lakefeed.operations.pages import Page
 @click.option("--open", "in_browser", is_flag=True, help="Open the page in a browser; without NAME or WORDS the index.")
 @output_option
 def docs(words: tuple[str, ...], in_browser: bool) -> None:
-    """Print the page NAME, or find pages about WORDS. Default: list all.
+    """Print the page NAME, find pages about WORDS, or list all.
 
     The pages are those of the installed version. A terminal shows them in a pager; elsewhere they are Markdown.
     """

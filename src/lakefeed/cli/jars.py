@@ -60,7 +60,7 @@ def archive() -> None:
 @group_option
 @output_option
 def list_(groups: tuple[str, ...]) -> None:
-    """List the locked jars: coordinate, groups, size. Reads only the lock."""
+    """List the lock's jars: coordinate, groups, size."""
     artifacts = _locked(groups)
     lines = [f"{jar.size / 1e6:8.2f} MB  {','.join(jar.groups):15} {jar.coordinate}" for jar in artifacts]
     keys = ("coordinate", "groups", "size", "sha256")

@@ -44,7 +44,7 @@ OWN_PROPERTY = re.compile(r"('lakefeed\.[^']*' = )'((?:[^'\\]|\\.){60,})'")
 @master_option
 @output_option
 def plan(pipeline: Path, overrides: tuple[str, ...], topic: str | None, master: str | None) -> None:
-    """Predict a run: its start, DDL, offsets, files, requests, time.
+    """Predict a run: start, DDL, offsets, files, requests, time.
 
     Changes nothing, and may run beside the feed. Starts Spark, but only to find out the rows' columns: Spark reads no
     record.

@@ -80,7 +80,7 @@ REASONS = 5
 @log_file_option
 @output_option
 def read(**options: Any) -> None:
-    """Read records of a PIPELINE or TOPIC once; show or write them.
+    """Read records of PIPELINE or TOPIC once; show or write them.
 
     Default: all records that the topics have now. With --range, offsets that a topic no longer has, or not yet, are an
     error. Does not change the feed's position or table.

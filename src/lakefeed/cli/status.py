@@ -74,7 +74,7 @@ def status(
     watch: bool,
     every: float,
 ) -> None:
-    """Show PIPELINE's state, driver, rate, lag, last commit and error.
+    """Show PIPELINE's state, driver, rate, lag, commit and error.
 
     Works for running and stopped feeds, from any machine that reaches the table and the topics; a driver on this
     machine is also asked. The lag is the number of records that the feed is behind its topics, and the age of the

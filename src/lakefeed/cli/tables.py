@@ -65,7 +65,7 @@ def tables() -> None:
 @chosen
 @output_option
 def describe(target: str, topic: str | None, **options: Any) -> None:
-    """Show the health and due upkeep of TABLE or PIPELINE's tables.
+    """Show health and due upkeep of TABLE or PIPELINE's tables.
 
     Reads only metadata: starts no Spark, changes nothing, and may run beside the feed.
     """

@@ -26,7 +26,7 @@ MOST_FINDINGS_SHOWN = 50
 @topic_option
 @output_option
 def verify(pipeline: Path, deep: bool, topic: str | None) -> None:
-    """Prove that records landed once; list missing and double ones.
+    """Prove that records landed once, or list missing and double.
 
     Compares the offset ranges and counts in the table's snapshots with the dead letters and the broker's offsets.
     Starts no Spark, changes nothing, and may run beside the feed.
