@@ -130,7 +130,7 @@ class _Repair:
                 continue
             if shape.fields(shape.model_of(type_at(place[:-1]))).get(str(place[-1])) is None:
                 continue  # The place is no setting.
-            # A text counts as tried, as it has one valid form. Other words, or values for a missing one, may fit the rules.
+            # A text counts as tried: it has one valid form. For a choice or a missing key, other values may fit.
             tried = isinstance(_at(before, place), str) and not any(map(shape.choices, shape.members(type_at(place))))
             for candidate in _candidates(type_at(place), None):
                 if _at(before, place) == candidate:
