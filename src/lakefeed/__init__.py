@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Imported when they are asked for: a command that needs none of them starts at once.
+# Each name is imported at its first use, so that a command which needs none of them starts at once.
 _MODULES = {
     "LakefeedError": "errors",
     "OffsetRange": "offsets.ranges",

@@ -1,4 +1,4 @@
-"""Reads topics and writes tables for applications and notebooks: ordinary DataFrames in and out."""
+"""Reads topics and writes tables with ordinary DataFrames, for applications and notebooks."""
 
 from __future__ import annotations
 
@@ -55,23 +55,23 @@ def read_topic(
     Args:
         spark: a session from ``lakefeed.session``.
         topics: one topic or several with one schema.
-        stream: a streaming DataFrame or a batch one. Default: batch if it is said which records, else a stream.
-        ranges: the offset ranges to read; batch only, as are the next three.
-        since: or from the first record with this timestamp or a later one, in each partition: ISO 8601, by default UTC.
-        until: up to the first record with this timestamp or a later one, without it.
-        latest_per_key: only the newest record of each key in each partition, and none if its value is null, as of a
-            compacted topic. Records without a key all stay.
-        decode: how values become columns, as the ``decode`` block of a pipeline file. Default: Avro by the registry
+        stream: True for a stream, False for a batch. Default: a batch with one of the next four, else a stream.
+        ranges: the offset ranges to read. This argument and the next three are for a batch only.
+        since: or read each partition from its first record at or after this time: ISO 8601, by default UTC.
+        until: read each partition up to its first record at or after this time; that record is excluded.
+        latest_per_key: read only the newest record of each key in each partition, as in a compacted topic; a key whose
+            newest value is null is left out. All records without a key are read.
+        decode: how values become columns, as in the ``decode`` block of a pipeline file. Default: Avro by the registry
             that SCHEMA_REGISTRY_URL names (else the local stack's), with ``kafka_partition`` and ``kafka_offset``.
-        accept: whose records are read, as ``schema.accept`` of a pipeline file.
-        start: where a new stream begins, as ``source.kafka.start`` of a pipeline file.
+        accept: which writers' records are read, as in ``schema.accept`` of a pipeline file.
+        start: where a new stream begins, as in ``source.kafka.start`` of a pipeline file.
         max_records_per_batch: upper bound for one micro-batch of a stream.
-        bootstrap_servers: brokers. Default: KAFKA_BOOTSTRAP_SERVERS, else the local stack that is running.
+        bootstrap_servers: the brokers. Default: KAFKA_BOOTSTRAP_SERVERS, else the running local stack's.
         options: Kafka client settings with the prefix ``kafka.``.
 
     Raises:
-        ConfigError: an option that does not fit, or no broker or registry named anywhere.
-        ResourceMissing: the registry does not know the topic's schema, or the topic has not got all these offsets.
+        ConfigError: an option does not fit, or no broker or registry is named anywhere.
+        ResourceMissing: the registry does not have the topic's schema, or the topic does not have all of ``ranges``.
 
     Example:
         >>> import lakefeed as lf
@@ -131,25 +131,25 @@ def write_table(
 ) -> StreamingQuery | None:
     """Append a DataFrame to an Iceberg table, which is created if it is missing.
 
-    A stream is written in micro-batches, each with its offset ranges in the same commit, as by ``lakefeed run``; a
-    batch in one commit.
+    A stream is written in micro-batches. As with ``lakefeed run``, each commit also stores the batch's offset ranges.
+    A batch DataFrame is written in one commit.
 
     Args:
-        frame: rows; if a stream, one that reads Kafka (``read_topic``), with any transformations.
+        frame: the rows. A stream must read Kafka (``read_topic``); it may have any transformations.
         table: catalog.namespace.table
-        checkpoint: for a stream, where Spark keeps its progress: s3a://bucket/path
-        name: for a stream, the feed's name, which marks its commits. Default: made of the table's name.
-        trigger: for a stream, time between micro-batches, or ``available-now``.
+        checkpoint: for a stream, where Spark stores its progress: s3a://bucket/path
+        name: for a stream, the feed's name, which its commits carry. Default: derived from the table's name.
+        trigger: for a stream, the time between micro-batches, or ``available-now``.
         partition_by: partition transforms of a new table, as in a pipeline file.
         properties: table properties of a new table.
-        bootstrap_servers: for a stream, the brokers that the topics are on. Default: as in ``read_topic``.
+        bootstrap_servers: for a stream, the brokers that have the topics. Default: as in ``read_topic``.
 
-    Returns the running query of a stream; None for a batch, which is done then.
+    Returns the running query of a stream; None for a batch, which is written by then.
 
     Raises:
-        ConfigError: a stream without a checkpoint, a table's name or a partition transform that is none.
-        CheckpointMismatch: the checkpoint belongs to another feed or table, or the table is not where it ended.
-        RecordsLost: a topic was recreated, or lacks records that were not read yet.
+        ConfigError: a stream has no checkpoint, or the table's name or a partition transform is invalid.
+        CheckpointMismatch: the checkpoint belongs to another feed or table, or its offsets differ from the table's.
+        RecordsLost: a topic was recreated, or it lost records that the feed has not read yet.
 
     Example:
         >>> import lakefeed as lf

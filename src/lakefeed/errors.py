@@ -27,16 +27,16 @@ class LakefeedError(Exception):
 
     Args:
         what: what went wrong, one sentence without a full stop at its end.
-        where: the file, endpoint, topic, table or option it is about.
+        where: the file, endpoint, topic, table or option that the error is about.
         hint: what to do next, as a sentence or a command.
-        page: the topic of the page that helps: the class's, or where that has many causes, the text's or module's.
+        page: the topic of the page that helps. Default: the class's; if that is general, the text's or module's.
     """
 
     exit_status: int = 1
     topic: ClassVar[str] = "troubleshooting"
     """The page of the documentation that explains the class."""
     passes: bool = False
-    """Whether a server that has answered rightly before may do so again, and nothing has waited for it yet."""
+    """Whether the error may pass: a server that answered correctly before may recover, and no retry was made yet."""
 
     def __init__(
         self, what: str, *, where: str | None = None, hint: str | None = None, page: str | None = None
@@ -92,11 +92,11 @@ def install_command(extra: str) -> str:
 
 
 class MissingExtra(UserError):
-    """A Python package is missing that one of lakefeed's extras brings."""
+    """A Python package is missing; one of lakefeed's extras installs it."""
 
     @classmethod
     def of(cls, package: str, extra: str, purpose: str) -> MissingExtra:
-        """Make the error for a missing ``package`` that ``lakefeed[extra]`` brings."""
+        """Return the error for a missing ``package`` that ``lakefeed[extra]`` installs."""
         what = f"{purpose} needs the Python package {package}, which is not installed"
         return cls(what, hint=install_command(extra))
 
@@ -108,7 +108,7 @@ class JavaError(UserError):
 
 
 class ResourceMissing(UserError):
-    """A topic, bucket, table, file or subject that should be there is not."""
+    """A topic, bucket, table, file or subject does not exist."""
 
     topic = "check"
 
@@ -134,35 +134,35 @@ class CheckpointMismatch(UserError):
 
 
 class CheckpointInUse(CheckpointMismatch):
-    """Another driver has written in the checkpoint while this one ran, or has removed files of it."""
+    """While this driver ran, another one wrote to the checkpoint or removed files from it."""
 
 
 class DriverReplaced(CheckpointMismatch):
-    """Another driver has taken the feed's fence: this one can commit nothing more."""
+    """Another driver has taken the feed's fence, so this driver can no longer commit."""
 
 
 class FeedMoved(CheckpointMismatch):
-    """An operator has moved the feed to other offsets while it ran; its next start resumes there."""
+    """While the feed ran, an operator moved it to other offsets; its next start resumes there."""
 
 
 class RecordsLost(UserError):
-    """A topic is not the one that a feed has read, or no longer holds what it has not read yet."""
+    """A topic was recreated since the feed read it, or it lost records that the feed has not read yet."""
 
     topic = "offsets"
 
 
 class BranchDiverged(UserError):
-    """A table has commits that the branch of a feed lacks, so that the branch cannot be published."""
+    """The table has commits that the feed's branch lacks, so the branch cannot be published."""
 
 
 class SchemaIncompatible(UserError):
-    """Two versions of a schema, or rows and a table, cannot be brought together; names the field and both types."""
+    """Two versions of a schema, or rows and a table, are incompatible; the error names the field and both types."""
 
     topic = "schema-evolution"
 
 
 class SchemaUnusable(SchemaIncompatible, ConfigError):
-    """A schema gives no rows that this feed can write, whatever its table: another version of it may."""
+    """This feed can write no rows of a schema to any table; another version of the schema may work."""
 
 
 class DecodeError(UserError):
@@ -179,45 +179,45 @@ class Unreachable(WorldError):
 
 
 class BrokerUnreachable(Unreachable):
-    """A Kafka broker does not answer, or does not lead the partition now."""
+    """A Kafka broker does not answer, or is not the partition's leader now."""
 
 
 class DownloadError(WorldError):
-    """A download did not arrive whole, or is not what the lock file says."""
+    """A download is incomplete, or its content differs from the lock file."""
 
     topic = "jars"
 
 
 class PortTaken(WorldError):
-    """Another process listens on a port that was asked for."""
+    """Another process already listens on the requested port."""
 
     topic = "quickstart"
 
 
 class SchemaChanged(WorldError):
-    """A writer's schema became another, and the pipeline's policy is to stop then."""
+    """A writer's schema changed, and the pipeline says to stop then."""
 
     topic = "schema-evolution"
 
 
 class ErrorBudgetExceeded(WorldError):
-    """More records could not become rows than the pipeline allows; nothing of their batch was written."""
+    """A batch, or a window of batches, has more dead letters than the pipeline allows; the batch was not written."""
 
     topic = "dead-letters"
 
 
 class AuditFailed(WorldError):
-    """A table is not as its pipeline expects, and is not published; the rows are in its branch."""
+    """A table does not meet its pipeline's expectations and was not published; its rows stay in the branch."""
 
 
 class TableBusy(WorldError):
-    """Others are at work on the table and come first: another upkeep job, or writers whose commits keep winning."""
+    """Another upkeep job works on the table, or other writers' commits win every time."""
 
     topic = "upkeep"
 
 
 class FeedPaused(WorldError):
-    """An operator has paused the feed, and the run is not one that waits."""
+    """An operator has paused the feed, and this run does not wait for the end of the pause."""
 
     topic = "operate"
 

@@ -1,4 +1,4 @@
-"""Values that are JSON documents, too: pydantic writes them for programs, and reads them back."""
+"""Values that pydantic writes as JSON for programs, and reads back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def iso(seconds: float | None) -> str | None:
 
 
 def rounded(seconds: float | None) -> float | None:
-    """Round seconds for JSON to milliseconds."""
+    """Round seconds to milliseconds for JSON."""
     return None if seconds is None else round(seconds, 3)
 
 
@@ -27,17 +27,17 @@ def _since_1970(value: Any) -> Any:
         raise ValueError("the year is out of range") from None
 
 
-# The years 1 to 9999.
+# The bounds are the years 1 to 9999, those of Python's datetime.
 Time = Annotated[float, BeforeValidator(_since_1970), Field(ge=-62135596800, lt=253402300800), PlainSerializer(iso)]
-"""Seconds since 1970; in JSON UTC in ISO 8601."""
+"""A time as seconds since 1970; JSON has it in UTC, in ISO 8601."""
 Seconds = Annotated[float, PlainSerializer(rounded)]
-"""A duration, an age or a rate; in JSON to three digits."""
+"""A duration, an age or a rate; JSON has it rounded to three decimals."""
 
 
 class JsonModel(BaseModel):
-    """A value with a JSON document of its fields and its computed fields.
+    """A value whose JSON document has its fields and its computed fields.
 
-    Reading ignores keys that it does not know: another version may write more, and what is computed is computed again.
+    Reading ignores unknown keys, since another version may write more; computed fields are computed again.
     """
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False, populate_by_name=True, serialize_by_alias=True)

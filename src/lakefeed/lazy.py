@@ -1,6 +1,6 @@
-"""PySpark's functions, types and errors, imported when they are used first: to import lakefeed takes no PySpark.
+"""PySpark's functions, types and errors, imported at their first use: importing lakefeed needs no PySpark.
 
-Its classes are for annotations alone: where one is called or compared with, it is imported in the function.
+PySpark's classes here serve annotations only: a function that calls one or compares with it imports it itself.
 """
 
 from __future__ import annotations

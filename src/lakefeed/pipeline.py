@@ -1,8 +1,8 @@
 """A pipeline, and the operations on it.
 
-The map of the code: ``feed/feed.py`` makes a feed's parts out of its settings; ``feed/streaming.py`` runs them as a
-streaming query, ``feed/multi_table`` in rounds over many tables; ``feed/batch_writer.py`` takes a micro-batch through
-decode, classify, transform and write to its commit.
+The map of the code: ``feed/feed.py`` builds a feed's parts from its settings. ``feed/streaming.py`` runs them as a
+streaming query; ``feed/multi_table`` runs them in rounds over many tables. ``feed/batch_writer.py`` decodes,
+classifies, transforms, writes and commits a micro-batch.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ __all__ = ["Pipeline", "RunSummary"]
 class Pipeline:
     """A declared pipeline.
 
-    Methods that take ``spark`` make a new session by default: see ``session``; one of Spark Connect they refuse.
+    Methods that take ``spark`` start a session by default (see ``session``). They refuse a session of Spark Connect.
 
     Example:
         >>> import lakefeed as lf
@@ -96,14 +96,14 @@ class Pipeline:
 
         Args:
             path: the file.
-            overrides: settings that win over the file's, as ``source.kafka.start=latest``.
-            environment: where ``${NAME}`` in the file and connections that it leaves out come from. Default:
-                this process's, with the endpoints of the local stack that is running where it names none.
-            to_run: False leaves out the blocks that only a run needs, such as ``dashboard``: their variables then need
-                no value.
+            overrides: settings that replace the file's, such as ``source.kafka.start=latest``.
+            environment: the variables for ``${NAME}`` in the file and for connections that the file omits. Default:
+                this process's; an endpoint that they do not name is the running local stack's.
+            to_run: False leaves out the blocks that only a run needs, such as ``dashboard``, so that their variables
+                need no value.
 
         Raises:
-            ConfigError: naming every mistake in the file with its line.
+            ConfigError: the file has mistakes; the error lists all of them with their lines.
         """
         known = default_environment() if environment is None else environment
         config = load(Path(path), overrides=overrides, environment=known, to_run=to_run)
@@ -114,7 +114,7 @@ class Pipeline:
         return self.feed.source.read_stream(classic(spark), starting=starting)
 
     def rows(self, records: DataFrame) -> DataFrame:
-        """Decode and transform records of a stream or batch; a record that cannot be read stops it."""
+        """Decode and transform the records of a stream or batch; an unreadable record stops the query."""
         return self.feed.rows(classic(records))
 
     def read_batch(
@@ -126,7 +126,7 @@ class Pipeline:
         until: str | datetime | None = None,
         latest_per_key: bool = False,
     ) -> DataFrame:
-        """Read chosen records of the topics, decoded and transformed, as a batch; one that cannot be read stops it.
+        """Read chosen records of the topics as a batch, decoded and transformed; an unreadable record stops the read.
 
         Arguments and errors are as in ``lakefeed.read_topic``.
         """
@@ -136,12 +136,12 @@ class Pipeline:
         return self.rows(read.records(spark, offset_ranges(read.source, selection), latest=latest_per_key))
 
     def batch_read(self) -> BatchRead:
-        """Return how this pipeline reads records, to read some of them into something else than its sink."""
+        """Return a read of this pipeline's records into another place than its sink."""
         self._require_one_table()
         return BatchRead.of(self.feed)
 
     def of_topic(self, topic: str) -> Pipeline:
-        """Return the pipeline of one topic, where each goes to a table of its own; otherwise a ConfigError."""
+        """Return the pipeline of one topic if each topic has a table of its own; otherwise raise a ConfigError."""
         part = copy(self)
         part.feed = self.feed.for_topic(topic)
         part.config = part.feed.config
@@ -163,7 +163,7 @@ class Pipeline:
             )
 
     def parts(self) -> list[Pipeline]:
-        """Return the pipelines of all topics of this moment, where each goes to a table of its own; else itself."""
+        """Return the pipelines of all topics that exist now if each has a table of its own; otherwise this pipeline."""
         if not self.config.has_many_tables:
             return [self]
         return [self.of_topic(topic) for topic in SourceTopics(self.config.kafka).names()]
@@ -174,7 +174,7 @@ class Pipeline:
         The JVM writes its log to ``log_file``, or to this process's stderr.
 
         Raises:
-            LakefeedError: broker, topics, registry, buckets or catalog are missing; found before Spark starts.
+            LakefeedError: broker, topics, registry, buckets or catalog are missing; raised before Spark starts.
         """
         ui = self.config.spark_ui
         with StartChecks(lambda: raise_first_error(preflight(self.config, connections=self.connections))) as checks:
@@ -204,21 +204,21 @@ class Pipeline:
         monitor: FeedMonitor | None = None,
         resume: bool = False,
     ) -> RunSummary:
-        """Run until stopped, or with ``once`` until all records that the topics have now are committed.
+        """Run until stopped; with ``once``, until all records that the topics have now are committed.
 
-        A restart resumes where the last commit ended, according to the table; the checkpoint is derived from that.
+        A restart resumes where the last commit in the table ended; the checkpoint is derived from that commit.
 
         Args:
             once: use the available-now trigger, whatever the file says.
             stop: set it to finish the current batch and return.
             on_note: called with each message for the user, such as a recreated checkpoint.
-            accept_loss: resume although records are lost that were not read yet, or a topic was recreated; the gap is
-                recorded in the table's ledger. Without it such a start is refused.
-            monitor: keeps the run's progress, for other threads to read; ``monitor.control`` takes their requests.
-            resume: end the pause that an earlier run has left; without it the run says so, and waits.
+            accept_loss: resume although unread records are lost or a topic was recreated, and record the gap in the
+                table's ledger. By default such a start is refused.
+            monitor: stores the run's progress for other threads; ``monitor.control`` takes their requests.
+            resume: end a pause that is left from an earlier run; by default the run reports the pause and waits.
 
         Raises:
-            FeedPaused: the feed is paused, and the run is one that ends by itself.
+            FeedPaused: the feed is paused, and a run with ``once`` does not wait.
         """
         monitor = monitor or FeedMonitor(self.config.name)
         if (spark := classic(spark)) is None:
@@ -254,14 +254,14 @@ class Pipeline:
                 return run_stream(self.feed.with_scratch(f"file:{folder}/checkpoint"), spark, options)
 
     def _offer_replay(self, spark: SparkSession, monitor: FeedMonitor) -> None:
-        """Let operators replay the dead letters beside the run, where ``replay`` can."""
+        """Let operators replay the dead letters beside the run, if the pipeline supports ``replay``."""
         if self.config.dead_letters is None or self.config.sinks or self.config.sink.refusal("replay") is not None:
             return
 
         def perform(request: ActionRequest) -> str:
             own = copy_of(spark)
             activate(own)
-            # Where each topic has a table of its own, of those that have letters: one without may have no table yet.
+            # With a table for each topic, skip topics without dead letters: their tables may not exist yet.
             parts = [part for part in self.parts() if not self.config.has_many_tables or _has_letters(part)]
             done = [part.replay(DeadLetterFilter(feed=part.config.name), spark=own) for part in parts]
             rows, dead = sum(result.rows for result in done), sum(result.still_dead for result in done)
@@ -272,17 +272,17 @@ class Pipeline:
     def serve(
         self, monitor: FeedMonitor, *, port: int | None = 0, probe_port: int | None = None
     ) -> AbstractContextManager[Served]:
-        """Let ``lakefeed status`` and other programs read a run's monitor within the context that this returns.
+        """Return a context in which ``lakefeed status`` and other programs can read a run's monitor.
 
         Args:
-            monitor: of the run; hand it to ``run`` within the block.
-            port: of the driver's endpoint on this machine, 0 for a free one; None for no endpoint.
-            probe_port: answers /health/live, /health/ready, /health and /metrics there, to all callers.
+            monitor: the run's monitor; pass it to ``run`` within the block.
+            port: the port of the driver's endpoint on this machine; 0 for a free port, None for no endpoint.
+            probe_port: the port that answers /health/live, /health/ready, /health and /metrics, to all callers.
 
         Raises:
-            PortTaken: another process listens there.
+            PortTaken: another process listens on the port.
         """
-        # A server is only needed in a run.
+        # Only a run needs the server.
         from lakefeed.operations.endpoint import reachable
 
         return reachable(self.config, monitor, port=port, probe_port=probe_port)
@@ -296,7 +296,7 @@ class Pipeline:
     ) -> BatchSummary:
         """Write the records that the topics have now in one commit, without a stream: see ``lakefeed.feed.streaming``.
 
-        By default from where the feed stands, else from the topics' beginning, to their ends now.
+        By default these are the records from the feed's position, or else the topics' beginning, to the topics' ends.
         """
         self._require_one_table()
         self._require_one_sink()
@@ -312,11 +312,11 @@ class Pipeline:
         spark: SparkSession | None = None,
         step: Callable[[str], None] = lambda done: None,
     ) -> Replayed:
-        """Decode dead letters with today's schema and policy, and write those that can be rows now, once.
+        """Decode dead letters with the present schema and policy, and write those that now become rows, exactly once.
 
         ``step`` is called when the letters are ``marked`` and when their rows are ``landed``.
         """
-        self.feed.dead_letters()  # Refuses a pipeline without any, before Spark starts.
+        self.feed.dead_letters()  # Raises for a pipeline without dead letters, before Spark starts.
         self._require_one_sink()
         self.config.sink.require("replay", where=self.config.name)
         spark = classic(spark) or self.session()
@@ -336,18 +336,18 @@ class Pipeline:
         on_commit: Callable[[BackfillCommit], None] = lambda commit: None,
         step: Callable[[str], None] = lambda done: None,
     ) -> BackfillSummary:
-        """Write old records that the table lacks and the feed will never read; may run beside the feed.
+        """Write old records that the table lacks and the feed will never read; a backfill may run beside the feed.
 
         Args:
-            requested: which of them. Default: all that the topics still have.
-            dry_run: only return what there is to do.
+            requested: the choice of records. Default: all that the topics still have.
+            dry_run: only return what the backfill would do.
             stop: set it to end after the current commit.
             step: called when a commit's rows are ``landed``.
 
         Raises:
-            ConfigError: the sink keeps no offsets, or a range is the feed's own to read.
-            CheckpointMismatch: another backfill has begun, or the position of the table is unknown.
-            ResourceMissing: neither the table nor the topic has all of a range.
+            ConfigError: the sink stores no offsets, or the feed itself will read a requested range.
+            CheckpointMismatch: another backfill has begun, or the table's position is unknown.
+            ResourceMissing: a part of a range is neither in the table nor in the topic.
         """
         requested = requested or BackfillRequest()
         self._require_one_table()
@@ -361,9 +361,9 @@ class Pipeline:
             return job.run(requested, stop=stop or threading.Event(), on_commit=on_commit, step=step)
 
     def status(self, *, spark: SparkSession | None = None, log_file: str | Path | None = None) -> FeedStatus:
-        """Return where the feed stands, and what a start would do now; see ``lakefeed.operations.status``.
+        """Return the feed's position, and what a start would do now; see ``lakefeed.operations.status``.
 
-        Starts Spark only if the transform changed since the last start: only Spark knows what state it keeps.
+        Starts Spark only if the transform changed since the last start: only Spark knows the transform's state.
         """
         with translating():
             return feed_status(self.feed, lambda: classic(spark) or self.session(log_file=log_file))
@@ -376,14 +376,14 @@ class Pipeline:
         master: str | None = None,
         log_file: str | Path | None = None,
     ) -> Plans:
-        """Return what ``run`` would do now, and what it would cost, without a change; the feed may run.
+        """Return what ``run`` would do now and what it would cost, and change nothing; the feed may run meanwhile.
 
-        A start that would be refused is reported, not raised. Starts a session only if anything would start.
+        The plan reports the refusal of a start and does not raise it. Starts a session only if some start would work.
         """
         parts = [self.of_topic(topic)] if topic is not None else self.parts()
         return plan_run(
             self.config.name,
-            # New feeds: each asks the registry once.
+            # A renewed feed asks the registry again, once.
             [part.feed.renewed() for part in parts],
             many=self.config.has_many_tables,
             spark=lambda: classic(spark) or self.session(master=master, log_file=log_file),
@@ -404,9 +404,9 @@ class Pipeline:
         )
 
     def rewind(self, agreed: RewindPlan, *, spark: SparkSession | None = None) -> str | None:
-        """Move the feed: ledger, rows, dead letters, checkpoint and monitoring group. A driver that runs is stopped.
+        """Move the feed: ledger, rows, dead letters, checkpoint and monitoring group. A running driver stops.
 
-        Returns a message for the user, if any. Raises CheckpointMismatch if the feed has committed since the plan.
+        Returns a message for the user, or None. Raises CheckpointMismatch if the feed has committed since the plan.
         """
         self._require_one_sink()
         spark = classic(spark) or self.session()
@@ -418,11 +418,11 @@ class Pipeline:
         return verify_feed(self.config, connections=self.connections, deep=deep)
 
     def dead_letters(self) -> DeadLetterReader:
-        """Open the dead letters for reading without Spark; a ConfigError if the pipeline keeps none."""
+        """Open the dead letters for reading, without Spark; raise a ConfigError if the pipeline keeps none."""
         return self.feed.dead_letters()
 
     def dead_letter_store(self, spark: SparkSession) -> DeadLetterStore:
-        """Open the dead letters for writing, replay and deletion; a ConfigError if the pipeline keeps none."""
+        """Open the dead letters for writing, replay and deletion; raise a ConfigError if the pipeline keeps none."""
         return self.feed.dead_letter_store(classic(spark))
 
 

@@ -1,7 +1,7 @@
-"""Find what installed packages add to lakefeed, by their entry points.
+"""Find the sinks, sources, formats, blocks and commands that installed packages add, by their entry points.
 
-The core imports no plug-in: it asks the groups below. It knows by name only which extra brings a command or a key of
-ours, so that one that is not installed gets an error that says how to install it.
+The core imports no plug-in by name: it looks up the entry point groups below. It only knows which of lakefeed's extras
+brings a command or a key, so that the error for a missing one names the command that installs the extra.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SINKS_GROUP = "lakefeed.sinks"
 SOURCES_GROUP = "lakefeed.sources"
 FORMATS_GROUP = "lakefeed.formats"
 OF_RUNS = (SINKS_GROUP, SOURCES_GROUP, FORMATS_GROUP, SETTINGS_GROUP, FOLLOWERS_GROUP)
-"""The groups whose packages a run needs; commands are only typed."""
+"""The groups whose packages a run needs; a run needs no package of ``lakefeed.commands``."""
 
 OF_EXTRAS: Mapping[str, tuple[str, ...]] = {
     "adopt": ("adopt", "offsets export"),
@@ -62,7 +62,7 @@ class CliCommand:
     Attributes:
         target: ``module:function`` of the click command; imported when the command is used.
         help: one line of ``lakefeed --help``.
-        section: where it stands there.
+        section: the section of ``lakefeed --help`` that lists it.
     """
 
     target: str
@@ -70,7 +70,7 @@ class CliCommand:
     section: Section
 
     def load(self) -> Any:
-        """Import the command's module, and return the click command.
+        """Import the command's module and return the click command.
 
         Raises:
             ConfigError: its package cannot be imported.
@@ -82,7 +82,7 @@ def load(target: str, what: str, *, where: str | None = None) -> Any:
     """Import ``package.module:name`` of an installed package.
 
     Raises:
-        ConfigError: it cannot be imported; the error calls it ``what``.
+        ConfigError: the name cannot be imported; the error calls it ``what``.
     """
     module, _, name = target.partition(":")
     try:
@@ -99,8 +99,8 @@ def installed(group: str) -> list[EntryPoint]:
 
 @cache
 def _entry_points(group: str, path: tuple[str, ...]) -> list[EntryPoint]:
-    """Read the installed packages of a path once: a command asks for its name, for the help and for itself."""
-    from importlib.metadata import entry_points  # lakefeed --version needs none of this.
+    """Return a group's entry points on a path, cached: one command asks up to three times."""
+    from importlib.metadata import entry_points  # Imported late: lakefeed --version does not need it.
 
     return sorted(entry_points(group=group), key=lambda each: each.name)
 
@@ -108,8 +108,8 @@ def _entry_points(group: str, path: tuple[str, ...]) -> list[EntryPoint]:
 def installed_commands() -> dict[str, CliCommand]:
     """Return the commands of installed packages.
 
-    The value of an entry point of ``lakefeed.commands`` is a mapping of names to ``CliCommand``; a name of two words,
-    such as ``offsets export``, adds to a group. Its module imports nothing heavy: ``lakefeed --help`` reads all.
+    The value of an entry point of ``lakefeed.commands`` is a mapping of names to ``CliCommand``. A name of two words,
+    such as ``offsets export``, adds a command to a group. The module must import quickly: ``lakefeed --help`` loads it.
     """
     return dict(_commands())
 
@@ -119,7 +119,7 @@ def _commands() -> Iterator[tuple[str, CliCommand]]:
         try:
             yield from entry.load().items()
         except Exception as error:
-            # The help names the package and why; its use is an error, and the other commands work.
+            # One broken package must not break the other commands: the help shows why, and only its own use fails.
             yield entry.name, CliCommand(f"{entry.module}:{entry.name}", f"Cannot be imported: {error}", "servers")
 
 
@@ -129,14 +129,14 @@ def installed_kinds(group: str) -> dict[str, EntryPoint]:
 
 
 def missing_kind(group: str, name: str) -> str | None:
-    """Return the command that installs a kind of ours, also one with a name like this; None if no extra brings it."""
+    """Return the command that installs lakefeed's kind of this or a similar name; None if no extra brings it."""
     missing = [each for each in KINDS_OF_EXTRAS[group] if each not in installed_kinds(group)]
     near = difflib.get_close_matches(name, missing, n=1)
     return install_command(near[0]) if near else None
 
 
 def page_of_kind(key: str) -> str | None:
-    """Return the page that the package of a kind names in ``PAGE``, for a key such as ``sink.jdbc.url``."""
+    """Return the page for a key such as ``sink.jdbc.url``: the kind's package names it in ``PAGE``."""
     block, *names = key.replace("decode.key.", "decode.").split(".")
     group = {"sink": SINKS_GROUP, "sinks": SINKS_GROUP, "source": SOURCES_GROUP, "decode": FORMATS_GROUP}.get(block)
     name = next(iter(names[1:] if block == "sinks" else names), "")
@@ -146,10 +146,10 @@ def page_of_kind(key: str) -> str | None:
 
 
 def load_command(name: str) -> Any:
-    """Return the click command of this name that a package brings.
+    """Return an installed package's click command of this name.
 
     Raises:
-        MissingExtra: no installed package brings it.
+        MissingExtra: no installed package has it.
         ConfigError: its package cannot be imported.
     """
     found = installed_commands().get(name)
@@ -159,7 +159,7 @@ def load_command(name: str) -> Any:
 
 
 def missing_command(name: str) -> MissingExtra | None:
-    """Return the error for a command of ours whose extra is not installed; None if no extra brings it."""
+    """Return the error for a command whose extra is not installed; None if no extra of lakefeed brings it."""
     for extra, names in OF_EXTRAS.items():
         if name in names:
             return MissingExtra(f"the command {name} is not installed", hint=install_command(extra))
@@ -167,5 +167,5 @@ def missing_command(name: str) -> MissingExtra | None:
 
 
 def extra_of_key(name: str) -> str | None:
-    """Return the extra of ours that brings a key of the pipeline file; None if no extra does."""
+    """Return the extra of lakefeed that brings a key of the pipeline file; None if no extra does."""
     return next((extra for extra, names in KEYS_OF_EXTRAS.items() if name in names), None)

@@ -1,10 +1,10 @@
-"""Tests that every sink passes which stores rows and the ledger's entries: for the suite of the sink's own package.
+"""Tests for a sink that stores rows together with the ledger's entries: run them in the sink package's own suite.
 
     class TestMySink(SinkContract):
         def block(self, folder):
             return {"my_sink": {"path": str(folder / "rows.db")}}
 
-They need the installed package, pytest and Java, and no broker: ``pip install 'lakefeed[spark,read]' pytest``.
+The tests need the installed package, pytest and Java, but no broker: ``pip install 'lakefeed[spark,read]' pytest``.
 docs/extension-points.md has more.
 """
 
@@ -39,7 +39,7 @@ COLUMNS = "id BIGINT, kafka_topic STRING, kafka_partition INT, kafka_offset BIGI
 
 @dataclass
 class SinkDriver:
-    """A driver that runs the feed: its sink is open and has the columns, and the driver has taken the feed over."""
+    """A driver of the feed that has opened the sink, created the columns and taken the fence."""
 
     spark: SparkSession
     feed: str
@@ -51,22 +51,22 @@ class SinkDriver:
         self.fence = self.sink.take_fence()
 
     def rows(self, start: int, end: int) -> DataFrame:
-        """Return one row for each offset, whose id is the offset."""
+        """Return one row for each offset; its id is the offset."""
         return self.spark.createDataFrame([(at, "topic", 0, at) for at in range(start, end)], COLUMNS)
 
     def batch(self, number: int, start: int, end: int) -> Commit:
-        """Return the batch of these offsets."""
+        """Return the commit of a batch with these offsets."""
         ranges = OffsetRanges((OffsetRange("topic", 0, start, end),), {"topic": "id-of-the-topic"})
         return Commit(self.feed, number, ranges, fence=self.fence)
 
     def land(self, number: int, start: int, end: int, rows: DataFrame | None = None) -> None:
-        """Write a batch as a feed does, unless the sink has it."""
+        """Write a batch as a feed does: only if the sink does not have it."""
         commit = self.batch(number, start, end)
         if not self.sink.has(commit):
             self.force(commit, rows)
 
     def force(self, commit: Commit, rows: DataFrame | None = None) -> None:
-        """Write a batch without asking for it before, as a driver that was suspended in between."""
+        """Write a batch without asking the sink first, as a driver does that was suspended after it had asked."""
         [span] = commit.ranges.ranges
         rows = self.rows(span.start, span.end) if rows is None else rows
         self.sink.land(rows, commit, commit_id=uuid.uuid4().hex)
@@ -74,7 +74,7 @@ class SinkDriver:
 
 @dataclass
 class SinkPlace:
-    """A sink of a pipeline file, for several drivers and feeds."""
+    """A sink of a pipeline file that several drivers and feeds write to."""
 
     spark: SparkSession
     block: dict[str, Any]
@@ -94,7 +94,7 @@ class SinkPlace:
         return SinkDriver(self.spark, feed, self.definition(feed).open(self.spark, claim))
 
     def ends_at(self, feed: str = "contract") -> int | None:
-        """Return the offset at which the feed ends in the sink, read as ``lakefeed status`` does; None before it."""
+        """Return the feed's end offset in the sink, read as ``lakefeed status`` does; None before the first commit."""
         position = self.definition(feed).state().position()
         return None if position is None else int(position.ranges.ends["topic", 0])
 
@@ -104,10 +104,10 @@ class SinkPlace:
 
 
 class SinkContract:
-    """Subclass it with a name that begins with Test, and write ``block``."""
+    """The tests. A subclass has a name that begins with Test, and defines ``block``."""
 
     def block(self, folder: Path) -> dict[str, Any]:
-        """Return the sink's block of a pipeline file, of a new and empty place; ``folder`` is the test's own."""
+        """Return the sink's block of a pipeline file, for a new, empty place; ``folder`` belongs to the test alone."""
         raise NotImplementedError
 
     @pytest.fixture(scope="class")
@@ -141,7 +141,7 @@ class SinkContract:
 
     def test_a_batch_that_comes_again_after_a_crash_is_there_once(self, place: SinkPlace) -> None:
         place.driver().land(0, 0, 3)
-        # The driver died before Spark noted that the batch is done, and the checkpoint may count from 0 again.
+        # The first driver died before Spark logged the batch as done; a new checkpoint may count from 0 again.
         again = place.driver()
         again.land(7, 0, 3)
         again.land(8, 3, 4)
@@ -151,12 +151,12 @@ class SinkContract:
         driver = place.driver()
         driver.land(0, 0, 3)
         entries = list(self.own(place).entries())
-        # Whatever the sink's client raises.
+        # Each sink's client raises an error of its own.
         with pytest.raises(Exception):  # noqa: B017, PT011
             self.own(place).write(driver.rows(3, 5), Batch("contract", len(entries), entries[0]))
         assert place.ids() == [0, 1, 2]
         assert list(self.own(place).entries()) == entries
-        # It would also fail if the number of an older entry came again, and rows are None.
+        # The number of an older entry must be refused too, also without rows.
         with pytest.raises(Exception):  # noqa: B017, PT011
             self.own(place).write(None, Batch("contract", 1, entries[-1]))
         assert list(self.own(place).entries()) == entries
@@ -184,7 +184,7 @@ class SinkContract:
             place.driver()
             write(own, rows, batch)
 
-        # It is replaced after it has read the ledger: only the number that its successor has taken stops it.
+        # The driver is replaced after it has read the ledger: only the entry number, taken by its successor, stops it.
         monkeypatch.setattr(kind, "write", suspended)
         with pytest.raises(DriverReplaced, match="another driver has taken over"):
             first.force(first.batch(1, 3, 5))
@@ -203,7 +203,7 @@ class SinkContract:
         began, resume = tmp_path / "began", tmp_path / "resume"
 
         def wait(number: int) -> int:
-            # Called by Spark while write reads the rows; a store that has locked the feed keeps the other one waiting.
+            # Spark calls this while write reads the rows. A store that locks the feed makes the other driver wait.
             began.touch()
             deadline = time.monotonic() + 5
             while not resume.exists() and time.monotonic() < deadline:
@@ -280,5 +280,5 @@ class SinkContract:
             ]
 
     def own(self, place: SinkPlace) -> Any:
-        """Return the sink's object as ``lakefeed status`` creates it."""
+        """Return the sink object that ``lakefeed status`` would create."""
         return place.definition("contract").own

@@ -33,7 +33,7 @@ _stopwatch: ContextVar[Stopwatch | None] = ContextVar("lakefeed_stopwatch", defa
 
 @contextmanager
 def timed(phase: str) -> Iterator[None]:
-    """Add the time of a block to a phase of the batch that this thread writes; nothing outside of one."""
+    """Add the time of a block to a phase of the batch that this thread writes; without a batch do nothing."""
     stopwatch = _stopwatch.get()
     if stopwatch is None:
         yield

@@ -1,4 +1,4 @@
-"""``python -m lakefeed.cli``; in an image the application that spark-submit starts."""
+"""Runs ``python -m lakefeed.cli``; in an image, spark-submit starts this file as the application."""
 
 from lakefeed.cli import main
 

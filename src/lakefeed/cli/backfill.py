@@ -1,4 +1,4 @@
-"""``lakefeed backfill``: old records into a feed's table, beside the running feed."""
+"""``lakefeed backfill``: writes old records into a feed's table, beside the running feed."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def backfill(
     master: str | None,
     log_file: Path | None,
 ) -> None:
-    """Land the old records of PIPELINE's topics that its table lacks and the feed will never read: each once.
+    """Land old records of PIPELINE's topics, exactly once.
 
-    These are the records from before the feed's beginning, and those that it was moved past. May run beside the feed,
-    whose progress it does not touch. Commits have max_records_per_batch records at most.
+    These are records that the table lacks and the feed will never read: it began after them or was moved past them.
+    May run beside the feed, and does not change its position. A commit has at most max_records_per_batch records.
 
-    SIGTERM, SIGHUP and Ctrl-C end it after the current commit, with status 0; a second Ctrl-C ends it at once, with
-    130. Whatever ends it, the next one lands what is missing then.
+    SIGTERM, SIGHUP and Ctrl-C end the backfill after the current commit, with status 0; a second Ctrl-C ends it at
+    once, with 130. After any end, the next backfill lands the records that are still missing.
     """
     from lakefeed.monitor.terminal.progress_view import ProgressView
 

@@ -1,4 +1,4 @@
-"""``lakefeed check``: every mistake in a pipeline file, and with --connect in what it points at."""
+"""``lakefeed check``: finds every mistake in a pipeline file, and with --connect in the servers that it names."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of pipeline files instead.")
 @output_option
 def check(pipeline: Path, overrides: tuple[str, ...], connect: bool, static: bool, schema: bool) -> None:
-    """Find every mistake in PIPELINE. A transform is looked at by a Spark of its own; no record is read.
+    """Find every mistake in PIPELINE, without reading a record.
 
-    A pipeline file is code: its Python functions are imported. --static imports, runs and asks nothing, and reads no
-    environment variable: for files of people that you do not trust.
+    A pipeline file is code: check imports its Python functions; a local Spark checks transforms. --static imports, runs
+    and asks nothing, and reads no environment variable: use it for files of people that you do not trust.
 
-    Each is printed as file:line:column: error: what, and below it what to do next. Exit status: 2 if there is
-    a mistake, 1 if only something outside does not answer, 0 otherwise; warnings count for nothing.
+    A mistake is printed as file:line:column: error: what, and below it what to do next. Exit status: 2 if there is
+    a mistake, 1 if only a server does not answer, 0 otherwise; warnings do not change the status.
     """
     if schema:
         from lakefeed.config.schema import json_schema
@@ -85,7 +85,7 @@ def _problems(file: Path, overrides: tuple[str, ...], *, static: bool, connect: 
 
 
 def _sql_problems(reading: Reading, environment: Mapping[str, str]) -> list[Problem]:
-    """Find SQL that Spark's parser refuses, even in a file with other mistakes."""
+    """Return a problem for each SQL text that Spark's parser refuses, even in a file with other mistakes."""
     mistakes = reading.mistakes
     if mistakes is None or mistakes.config is None:
         return []
@@ -97,12 +97,12 @@ def _sql_problems(reading: Reading, environment: Mapping[str, str]) -> list[Prob
     except LakefeedError:
         if reading.config is not None:
             raise
-        return []  # The mistakes of the file come first.
+        return []  # Another mistake in the file may be the cause: report those first.
     return [reading.document.located(problem) for problem in found if not mistakes.is_noise(problem)]
 
 
 def _spark(connections: Connections) -> SparkSession:
-    # A file without SQL and transform needs none of it: a tenth of the time of the check.
+    # Imported late: a check of a file without SQL and transform takes a tenth of the time without Spark.
     from lakefeed.clients.spark.session import log_path, session
 
     return session(

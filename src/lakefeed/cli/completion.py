@@ -26,7 +26,7 @@ THEN = {
 @click.argument("shell", type=click.Choice(sorted(PLACES)), required=False)
 @click.option("--install", is_flag=True, help="Write it where the shell looks for it.")
 def completion(shell: str | None, install: bool) -> None:
-    """Print the completion of commands and options for a shell, by default the one of SHELL.
+    """Print the completion script for a shell (default: SHELL's).
 
     To try it in this shell: eval "$(lakefeed completion)".
     """

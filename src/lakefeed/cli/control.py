@@ -1,4 +1,4 @@
-"""``lakefeed feed``: pauses, resumes, stops or changes a running feed, and one that does not run."""
+"""``lakefeed feed``: pauses, resumes, stops or changes a running feed; pauses and resumes also a stopped one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ reason_option = click.option("--reason", default="", help="Why; it is shown and 
 
 @dataclass(frozen=True)
 class FeedTarget:
-    """A feed by its name, or by its pipeline file; ``running`` is None if no driver of it is known here."""
+    """A feed, given by its name or its pipeline file; ``running`` is None if this machine knows no driver of it."""
 
     name: str
     pipeline: lakefeed.Pipeline | None
@@ -53,7 +53,7 @@ class FeedTarget:
 
 
 def find(target: str, overrides: tuple[str, ...], url: str | None, token_file: Path | None) -> FeedTarget:
-    """Find the feed that is meant, and its driver.
+    """Return the feed of a name or a pipeline file, with its driver.
 
     Raises:
         ResourceMissing: no driver of a feed of this name runs here.
@@ -79,7 +79,7 @@ def find(target: str, overrides: tuple[str, ...], url: str | None, token_file: P
 
 
 def of_target(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that name a feed, and call the command with the feed."""
+    """Return a command with the options that name a feed; it calls ``command`` with that feed."""
 
     @wraps(command)
     def call(target: str, overrides: tuple[str, ...], url: str | None, token_file: Path | None, **rest: Any) -> None:
@@ -90,7 +90,7 @@ def of_target(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.group()
 def feed() -> None:
-    """Pause, resume, stop or change a feed, by its NAME or its PIPELINE."""
+    """Pause, resume, stop or change a feed, by NAME or PIPELINE."""
 
 
 @feed.command()
@@ -99,10 +99,10 @@ def feed() -> None:
 @wait_option
 @output_option
 def pause(found: FeedTarget, *, reason: str, wait: bool) -> None:
-    """Pause a feed after its current batch; its driver lives on, and keeps the feed for itself.
+    """Pause a feed after its current batch.
 
-    The pause and its reason survive a restart. Of a feed that does not run, the pipeline file says where the next
-    start will find the pause.
+    Its driver stays alive and keeps the feed for itself. The pause and its reason survive a restart. For a feed that
+    does not run, give the pipeline file: the next start then finds the pause.
     """
     if found.running is None and found.pipeline is not None:
         from lakefeed.operations.control import pause_next_start
@@ -119,7 +119,7 @@ def pause(found: FeedTarget, *, reason: str, wait: bool) -> None:
 @wait_option
 @output_option
 def resume(found: FeedTarget, *, reason: str, wait: bool) -> None:
-    """Resume a paused feed where it stands, or end the pause of one that does not run."""
+    """Resume a paused feed, or end the pause of a stopped one."""
     if found.running is None and found.pipeline is not None:
         from lakefeed.operations.control import resume_next_start
 
@@ -140,7 +140,7 @@ def resume(found: FeedTarget, *, reason: str, wait: bool) -> None:
 @click.option("--wait", is_flag=True, help="Wait until the run has ended; status 1 if it ends with an error.")
 @output_option
 def stop(found: FeedTarget, *, reason: str, wait: bool) -> None:
-    """Stop a running feed after its current batch, as SIGTERM does; a paused feed at once."""
+    """Stop a feed after its current batch; a paused feed at once."""
     running = found.require_running()
     event = running.request("stop", reason=reason)
     if wait:
@@ -159,9 +159,9 @@ def stop(found: FeedTarget, *, reason: str, wait: bool) -> None:
 def change(
     found: FeedTarget, *, trigger: str | None, max_records_per_batch: int | None, reason: str, wait: bool
 ) -> None:
-    """Change the trigger and the size of batches of a running feed, until its run ends.
+    """Change trigger and batch size of a running feed.
 
-    The next start does as the pipeline file says.
+    The change lasts until the run ends; the next start uses the pipeline file's values.
     """
     if trigger is None and max_records_per_batch is None:
         raise click.UsageError("say what: --trigger, --max-records-per-batch, or both")

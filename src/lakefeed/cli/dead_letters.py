@@ -1,4 +1,4 @@
-"""``lakefeed dead-letters``: records that could not become rows; look at them, land them after all, or drop them."""
+"""``lakefeed dead-letters``: shows, replays or drops records that could not become rows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ choosing = options_of(
 
 @click.group("dead-letters")
 def dead_letters() -> None:
-    """Records that could not become rows: look at them, land them after all, or drop them."""
+    """Show, replay or drop records that could not become rows."""
 
 
 @dead_letters.command("list")
@@ -57,7 +57,7 @@ def dead_letters() -> None:
 @click.option("--limit", type=click.IntRange(1), default=SHOWN, show_default=True, help="Letters shown at most.")
 @output_option
 def list_(pipeline: Path, overrides: tuple[str, ...], limit: int, **chosen: Any) -> None:
-    """Show the dead letters of PIPELINE by reason, and one by one."""
+    """Show PIPELINE's dead letters, counted by reason and listed."""
     from lakefeed.sinks.dead_letters.store import kinds
 
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides, to_run=False)
@@ -86,7 +86,7 @@ def list_(pipeline: Path, overrides: tuple[str, ...], limit: int, **chosen: Any)
 @set_option
 @output_option
 def show(position: str, pipeline: Path, value_file: Path | None, topic: str | None, overrides: tuple[str, ...]) -> None:
-    """Show the dead letter of PIPELINE at POSITION, [TOPIC:]PARTITION:OFFSET, whole."""
+    """Show the whole letter at POSITION, [TOPIC:]PARTITION:OFFSET."""
     from lakefeed.sinks.dead_letters.store import DeadLetterFilter, find_one
 
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides, to_run=False)
@@ -115,18 +115,18 @@ def show(position: str, pipeline: Path, value_file: Path | None, topic: str | No
 @master_option
 @output_option
 def replay(pipeline: Path, overrides: tuple[str, ...], master: str | None, **chosen: Any) -> None:
-    """Decode dead letters of PIPELINE with today's schema and policy; land those that can be rows now, each once.
+    """Land the dead letters of PIPELINE that can become rows now.
 
-    May run beside the feed. A replay that was cut off is ended by the next one.
+    Decodes with the present schema and policy, each once. May run beside the feed; completes an interrupted replay.
     """
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides, to_run=False)
     many = declared.config.has_many_tables and chosen["topic"] is None
     if many:
-        # One that has no letters has nothing to finish either.
+        # A table without letters also has no replay to complete: a replay deletes its letters last.
         parts = [part for part, letters in _find(declared, chosen) if letters]
     else:
         parts = _parts(declared, chosen)
-        parts[0].feed.dead_letters()  # Raises an error before Spark starts if there are none.
+        parts[0].feed.dead_letters()  # Raises before Spark starts if the pipeline keeps no dead letters.
     spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-replay")) if parts else None
     done = [(part.config.name, part.replay(_filter(part, chosen), spark=spark)) for part in parts]
 
@@ -164,7 +164,7 @@ def drop(pipeline: Path, overrides: tuple[str, ...], yes: bool, master: str | No
 
 
 def _find(declared: lakefeed.Pipeline, chosen: dict[str, Any]) -> list[tuple[lakefeed.Pipeline, Letters]]:
-    """Find the chosen letters of each table; among many, a table of letters may not exist yet."""
+    """Return the chosen letters by table; with many tables, one without letters may not exist yet."""
     found = []
     for part in _parts(declared, chosen):
         try:
@@ -212,7 +212,7 @@ def _bytes_text(content: bytes | None) -> str:
     shown, is_whole = content[:LONGEST_VALUE], len(content) <= LONGEST_VALUE
     more = "" if is_whole else f" … ({len(content):,} bytes in all; --value-file writes them)"
     try:
-        # The cut may have split the last character.
+        # The cut may have split the last character, so an incomplete one at the end is no error.
         text = codecs.getincrementaldecoder("utf-8")().decode(shown, final=is_whole)
     except UnicodeDecodeError:
         return f"0x{shown.hex()}{more}"
@@ -224,7 +224,7 @@ def _cut(text: str) -> str:
 
 
 def _jsonable(letter: dict[str, Any]) -> dict[str, Any]:
-    """Return a letter with its bytes in base64, in fields whose names say so."""
+    """Return a letter for JSON, with bytes as base64 in fields named …_base64."""
 
     def encoded(content: bytes | None) -> str | None:
         return None if content is None else base64.b64encode(content).decode("ascii")

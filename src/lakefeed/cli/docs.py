@@ -1,4 +1,4 @@
-"""``lakefeed docs``: the pages of the documentation, from the package."""
+"""``lakefeed docs``: prints the pages of the documentation that come with the package."""
 
 import sys
 import textwrap
@@ -21,9 +21,9 @@ from lakefeed.operations.pages import Page
 @click.option("--open", "in_browser", is_flag=True, help="Open the page in a browser; without NAME or WORDS the index.")
 @output_option
 def docs(words: tuple[str, ...], in_browser: bool) -> None:
-    """Print the page NAME, or find the pages about WORDS; without either list the pages.
+    """Print the page NAME, find pages about WORDS, or list all.
 
-    The pages come with the package and fit its version. In a terminal a pager shows them; elsewhere they are Markdown.
+    The pages are those of the installed version. A terminal shows them in a pager; elsewhere they are Markdown.
     """
     folder, topic = pages.page_folder(), " ".join(words)
     there = pages.indexed_pages(folder)

@@ -1,4 +1,4 @@
-"""Groups of commands that are imported when they are used, and that installed packages add to."""
+"""Groups of commands: installed packages add commands, and a command is imported at its first use."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from lakefeed.plugins import CliCommand, installed_commands, missing_command
 
 
 class CommandGroup(click.Group):
-    """A group; a package adds a command to it by its whole name, such as ``offsets export``."""
+    """A group to which packages add commands by whole names, such as ``offsets export``."""
 
     def added(self) -> dict[str, CliCommand]:
-        """Return the commands that are not imported yet, by their names in this group."""
+        """Return the commands that installed packages add, not yet imported, by their names in this group."""
         prefix = f"{self.name} "
         found = installed_commands().items()
         return {name.removeprefix(prefix): command for name, command in found if name.startswith(prefix)}
 
     def whole_name(self, name: str) -> str:
-        """Return the name of a command of this group as a package writes it."""
+        """Return a command's whole name, as a package writes it."""
         return f"{self.name} {name}"
 
     def list_commands(self, ctx: click.Context) -> list[str]:

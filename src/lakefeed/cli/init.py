@@ -1,4 +1,4 @@
-"""``lakefeed init``: a commented pipeline.yaml for a topic and its registered schema."""
+"""``lakefeed init``: writes a commented pipeline.yaml for a topic and its registered schema."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def init(
     file: Path,
     force: bool,
 ) -> None:
-    """Write a commented pipeline.yaml for a topic and its registered schema.
+    """Write a commented pipeline.yaml for a topic and its schema.
 
-    Without a registered schema, one record is looked at. Beside the file goes its JSON Schema, for editors.
+    Without a registered schema, init reads one record. Beside the file it writes the JSON Schema for editors.
     """
     from lakefeed.operations.preflight import template
     from lakefeed.operations.preflight.discover import discover
@@ -96,7 +96,7 @@ def init(
 
 
 def _absolute(folder: Path) -> Path:
-    """Return the folder of ``--warehouse``, which may be written as a URL of this machine."""
+    """Return the folder of ``--warehouse``, given as a path or as a file: URL."""
     where = f"--warehouse {folder}"
     scheme, colon, _ = str(folder).partition(":/")
     if colon and scheme == "file":

@@ -1,4 +1,4 @@
-"""``lakefeed jars``: the locked jars in the cache."""
+"""``lakefeed jars``: fetches, lists and verifies the locked jars in the cache."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ group_option = click.option(
 def jars() -> None:
     """Fetch and verify the locked jars.
 
-    They are kept in LAKEFEED_CACHE (default ~/.cache/lakefeed) and checked by SHA-256 at each use.
-    LAKEFEED_MAVEN_REPOSITORY names a mirror; LAKEFEED_MAVEN_USER and LAKEFEED_MAVEN_PASSWORD its credentials.
+    They are in LAKEFEED_CACHE (default ~/.cache/lakefeed); lakefeed checks their SHA-256 at each use.
+    LAKEFEED_MAVEN_REPOSITORY names a mirror; LAKEFEED_MAVEN_USER and LAKEFEED_MAVEN_PASSWORD are its login.
     """
 
 
@@ -31,7 +31,7 @@ def jars() -> None:
 @group_option
 @output_option
 def fetch(groups: tuple[str, ...]) -> None:
-    """Fetch what is missing, so that everything later works offline."""
+    """Fetch missing jars, so that later commands work offline."""
     begun = time.monotonic()
     paths = locked.fetch(groups or locked.read_lock().usual_groups)
     seconds = round(time.monotonic() - begun, 1)
@@ -43,11 +43,11 @@ def fetch(groups: tuple[str, ...]) -> None:
 @jars.command()
 @output_option
 def archive() -> None:
-    """Make the class-data archive of this machine, with which each start of Spark takes a third less CPU.
+    """Make a class-data archive, which speeds up Spark's start.
 
-    A small feed runs in a process of its own, whose JVM writes the classes that it has loaded. It takes a minute of
-    CPU, and 150 to 250 MB in the cache. Sessions on a local master read it by themselves, as long as Java and the
-    jars stay the same.
+    A start then takes a third less CPU. To make the archive, a small feed runs in a process of its own, and its JVM
+    writes the classes that it has loaded. This takes a minute of CPU, and 150 to 250 MB in the cache. Sessions on a
+    local master use the archive automatically, as long as Java and the jars stay the same.
     """
     from lakefeed.operations.class_archive import make_archive
 
@@ -60,7 +60,7 @@ def archive() -> None:
 @group_option
 @output_option
 def list_(groups: tuple[str, ...]) -> None:
-    """List the locked jars: coordinate, groups, size. Reads nothing but the lock."""
+    """List the lock's jars: coordinate, groups, size."""
     artifacts = _locked(groups)
     lines = [f"{jar.size / 1e6:8.2f} MB  {','.join(jar.groups):15} {jar.coordinate}" for jar in artifacts]
     keys = ("coordinate", "groups", "size", "sha256")
@@ -72,7 +72,7 @@ def list_(groups: tuple[str, ...]) -> None:
 @group_option
 @output_option
 def verify(groups: tuple[str, ...]) -> None:
-    """Compare the cache with the lock, without the network. Exit status 1 if a jar is missing or damaged."""
+    """Compare the cache with the lock, offline. Exit status 1 if a jar is missing or damaged."""
     states = {jar.coordinate: jar.state() for jar in _locked(groups)}
     wrong = {coordinate: state for coordinate, state in states.items() if state != "ok"}
     counts = Counter(states.values())

@@ -1,4 +1,4 @@
-"""The root command. A subcommand is imported at its use, so that ``lakefeed --help`` is quick."""
+"""The root command. It imports a subcommand only at its use, so that ``lakefeed --help`` is quick."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _core(target: str, text: str, section: Section) -> CliCommand:
     return CliCommand(f"lakefeed.cli.{target}", text, section)
 
 
-# In the order of --help.
+# The order is that of --help.
 COMMANDS: dict[str, CliCommand] = {
     "init": _core("init:init", "Write a commented pipeline.yaml for a topic and its schema.", "begin"),
     "docs": _core("docs:docs", "Print a page of the documentation, or open it in a browser.", "begin"),
@@ -48,15 +48,15 @@ COMMANDS: dict[str, CliCommand] = {
     "completion": _core("completion:completion", "Complete commands and options in bash, zsh or fish.", "servers"),
 }
 
-# On a signal they complete their current work, with status 0.
+# On a signal these commands complete their current work and exit with status 0.
 _ENDING_WELL = (("run",), ("backfill",), ("topics", "produce"), ("tables", "maintain"))
 
 
 class Lakefeed(CommandGroup):
-    """The commands of the core, and those of installed packages behind them, in sections."""
+    """The root group: the core's commands and then those of installed packages, by sections."""
 
     def added(self) -> dict[str, CliCommand]:
-        """Return the commands by name; a package replaces none of the core's."""
+        """Return the commands by name; a package cannot replace one of the core."""
         others = installed_commands().items()
         return {**COMMANDS, **{name: each for name, each in others if " " not in name and name not in COMMANDS}}
 
@@ -77,18 +77,18 @@ class Lakefeed(CommandGroup):
 def root() -> None:
     """Lands Kafka topics in lakehouse tables on S3-compatible storage, with Spark.
 
-    Commands that take a pipeline file read pipeline.yaml of this folder where none is named.
+    The default pipeline file of commands that take one is pipeline.yaml in the current folder.
 
     Set LAKEFEED_DEBUG=1 to see stack traces.
     """
 
 
 def main(argv: list[str] | None = None, *, command: click.Command = root) -> None:
-    """Run a command and exit: 0 done, 1 the world failed, 2 the input is wrong, 128 and more ended by a signal."""
+    """Run a command and exit: 0 success, 1 a failure outside, 2 wrong input, 128 and more ended by a signal."""
     arguments = sys.argv[1:] if argv is None else argv
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # A terminal that has no such letter is no error.
+            stream.reconfigure(errors="backslashreplace")  # A terminal may lack a letter.
     try:
         status = command.main(arguments, standalone_mode=False)
         if sys.stdout is not None:
@@ -103,14 +103,14 @@ def main(argv: list[str] | None = None, *, command: click.Command = root) -> Non
         sys.exit(error.exit_code)
     except BrokenPipeError:
         _leave_stdout()
-        sys.exit(1)  # As click, which sees it first where it prints itself.
+        sys.exit(1)  # The same status as click's, which handles the error where click itself prints.
     except OSError as error:
         _leave_stdout()
         sys.exit(fail(_of_system(error), as_json=False))
 
 
 def _of_system(error: OSError) -> LakefeedError:
-    """Return the error for a file or folder of this machine that does not take what a command writes."""
+    """Return the error for a local file or folder that a command cannot write to."""
     what, where = error.strerror or str(error), str(error.filename) if error.filename else None
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         where = where or "the output, or a folder that LAKEFEED_HOME, LAKEFEED_CACHE or TMPDIR names"
@@ -121,16 +121,16 @@ def _of_system(error: OSError) -> LakefeedError:
 
 
 def _leave_stdout() -> None:
-    """Redirect stdout to nowhere: the rest of the buffer must not fail once more at the end."""
+    """Redirect stdout to nowhere, so that flushing the rest of its buffer at exit cannot fail again."""
     if sys.stdout is not None:
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _interrupted(arguments: list[str]) -> int:
-    """Return the exit status after a signal: 0 for a command that ends well on one, if it has not begun its work.
+    """Return the exit status after a signal: 0 for a command of ``_ENDING_WELL`` that has not begun its work.
 
-    ``run`` ends then as it does after a batch. The signal may come before click has read ``--exit-on-signal``.
+    ``run`` then ends as after a batch. Click may not have read ``--exit-on-signal`` yet, so it is parsed here.
     """
     if not is_starting() or not any(tuple(arguments[: len(command)]) == command for command in _ENDING_WELL):
         return exit_status()

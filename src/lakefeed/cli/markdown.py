@@ -1,4 +1,4 @@
-"""Pages in a terminal: rich's Markdown, whose tables lose nothing."""
+"""Shows Markdown pages in a terminal by rich, with tables that cut no text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.table import Table
 
 
 class WholeTable(TableElement):
-    """A table that folds a word which is wider than its column; rich cuts it."""
+    """A table that folds words wider than their column; rich's own table cuts them."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for part in super().__rich_console__(console, options):

@@ -1,4 +1,4 @@
-"""``lakefeed metrics``: the table of metrics, and what is shipped for Grafana and Prometheus."""
+"""``lakefeed metrics``: lists the metrics, and writes a dashboard for Grafana and alert rules for Prometheus."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TO = click.option(
 
 @click.group()
 def metrics() -> None:
-    """The metrics of feeds, and a dashboard and alerts made of them."""
+    """List the metrics; write a dashboard and alerts for them."""
 
 
 @metrics.command()
@@ -39,7 +39,7 @@ def table() -> None:
 @metrics.command()
 @TO
 def grafana(to: Path | None) -> None:
-    """Write a dashboard for Grafana: import it, and choose the Prometheus data source."""
+    """Write a Grafana dashboard. Import it and choose the Prometheus data source."""
     from lakefeed.monitor.metrics.files import dashboard_text
 
     _write(dashboard_text(), to)
@@ -48,7 +48,7 @@ def grafana(to: Path | None) -> None:
 @metrics.command()
 @TO
 def rules(to: Path | None) -> None:
-    """Write alert rules for Prometheus: name the file in rule_files of prometheus.yml."""
+    """Write Prometheus alert rules. Name the file in rule_files of prometheus.yml."""
     from lakefeed.monitor.metrics.files import rules_text
 
     _write(rules_text(), to)

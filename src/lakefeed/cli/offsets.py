@@ -1,4 +1,4 @@
-"""``lakefeed offsets``: where a feed stands, and to move it."""
+"""``lakefeed offsets``: shows a feed's offsets, and moves the feed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def offsets() -> None:
-    """Show where a feed stands, and move it: checkpoint, ledger and monitoring group together."""
+    """Show or move a feed's offsets: checkpoint, ledger and group."""
 
 
 @offsets.command()
@@ -39,10 +39,10 @@ def offsets() -> None:
 @topic_option
 @output_option
 def show(pipeline: Path, topic: str | None) -> None:
-    """Show where PIPELINE stands in each partition, and what a start would do now.
+    """Show PIPELINE's offsets, and what a start would do now.
 
-    Changes nothing, and may run beside the feed. Starts Spark only if the transform changed since the last start, since
-    only Spark knows what state a transform keeps.
+    Changes nothing, and may run beside the feed. Starts Spark only if the transform changed since the last start: only
+    Spark knows what state a transform keeps.
 
     Exit status: 0 if a start would resume, 1 if it would be refused.
     """
@@ -84,10 +84,10 @@ def show(pipeline: Path, topic: str | None) -> None:
 def rewind(
     pipeline: Path, to: str, topic: str | None, dry_run: bool, yes: bool, master: str | None, **choice: Any
 ) -> None:
-    """Move PIPELINE to other offsets: ledger, rows, dead letters, checkpoint and monitoring group together.
+    """Move PIPELINE to other offsets.
 
-    --to table leaves the feed where its table is and recreates the checkpoint. A driver that runs is stopped at its
-    next commit. Whatever is cut off is completed by the next start, or by the same command once more.
+    Moves ledger, rows, dead letters, checkpoint and monitoring group; --to table only recreates the checkpoint. Stops a
+    running driver at its next commit. The next start, or the same command again, completes a move that was cut off.
     """
     declared = lakefeed.Pipeline.from_file(pipeline, to_run=False)
     if declared.config.has_many_tables:

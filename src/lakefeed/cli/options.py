@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, and the values behind them."""
+"""Arguments and options that several commands share, and functions that turn them into values."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 WITH_REGISTRY = ("avro", "protobuf", "json_schema")
 WITHOUT_REGISTRY: dict[str, dict[str, str]] = {"json": {"schema": "sample"}, "string": {}, "raw": {}}
-"""Formats by how ``--decode`` names them alone."""
+"""Settings of the formats that need no registry, by the name that ``--decode`` takes."""
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
 PIPELINE_FILE = "pipeline.yaml"
-"""The file that a command reads where none is named."""
+"""The file that a command reads by default."""
 
 pipeline_argument = click.argument("pipeline", type=FILE, default=PIPELINE_FILE)
 set_option = click.option(
@@ -66,7 +66,7 @@ output_option = click.option(
     default="text",
     show_default=True,
     help="text for people, json for programs.",
-    expose_value=False,  # ``emit`` looks it up.
+    expose_value=False,  # ``emit`` reads it from the context.
     callback=lambda context, _, value: context.meta.update(output=value),
 )
 bootstrap_option = click.option(
@@ -81,7 +81,7 @@ registry_option = click.option(
 
 
 def own_home_option(owner: str, *, folder: str, earlier: str = "one") -> Callable[[F], F]:
-    """Return the option for the directory of a command's own stack."""
+    """Return the option ``--home`` for a command that starts a stack of its own."""
     return click.option(
         "--home",
         type=FOLDER,
@@ -91,7 +91,7 @@ def own_home_option(owner: str, *, folder: str, earlier: str = "one") -> Callabl
 
 
 def options_of(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """Combine options into one decorator, in the order of the help."""
+    """Return one decorator for several options, which the help shows in this order."""
 
     def decorate(command: F) -> F:
         for option in reversed(options):
@@ -102,19 +102,19 @@ def options_of(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 def bootstrap_servers_of(given: str | None) -> str:
-    """Return the brokers: as given, from the environment, or the local stack's."""
+    """Return the given brokers, or else those of the environment or of the local stack."""
     hint = "give --bootstrap-servers, set KAFKA_BOOTSTRAP_SERVERS, or start one: lakefeed local up"
     return _given_or_set(given, "KAFKA_BOOTSTRAP_SERVERS", what="no Kafka broker is named", hint=hint)
 
 
 def registry_url_of(given: str | None) -> str:
-    """Return the Schema Registry: as given, from the environment, or the local stack's."""
+    """Return the given registry's URL, or else that of the environment or of the local stack."""
     hint = "give --registry, set SCHEMA_REGISTRY_URL, or encode without one: --encode avro or json"
     return _given_or_set(given, "SCHEMA_REGISTRY_URL", what="no schema registry is named", hint=hint)
 
 
 def decode_block_of(text: str, registry: str | None) -> dict[str, Any]:
-    """Return the decode block that ``--decode`` means: the name of a format, or a block itself."""
+    """Return the decode block for the text of ``--decode``: a format's name, or a whole block."""
     name = text.replace("-", "_")
     kept = {"metadata": ["partition", "offset"]}
     if name in WITH_REGISTRY:
@@ -137,7 +137,7 @@ def decode_block_of(text: str, registry: str | None) -> dict[str, Any]:
 
 
 def refuse_options_of_topics(decode: str | None, registry: str | None, bootstrap_servers: str | None) -> None:
-    """Refuse options that a pipeline has in its file."""
+    """Raise a ConfigError for options that are only for a topic: a pipeline has them in its file."""
     options = {"--decode": decode, "--registry": registry, "--bootstrap-servers": bootstrap_servers}
     for option, given in options.items():
         if given is not None:
@@ -145,14 +145,14 @@ def refuse_options_of_topics(decode: str | None, registry: str | None, bootstrap
 
 
 def kafka_options(settings: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return Kafka client settings with the login that the environment names."""
+    """Return Kafka client settings, with the login from the environment."""
     from lakefeed.config.kafka_client import KafkaLogin, client_options
 
     return client_options(KafkaLogin.from_environment(default_environment()), settings or {})
 
 
 def registry_of(given: str | None) -> Registry:
-    """Return the Schema Registry as ``registry_url_of``, with the login that the environment names."""
+    """Return the registry of ``registry_url_of`` with the login from the environment."""
     from lakefeed.config.connections import Registry
 
     return Registry.from_environment(registry_url_of(given), default_environment())
@@ -176,10 +176,10 @@ def pairs(given: Iterable[str], *, option: str) -> dict[str, str]:
 
 
 def servers_of(urls: Sequence[str], token_file: Path | None) -> list[FeedServer]:
-    """Return the dashboards that are named, with their token: from the file, or from ``LAKEFEED_TOKEN``.
+    """Return the dashboards at these URLs, with the token of the file or of ``LAKEFEED_TOKEN``.
 
     Raises:
-        ConfigError: a URL is none, or the file has no token.
+        ConfigError: a URL is invalid, or the file has no token.
     """
     from lakefeed.messages.redaction import remember
     from lakefeed.monitor.client import FeedServer
@@ -202,22 +202,22 @@ def servers_of(urls: Sequence[str], token_file: Path | None) -> list[FeedServer]
 
 
 def is_pipeline_file(name: str) -> bool:
-    """Check that an argument which may also name a topic, a table or a feed names a file."""
+    """Check that an argument names a pipeline file, and not a topic, a table or a feed."""
     return name.endswith((".yaml", ".yml", ".json")) or Path(name).is_file()
 
 
 def is_default(argument: str) -> bool:
-    """Check that the command line leaves an argument of the command that runs out."""
+    """Check that the command line does not set this argument of the current command."""
     return click.get_current_context().get_parameter_source(argument) is ParameterSource.DEFAULT
 
 
 def parts_of(declared: lakefeed.Pipeline, topic: str | None) -> list[lakefeed.Pipeline]:
-    """Return the pipelines of one table each that are meant: that of the topic, or all."""
+    """Return the single-table pipeline of a topic, or without a topic those of all topics."""
     return [declared.of_topic(topic)] if topic is not None else declared.parts()
 
 
 def one_part_of(declared: lakefeed.Pipeline, topic: str | None) -> lakefeed.Pipeline:
-    """Return the pipeline of the one table that is meant; a usage error if there are several."""
+    """Return the pipeline of one table; raise a usage error if there are several and no topic chooses."""
     if topic is None and declared.config.has_many_tables:
         raise click.UsageError("each topic has a table of its own: --topic says which one is meant")
     return declared.of_topic(topic) if topic is not None else declared

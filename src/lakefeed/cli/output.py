@@ -1,4 +1,4 @@
-"""Print what commands report: as text for people, or as JSON for programs; and errors without stack traces."""
+"""Prints the reports of commands, as text for people or as JSON for programs, and errors without stack traces."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ from lakefeed.messages.printable import aligned, printable, printable_json
 from lakefeed.messages.redaction import redacted
 
 INDENT = 12
-"""Columns of the names in ``field_lines``."""
+"""The width of the names in ``field_lines``, in columns."""
 
 Text = str | Iterable[str]
-"""What people read: a text, or its lines, which are made only when they are printed."""
+"""A report for people: a text, or an iterable of its lines, which is consumed only if text is printed."""
 
 wrapped = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
 
 
 class Output(ABC):
-    """The place that a command reports to; it prints nothing by itself."""
+    """The output of a command; commands print only through it."""
 
     @abstractmethod
     def report(self, document: Any, text: Text) -> None:
-        """Print what the command has found or done; once."""
+        """Print the command's result; called once."""
 
     @abstractmethod
     def item(self, document: Any, text: Text) -> None:
-        """Print one of many reports, as they come."""
+        """Print one of many results as soon as it exists."""
 
     @abstractmethod
     def error(self, error: LakefeedError) -> None:
-        """Print why the command has failed."""
+        """Print the error that ended the command."""
 
 
 class ConsoleOutput(Output):
-    """Lines for people. Errors go to stderr, with the page that helps."""
+    """Prints lines for people; errors go to stderr, with the page of the documentation that helps."""
 
     def report(self, document: Any, text: Text) -> None:
         for line in [text] if isinstance(text, str) else text:
@@ -63,7 +63,7 @@ class ConsoleOutput(Output):
 
 
 class JsonOutput(Output):
-    """One JSON document, or one a line; an error is a document, too."""
+    """Prints a result or an error as a JSON document, and each of many results on one line."""
 
     def report(self, document: Any, text: Text) -> None:
         self._print(document, indent=2)
@@ -80,27 +80,27 @@ class JsonOutput(Output):
 
 
 def output() -> Output:
-    """Return the place that the command that runs reports to: its option ``--output`` says which."""
+    """Return the output of the current command, by its option ``--output``."""
     return JsonOutput() if is_json() else ConsoleOutput()
 
 
 def is_json() -> bool:
-    """Check that the command that runs has ``--output json``."""
+    """Check that the current command has ``--output json``."""
     return bool(click.get_current_context().meta.get("output") == "json")
 
 
 def is_json_output(argv: list[str]) -> bool:
-    """Check that the command line asks for JSON: errors then are JSON too."""
+    """Check that the command line has ``--output json``, before click has parsed it: errors must be JSON then."""
     return "--output=json" in argv or any(pair == ("--output", "json") for pair in itertools.pairwise(argv))
 
 
 def emit(document: Any, text: Text) -> None:
-    """Report what the command that runs has found or done."""
+    """Print the current command's result."""
     output().report(document, text)
 
 
 def fail(error: LakefeedError, *, as_json: bool) -> int:
-    """Report an error; return its exit status."""
+    """Print an error and return its exit status."""
     (JsonOutput() if as_json else ConsoleOutput()).error(error)
     if os.environ.get("LAKEFEED_DEBUG"):
         sys.stderr.write(redacted("".join(traceback.format_exception(error))))
@@ -108,7 +108,7 @@ def fail(error: LakefeedError, *, as_json: bool) -> int:
 
 
 class Styled(str):
-    """A text with colours; what is added to it loses its own control characters."""
+    """A text with colours; adding a plain text escapes the control characters of that text."""
 
     __slots__ = ()
 
@@ -117,33 +117,33 @@ class Styled(str):
 
 
 def styled(text: str, **style: Any) -> Styled:
-    """Return a text in colours, where the output is a terminal."""
+    """Return a text with colours and escaped control characters; click drops the colours outside a terminal."""
     return Styled(click.style(_plain(text), **style))
 
 
 def _plain(text: str) -> str:
-    """Remove control characters that came from records, schemas or servers."""
+    """Escape control characters, which may come from records, schemas or servers."""
     return printable(text, keep="\n\t")
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
-    """Print a line at once: a note, or a part of what lasts. What a command reports goes to ``emit``."""
+    """Print a line immediately, such as a note or a line of progress; a command's result goes to ``emit``."""
     click.echo(text if isinstance(text, Styled) else _plain(text), err=err, nl=nl)
 
 
 def say(lines: Iterable[str]) -> None:
-    """Print lines on stderr: what a question is about, or what stands beside rows on stdout."""
+    """Print lines on stderr: those before a question, or those beside rows on stdout."""
     for line in lines:
         echo(line, err=True)
 
 
 def column_lines(rows: Sequence[tuple[str, ...]], *, left: int, indent: int = 2) -> Iterator[str]:
-    """Yield rows in columns, of which the first ``left`` hold words and the others figures."""
+    """Yield rows as lines of aligned columns: the first ``left`` columns hold words, the others figures."""
     return (" " * indent + line for line in aligned(rows, left=left))
 
 
 def field_lines(name: str, text: str, *, colour: str | None = None) -> Iterator[str]:
-    """Yield a name, and beside it a text of as many lines as the terminal requires."""
+    """Yield a name with a text beside it, wrapped to the terminal's width."""
     first, *others = wrapped(text, terminal_width(60, 140, less=INDENT)) or [""]
     yield styled(name.ljust(INDENT)) + styled(first, fg=colour)
     for line in others:
@@ -151,7 +151,7 @@ def field_lines(name: str, text: str, *, colour: str | None = None) -> Iterator[
 
 
 def first_lines(items: Sequence[object], *, most: int) -> Iterator[str]:
-    """Yield the first items, a line each, and how many are left out."""
+    """Yield a line for each of the first ``most`` items, and then the number of the others."""
     for item in items[:most]:
         yield f"  {item}"
     if len(items) > most:
@@ -159,7 +159,7 @@ def first_lines(items: Sequence[object], *, most: int) -> Iterator[str]:
 
 
 def terminal_width(least: int, most: int, *, less: int) -> int:
-    """Return the columns of the terminal, up to a limit, less an indent."""
+    """Return the width of the terminal within these bounds, reduced by an indent."""
     return max(least, min(most, shutil.get_terminal_size().columns) - less)
 
 
@@ -180,7 +180,7 @@ def figure(number: int | None) -> str:
 
 
 def span(start: int | None, end: int | None) -> str:
-    """Format an offset range, END not included; unknown ends give a dash."""
+    """Format an offset range, with its end excluded; a dash if it is unknown."""
     return "-" if start is None else f"[{start}, {end})"
 
 
@@ -194,9 +194,9 @@ Shown = tuple[Any, Sequence[str], int]
 
 
 def show(look: Callable[[], Shown], *, watch: bool, every: float) -> int:
-    """Show once, or repeatedly; return the last exit status.
+    """Show the result of ``look``, with ``watch`` repeatedly; return the last exit status.
 
-    With ``--watch`` an error of the world is shown, and the next look may succeed. JSON is then a document a line.
+    With ``watch``, a WorldError is shown and the next look may succeed. JSON then has one document on each line.
     """
     if not watch:
         document, lines, status = look()

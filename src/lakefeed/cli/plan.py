@@ -1,4 +1,4 @@
-"""``lakefeed plan``: what a run would do, before it does it."""
+"""``lakefeed plan``: predicts what a run would do."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MOST_PARTITIONS = 30
 CLAUSE = re.compile(r" (?=USING iceberg|PARTITIONED BY|TBLPROPERTIES)|(?<!PARTITIONED BY)(?<!TBLPROPERTIES) (?=\()")
 OWN_PROPERTY = re.compile(r"('lakefeed\.[^']*' = )'((?:[^'\\]|\\.){60,})'")
-"""A property of lakefeed's own, too long to be read: ``--output json`` has it whole."""
+"""A property of lakefeed's own with a value that is too long for people; ``--output json`` shows it whole."""
 
 
 @click.command()
@@ -44,12 +44,12 @@ OWN_PROPERTY = re.compile(r"('lakefeed\.[^']*' = )'((?:[^'\\]|\\.){60,})'")
 @master_option
 @output_option
 def plan(pipeline: Path, overrides: tuple[str, ...], topic: str | None, master: str | None) -> None:
-    """Tell what a run of PIPELINE would do now: its start, DDL, offsets, files, S3 requests, time.
+    """Predict a run: start, DDL, offsets, files, requests, time.
 
-    Changes nothing, and may run beside the feed. Starts Spark to find out the rows' columns, and reads no record with
-    it.
+    Changes nothing, and may run beside the feed. Starts Spark, but only to find out the rows' columns: Spark reads no
+    record.
 
-    Exit status: 0 if the start would work, else that of its refusal.
+    Exit status: 0 if the start would work, otherwise the status with which the run would be refused.
     """
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides)
     found = declared.plan(topic=topic, master=master, log_file=log_path(f"{declared.config.name}-plan"))
@@ -83,7 +83,7 @@ def _lines(found: Plans) -> Iterator[str]:
 
 
 def _table_outcome(feed: RunPlan) -> str:
-    """Summarize the changes of the feed's own table."""
+    """Return a summary of the changes to the feed's own table."""
     if not feed.tables:
         return "-"
     if feed.tables[-1].is_new:
@@ -128,7 +128,7 @@ def _table_lines(table: TableChange) -> Iterator[str]:
 
 
 def _statement_lines(text: str) -> Iterator[str]:
-    """Split a statement into lines: the parts of CREATE TABLE in brackets have lines of their own."""
+    """Yield the wrapped lines of a statement; in CREATE TABLE, each clause begins on a new line."""
     text = f"{text};"
     width = terminal_width(60, 120, less=INDENT + 2)
     if not text.startswith("CREATE TABLE"):

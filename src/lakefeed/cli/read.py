@@ -1,4 +1,4 @@
-"""``lakefeed read``: chosen records of a pipeline's topics or of a topic, once, to look at or into files or a table."""
+"""``lakefeed read``: reads chosen records of topics once, and shows them or writes them to files or a table."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ REASONS = 5
 @log_file_option
 @output_option
 def read(**options: Any) -> None:
-    """Read records of a PIPELINE's topics, or of a TOPIC, once; and show them or write them somewhere.
+    """Read records of PIPELINE or TOPIC once; show or write them.
 
-    Without --range and times it is all that the topics hold now. Offsets that a topic has no longer, or not yet, are an
-    error. Changes nothing in the pipeline: it resumes where it was, and its table stays as it is.
+    Default: all records that the topics have now. With --range, offsets that a topic no longer has, or not yet, are an
+    error. Does not change the feed's position or table.
 
-    A pipeline's records are decoded and transformed as it says. Those that would become dead letters are counted. A
+    A PIPELINE decodes and transforms the records as in a run; read counts those that would become dead letters. A
     TOPIC is Avro by the registry; --decode takes another format, or a decode block: '{csv: {schema_ddl: "a INT"}}'.
     """
     from lakefeed.clients.kafka.selection import offset_ranges
@@ -94,7 +94,7 @@ def read(**options: Any) -> None:
     order = _Order(**options)
     selection = order.selection()
     reading, start_session = order.reading()
-    offset_ranges(reading.source, selection)  # Missing offsets are an error before a JVM starts.
+    offset_ranges(reading.source, selection)  # Raises for missing offsets before a JVM starts.
     spark = start_session()
     target = order.target(spark)
     done = reading.to(target, selection, spark=spark, latest=order.latest_per_key)
@@ -108,10 +108,10 @@ def read(**options: Any) -> None:
 
 
 class _Order(SimpleNamespace):
-    """The command line, with an attribute for each option above."""
+    """The values of the options above, as attributes."""
 
     def selection(self) -> Selection:
-        """Return the choice of records."""
+        """Return the selection of records that the options choose."""
         from lakefeed.clients.kafka.selection import Selection, ago
 
         if self.last is not None and self.since is not None:
@@ -121,7 +121,7 @@ class _Order(SimpleNamespace):
         return Selection.of(ranges or None, since=since, until=self.until)
 
     def reading(self) -> tuple[BatchRead, Callable[[], SparkSession]]:
-        """Return the read, and a function that starts the session for it."""
+        """Return the read, and a function that starts its Spark session."""
         reading, start = self._of_pipeline() if is_pipeline_file(self.source) else self._of_topic()
         if self.on_error is not None:
             reading = reading.on_error(self.on_error)
@@ -159,7 +159,7 @@ class _Order(SimpleNamespace):
         return BatchRead(name="records", source=source, decode=decode, policy=policy), start
 
     def target(self, spark: SparkSession) -> Target:
-        """Return the place for the rows."""
+        """Return the target for the rows: the console, a table or files."""
         from lakefeed.sinks.export import TABLE, ConsoleResult, Files, PlainTable
 
         if self.to is None:
@@ -180,7 +180,7 @@ def _print_rows(shown: ConsoleResult, row_format: str | None) -> None:
         for (row,) in shown.rows:
             click.echo(printable_json(row or "{}"))
     elif row_format == "csv":
-        # A file gets what the records hold; a terminal gets nothing that acts on it.
+        # A file gets values unchanged; on a terminal, control characters could act, so they are escaped.
         escape: Callable[[str], str] = printable if sys.stdout.isatty() else str
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(shown.columns)

@@ -1,4 +1,4 @@
-"""``lakefeed run``: a pipeline, until it is stopped or has caught up."""
+"""``lakefeed run``: runs a pipeline until it is stopped, or with --once until it has caught up."""
 
 from __future__ import annotations
 
@@ -104,16 +104,16 @@ def run(
 ) -> None:
     """Run a pipeline: topics in, table out.
 
-    A paused feed (lakefeed feed pause) says so and waits; with --once it ends with status 1.
+    If the feed is paused (lakefeed feed pause), the run reports it and waits; with --once it ends with status 1.
 
-    SIGTERM, SIGHUP and Ctrl-C finish the current batch and end with status 0, or that of --exit-on-signal; a second
-    Ctrl-C ends at once, with 130. The command lakefeed feed stop ends the run with status 0 always.
+    After SIGTERM, SIGHUP or Ctrl-C the run completes the current batch and ends with status 0, or that of
+    --exit-on-signal. A second Ctrl-C ends it at once, with 130. After lakefeed feed stop the status is always 0.
 
-    --batch has one batch, which they cut off: nothing has landed then, and the status is 143, 129 or 130. Where each
-    topic has a table of its own, the status is 1 if one of them has failed at the end.
+    With --batch, a signal cuts the only batch off: nothing lands, and the status is 143, 129 or 130. With a table for
+    each topic, the status is 1 if a table has failed when the run ends.
 
-    In a terminal a panel shows rate, lag and the batch at work, below a line for each finished batch; elsewhere each
-    batch is a line, and a feed that finishes none for a minute says so in one.
+    A terminal shows a line for each finished batch, and a panel with rate, lag and the current batch. Elsewhere, the
+    run prints a line for each batch, and one when no batch has finished for a minute.
     """
     if batch and (once or accept_loss or resume):
         raise click.UsageError("--batch is a run of its own: without --once, --accept-loss and --resume")
@@ -135,13 +135,13 @@ def run(
         monitor.control.open(threading.Event(), refusals=dict.fromkeys(ACTIONS, refused))
     with (
         RunView(monitor, log_format=log_format) as view,
-        # Else the error would stand a second time among the structured lines, as text.
+        # The view logs an error as a structured line and exits here: otherwise it would also be printed as text.
         view.logging_errors(exit_with=None if is_json() else _exit),
         declared.serve(monitor, port=endpoint_port if endpoint else None, probe_port=probe_port) as served,
     ):
         for note in served.notes:
             view.note(note)
-        # What spark-submit starts writes its log where that says.
+        # Under spark-submit, Spark's own configuration decides where the log is.
         view.note("starting" if is_submitted() else f"starting; Spark's log is {log_file}")
         with reporting_failed_start(declared.config, monitor, declared.connections):
             spark = declared.session(master=master, log_file=log_file)
@@ -178,7 +178,7 @@ def run(
 
 
 def dashboard_overrides(text: str | None) -> list[str]:
-    """Return the settings of the block ``dashboard`` that HOST:PORT, PORT or HOST stands for."""
+    """Return the overrides of the block ``dashboard`` for a text HOST:PORT, PORT or HOST."""
     if not text:
         return []
     if text.isdecimal():

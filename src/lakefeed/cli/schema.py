@@ -1,4 +1,4 @@
-"""``lakefeed schema``: what the registry has, what the table has, what would change, what has changed."""
+"""``lakefeed schema``: shows the schemas of registry and table, and what changed or would change."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ of_pipeline = options_of(pipeline_argument, topic_option, set_option, output_opt
 
 @click.group()
 def schema() -> None:
-    """Show what the registry has, what the table has, and what would change."""
+    """Compare the registry's schema with the table's."""
 
 
 @schema.command()
 @of_pipeline
 def show(pipeline: Path, topic: str | None, overrides: tuple[str, ...]) -> None:
-    """Show all versions in the registry, and the latest beside the table's columns. Without Spark."""
+    """Show the registry's versions, and the table's columns beside the latest. Without Spark."""
     from lakefeed.operations.compare_schemas import existing_table, registered, side_by_side
 
     config, connections = _load(pipeline, overrides, topic)
@@ -77,7 +77,7 @@ def show(pipeline: Path, topic: str | None, overrides: tuple[str, ...]) -> None:
 @schema.command()
 @of_pipeline
 def diff(pipeline: Path, topic: str | None, overrides: tuple[str, ...]) -> None:
-    """Show what the table would become if the latest version came now. Changes nothing; without Spark."""
+    """Show how the latest version would change the table. Changes nothing; without Spark."""
     from lakefeed.operations.compare_schemas import existing_table, outlook, registered
 
     config, connections = _load(pipeline, overrides, topic)
@@ -113,7 +113,7 @@ def diff(pipeline: Path, topic: str | None, overrides: tuple[str, ...]) -> None:
 @of_pipeline
 @click.option("--table", metavar="CATALOG.NAMESPACE.TABLE", help="This table, instead of a pipeline's.")
 def history(pipeline: Path, table: str | None, topic: str | None, overrides: tuple[str, ...]) -> None:
-    """Show what became of a table's columns, when, and by which schema id. Without Spark."""
+    """Show when a table's columns changed, and by which schema id. Without Spark."""
     from lakefeed.operations.compare_schemas import table_state
 
     if table is None:
@@ -146,7 +146,7 @@ def history(pipeline: Path, table: str | None, topic: str | None, overrides: tup
 @click.option("--records", type=click.IntRange(1, 100_000), default=1_000, show_default=True, help="At most so many.")
 @of_pipeline
 def infer(pipeline: Path, records: int, topic: str | None, overrides: tuple[str, ...]) -> None:
-    """Guess a schema from the newest JSON records of the topics, and say what speaks against it."""
+    """Guess a schema from the topics' newest JSON records, and show conflicts."""
     from lakefeed.records.schema.inference import infer_schema, newest_values
 
     config, _ = _load(pipeline, overrides, topic)
@@ -170,7 +170,7 @@ def _load(pipeline: Path, overrides: Sequence[str], topic: str | None) -> tuple[
 
 
 def _step(before: str, after: str) -> str:
-    """Describe a version for a reader of the one before."""
+    """Return the changes from a version to the next one as a text, or why the two are incompatible."""
     from lakefeed.records.schema.merge import merge_schemas
 
     try:

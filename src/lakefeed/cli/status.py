@@ -1,4 +1,4 @@
-"""``lakefeed status``: whether feeds run, by which driver, how they do, and how far they or a group are behind."""
+"""``lakefeed status``: shows whether feeds run, their drivers and rates, and the lag of feeds or of a group."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def status(
     watch: bool,
     every: float,
 ) -> None:
-    """Show whether PIPELINE runs, by which driver, its position, rate, lag, last commit and last error.
+    """Show PIPELINE's state, driver, rate, lag, commit and error.
 
-    Works while the feed runs and while it does not, from any machine that reaches its table and its topics; a driver on
-    this machine is asked as well. The lag is the number of records that the feed is behind its topics, and the age of
-    the oldest of them, which is read for it. With --all: the drivers on this machine; with --url those of a dashboard.
+    Works for running and stopped feeds, from any machine that reaches the table and the topics; a driver on this
+    machine is also asked. The lag is the number of records that the feed is behind its topics, and the age of the
+    oldest of them; status reads that record. --all shows all drivers on this machine, --url those of a dashboard.
 
-    With --group: the lag of a consumer group behind its topics. PIPELINE says how to reach the broker, or
-    --bootstrap-servers.
+    --group shows the lag of a consumer group behind its topics. PIPELINE or --bootstrap-servers says how to reach the
+    broker.
 
     Exit status: 0 if all feeds run, or probably do; 1 if not.
     """
@@ -107,7 +107,7 @@ def _look_at_group(
     from lakefeed.operations.lag import group_lag
 
     if not group.strip():
-        # Kafka's client ends the process at a group without a name.
+        # Kafka's client would end the process if the group's name is empty.
         raise click.UsageError("--group has no name")
     if not is_default("pipeline") or (bootstrap_servers is None and pipeline.is_file()):
         source = lakefeed.Pipeline.from_file(pipeline, to_run=False).config.kafka
@@ -154,7 +154,7 @@ def _look_at_feed(declared: lakefeed.Pipeline, topics: Sequence[str], *, partiti
 
 
 def _lag_of(lag: Lag | None, topics: Sequence[str], declared: lakefeed.Pipeline) -> Lag | None:
-    """Return the lag of some topics of a feed."""
+    """Return a feed's lag reduced to these topics."""
     if lag is None:
         return None
     known = {partition.topic for partition in lag.partitions}
@@ -164,7 +164,7 @@ def _lag_of(lag: Lag | None, topics: Sequence[str], declared: lakefeed.Pipeline)
 
 
 def status_lines(feed: LiveStatus, *, partitions: bool = False) -> list[str]:
-    """Return the lines for people."""
+    """Return a feed's status as lines for people."""
     rows: list[tuple[str, str]] = [
         ("state", f"{feed.state}: {'; '.join(one_line(reason, most=2000) for reason in feed.evidence)}")
     ]
@@ -197,12 +197,12 @@ def status_lines(feed: LiveStatus, *, partitions: bool = False) -> list[str]:
 
 
 def lag_lines(found: Lag) -> list[str]:
-    """Return the lag of a group, and a table of its partitions."""
+    """Return the lag of a group as lines, with a table of its partitions."""
     return [f"{found.name}: lag {_lag_text(found)}", *partition_lines(found)]
 
 
 def partition_lines(found: Lag) -> list[str]:
-    """Return a table of partitions."""
+    """Return a table of the partitions' lags as lines."""
     rows = [("partition", "committed", "end", "lag", "oldest")]
     for part in found.partitions:
         age = "-" if part.seconds is None else duration(part.seconds) if part.lag else "0 s"
@@ -220,7 +220,7 @@ def _lag_text(lag: Lag) -> str:
 
 
 def _driver_rows(feed: LiveStatus) -> Iterator[tuple[str, str]]:
-    """Yield what only the driver knows: its batch, its dead letters, its sinks that wait, its last error."""
+    """Yield the rows that only the driver can answer: its batch, dead letters, waiting sinks and last error."""
     from lakefeed.monitor.terminal.lines import running_text
 
     if (progress := feed.progress) is not None:
@@ -245,7 +245,7 @@ def _driver_rows(feed: LiveStatus) -> Iterator[tuple[str, str]]:
 
 
 def _look_at_all(servers: Sequence[FeedServer]) -> Shown:
-    """Show the drivers on this machine, or the feeds of dashboards, without asking tables or topics."""
+    """Return the drivers on this machine, or the feeds of dashboards, without asking tables or topics."""
     from lakefeed.monitor.drivers import all_drivers
     from lakefeed.operations.live_status import IS_WELL
 
@@ -253,7 +253,7 @@ def _look_at_all(servers: Sequence[FeedServer]) -> Shown:
     if servers:
         found = [(server, str(listed.get("feed"))) for server in servers for listed in server.feeds()]
         asked = [partial(_remote_document, server, feed) for server, feed in found]
-    # Each at the same time: one that hangs takes three seconds, and so do fifty.
+    # All are asked at the same time: one that hangs takes three seconds, so fifty take three seconds together.
     with ThreadPoolExecutor(max(1, min(MOST_AT_ONCE, len(asked)))) as pool:
         documents = list(pool.map(lambda ask_one: ask_one(), asked))
     rows = [TITLES, *(_row_of(document) for document in documents)]
@@ -272,7 +272,7 @@ def _driver_document(driver: DriverFile) -> dict[str, Any]:
 def _remote_document(server: FeedServer, feed: str) -> dict[str, Any]:
     try:
         progress = server.progress(feed)
-    except (Unreachable, ResourceMissing):  # It may have gone since it was listed.
+    except (Unreachable, ResourceMissing):  # The feed may have ended since the dashboard listed it.
         return _document(feed, "no answer", None, None, None, None)
     driver = progress.driver
     return _document(feed, _state_of(progress), driver.host, driver.pid, progress.started_at, progress)

@@ -1,4 +1,4 @@
-"""``lakefeed tables``: how Iceberg tables are, their upkeep, and the publication of a branch."""
+"""``lakefeed tables``: shows the health of Iceberg tables, maintains them, and publishes branches."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ COLUMN = 16
 chosen = options_of(
     click.argument("target", metavar="[PIPELINE|TABLE]", default=PIPELINE_FILE),
     topic_option,
-    # These win over the pipeline's ``upkeep`` block.
+    # These options override the pipeline's ``upkeep`` block.
     click.option("--only", metavar="STEPS", help="These of compact,manifests,expire,orphans."),
     click.option("--target-mb", type=click.IntRange(1), help="Size of the files to write."),
     click.option("--expire-older-than", metavar="TIME", help="Younger snapshots stay: '7 days'."),
@@ -58,16 +58,16 @@ chosen = options_of(
 
 @click.group()
 def tables() -> None:
-    """How Iceberg tables are, their upkeep, and the publication of a branch."""
+    """Show the health of tables, maintain them, publish a branch."""
 
 
 @tables.command()
 @chosen
 @output_option
 def describe(target: str, topic: str | None, **options: Any) -> None:
-    """Show the health of TABLE, or of the tables of PIPELINE, and what is due.
+    """Show health and due upkeep of TABLE or PIPELINE's tables.
 
-    Reads metadata alone: starts no Spark, changes nothing, and may run beside the feed.
+    Reads only metadata: starts no Spark, changes nothing, and may run beside the feed.
     """
     names, connections, settings = _choose(target, topic, options)
     from lakefeed.maintenance.planner import plan
@@ -108,15 +108,14 @@ def maintain(
     master: str | None,
     **options: Any,
 ) -> None:
-    """Look after TABLE, or the tables of PIPELINE: compact, rewrite manifests, expire snapshots, remove orphans.
+    """Compact TABLE or PIPELINE's tables, and remove old files.
 
-    May run beside the feed: its commits come first, and what holds its ledger stays. SIGTERM, SIGHUP and
-    Ctrl-C end after the current piece, with status 0; a kill at any moment does no harm.
+    Also rewrites manifests, expires snapshots and removes orphans. May run beside the feed: the feed's commits come
+    first, and its ledger stays. SIGTERM, SIGHUP and Ctrl-C end it after the current piece, with status 0; a kill at
+    any moment does no harm. If one of several tables fails, the others are still maintained.
 
-    Of several tables each is looked after, whatever becomes of the others.
-
-    Exit status: 0 done, or nothing due; 1 if something was left because others' commits came first each time, another
-    upkeep job is at work, or one of several tables could not be looked after.
+    Exit status: 0 if all is done or nothing is due; 1 if work was left because other commits came first every time,
+    if another upkeep job is at work, or if one of several tables failed.
     """
     from lakefeed.feed.maintenance import repeat_upkeep
     from lakefeed.maintenance.maintain import Maintenance
@@ -186,15 +185,15 @@ def publish(
     master: str | None,
     log_file: Path | None,
 ) -> None:
-    """Audit the branch that PIPELINE lands in, and publish it if the table is as publish.expect says.
+    """Audit the branch that PIPELINE lands in, then publish it.
 
-    Moves the table that readers see to the snapshot that was audited, and only forward: if another writer has committed
-    to it, it is refused. May run beside the feed. Called again, it changes nothing.
+    Publishes if the table meets publish.expect: readers then see the audited snapshot. The table only moves forward; if
+    another writer has committed to it, publish refuses. May run beside the feed. A second call changes nothing.
 
-    With --discard the branch goes back to the table that readers see: a feed that runs is stopped, and its next start
-    reads the records of the dropped rows again.
+    With --discard the branch is reset to the table that readers see. This stops a running feed; its next start reads
+    the records of the dropped rows again.
 
-    Exit status: 1 if the audit of a table has failed.
+    Exit status: 1 if the audit of a table failed.
     """
     from lakefeed.operations.publish import discard_branch, publish_branch
 
@@ -224,10 +223,10 @@ def _published_lines(done: list[Publication]) -> Iterator[str]:
 
 
 def _choose(target: str, topic: str | None, options: dict[str, Any]) -> tuple[list[str], Connections, Upkeep]:
-    """Return the tables that exist, and how they are looked after.
+    """Return the existing tables of a target, their connections and their upkeep settings.
 
-    A feed makes some tables only with its first dead letter or record. The first one has to exist, unless each of many
-    topics has tables of its own.
+    A feed creates some tables only with its first dead letter or record. The first table must exist, unless the
+    pipeline has tables for several topics.
     """
     from lakefeed.clients.iceberg.reader import open_table
     from lakefeed.config.operation import Upkeep
@@ -362,7 +361,7 @@ def _report_lines(report: Report) -> Iterator[str]:
 
 
 def _report_outcome(outcome: Report | LakefeedError) -> None:
-    """Report one look of a job that runs forever."""
+    """Print the outcome of one round of a job that runs forever."""
     if isinstance(outcome, LakefeedError):
         output().item(outcome.as_dict(), f"failed, and continues: {outcome}")
     else:

@@ -1,4 +1,4 @@
-"""``lakefeed verify``: proves from table and broker that each record has landed once."""
+"""``lakefeed verify``: proves by the table and the broker that each record has landed once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_FINDINGS_SHOWN = 50
 @topic_option
 @output_option
 def verify(pipeline: Path, deep: bool, topic: str | None) -> None:
-    """Prove that each record of PIPELINE's topics has landed once, or list what is missing or double.
+    """Prove that records landed once, or list missing and double.
 
     Compares the offset ranges and counts in the table's snapshots with the dead letters and the broker's offsets.
     Starts no Spark, changes nothing, and may run beside the feed.
@@ -45,7 +45,7 @@ def verify(pipeline: Path, deep: bool, topic: str | None) -> None:
 
 
 def _all_lines(all_done: list[Verification]) -> Iterator[str]:
-    """Print the sound ones in a line each, then all details of the others."""
+    """Yield short lines for the tables without faults, then all lines for the tables with faults."""
     for done in all_done:
         if not done.faults:
             yield from _verdict_lines(done)

@@ -1,4 +1,4 @@
-"""The places that a pipeline names, in a store, on this machine or on servers, and the logins that cross a network."""
+"""Places that a pipeline names, in a store, on this machine or on servers, and logins that cross a network."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Place:
     """A place that a pipeline names.
 
     Attributes:
-        key: the setting that names it, as ``sink.iceberg.table``; of a sink's own places the option, as ``table``.
-        kind: a table, a topic and so on.
-        name: one spelling for all names of the place.
-        feed: the name of the feed, where each topic is one.
-        servers: addresses of which one is enough to reach it; none where the name says it all.
+        key: the setting that names the place, such as ``sink.iceberg.table``; a sink itself gives only ``table``.
+        kind: the kind of place: table, topic and so on.
+        name: the place's name in a normalized spelling.
+        feed: the feed's name if the pipeline has a feed for each topic; else empty.
+        servers: addresses, any of which reaches the place; empty if the name alone identifies it.
     """
 
     key: str
@@ -33,7 +33,7 @@ class Place:
     servers: frozenset[str] = field(default=frozenset(), kw_only=True)
 
     def mixes_with(self, other: Place) -> bool:
-        """Return whether rows would mix: only feeds of different names may keep their dead letters together."""
+        """Return whether the rows of two places would mix; dead letters of feeds with different names may share one."""
         if (self.kind, self.name) != (other.kind, other.name):
             return False
         is_one_server = self.servers == other.servers or bool(self.servers & other.servers)
@@ -42,12 +42,12 @@ class Place:
 
 @dataclass(frozen=True)
 class PlainTextLogin:
-    """A login that crosses a network, or may, without TLS.
+    """A login that crosses a network without TLS, or may do so.
 
     Attributes:
-        key: the setting with the address; of a sink the option, as ``url``.
-        address: where the login goes.
-        why: a clause that follows "the login".
+        key: the setting with the address, such as ``sink.jdbc.url``; a sink itself gives only ``url``.
+        address: the address that receives the login.
+        why: the reason, as a clause after the words "the login".
         hint: what to do next.
     """
 
@@ -68,7 +68,7 @@ def is_loopback(host: str | None) -> bool:
 
 
 def over_http(key: str, urls: Iterable[str]) -> Iterator[PlainTextLogin]:
-    """Yield the login to each address of another machine that begins with http://."""
+    """Yield a login for each http:// address of another machine."""
     for url in urls:
         parts = urlsplit(url)
         if parts.scheme == "http" and not is_loopback(parts.hostname):
@@ -77,26 +77,26 @@ def over_http(key: str, urls: Iterable[str]) -> Iterator[PlainTextLogin]:
 
 
 def without_required_tls(key: str, url: str, host: str | None, *, parameter: str) -> Iterator[PlainTextLogin]:
-    """Yield the login to a database on another machine, whose URL lacks this parameter."""
+    """Yield the login to a database on another machine; the caller saw that its URL lacks ``parameter``."""
     if not is_loopback(host):
         why = "may go over the network as plain text, since the URL does not require TLS"
         yield PlainTextLogin(key, url, why, f"add the parameter {parameter}=verify-full to the URL")
 
 
 def servers_of(brokers: str) -> frozenset[str]:
-    """Return the addresses of brokers in one spelling."""
+    """Return the brokers' addresses in a normalized spelling."""
     return frozenset(server.strip().casefold() for server in brokers.split(",") if server.strip())
 
 
 def spell_path(path: str) -> str:
-    """Return one spelling of a path: S3A and file systems take several slashes for one."""
+    """Return a path in a normalized spelling: S3A and file systems treat several slashes as one."""
     scheme, _, rest = path.partition("://") if "://" in path else ("file", "", path.removeprefix("file:"))
     return f"{'s3a' if scheme == 's3' else scheme}://{'/'.join(part for part in rest.split('/') if part)}"
 
 
 FORMS = "s3a://bucket/path; or on this machine /path, file:///path"
 _STORE = re.compile(r"s3a?://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(.+)")
-# Hadoop reads some as a pattern, URLs give the others a meaning.
+# Hadoop reads some of these characters as a pattern; the others have a meaning in URLs.
 _SIGNS = re.compile(r"[?#*{}\[\]\\%\x00-\x1f\x7f]")
 
 
@@ -109,7 +109,7 @@ def local_path(path: str) -> str:
     """Return a folder of this machine as ``file:///path``, without a slash at its end; ``~`` is the user's home."""
     rest = path.removeprefix("file:")
     if path.startswith("file:") and rest.startswith("//"):
-        # What stands between two and three slashes is a host.
+        # file://host/path has a host between the slashes; only an empty host is this machine.
         rest = rest.removeprefix("//")
     if rest.startswith("~/"):
         try:
@@ -137,25 +137,25 @@ def storage_path(path: str) -> str:
 
 
 def local_folder(path: str) -> Path:
-    """Return the folder of a place that ``is_local``."""
+    """Return a local place as a folder; the place must be ``is_local``."""
     return Path(local_path(path).removeprefix("file://"))
 
 
 class DatasetName(NamedTuple):
-    """A dataset's name: that of the system it is in, and its own there."""
+    """A dataset's name for lineage: the name of its system, and its own name in that system."""
 
     namespace: str
     name: str
 
 
 def topic_name(servers: str, topic: str) -> DatasetName:
-    """Name a topic; the first broker stands for the cluster, as in OpenLineage's own integrations."""
+    """Return a topic's dataset name; as in OpenLineage's integrations, the first broker names the cluster."""
     first = servers.split(",")[0].strip().rpartition("://")[2]
     return DatasetName(f"kafka://{first}", topic)
 
 
 def path_name(path: str) -> DatasetName:
-    """Name a path in a store or a file system."""
+    """Return the dataset name of a path in a store or a file system."""
     parts = urlsplit(path)
     scheme = "s3" if parts.scheme == "s3a" else parts.scheme
     if not parts.netloc:

@@ -1,4 +1,4 @@
-"""Base classes of the configuration's models, the problems that validators report, and the descriptions of fields."""
+"""Base classes of the configuration's models, problems that validators report, and descriptions of fields."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Registered = TypeVar("Registered", bound="Model")
 
 
 class Model(BaseModel):
-    """A frozen model that refuses unknown keys; the docstring below a field is its description: ``descriptions``."""
+    """A frozen model that refuses unknown keys. The docstring below a field describes it: see ``descriptions``."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -35,12 +35,12 @@ class Model(BaseModel):
         populate_by_name=True,
         hide_input_in_errors=True,
         allow_inf_nan=False,
-        # All blocks' validators are built once, with the pipeline's: each command starts a third of a second earlier.
+        # The pipeline's model builds all blocks' validators once: commands start a third of a second earlier.
         defer_build=True,
     )
 
     def _contradictions(self) -> Iterator[str | ConfigProblem]:
-        """Yield each rule of the block that its settings break; a plain text is shown with the block's name."""
+        """Yield a problem for each broken rule between the block's settings; a plain text is shown with its name."""
         return iter(())
 
     @model_validator(mode="after")
@@ -57,11 +57,11 @@ class Model(BaseModel):
 
 @dataclass(frozen=True)
 class ConfigProblem:
-    """A mistake that a validator found in the value that it checks.
+    """A mistake in the value that a validator checks.
 
     Attributes:
-        what: one sentence without a full stop; it never repeats a secret.
-        key: the entry's key or index within the value; None for the value itself.
+        what: the mistake in one sentence, without a full stop and without any secret.
+        key: the key or index of the wrong entry in the value; None for the value itself.
         hint: what to do next.
     """
 
@@ -72,7 +72,7 @@ class ConfigProblem:
 
 
 class ConfigProblems(ValueError):
-    """Raised by a validator that reports several problems, or one with a key or a hint."""
+    """The error of a validator that reports several problems, or a problem with a key or a hint."""
 
     def __init__(self, *problems: ConfigProblem) -> None:
         self.problems = problems
@@ -80,13 +80,13 @@ class ConfigProblems(ValueError):
 
 
 def raise_problems(problems: Iterable[ConfigProblem]) -> None:
-    """Raise ``ConfigProblems`` if there are any."""
+    """Raise the problems as ``ConfigProblems`` if there are any."""
     if found := list(problems):
         raise ConfigProblems(*found)
 
 
 def checked(check: Callable[[Any], object]) -> AfterValidator:
-    """Accept values for which ``check`` raises no ValueError."""
+    """Return a validator that accepts a value if ``check`` raises no ValueError for it."""
 
     def validate(value: Any) -> Any:
         check(value)
@@ -96,7 +96,7 @@ def checked(check: Callable[[Any], object]) -> AfterValidator:
 
 
 def spelled(pattern: str, message: str) -> AfterValidator:
-    """Accept texts that the pattern matches as a whole; ``{}`` stands for the text in the message."""
+    """Return a validator for texts that fully match the pattern; ``{}`` in the message stands for the text."""
 
     def check(text: str) -> None:
         if not re.fullmatch(pattern, text):
@@ -106,15 +106,15 @@ def spelled(pattern: str, message: str) -> AfterValidator:
 
 
 def nearest(word: str, names: Iterable[str], *, separator: str = "_") -> str | None:
-    """Return the name that was probably meant; ``separator`` is what the names have between their words."""
+    """Return the name most similar to a word, or None; ``separator`` stands between the words of the names."""
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[._\- ]", separator, word).lower()
     return next(iter(difflib.get_close_matches(plain, list(names), n=1, cutoff=0.7)), None)
 
 
 class ParsedText:
-    """A value that the file writes as a text, and that the models keep parsed.
+    """A value that is a text in the file and is parsed in the models.
 
-    A subclass is a frozen dataclass, and its ``str`` is a text that ``parse`` reads as the same value.
+    A subclass is a frozen dataclass; ``parse`` must read its ``str`` back as an equal value.
     """
 
     @classmethod
@@ -124,7 +124,7 @@ class ParsedText:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        """Accept a value, or a text that is parsed; JSON and its schema have the text."""
+        """Return a schema that accepts a value or its text; in JSON the value is its text."""
         parsed = core_schema.no_info_after_validator_function(cls._parse_item, core_schema.str_schema())
         return core_schema.json_or_python_schema(
             json_schema=parsed,
@@ -137,15 +137,15 @@ class ParsedText:
         try:
             return cls.parse(text)
         except ValueError as error:
-            # A plain ValueError would be reported with the setting's name, which an item of a list does not have.
+            # A plain ValueError would be reported with the setting's name; an item of a list has none.
             raise ConfigProblems(ConfigProblem(str(error))) from None
 
 
 class OneOf(Model):
     """A block that holds exactly one of several kinds, such as ``sink: {iceberg: {...}}``.
 
-    The fields named in ``__kinds__`` are the kinds, by default all of a class that derives from this one; other fields
-    belong to the block itself.
+    ``__kinds__`` names the fields that are kinds, by default all fields of the first subclass. Other fields belong to
+    the block itself.
     """
 
     __kinds__: tuple[str, ...] = ()
@@ -156,23 +156,23 @@ class OneOf(Model):
 
     @classmethod
     def kinds(cls) -> tuple[str, ...]:
-        """Return the names of all kinds, with those that other packages have registered."""
+        """Return the names of all kinds, also of those that other packages register."""
         return cls.__kinds__
 
     @classmethod
     def installed_kind(cls, name: str) -> type[BaseModel] | None:
-        """Return the settings of a kind that another package has registered; None if there is none."""
+        """Return the model of a kind that another package registers; None if no package does."""
         return None
 
     @classmethod
     def unknown_kind(cls, name: str) -> tuple[str, str] | None:
-        """Return the message and the hint for a kind that is not registered; None for the usual message."""
+        """Return the message and the hint for an unknown kind; None for the usual message."""
         return None
 
     @model_validator(mode="before")
     @classmethod
     def _kind_without_settings(cls, data: Any) -> Any:
-        """Accept ``decode: raw`` or an empty ``raw:`` for a kind without settings."""
+        """Replace ``decode: raw`` or an empty ``raw:`` by a block, for kinds that need no settings."""
         if isinstance(data, str) and data in cls.__kinds__:
             return {data: {}}
         if isinstance(data, dict):
@@ -193,17 +193,17 @@ class OneOf(Model):
 
     @property
     def kind(self) -> str:
-        """The kind that this block holds, as it is written in the file."""
+        """The kind that this block holds, as the file writes it."""
         return self._given()[0]
 
 
 def model_of_package(
     entry: EntryPoint, base: type[Registered], what: str, *, key: str | None = None
 ) -> type[Registered]:
-    """Return the model that a package registers for a block or a sink; a problem of it is at ``key``.
+    """Return the model that a package registers for a block or a kind; problems are reported at ``key``.
 
     Raises:
-        ConfigProblems: the package cannot be imported, or has no subclass of ``base`` there.
+        ConfigProblems: the package cannot be imported, or the entry point names no subclass of ``base``.
     """
     try:
         found = entry.load()
@@ -218,7 +218,7 @@ def model_of_package(
 
 
 def validated(model: type[Built], where: str, **settings: Any) -> Built:
-    """Build a model from arguments."""
+    """Build a model from arguments; raise a ConfigError at ``where`` if they are invalid."""
     try:
         return model.model_validate(settings)
     except ValidationError as error:
@@ -230,7 +230,7 @@ def validated(model: type[Built], where: str, **settings: Any) -> Built:
 
 
 def descriptions(model: type[BaseModel]) -> dict[str, str]:
-    """Return the description of each field that has one, by its key in a file: its own, else the docstring below it."""
+    """Return the fields' descriptions by their keys in a file: ``description=``, else the docstring below."""
     found: dict[str, str] = {}
     for kind in reversed(model.__mro__):
         if issubclass(kind, BaseModel) and kind is not BaseModel:
@@ -247,7 +247,7 @@ def summary(model: type[BaseModel]) -> str:
 
 
 def _docstrings(model: type[BaseModel]) -> dict[str, str]:
-    """Return the docstring below each field that a class declares; empty where there is none."""
+    """Return the docstrings below the fields that a class itself declares; an empty text if there is none."""
     body = _classes(model.__module__).get(model.__qualname__, [])
     found = {}
     for statement, below in zip_longest(body, body[1:]):
@@ -260,10 +260,10 @@ def _docstrings(model: type[BaseModel]) -> dict[str, str]:
 
 @cache
 def _classes(module: str) -> dict[str, list[ast.stmt]]:
-    """Return the statements of each class of a module."""
+    """Return the statements of a module's classes, by class name."""
     try:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
     except (OSError, TypeError, KeyError):
-        # Without its source, as in a frozen application.
+        # The module has no source, as in a frozen application.
         return {}
     return {node.name: node.body for node in tree.body if isinstance(node, ast.ClassDef)}

@@ -1,6 +1,6 @@
 """The blocks of a pipeline file together, without the rules between them.
 
-The rules take these blocks, and ``models.PipelineConfig`` runs the rules: so neither imports the other.
+The rules take ``PipelineBlocks``, and ``models.PipelineConfig`` runs them, so the rules need not import that model.
 """
 
 from __future__ import annotations
@@ -48,47 +48,47 @@ AddedBlock = TypeVar("AddedBlock", bound="Block")
 
 OnFailure = Literal["pause", "stop", "fail"]
 FastPath = Literal["auto", "reader", "encoder", "off"]
-"""Which of lakefeed's own reader of topics and encoder of Parquet files may be used; each applies where it can."""
+"""Whether lakefeed's own reader of topics and its own encoder of Parquet files may be used where they can."""
 
 
 class InstalledSource(Model):
-    """The settings of a source that another package adds, of records with topic, partition and offset.
+    """The settings of a source that another package adds; its records have topic, partition and offset.
 
-    A model that derives from it has a field ``max_records_per_batch``.
+    A derived model must have a field ``max_records_per_batch``.
     """
 
     reader: ClassVar[str]
-    """The source's code, the ``package.module:Class`` of a ``SourceReader``; imported when it is needed."""
+    """The source's ``SourceReader``, as ``package.module:Class``; imported at its first use."""
     jars: ClassVar[tuple[str, ...]] = ()
     """Jars of the source's package, as ``package/name.jar``; they are on the class path of every session."""
     jar_groups: ClassVar[tuple[str, ...]] = ()
-    """Groups of the locked jars, for sessions that read the source."""
+    """Groups of locked jars that sessions need to read the source."""
     failures: ClassVar[Mapping[str, LakefeedError]] = {}
-    """What texts of Spark's errors mean, by regular expressions."""
+    """The errors to raise for Spark's errors, by regular expressions for their texts."""
     max_records_per_batch: int
     """Upper bound on the records of one micro-batch."""
 
     @property
     def topics(self) -> list[str]:
-        """The names that the records have as their topic, which schemas are registered for."""
+        """The records' topic names; schemas are registered under them."""
         raise NotImplementedError
 
     @property
     def needs_checkpoint(self) -> str | None:
-        """Why a feed of it cannot resume from the sink's ledger alone; None if it can."""
+        """The reason why a feed of this source needs a checkpoint besides the sink's ledger; None if it needs none."""
         return None
 
     @property
     def dataset(self) -> DatasetName | None:
-        """The name of the source for lineage."""
+        """The source's dataset name for lineage; None if it has none."""
         return None
 
     def completed(self, environment: Mapping[str, str]) -> Self:
-        """Return the same with the environment's settings where the file has none."""
+        """Return these settings, with those that the file omits taken from the environment."""
         return self
 
     def problems(self, config: PipelineBlocks) -> Iterator[ConfigProblem]:
-        """Yield each mistake between these settings and the rest of the file."""
+        """Yield a problem for each contradiction between these settings and the rest of the file."""
         return iter(())
 
     def plain_text_logins(self) -> Iterator[PlainTextLogin]:
@@ -112,13 +112,13 @@ class Source(OneOfInstalled):
 
     @property
     def installed(self) -> InstalledSource | None:
-        """The source, if another package has added it."""
+        """The source if another package adds it; else None."""
         chosen = getattr(self, self.kind)
         return chosen if isinstance(chosen, InstalledSource) else None
 
     @property
     def numbered(self) -> sources.KafkaSource | InstalledSource | None:
-        """The source, if its records are bytes that ``decode`` reads, and known by topic, partition and offset."""
+        """The source if its records have topic, partition and offset, and bytes for ``decode``; else None."""
         return self.kafka or self.installed
 
 
@@ -146,17 +146,17 @@ class SinkChoice(OneOfInstalled):
 
     @property
     def ledger_table(self) -> str:
-        """The Iceberg table with the ledger, for operations that a sink without one refuses."""
+        """The Iceberg table with the ledger; a ConfigError for sinks without one."""
         if (table := self.chosen.snapshot_table) is None:
             raise ConfigError(f"the ledger of sink.{self.kind} is not in an Iceberg table", where=self.chosen.where)
         return table
 
     def refusal(self, operation: Operation) -> Refusal | None:
-        """Return why the sink cannot do something; None if it can."""
+        """Return why the sink cannot do an operation; None if it can."""
         return self.chosen.capabilities.refusal(operation, sink=self.kind)
 
     def require(self, operation: Operation, *, where: str | None = None) -> None:
-        """Refuse an operation that the sink cannot do; the error names ``where``, by default the sink's own place."""
+        """Raise a ConfigError if the sink cannot do an operation; it names ``where``, by default the sink's place."""
         if (refusal := self.refusal(operation)) is not None:
             raise ConfigError(refusal.what, where=where or self.chosen.where or None, hint=refusal.hint)
 
@@ -165,8 +165,8 @@ class SecondarySinkChoice(SinkChoice):
     """Another sink of the same rows, beside the feed's own."""
 
     on_failure: Literal["stop", "pause"] = "stop"
-    """When it cannot be written, the feed stops; or continues without it, and it catches up later by itself. To pause,
-    a sink has to keep a ledger, such as iceberg or jdbc, and the transform no state."""
+    """If this sink cannot be written. stop: stop the feed. pause: continue without the sink, which later catches up by
+    itself; it must keep a ledger, as iceberg and jdbc do, and the transform must keep no state."""
 
     def _contradictions(self) -> Iterator[str | ConfigProblem]:
         yield from super()._contradictions()
@@ -177,19 +177,19 @@ class SecondarySinkChoice(SinkChoice):
 
     @property
     def can_lag(self) -> bool:
-        """Check that the feed continues without it when it fails."""
+        """Check that the feed continues without this sink if writing to it fails."""
         return self.on_failure == "pause"
 
 
 class RequestBudget(Model):
-    """The most that a batch should use. More than that warns, and never stops the feed."""
+    """The most that a batch should use. A batch that uses more causes a warning and never stops the feed."""
 
     s3_requests_per_batch: int | None = Field(None, ge=1, le=2**31 - 1)
-    """Requests to S3 in one micro-batch, of driver and executors."""
+    """Requests to S3 that driver and executors together make for one micro-batch."""
 
 
 class OneTable(Model):
-    """Settings of one topic and its table, which replace the pipeline's."""
+    """Settings for one topic and its table; they replace the pipeline's."""
 
     table: TableName | None = Field(None, description="Another table than the template makes of the topic's name.")
     partition_by: list[PartitionTransform] | None = Field(None, description="As in sink.iceberg.")
@@ -207,41 +207,41 @@ class OneTable(Model):
 
 
 class Tables(Model):
-    """Rules for the tables of a job that writes several."""
+    """Rules for the tables of a job that writes a table for each topic."""
 
     on_failure: OnFailure = "pause"
-    """When a table cannot be written, the others continue: it waits for retry_after (pause) or for the next start
-    (stop). Or the whole job ends (fail)."""
+    """If a table cannot be written. pause: retry it after retry_after; stop: leave it until the next start; the other
+    tables continue. fail: end the whole job."""
     retry_after: Period = "5 minutes"
-    """How long a paused table waits: '<n> seconds|minutes|hours|days'."""
+    """How long a paused table waits before the next attempt: '<n> seconds|minutes|hours|days'."""
     at_once: Count = Field(4, description="How many tables are written at the same time.")
     topics: dict[str, OneTable] = Field(default_factory=dict)
-    """What is special to some, by the topic's name."""
+    """Settings for single topics, by the topic's name."""
 
 
 class Block(Model):
-    """A block that another package adds to the pipeline file: an entry point of ``lakefeed.settings`` names its key."""
+    """A block that another package adds to the pipeline file, under the name of its ``lakefeed.settings`` entry."""
 
     only_for_runs: ClassVar[bool] = True
-    """Whether only a run needs it: commands that look at a feed, or move it, leave the block out with its secrets."""
+    """Whether only a run needs the block. Commands that inspect or move a feed then need none of its secrets."""
 
     def problems(self, config: PipelineBlocks) -> Iterator[ConfigProblem]:
-        """Yield each mistake between this block and the rest of the file; without a key, it is about this block."""
+        """Yield contradictions between this block and the rest of the file; one without a key is about this block."""
         return iter(())
 
     @property
     def shares_the_session(self) -> bool:
-        """Check that other jobs than batches run in the feed's session for this block."""
+        """Check that this block runs Spark jobs of its own in the feed's session."""
         return False
 
     @property
     def page_url(self) -> str | None:
-        """The address of a page about the feed, for messages that link to one."""
+        """The address of a page about the feed that messages link to; None without one."""
         return None
 
     @property
     def open_port(self) -> int | None:
-        """The port that this block opens to other machines, which a cluster has to let through; 0 for any."""
+        """The port that this block opens to other machines, so that a cluster must allow it; 0 for any port."""
         return None
 
 
@@ -251,20 +251,20 @@ class PipelineBlocks(Model):
     name: Annotated[
         str, spelled(Identifier, "a name has up to 200 letters, digits and underscores; it starts with a letter")
     ]
-    """The feed's name: it marks commits and the checkpoint. Do not change it later."""
+    """The feed's name. Commits and the checkpoint carry it, so do not change it later."""
     source: Source
     decode: Decode = Field(default_factory=lambda: Decode(raw=RawDecode()))
-    """How records become columns. Required for records of topics and streams only: others' rows come decoded."""
+    """How records become columns. Required for topics and streams only: other sources have decoded rows."""
     schema_: SchemaChange = Field(default_factory=SchemaChange, alias="schema")
-    """What happens when the records' schema becomes another."""
+    """What happens when the schema of the records changes."""
     expect: dict[str, Expectation] = Field(default_factory=dict)
-    """Rules by name that each decoded record has to meet, in this order."""
+    """Rules for decoded records, by name; they are checked in this order."""
     dead_letters: DeadLetters | None = None
-    """Where records go that cannot be decoded. Default: such a record stops the feed."""
+    """Where unreadable records are stored. Default: an unreadable record stops the feed."""
     transform: Transform | None = None
     sink: SinkChoice
     sinks: dict[str, SecondarySinkChoice] = Field(default_factory=dict)
-    """Further sinks of the same rows, by name; each batch is read once for all."""
+    """Further sinks for the same rows, by name. Each batch is read once for all sinks."""
     trigger: Trigger = Field(
         "1 minute",
         description=f"Time between micro-batches ('100 milliseconds', '1 minute'), or {AVAILABLE_NOW}; or from Kafka "
@@ -272,34 +272,34 @@ class PipelineBlocks(Model):
         f"{REAL_TIME}, 10 seconds').",
     )
     tables: Tables | None = None
-    """With {topic} in the sink's table: what becomes of one that fails, and what is special to some."""
+    """With {topic} in the sink's table: what happens if a table fails, and settings for single topics."""
     checkpoint: Annotated[str, AfterValidator(lambda path: path and storage_path(path))] = ""
-    """Checkpoint location, for this pipeline only: s3a://bucket/path, or /path on this machine. Optional where the
-    sink's ledger is enough to resume: from topics or a stream without state into one sink, such as iceberg or jdbc.
-    Not allowed where each topic has a table of its own. Into memory or the console, without it each run starts
+    """Checkpoint location of this pipeline alone: s3a://bucket/path, or /path on this machine. Optional if the sink's
+    ledger is enough to resume: one sink such as iceberg or jdbc, a source of topics or streams, and no state. Not
+    allowed with a table for each topic. With the sinks memory and console, each run without a checkpoint starts
     over."""
     fast_path: FastPath = "auto"
-    """auto: read topics and write Parquet files with lakefeed's own reader and encoder, where they apply; off: with
-    Spark's and Iceberg's; reader, encoder: only one of the two. Rows, the files' schemas and their metrics are the
-    same."""
+    """auto: where possible, read topics with lakefeed's reader and write Parquet files with lakefeed's encoder. reader,
+    encoder: use only that one. off: use Spark's reader and Iceberg's encoder. The rows and the files' schemas and
+    metrics are always the same."""
     budget: RequestBudget | None = Field(None, description="What a batch should use at most; more than that warns.")
     upkeep: Upkeep | None = None
-    """Look after the tables while the feed runs. Default: lakefeed tables maintain does it."""
+    """Maintain the tables while the feed runs. Default: only the command lakefeed tables maintain does it."""
     metrics: Metrics = Field(default_factory=Metrics)
     """Metrics and health of the feed: /metrics, /health, Spark's sinks."""
     spark_ui: SparkUi | None = Field(None, description="true, or an address: Spark's own pages. Default: none.")
     tls: Tls = Field(default_factory=Tls, description="Certificates for all connections.")
     s3: S3 | None = Field(None, description="The store. Default: from the AWS environment variables.")
     catalogs: dict[str, Catalog] = Field(default_factory=dict)
-    """Iceberg catalogs by name. Default: 'lake', from LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE."""
+    """Iceberg catalogs by name. Default: one called lake, from LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE."""
     spark: dict[str, Scalar] = Field(default_factory=dict)
-    """Further Spark settings, such as spark.sql.shuffle.partitions. Jars, class path, extensions and plugins are added
-    to lakefeed's own."""
+    """Further Spark settings, such as spark.sql.shuffle.partitions. Values for jars, class path, extensions and plugins
+    are added to lakefeed's own."""
 
     @field_validator("fast_path", mode="before")
     @classmethod
     def _fast_path_off(cls, value: Any) -> Any:
-        # YAML reads off as false.
+        # YAML reads the word off as false.
         return "off" if value is False else value
 
     @field_validator("spark_ui", mode="before")
@@ -323,22 +323,22 @@ class PipelineBlocks(Model):
 
     @property
     def added_blocks(self) -> dict[str, Block]:
-        """The blocks of installed packages that the file has, by their keys."""
+        """The file's blocks of installed packages, by their keys."""
         values = {field.alias or name: getattr(self, name) for name, field in type(self).model_fields.items()}
         return {key: value for key, value in values.items() if isinstance(value, Block)}
 
     def block(self, model: type[AddedBlock]) -> AddedBlock | None:
-        """Return the block of an installed package; None if the file has none."""
+        """Return the file's block of a model; None if the file has none."""
         return next((block for block in self.added_blocks.values() if isinstance(block, model)), None)
 
     @property
     def sink_blocks(self) -> list[tuple[str, SinkChoice]]:
-        """Each sink with its place in the file, the feed's own first."""
+        """The sinks with their places in the file; the feed's own sink is the first."""
         return [("sink", self.sink), *((f"sinks.{name}", sink) for name, sink in self.sinks.items())]
 
     @property
     def written_topics(self) -> list[str]:
-        """The topics that the feed writes to, with dead letters or rows."""
+        """The topics to which the feed writes rows or dead letters."""
         letters = self.dead_letters.topic if self.dead_letters is not None else None
         places = (place for _, sink in self.sink_blocks for place in sink.chosen.places(brokers=self.brokers))
         sinks = [place.name for place in places if place.kind == "topic"]
@@ -346,17 +346,17 @@ class PipelineBlocks(Model):
 
     @property
     def output_mode(self) -> OutputMode:
-        """The rows that a batch hands to the sink."""
+        """The output mode: which rows a batch passes to the sink."""
         return self.transform.output_mode if self.transform is not None else "append"
 
     @property
     def upserting(self) -> KeyedSink | None:
-        """The sink if each record changes the row of its key; None if a query with state makes the rows."""
+        """The sink if records change rows by key; None if it appends, or if a query with state makes the rows."""
         return self.sink.chosen.keyed if self.output_mode == "append" else None
 
     @property
     def kafka(self) -> sources.KafkaSource:
-        """The source, where it is Kafka."""
+        """The source if it is Kafka; else a ConfigError."""
         if self.source.kafka is None:
             raise ConfigError(
                 f"pipeline '{self.name}' reads {self.source.kind}, and this is for topics of Kafka: other sources have "
@@ -387,12 +387,12 @@ class PipelineBlocks(Model):
 
     @property
     def shares_its_session(self) -> bool:
-        """Check that other jobs than batches run in the session: upkeep, or those of an added block."""
+        """Check that jobs of upkeep or of an added block run in the session, besides batches."""
         return self.upkeep is not None or any(block.shares_the_session for block in self.added_blocks.values())
 
     @property
     def resumes_by_ledger(self) -> bool:
-        """Check that one feed has no checkpoint, and its sink's ledger says where it resumes."""
+        """Check that the pipeline is one feed without a checkpoint, so that the sink's ledger says where it resumes."""
         return not self.checkpoint and not self.has_many_tables and self.sink.chosen.is_lasting
 
     @property
@@ -401,7 +401,7 @@ class PipelineBlocks(Model):
         return TOPIC_MARK in (self.sink.chosen.snapshot_table or "")
 
     def connections(self, environment: Mapping[str, str]) -> Connections:
-        """Return store and catalogs as declared, the rest from the environment."""
+        """Return the connections that the file declares, and the others from the environment."""
         default = Connections.from_environment(environment)
         source = self.source.installed.completed(environment) if self.source.installed is not None else None
         return Connections(s3=self.s3 or default.s3, catalogs={**default.catalogs, **self.catalogs}, source=source)

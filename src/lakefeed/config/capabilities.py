@@ -1,4 +1,4 @@
-"""Operations that a sink supports, declared by its settings, with the text of each refusal."""
+"""Operations that a sink supports: its settings declare them, with a text for each refusal."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Operation: TypeAlias = Literal[
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a sink cannot do something.
+    """The reason why a sink cannot do an operation.
 
     Attributes:
-        what: one sentence without a full stop; ``{sink}`` stands for the sink's name in the pipeline file.
+        what: the reason in one sentence without a full stop; ``{sink}`` stands for the sink's name in the file.
         hint: what to do next.
     """
 
@@ -27,21 +27,21 @@ class Refusal:
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
-    """Operations of a sink. Each field is None if the sink can, else why not.
+    """Operations of a sink. A field is None if the sink can do the operation, else the reason why not.
 
-    The defaults are those of a sink that keeps no ledger.
+    The defaults fit a sink without a ledger.
 
     Attributes:
         rewind: move the feed to other offsets.
-        adopt: take a table over from another tool, at that tool's position.
+        adopt: take over another tool's table, at that tool's position.
         backfill: add old records beside the feed.
         replay: write the rows of dead letters again.
-        verify: prove from outside that each record was committed once.
-        batch: write a bounded run, which has no batch of a query.
-        lag: fall behind the feed while it is unavailable, and catch up.
-        stand_beside: be one of several sinks, beside the feed's own.
-        real_time: write each record by itself.
-        no_checkpoint: resume without a checkpoint: the sink's ledger has the offsets, the topics' ids and the schema.
+        verify: prove by ledger and broker that each record was committed once.
+        batch: write a run with one batch, without a streaming query.
+        lag: fall behind the feed while the sink is unavailable, and catch up later.
+        stand_beside: be a further sink beside the feed's own.
+        real_time: write single records, without batches.
+        no_checkpoint: resume by the sink's ledger alone, which has the offsets, the topics' ids and the schema.
     """
 
     rewind: Refusal | None = Refusal(
@@ -68,22 +68,22 @@ class Capabilities:
     no_checkpoint: Refusal | None = Refusal("only that says where a feed into sink.{sink} resumes, and by which schema")
 
     def refusal(self, operation: Operation, *, sink: str) -> Refusal | None:
-        """Return why the sink of this name cannot do something; None if it can."""
+        """Return why the sink of this name cannot do an operation; None if it can."""
         found: Refusal | None = getattr(self, operation)
         return None if found is None else replace(found, what=found.what.replace("{sink}", sink))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SinkFiles:
-    """Files and requests of a batch in the object store, for the estimates of ``lakefeed plan``.
+    """The files that a batch stores and its requests, for the estimates of ``lakefeed plan``.
 
     Attributes:
-        elsewhere: where the rows go instead; None if they go to files.
-        is_unknown: whether nothing can be said of the files.
+        elsewhere: the place of the rows if a batch writes no files; else None.
+        is_unknown: whether the files cannot be estimated.
         merges: whether a batch reads and rewrites files by the keys of its rows.
         is_partitioned: whether a batch writes to several directories or partitions.
-        commit_puts: PUT requests of a batch beside its files.
-        commit_name: what these requests write, as in "3 of metadata".
+        commit_puts: PUT requests of a batch besides those for its files.
+        commit_name: a text for these requests, such as "3 of metadata".
     """
 
     elsewhere: str | None = None

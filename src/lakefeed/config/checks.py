@@ -1,4 +1,4 @@
-"""Checks of a valid pipeline beyond its models: columns, Python functions and logins that the file names."""
+"""Checks a valid pipeline beyond its models: the columns, Python functions, logins and Spark settings of the file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MAX_FILE_BYTES = 10 << 20
 
 
 def missing_columns(config: PipelineBlocks, columns: Sequence[str] | None = None) -> Iterator[Problem]:
-    """Yield settings that name a column which neither ``columns`` nor the file gives the rows."""
+    """Yield a problem for each setting that names a missing column; ``columns`` is by default what the file says."""
     decoded = decoded_columns(config) if columns is None else [*columns, *_added_columns(config)]
     if decoded is None:
         return
@@ -40,7 +40,7 @@ def missing_columns(config: PipelineBlocks, columns: Sequence[str] | None = None
     for name in decoded[: len(decoded) - len(_added_columns(config))] if config.source.numbered else ():
         if why := name_taken(name, beside):
             yield Problem(what=why, key="decode", hint="give the field another name where its records are written")
-    # Spark compares names without regard to case.
+    # Spark ignores the case of column names.
     known = {column.lower(): column for column in decoded}
     for key, column in _named_columns(config):
         if column.lower() in known:
@@ -54,7 +54,7 @@ def missing_columns(config: PipelineBlocks, columns: Sequence[str] | None = None
 
 
 def refused_columns(config: PipelineBlocks) -> Iterator[Problem]:
-    """Yield what a sink refuses of the columns that the file declares in DDL; a transform makes others."""
+    """Yield problems of sinks with the columns that the file declares in DDL; without a transform only."""
     decode, source = config.decode, config.source
     given = None if decode.envelope else decode.declaring
     declared = {f"decode.{decode.kind}": given, "source.files": source.files, "source.format": source.format}
@@ -64,7 +64,7 @@ def refused_columns(config: PipelineBlocks) -> Iterator[Problem]:
 
 
 def refusals(config: PipelineBlocks, columns: Sequence[tuple[str, str]], *, place: str) -> Iterator[Problem]:
-    """Yield what a sink refuses of the rows' columns: their paths with dots, and their types as DDL names them."""
+    """Yield problems of sinks with columns, given as pairs of a dotted path and a DDL type, at ``place``."""
     for at, sink in config.sink_blocks:
         for found in sink.chosen.refuses(columns):
             key = place if found.key is None else f"{at}.{sink.kind}.{found.key}"
@@ -72,7 +72,7 @@ def refusals(config: PipelineBlocks, columns: Sequence[tuple[str, str]], *, plac
 
 
 def decoded_columns(config: PipelineBlocks) -> list[str] | None:
-    """Return the columns of decoded records, or of the source's rows; None if the file does not name them."""
+    """Return the columns of decoded records or of the source's rows; None if the file does not define them."""
     source = config.source
     if source.numbered is not None:
         own = None if config.decode.envelope else _columns_of_format(config.decode)
@@ -92,7 +92,7 @@ def _columns_of_format(decode: Encoded) -> list[str] | None:
     file: Path | None = getattr(decode.declaring or decode.avro, "schema_file", None)
     if file is None:
         return None
-    # An Avro record or a Spark schema. A file that cannot be read is reported elsewhere.
+    # The file is an Avro record schema or a Spark schema; another check reports an unreadable one.
     try:
         if file.stat().st_size > _MAX_FILE_BYTES:
             return None
@@ -114,7 +114,7 @@ def _marks(config: PipelineBlocks) -> list[str]:
 
 
 def _named_columns(config: PipelineBlocks) -> Iterator[tuple[str, str]]:
-    """Yield each setting that names a column before the transform, and the column."""
+    """Yield the settings that name columns before the transform, each with its column."""
     transform = config.transform
     if transform is not None and transform.watermark is not None:
         yield "transform.watermark.column", transform.watermark.column
@@ -126,18 +126,18 @@ def _named_columns(config: PipelineBlocks) -> Iterator[tuple[str, str]]:
             yield f"{place}.{sink.kind}.{option}", column
 
 
-# Python functions, looked up in their source: nothing is imported.
+# Python functions are looked up in their source, without an import.
 
 
 def function_problems(config: PipelineBlocks, folder: Path, *, static: bool = False) -> Iterator[Problem]:
-    """Yield the functions and classes that do not exist; ``static`` looks in the file's folder alone."""
+    """Yield a problem for each missing function or class; ``static`` looks only in the pipeline file's folder."""
     for key, path in named_functions(config):
         if (problem := _function_problem(key, path, folder, static=static)) is not None:
             yield problem
 
 
 def _blocks(config: PipelineBlocks, name: str) -> Iterator[tuple[str, Any]]:
-    """Yield the pipeline's block of this name and those of single topics, with their places, if they are given."""
+    """Yield the blocks of this name in the file, the pipeline's and those of single topics, with their places."""
     places: dict[str, Any] = {f"tables.topics.{topic}.": own for topic, own in config.table_rules.topics.items()}
     for place, holder in {"": config, **places}.items():
         if (block := getattr(holder, name)) is not None:
@@ -145,7 +145,7 @@ def _blocks(config: PipelineBlocks, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def named_functions(config: PipelineBlocks) -> Iterator[tuple[str, str]]:
-    """Yield the Python functions and classes that the pipeline names, with their settings."""
+    """Yield the settings that name Python functions and classes, with these names."""
     for place, transform in _blocks(config, "transform"):
         for name, step in transform.steps.items():
             if step.python is not None:
@@ -156,12 +156,12 @@ def named_functions(config: PipelineBlocks) -> Iterator[tuple[str, str]]:
 
 
 def function_modules(config: PipelineBlocks) -> list[str]:
-    """Return the modules of the Python functions and classes that the pipeline names."""
+    """Return the modules of the Python functions and classes that the pipeline uses."""
     return [path.partition(":")[0] for _, path in named_functions(config)]
 
 
 def named_files(value: object) -> Iterator[Path]:
-    """Yield the files that settings name."""
+    """Yield the files that a block's settings name, at any depth."""
     if isinstance(value, Path):
         yield value
     elif isinstance(value, BaseModel):
@@ -182,7 +182,7 @@ def _function_problem(key: str, path: str, folder: Path, *, static: bool) -> Pro
     if file is None and static:
         return Problem(what=f"{path} was not looked at: the module is not beside the file", key=key, severity="warning")
     if file is None:
-        # Of an installed module only the package is looked up: whether it has the rest, only an import shows.
+        # For an installed module, look up only the package: to see its contents, it would have to be imported.
         package = module.partition(".")[0]
         try:
             if importlib.util.find_spec(package) is not None:
@@ -208,7 +208,7 @@ def _function_problem(key: str, path: str, folder: Path, *, static: bool) -> Pro
 
 
 def _defined_names(tree: ast.Module) -> tuple[set[str], bool]:
-    """Return the names that a module has, and whether there can be no others."""
+    """Return the names that a module defines, and whether the list is certainly complete."""
     names: set[str] = set()
     certain = True
     todo: list[ast.AST] = list(tree.body)
@@ -216,7 +216,7 @@ def _defined_names(tree: ast.Module) -> tuple[set[str], bool]:
         node = todo.pop()
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                # The names within are its own.
+                # Names inside of it are not names of the module.
                 names.add(node.name)
                 certain = certain and node.name != "__getattr__"
                 continue
@@ -226,7 +226,7 @@ def _defined_names(tree: ast.Module) -> tuple[set[str], bool]:
             case ast.Name(ctx=ast.Store()):
                 names.add(node.id)
             case ast.Name(id="exec" | "globals" | "setattr" | "vars"):
-                certain = False  # They can define any name.
+                certain = False  # These calls can define any name.
         todo += ast.iter_child_nodes(node)
     return names, certain
 
@@ -235,7 +235,7 @@ def _defined_names(tree: ast.Module) -> tuple[set[str], bool]:
 
 
 def plain_text_logins(config: PipelineBlocks, connections: Connections) -> list[Problem]:
-    """Warn of each login that crosses a network without TLS."""
+    """Return a warning for each login that crosses a network without TLS."""
     return [
         Problem(what=f"the login {login.why}", key=login.key, about=login.address, hint=login.hint, severity="warning")
         for login in dict.fromkeys(_plain_text_logins(config, connections))
@@ -270,7 +270,7 @@ def _plain_text_logins(config: PipelineBlocks, connections: Connections) -> Iter
 
 
 def missing_jars(config: PipelineBlocks) -> Iterator[Problem]:
-    """Warn of a login that requires a jar which lakefeed does not bring, where the file names no jars."""
+    """Yield a warning if a login requires a jar that lakefeed does not have, and the file names no jars."""
     sinks = ((f"{at}.{sink.kind}", sink.chosen) for at, sink in config.sink_blocks)
     blocks = [("source.kafka", config.source.kafka), *sinks]
     named = {"spark.jars", "spark.jars.packages", "spark.driver.extraClassPath"} & config.spark.keys()
@@ -285,21 +285,21 @@ def missing_jars(config: PipelineBlocks) -> Iterator[Problem]:
 FREE = re.compile(
     r"spark\.(hadoop|executorEnv|sql\.catalog|kubernetes|yarn|metrics|ui\.filters|\w+\.param)\b.*|.*\.param\..*"
 )
-"""Below these the user, or a package of another's, chooses the names."""
+"""Settings below these prefixes are not checked: users and other packages choose their names."""
 
 _NEAR = 0.93
 
 
 @cache
 def known() -> tuple[str, ...]:
-    """Return the names that Spark registers, as ``tools/spark_settings.py`` has found them."""
+    """Return the names of Spark's settings, from the list that ``tools/spark_settings.py`` writes."""
     return tuple(files("lakefeed.config").joinpath("spark_settings.txt").read_text("utf-8").split())
 
 
 def misspelt_settings(config: PipelineBlocks) -> Iterator[Problem]:
-    """Warn of each setting that Spark does not register and that is a letter or two from one that it does.
+    """Yield a warning for each unknown Spark setting that differs from a known one by a letter or two.
 
-    A name that is near to none may be another package's.
+    Other unknown names may be another package's settings.
     """
     for key in config.spark:
         if key in known() or FREE.fullmatch(key):

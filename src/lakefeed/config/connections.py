@@ -1,7 +1,7 @@
-"""Connections of a pipeline: S3 store, Schema Registry, catalogs.
+"""Connections of a pipeline: the S3 store, the Schema Registry and the catalogs.
 
-Each connection can stand in ``pipeline.yaml``; what is left out comes from the environment, under the names
-that other clients use too. Secrets have no default and print as ``**********``.
+``pipeline.yaml`` may declare each connection. Missing ones come from environment variables with the names that other
+clients use too. Secrets have no default and print as ``**********``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lakefeed.config.secrets import Text, hidden, plain, shown, texts_of
 from lakefeed.errors import ConfigError
 from lakefeed.messages.redaction import remember
 
-# Credentials in URLs.
+# Patterns for credentials in URLs.
 
 _PARAMETER = re.compile(r"[?&;(,#]\s*([^=&;?(),#\s]+)\s*=\s*(?=[^&;)\s])")
 _SECRET = re.compile(
@@ -33,7 +33,7 @@ _SECRET = re.compile(
 
 
 def credentials_in(url: str) -> str | None:
-    """Describe the part of a URL that logs in, without its value; None if no part does."""
+    """Return a description of the credentials in a URL, without their values; None if it has none."""
     if re.search(r"//[^/?#]*@", url):
         return "a user or a password before '@'"
     names = (unquote(found[1]) for found in _PARAMETER.finditer(url))
@@ -41,14 +41,14 @@ def credentials_in(url: str) -> str | None:
 
 
 def refuse_credentials(url: str, *, instead: str) -> None:
-    """Refuse a URL that may not be shown, since it has credentials; the message does not repeat them."""
+    """Refuse a URL with credentials, since URLs are shown; the message does not repeat them."""
     if (found := credentials_in(url)) is not None:
         why = "messages, logs and Spark's UI show URLs"
         raise ValueError(f"credentials do not belong in a URL, since {why}: take out {found}, and use {instead}")
 
 
 def web_address(what: str, *, instead: str, several: bool = False) -> AfterValidator:
-    """Accept a URL without credentials, or ``several`` with commas; return it without a slash at the end."""
+    """Return a validator for a URL, or ``several`` with commas, without credentials; it removes slashes at the end."""
 
     def validate(url: str) -> str:
         if several:
@@ -73,11 +73,11 @@ AWS_KEYS = {
     "secret_key": "AWS_SECRET_ACCESS_KEY",
     "session_token": "AWS_SESSION_TOKEN",
 }
-"""The environment variable of each key."""
+"""The environment variables of the keys, by setting."""
 
 
 class AwsAccess(Model):
-    """The address of a service with AWS's API, and the keys for it."""
+    """The address and the keys of a service with AWS's API."""
 
     endpoint: Endpoint | None = Field(None, description="URL of the service; leave out for AWS itself.")
     access_key: SecretStr | None = Field(None, description="Access key id; give it as ${AWS_ACCESS_KEY_ID}.")
@@ -90,7 +90,7 @@ class AwsAccess(Model):
 
 
 def aws_settings(environment: Mapping[str, str], service: str) -> dict[str, str]:
-    """Return the settings of a service that the AWS variables of the environment have."""
+    """Return a service's settings from the AWS variables of the environment."""
     settings = {
         "endpoint": environment.get(f"AWS_ENDPOINT_URL_{service}") or environment.get("AWS_ENDPOINT_URL"),
         "region": environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or "us-east-1",
@@ -102,17 +102,17 @@ def aws_settings(environment: Mapping[str, str], service: str) -> dict[str, str]
 class S3(AwsAccess):
     """An S3-compatible store.
 
-    Without ``access_key`` and ``secret_key`` each process uses the AWS default chain (environment, profile,
+    Without ``access_key`` and ``secret_key``, each process logs in by the AWS default chain (environment, profile,
     web identity, instance).
     """
 
     region: str = Field("us-east-1", description="Region that requests are signed for.")
     path_style: bool | None = None
-    """Bucket in the path instead of the host name. Default: true with an endpoint."""
+    """true puts the bucket into the path instead of the host name. Default: true with an endpoint, else false."""
 
     @property
     def uses_path_style(self) -> bool:
-        """Check that the bucket is part of the path."""
+        """Check that URLs have the bucket in the path."""
         return self.endpoint is not None if self.path_style is None else self.path_style
 
 
@@ -120,12 +120,12 @@ class Registry(Model):
     """A Schema Registry with Confluent's API."""
 
     url: Annotated[str, web_address("a registry", instead="username and password", several=True)]
-    """Base URL, or several with commas; for Apicurio it ends in /apis/ccompat/v7."""
+    """The base URL, or several separated by commas. For Apicurio it ends in /apis/ccompat/v7."""
     username: str | None = Field(None, description="User for HTTP basic authentication.")
     password: SecretStr | None = Field(None, description="Password for HTTP basic authentication.")
     token: SecretStr | None = Field(None, description="Or a bearer token; give it as ${NAME}.")
     token_url: Annotated[str, web_address("a server of tokens", instead="client_id and client_secret")] | None = None
-    """Or where an OAuth 2.0 server gives out tokens, which are fetched again before they expire."""
+    """Or the URL of an OAuth 2.0 server that issues tokens; they are renewed before they expire."""
     client_id: str | None = Field(None, description="With token_url: the client's name.")
     client_secret: SecretStr | None = Field(None, description="With token_url: the client's secret.")
     scope: str | None = Field(None, description="With token_url: the scope to ask for.")
@@ -147,7 +147,7 @@ class Registry(Model):
 
     @classmethod
     def from_environment(cls, url: str, environment: Mapping[str, str]) -> Registry:
-        """Return a registry with the login that the variables ``SCHEMA_REGISTRY_…`` name."""
+        """Return a registry with the login from the variables ``SCHEMA_REGISTRY_…``."""
         validated(cls, f"registry {url}", url=url)
         names = [name for name in cls.model_fields if name != "url"]
         found = {name: environment.get(f"SCHEMA_REGISTRY_{name.upper()}") for name in names}
@@ -156,7 +156,7 @@ class Registry(Model):
 
     @property
     def credentials(self) -> SecretStr | None:
-        """The login as the JVM's client reads it (``io.lakefeed.http.Login``); None without one."""
+        """The login as a text for the JVM's client (``io.lakefeed.http.Login``); None without a login."""
         if self.username is not None and self.password is not None:
             return SecretStr(f"{self.username}:{self.password.get_secret_value()}")
         names = ("token", "token_url", "client_id", "client_secret", "scope")
@@ -165,7 +165,7 @@ class Registry(Model):
 
     @property
     def credentials_name(self) -> str | None:
-        """The name under which the JVM keeps the login; None without one."""
+        """The name under which the JVM stores the login; None without a login."""
         login = self.username or self.client_id or ("token" if self.token is not None else None)
         return None if login is None else f"{login}@{self.url}"
 
@@ -174,9 +174,9 @@ class Registry(Model):
 
 _SQLITE = "jdbc:sqlite:"
 CATALOG_FILE = "catalog.db"
-# How each kind's uri begins; Glue has none, the region says where it is.
+# The prefixes of the uri by kind of catalog. Glue has no uri: its region locates it.
 _URIS = {"jdbc": ("jdbc:",), "rest": ("http://", "https://"), "hive": ("thrift://",), "glue": ()}
-# Settings that belong to one kind alone.
+# The settings that only one kind of catalog has.
 _OF_KIND = {
     **dict.fromkeys(("username", "password"), "jdbc"),
     **dict.fromkeys(("credential", "token", "scope", "oauth2_server_uri", "vended_credentials"), "rest"),
@@ -195,7 +195,7 @@ def _warehouse(path: str, info: ValidationInfo) -> str:
     refuse_credentials(path, instead="the block s3")
     if path.startswith("s3a://"):
         raise ValueError("write the warehouse as s3://…: Iceberg and the other engines that read it want that")
-    # That of a REST catalog is a name of the server's.
+    # A REST catalog's warehouse is a name that the server defines.
     is_folder = is_local(path) and info.data.get("type") != "rest"
     return local_path(path) if is_folder else path.rstrip("/")
 
@@ -204,25 +204,25 @@ class Catalog(Model):
     """An Iceberg catalog. The Hadoop catalog is not offered: on S3 it loses commits (apache/iceberg#970)."""
 
     type: Literal["jdbc", "rest", "hive", "glue"] = "jdbc"
-    """jdbc (SQLite, PostgreSQL), rest, hive (a Hive metastore) or glue."""
+    """The kind of catalog: jdbc (SQLite, PostgreSQL), rest, hive (a Hive metastore) or glue."""
     uri: Annotated[str, checked(_refuse_login)] = ""
-    """jdbc:sqlite:/path/catalog.db, jdbc:postgresql://host/db, the REST URL, thrift://host:9083. Glue has none. With a
-    warehouse on this machine the default is a SQLite file in it, catalog.db."""
+    """jdbc:sqlite:/path/catalog.db, jdbc:postgresql://host/db, the REST URL or thrift://host:9083; none for Glue. With
+    a warehouse on this machine, the default is the SQLite file catalog.db in the warehouse."""
     warehouse: Annotated[str, AfterValidator(_warehouse)] | None = None
-    """Where tables live: s3://bucket/path, or /path on this machine. For rest, the name that the server gives it."""
+    """The place of the tables: s3://bucket/path, or /path on this machine. For rest, the server's name for it."""
     username: str | None = Field(None, description="Database user, for jdbc.")
     password: SecretStr | None = Field(None, description="Database password, for jdbc.")
     credential: SecretStr | None = None
-    """OAuth2 client credential 'id:secret', for rest; traded for tokens, and again before they expire."""
+    """OAuth2 client credential 'id:secret', for rest. It is exchanged for tokens, again before they expire."""
     token: SecretStr | None = Field(None, description="Bearer token, for rest.")
     scope: str | None = Field(None, description="OAuth2 scope, for rest. Default: catalog.")
     oauth2_server_uri: Annotated[str, checked(_refuse_login)] | None = None
-    """Where the credential is traded, for rest. Default: v1/oauth/tokens below the uri."""
+    """The URL that exchanges the credential for tokens, for rest. Default: v1/oauth/tokens below the uri."""
     vended_credentials: bool = False
-    """For rest: ask the catalog for the store's keys, table by table."""
+    """For rest: get the keys of the store from the catalog, for each table."""
     properties: dict[str, Text] = Field(default_factory=dict)
-    """Further Iceberg catalog properties, passed on as they are. Each that comes from ${…}, or whose name says so, is
-    kept as a secret."""
+    """Further Iceberg catalog properties, passed unchanged. A value from ${…} is kept secret, and so is a value whose
+    name is that of a secret."""
 
     @model_validator(mode="before")
     @classmethod
@@ -230,7 +230,7 @@ class Catalog(Model):
         if isinstance(data, dict) and data.get("type", "jdbc") == "jdbc" and not data.get("uri"):
             warehouse = data.get("warehouse")
             if isinstance(warehouse, str) and is_local(warehouse):
-                with suppress(ValueError):  # The warehouse's own check says what is wrong with it.
+                with suppress(ValueError):  # The validator of warehouse reports a wrong one.
                     return {**data, "uri": f"{_SQLITE}{local_folder(warehouse) / CATALOG_FILE}"}
         return data
 
@@ -272,7 +272,7 @@ class Catalog(Model):
 
     @property
     def folder(self) -> Path | None:
-        """The folder of this machine that has the tables; None where they are in a store."""
+        """The folder of this machine with the tables; None if they are in a store."""
         if self.type == "rest" or not is_local(self.warehouse):
             return None
         return local_folder(self.warehouse or "")
@@ -291,12 +291,12 @@ class Catalog(Model):
             "uri": self.uri or None,
             "warehouse": self.warehouse,
             "jdbc.schema-version": "V1" if self.type == "jdbc" else None,
-            # A writer waits for another one's commit on a busy disk; the driver's default is to fail after 3 seconds.
+            # On a busy disk, another writer's commit takes time: wait, while the driver's default fails after 3 s.
             "jdbc.busy_timeout": "60000" if self.sqlite_file is not None else None,
             "jdbc.user": self.username,
-            # A new token for the credential, each time: not every login server exchanges tokens (RFC 8693).
+            # Get each new token with the credential: not every login server exchanges tokens (RFC 8693).
             "token-exchange-enabled": None if self.credential is None else "false",
-            # Iceberg's own client waits without end for a server that accepts and says nothing.
+            # By default, Iceberg's client waits forever for a server that accepts a connection and never answers.
             "rest.client.connection-timeout-ms": "10000" if self.type == "rest" else None,
             "rest.client.socket-timeout-ms": "120000" if self.type == "rest" else None,
             "scope": self.scope,
@@ -307,23 +307,23 @@ class Catalog(Model):
         return {**named, **shown(self.properties)}
 
     def secrets(self) -> dict[str, SecretStr]:
-        """Return Iceberg's properties for this catalog that must stay secret."""
+        """Return those of Iceberg's properties for this catalog that must stay secret."""
         known = {"jdbc.password": self.password, "credential": self.credential, "token": self.token}
         named = {key: secret for key, secret in known.items() if secret is not None}
         return {**named, **hidden(self.properties)}
 
 
 class Connections(Model):
-    """The connections of a Spark session: the store, the catalogs by name, and a source that another package adds."""
+    """The connections of a Spark session: the store, the catalogs by name, and the source of another package."""
 
     s3: S3 = Field(default_factory=S3)
     catalogs: dict[str, Catalog] = Field(default_factory=dict)
     source: SerializeAsAny[Model] | None = None
-    """The settings of a source of another package, completed; None for one of lakefeed's own."""
+    """The completed settings of another package's source; None for a source of lakefeed's own."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Connections:
-        """Build the store and the catalog ``lake`` that the environment names."""
+        """Return the store and the catalog ``lake`` from the environment's variables."""
         catalogs = {}
         uri, warehouse = environment.get("LAKEFEED_CATALOG_URI"), environment.get("LAKEFEED_WAREHOUSE")
         if uri or is_local(warehouse):
@@ -337,7 +337,7 @@ class Connections(Model):
         return found
 
     def catalog(self, name: str) -> Catalog:
-        """Return the catalog of that name."""
+        """Return the catalog of this name; raise a ConfigError if there is none."""
         if (found := self.catalogs.get(name)) is not None:
             return found
         known = ", ".join(self.catalogs) or "none declared"

@@ -1,4 +1,4 @@
-"""The ``decode`` block of ``pipeline.yaml``: how the bytes of a record become columns."""
+"""The ``decode`` block of ``pipeline.yaml``, and the blocks for changed schemas and bad records."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ SCHEMA_FILE = "Or a file: an .avsc, or a Spark schema as .json."
 AFTER_IS_TEXT = "envelope: debezium requires the columns of a row in after, and here it is a text, as of MongoDB"
 UNWRAP_DOCUMENTS = "let the connector unwrap its events (ExtractNewDocumentState), and leave decode.envelope out"
 UNAVAILABLE = "__debezium_unavailable_value"
-"""Debezium's default of unavailable.value.placeholder."""
+"""The default of Debezium's setting unavailable.value.placeholder."""
 RecordMetadata = Literal["topic", "partition", "offset", "timestamp", "key", "headers", "sequence_number"]
 
 
 class AvroDecode(Model):
-    """Avro values: Confluent-framed with a registry, or without a header with a given schema."""
+    """Avro values: with a registry, framed by Confluent's header; with a schema file alone, without a header."""
 
     registry: Registry | None = None
-    """Schema Registry: values then carry Confluent's 5-byte header with the schema id."""
+    """Schema Registry of the values, which then begin with Confluent's 5-byte header with the schema id."""
     subject: str | None = Field(None, description=_SUBJECT)
     subjects: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
-    """Records whose schema id is registered under none of these subjects are unreadable: dead letters, or they stop the
-    feed. {topic} stands for each topic. Default: ids of any subject."""
+    """Subjects whose schema ids are accepted; {topic} stands for each topic. A record with another schema id is
+    unreadable: it becomes a dead letter or stops the feed. Default: ids of any subject."""
     schema_file: Path | None = None
-    """An .avsc file: the reader's schema with a registry, the writer's without."""
+    """An .avsc file. With a registry it is the reader's schema, without one the writer's."""
 
     def _contradictions(self) -> Iterator[str]:
         if self.registry is None and self.schema_file is None:
@@ -55,16 +55,16 @@ class AvroDecode(Model):
 
 
 class ProtobufDecode(Model):
-    """Protobuf values: Confluent-framed with a registry, or without a header with a given schema."""
+    """Protobuf values: with a registry, framed by Confluent's header; with a schema file, without a header."""
 
     registry: Registry | None = None
-    """Schema Registry: values then carry Confluent's header with schema id and message indexes."""
+    """Schema Registry of the values, which then begin with Confluent's header with schema id and message indexes."""
     subject: str | None = Field(None, description=_SUBJECT)
     schema_file: Path | None = None
-    """Without a registry: a .proto file, its imports beside it; or a descriptor set (protoc --descriptor_set_out
+    """Without a registry: a .proto file with its imports beside it, or a descriptor set (protoc --descriptor_set_out
     --include_imports)."""
     message: str | None = None
-    """The message, with the package or without. Default: the schema's only or first one."""
+    """The name of the message, with or without its package. Default: the schema's only or first message."""
 
     def _contradictions(self) -> Iterator[str | ConfigProblem]:
         if (self.registry is None) == (self.schema_file is None):
@@ -76,7 +76,7 @@ class ProtobufDecode(Model):
 
 
 class JsonSchemaDecode(Model):
-    """JSON values described by a JSON Schema in a registry, with Confluent's 5-byte header."""
+    """JSON values with Confluent's 5-byte header and a JSON Schema in a registry."""
 
     registry: Registry = Field(description="Schema Registry that the values' schema ids belong to.")
     subject: str | None = Field(None, description=_SUBJECT)
@@ -84,12 +84,12 @@ class JsonSchemaDecode(Model):
 
 
 class JsonDecode(Model):
-    """JSON values with a given schema, or one that is guessed from records."""
+    """JSON values; their schema is given or guessed from records."""
 
     schema_ddl: Ddl | None = Field(None, description="Columns as Spark DDL: 'id BIGINT, name STRING'.")
     schema_file: Path | None = Field(None, description=SCHEMA_FILE)
     schema_: Literal["sample"] | None = Field(None, alias="schema")
-    """Or sample: guessed from the newest records when the feed first runs, then kept with the table."""
+    """Or sample: the first run guesses the schema from the newest records and stores it with the table."""
     sample_records: Count = Field(1_000, description="How many records schema: sample looks at, at most.")
     lenient: bool = Field(False, description=_LENIENT)
 
@@ -99,22 +99,22 @@ class JsonDecode(Model):
 
 
 class StringDecode(Model):
-    """Values that are text in UTF-8: one column ``value``."""
+    """Values that are UTF-8 text; they become one column ``value``."""
 
 
 class RawDecode(Model):
-    """Values as they are: one column ``value`` of bytes."""
+    """Values that stay undecoded: they become one column ``value`` of bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JavaFormat:
-    """A format that a class of an installed package's jar reads.
+    """A format that a Java class reads; an installed package has the class in a jar.
 
     Attributes:
-        name: of the format, in messages: ``CSV``.
-        reader: the class, which derives from ``io.lakefeed.decode.RecordReader``.
-        schema: of the result: Spark DDL, an Avro record schema (JSON), or the JSON of a Spark ``StructType``.
-        options: of the class, by names in lower case.
+        name: the format's name in messages, such as ``CSV``.
+        reader: the class; it derives from ``io.lakefeed.decode.RecordReader``.
+        schema: the result's schema: Spark DDL, an Avro record schema (JSON), or the JSON of a Spark ``StructType``.
+        options: the class's options, by names in lower case.
     """
 
     name: str
@@ -125,12 +125,12 @@ class JavaFormat:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpressionFormat:
-    """A format that an expression of Spark reads, without Python in the tasks.
+    """A format that a Spark expression reads, without Python in the tasks.
 
     Attributes:
-        decode: called with the column of bytes; returns a column ``struct<value: struct<…>, error: string>``, where
-            ``value`` is null for a record that cannot be read, and ``error`` says why. The expression is not to raise
-            errors: ``try_cast``, not ``cast``. Specs are equal if their functions are.
+        decode: called with the column of bytes; returns a column ``struct<value: struct<…>, error: string>``. For an
+            unreadable record ``value`` is null and ``error`` says why. The expression must not raise errors, so use
+            ``try_cast``, not ``cast``. Two formats are equal if their functions are equal.
     """
 
     decode: Callable[[Column], Column]
@@ -139,19 +139,19 @@ class ExpressionFormat:
 class InstalledFormat(Model):
     """The settings of a format that another package adds.
 
-    A field ``schema_ddl`` or ``schema_file`` names the columns before a run: ``check`` compares them with the file.
+    A field ``schema_ddl`` or ``schema_file`` names the columns; ``check`` then compares the file's settings with them.
     """
 
     jars: ClassVar[tuple[str, ...]] = ()
     """Jars of the format's package, as ``package/name.jar``; they are on the class path of every session."""
 
     def decoder(self) -> JavaFormat | ExpressionFormat:
-        """Return what reads the values; called as a run starts, and by commands that decode."""
+        """Return the decoder of the values; a run calls this at its start, and so do commands that decode."""
         raise NotImplementedError
 
 
 class Encoded(OneOfInstalled):
-    """The encoding of bytes: exactly one of the formats."""
+    """The format of bytes: exactly one of the kinds."""
 
     group: ClassVar[str] = plugins.FORMATS_GROUP
     noun: ClassVar[str] = "format"
@@ -166,42 +166,42 @@ class Encoded(OneOfInstalled):
 
     @property
     def installed(self) -> InstalledFormat | None:
-        """The format, if another package has added it."""
+        """The format's settings if another package adds the format; else None."""
         return next((each for each in vars(self).values() if isinstance(each, InstalledFormat)), None)
 
     @property
     def declaring(self) -> JsonDecode | InstalledFormat | None:
-        """The block of a format whose columns the file may declare: ``schema_ddl`` or ``schema_file``."""
+        """The settings of a format that may declare columns (``schema_ddl``, ``schema_file``); None for the others."""
         return self.json_ or self.installed
 
     @property
     def registered(self) -> AvroDecode | ProtobufDecode | JsonSchemaDecode | None:
-        """The block of a format that can use a registry; None for the others."""
+        """The settings of a format that can use a registry; None for the others."""
         return self.avro or self.protobuf or self.json_schema
 
     @property
     def registry(self) -> Registry | None:
-        """The registry that the format asks, if it asks one."""
+        """The registry of the format; None without one."""
         return self.registered.registry if self.registered is not None else None
 
     @property
     def subject(self) -> str | None:
-        """The subject that is named for it."""
+        """The subject in the format's settings; None without one."""
         return self.registered.subject if self.registered is not None else None
 
     @property
     def is_sampled(self) -> bool:
-        """Check that the schema is to be guessed from records."""
+        """Check that the feed guesses the schema from records."""
         return self.json_ is not None and self.json_.schema_ is not None
 
     @property
     def reads_headers(self) -> bool:
-        """Check that decoding needs the records' headers: a serializer may have put the schema's id there."""
+        """Check that decoding needs the records' headers, where serializers may put the schema's id."""
         return self.registry is not None
 
 
 class KeyDecode(Encoded):
-    """The encoding of records' keys, which become the column ``kafka_key``; null keys stay null."""
+    """The encoding of the records' keys. A key becomes the column ``kafka_key``; a null key stays null."""
 
     def _contradictions(self) -> Iterator[str | ConfigProblem]:
         yield from super()._contradictions()
@@ -210,28 +210,28 @@ class KeyDecode(Encoded):
 
 
 class Decode(Encoded):
-    """The encoding of records' values, which become columns."""
+    """The encoding of the records' values. Values become columns."""
 
     key: KeyDecode | None = None
-    """How keys are encoded, as the value: the column kafka_key then holds what they say, not bytes."""
+    """How keys are encoded; takes the formats of values. The column kafka_key then holds decoded keys, not bytes."""
     envelope: Literal["debezium"] | None = None
-    """debezium: values are change events with before, after and op; the row is what is in after, in before for a
-    delete."""
+    """debezium: values are change events with before, after and op. The row is the content of after, or for a delete of
+    before."""
     unavailable_value: str | None = Field(None, min_length=1)
-    """The text that stands for a value which the database did not log: the connector's unavailable.value.placeholder.
-    Default: __debezium_unavailable_value with an envelope, else none. In an upsert the stored value stays."""
+    """The placeholder for a value that the database did not log: the connector's unavailable.value.placeholder. An
+    upsert keeps the stored value instead. Default: __debezium_unavailable_value with an envelope, else none."""
     on_unavailable: Literal["set_null", "keep"] | None = None
-    """What such a value becomes where none is stored: in an append, a history or the row of a new key. Default:
-    set_null; in an upsert of documents, which are replaced as a whole, an error of the record."""
+    """What replaces the placeholder if no value is stored, as in an append, a history or the row of a new key. Default:
+    set_null. An upsert of documents replaces them as a whole; its default is an error of the record."""
     metadata: list[RecordMetadata] = Field(default_factory=list)
-    """Record metadata kept as columns: kafka_topic, kafka_partition, kafka_offset and so on. sequence_number is
-    for Kinesis."""
+    """The record's metadata that become columns: kafka_topic, kafka_partition, kafka_offset and so on. sequence_number
+    is for Kinesis."""
     on_null: Literal["fail", "skip", "keep", "dead_letter"] = "fail"
-    """Null values (tombstones): stop, skip and count them, keep a row of nulls, or make dead letters."""
+    """For a null value (tombstone): stop the feed, skip and count it, keep a row of nulls, or make a dead letter."""
     on_bad_timestamp: Literal["error", "keep"] | None = None
-    """A record's timestamp that Spark cannot hold, such as nanoseconds sent as milliseconds: an error of the record (a
-    dead letter, or a stop), or keep the row with a null time. Default: error if the rows have the column
-    kafka_timestamp, else keep."""
+    """For a record's timestamp that Spark cannot represent, such as nanoseconds sent as milliseconds. error: the record
+    is unreadable (a dead letter, or the feed stops); keep: the row has a null time. Default: error if the rows have
+    the column kafka_timestamp, else keep."""
 
     @property
     def reads_headers(self) -> bool:
@@ -239,7 +239,7 @@ class Decode(Encoded):
 
     @property
     def placeholder(self) -> str | None:
-        """The text that stands for a value which the database did not log."""
+        """The placeholder for a value that the database did not log; None without one."""
         return self.unavailable_value or (UNAVAILABLE if self.envelope else None)
 
     def _contradictions(self) -> Iterator[str | ConfigProblem]:
@@ -252,11 +252,11 @@ class Decode(Encoded):
 
 
 def _message_problems(file: Path, message: str | None) -> Iterator[ConfigProblem]:
-    """Yield that the lines of a .proto file do not define the message; nothing is compiled."""
+    """Yield a problem if a .proto file does not define the message; reads its lines without compiling it."""
     try:
         text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", file.read_text("utf-8"), flags=re.DOTALL)
     except (OSError, UnicodeDecodeError):
-        return  # A missing file is reported where the document is read.
+        return  # The code that reads the document reports a missing file.
     names: dict[str, int] = {}
     depth = 0
     for found in re.finditer(r"[{}]|\bmessage\s+([A-Za-z_]\w*)\s*(?=\{)", text):
@@ -279,35 +279,35 @@ Accept = Literal["same_record", "resolvable", "any"]
 
 
 class SchemaChange(Model):
-    """The reaction to a writer's schema that the table does not cover."""
+    """The reaction to a writer's schema that does not fit the table."""
 
     on_change: Literal["evolve", "ignore", "fail"] = "evolve"
-    """Change the table before the rows that need it, leave the new fields out and say so, or stop."""
+    """evolve: change the table before the rows that need it. ignore: omit new fields and report them. fail: stop."""
     accept: Accept = "same_record"
-    """Whose records become rows. same_record: the writer's record has the name or an alias of the reader's, and at
-    least one of its fields. resolvable: also all required fields. any: every writer's record. Others are unreadable:
-    dead letters, or they stop the feed."""
+    """Which writers' records become rows. same_record: the writer's record has the name or an alias of the reader's and
+    at least one of its fields. resolvable: it also has all required fields. any: every writer's. Other records are
+    unreadable: they become dead letters or stop the feed."""
 
 
 class Expectation(Model):
-    """A rule that each decoded record has to meet."""
+    """A rule that all decoded records must meet."""
 
     rule: Sql = Field(min_length=1)
-    """SQL over the decoded fields and the record's metadata columns. It has to be true; null is not."""
+    """SQL over the decoded fields and the record's metadata columns. A record meets it if it is true, not if null."""
     on_violation: Literal["drop", "dead_letter", "fail"] = "fail"
-    """Leave the record out and count it, make it a dead letter, or stop."""
+    """For a record that breaks the rule: leave it out and count it, make it a dead letter, or stop the feed."""
 
 
 class Bounds(Model):
-    """The most dead letters that are accepted; at least one bound is given."""
+    """Upper bounds on the number of dead letters; at least one is required."""
 
     max_rows: Annotated[int, Field(ge=0)] | None = Field(None, description="So many dead letters at most.")
     max_share: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Dead letters by records, at most: 0.01 for 1 %."""
+    """The highest share of dead letters among all records, from 0 to 1: 0.01 for 1 %."""
 
 
 class WindowBudget(Bounds):
-    """Bounds over the batches of a time."""
+    """Bounds on all batches within a duration together."""
 
     duration: Period = Field("1 hour", description="How far it looks back: '<n> seconds|minutes|hours|days'.")
 
@@ -317,7 +317,7 @@ class WindowBudget(Bounds):
 
 
 class ErrorBudget(Bounds):
-    """The most dead letters in a batch, and in all batches of a window together."""
+    """Bounds on the dead letters of one batch, and of all batches within a window together."""
 
     window: WindowBudget | None = Field(None, description="Bounds over the batches of a time, beside those of each.")
 
@@ -327,13 +327,13 @@ class ErrorBudget(Bounds):
 
 
 class DeadLetters(OneOf):
-    """The place for records that cannot be decoded or break an expectation, instead of stopping the feed."""
+    """The place for unreadable records and those that break an expectation, so that they do not stop the feed."""
 
     __kinds__ = ("table", "topic")
     table: TableTemplate | None = None
-    """An Iceberg table, catalog.namespace.table; several feeds may share it. {topic} may stand in it as in the
-    sink's."""
+    """An Iceberg table, catalog.namespace.table. Several feeds may share it. As in the sink's table, the name may
+    contain {topic}."""
     topic: TopicName | None = None
-    """Or a topic of the source's cluster, created if it is missing; several feeds may share it."""
+    """Or a topic of the source's cluster, created if it is missing. Several feeds may share it."""
     budget: ErrorBudget | None = None
-    """When it is too many: the feed stops, and the batch is not written. Default: never."""
+    """The most dead letters. Above it the feed stops without writing the batch. Default: no limit."""

@@ -16,15 +16,15 @@ from lakefeed.config.sinks import SinkConfig
 from lakefeed.config.values import TOPIC_MARK, Identifier, PartitionTransform, SortColumn, TableTemplate
 
 MAIN_BRANCH = "main"
-"""The branch of each table that readers see."""
+"""The branch that readers of a table see."""
 
 FORMAT_VERSION = "format-version"
-"""Iceberg's reserved table property of the format version."""
+"""The reserved table property for Iceberg's format version."""
 
 RESERVED = frozenset(
     f"_{name}" for name in ("file", "pos", "deleted", "spec_id", "partition", "row_id", "last_updated_sequence_number")
 )
-"""Iceberg's metadata columns, https://iceberg.apache.org/spec/#reserved-field-ids: Spark reads no table with others."""
+"""Iceberg's metadata columns (https://iceberg.apache.org/spec/#reserved-field-ids). Spark cannot read own ones."""
 
 _TIMES = {"TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"}
 _DATES = {"DATE", *_TIMES}
@@ -39,7 +39,7 @@ _PARTITIONED: dict[str, tuple[set[str], str, str]] = {
     "truncate": (_SLICED, "whole numbers, decimals, texts and bytes", "_trunc"),
     "bucket": (_SLICED | _DATES, "whole numbers, decimals, texts, bytes, dates and timestamps", "_bucket"),
 }
-"""The types that a transform takes, in words too, and how the name of its field ends.
+"""By transform: the types that it takes, these types in words, and the suffix of its partition field's name.
 
 Source: https://iceberg.apache.org/spec/#partition-transforms and Iceberg's PartitionSpec.Builder.
 """
@@ -56,41 +56,41 @@ class IcebergSinkConfig(SinkConfig):
     other_modes: ClassVar[str] = "update requires mode: upsert and keys, complete requires mode: overwrite"
 
     table: TableTemplate = Field(examples=["lake.sales.orders"])
-    """catalog.namespace.table. With {topic} in it, each topic goes to a table of its own."""
+    """The table as catalog.namespace.table. If the name contains {topic}, each topic has a table of its own."""
     partition_by: list[PartitionTransform] = Field(default_factory=list)
     """Partition transforms: column, years|months|days|hours(column), bucket(n, column), truncate(n, column)."""
     sort_by: list[SortColumn] = Field(default_factory=list)
-    """Order of the rows in each file: column, column desc, column desc nulls first. If partition_by or sort_by change
-    here, the table's new files follow at the next start."""
+    """Order of the rows in each file: column, column desc, column desc nulls first. After a change of partition_by or
+    sort_by, new files follow it from the next start on."""
     properties: dict[str, str] = Field(default_factory=dict)
-    """Table properties, set when lakefeed creates the table."""
+    """Table properties. lakefeed sets them when it creates the table."""
     format_version: Literal[2, 3] | None = None
-    """Iceberg's format version of the table and its history: `lakefeed docs layout`. Default: 2 for a new
-    table, and an existing one keeps its own. With 3, the next start upgrades a table of version 2, for good."""
+    """Iceberg's format version of the table and its history: `lakefeed docs layout`. 3 upgrades a table of version 2 at
+    the next start, irreversibly. Default: 2 for a new table; an existing table keeps its version."""
     mode: Literal["append", "upsert", "overwrite"] = "append"
-    """Rows are added; or the newest row for each key is kept; or each batch replaces all rows, which
+    """append: add rows. upsert: keep the newest row of each key. overwrite: each batch replaces all rows, which
     transform.output_mode: complete requires."""
     keys: list[str] = Field(default_factory=list, description="With upsert: the columns that a row is known by.")
     order_by: list[str] = Field(default_factory=list)
-    """With upsert: columns that say which change of a key is newer. Default: the offset, so that all changes of a key
-    have to be in one partition."""
+    """With upsert: columns that order the changes of a key. Default: the offset; all changes of a key must then be in
+    one partition."""
     delete: Deletes = Field(default_factory=Deletes, description="With upsert: which records delete.")
     on_delete: Literal["remove", "mark"] = "remove"
-    """With upsert: remove the row, or keep it with lakefeed_deleted = true, so that an older change that comes late
-    does not bring the key back."""
+    """With upsert: remove a deleted row, or mark it by lakefeed_deleted = true. With mark, an older change that arrives
+    late cannot restore the row."""
     write: Literal["merge-on-read", "copy-on-write"] = "merge-on-read"
-    """With upsert: write what has changed beside the old files, or rewrite the files that it is in."""
+    """With upsert. merge-on-read: write changes beside old files. copy-on-write: rewrite files with changed rows."""
     key_index_mb: int | None = Field(None, ge=0)
-    """With upsert: MB of the driver's memory for an index of the keys, with which a batch reads none of the table's
-    files; 0 for none, so that each batch is a MERGE. Default: a quarter of the memory, which all tables share."""
+    """With upsert: MB of the driver's memory for an index of the keys. With the index a batch reads none of the table's
+    files; with 0 each batch is a MERGE. Default: a quarter of the driver's memory, shared by all tables."""
     history: TableTemplate | None = None
-    """With upsert: a table beside it that every change is appended to."""
+    """With upsert: a second table, to which every change is appended. Default: none."""
     branch: str | None = Field(None, pattern=f"^{Identifier}$")
-    """Land in this branch of the table, which readers do not see until it is published: `lakefeed docs
+    """The branch of the table that the feed writes to. Readers see its rows once it is published: `lakefeed docs
     write-audit-publish`."""
     publish: Publish | None = None
-    """With branch: when it is published, and the audit before. Default: by `lakefeed tables publish` alone, without an
-    audit."""
+    """With branch: when the feed publishes it, and the audit before. Default: only `lakefeed tables publish` does,
+    without an audit."""
 
     _names_made: frozenset[str] = PrivateAttr(frozenset())
 
@@ -143,7 +143,7 @@ class IcebergSinkConfig(SinkConfig):
         return self if self.mode == "upsert" else None
 
     def places(self, *, brokers: str) -> Iterator[Place]:
-        """Yield the tables. Hive, Glue and most engines take names for one that differ in case only."""
+        """Yield the tables in lower case: Hive, Glue and most engines ignore the case of names."""
         for option, table in self.snapshot_tables.items():
             yield Place(option, "table", table.casefold())
 
@@ -161,12 +161,12 @@ class IcebergSinkConfig(SinkConfig):
 
     @property
     def stored_files(self) -> SinkFiles:
-        """Data files, and in each commit a manifest, the manifest list and the metadata file."""
+        """The data files; a commit also writes a manifest, the manifest list and the metadata file."""
         merges, is_partitioned = self.mode == "upsert", bool(self.partition_by)
         return SinkFiles(merges=merges, is_partitioned=is_partitioned, commit_puts=3, commit_name="3 of metadata")
 
     def with_names_made(self, names: Iterable[str]) -> IcebergSinkConfig:
-        """Return the same sink, with these tables named after a topic, not by the file."""
+        """Return the same sink, noting that these tables' names come from a topic's name, not from the file."""
         copy = self.model_copy()
         copy._names_made = frozenset(names)
         return copy

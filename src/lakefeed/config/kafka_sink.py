@@ -1,4 +1,4 @@
-"""``sink.kafka``: rows as records of another topic."""
+"""``sink.kafka``: writes rows as records of another topic."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from lakefeed.config.transform import OutputMode
 from lakefeed.config.values import Brokers, TopicName
 
 _OUR_HEADERS = "lakefeed."
-"""The start of the names of lakefeed's own headers."""
+"""The prefix of lakefeed's own headers."""
 _SAFE = {"kafka.acks": ("all", "-1"), "kafka.enable.idempotence": ("true",)}
-"""The values that the guarantee rests on."""
+"""The values without which the sink's guarantee would not hold."""
 
 
 class AvroValue(Model):
-    """Avro; with a registry behind Confluent's 5-byte header."""
+    """Avro; with a registry, Confluent's 5-byte header precedes the value."""
 
     registry: Registry | None = Field(None, description="Schema Registry that the schema is registered in.")
     subject: str | None = Field(None, description="Its subject. Default: <topic>-value.")
     schema_file: Path | None = None
-    """An .avsc file. Default: the subject's latest schema if the rows fit it, else made from them."""
+    """An .avsc file. Default: the subject's latest schema if the rows fit it, else a schema made from the rows."""
 
     def _contradictions(self) -> Iterator[str]:
         if self.registry is None and self.subject is not None:
@@ -40,20 +40,20 @@ class AvroValue(Model):
 
 
 class ProtobufValue(AvroValue):
-    """Protobuf; with a registry behind Confluent's header."""
+    """Protobuf; with a registry, Confluent's header precedes the value."""
 
     schema_file: Path | None = None
-    """A .proto file. Default: the subject's latest schema if the rows fit it, else made from them."""
+    """A .proto file. Default: the subject's latest schema if the rows fit it, else a schema made from the rows."""
     message: str | None = Field(None, description="The message. Default: the schema's first.")
 
 
 class JsonSchemaValue(Model):
-    """JSON with a JSON Schema in a registry, behind Confluent's 5-byte header."""
+    """JSON with a JSON Schema in a registry; Confluent's 5-byte header precedes the value."""
 
     registry: Registry = Field(description="Schema Registry that the schema is registered in.")
     subject: str | None = Field(None, description="Its subject. Default: <topic>-value.")
     schema_file: Path | None = None
-    """A JSON Schema. Default: the subject's latest if the rows fit it, else made from them."""
+    """A JSON Schema. Default: the subject's latest schema if the rows fit it, else a schema made from the rows."""
 
 
 class JsonValue(Model):
@@ -61,13 +61,13 @@ class JsonValue(Model):
 
 
 class ColumnValue(Model):
-    """One column as it is: bytes, or anything else as text."""
+    """One column as the value: bytes unchanged, other types as text."""
 
     name: str = Field(description="The column.")
 
 
 class Value(OneOf):
-    """The encoding of rows as values."""
+    """The encoding of a row as the record's value."""
 
     avro: AvroValue | None = None
     protobuf: ProtobufValue | None = None
@@ -84,35 +84,35 @@ class Value(OneOf):
 
     @property
     def registered(self) -> AvroValue | JsonSchemaValue | None:
-        """The block that names a schema; None where there is none."""
+        """The block of an encoding with a schema; None for the others."""
         return self.avro or self.protobuf or self.json_schema
 
     @property
     def registry(self) -> Registry | None:
-        """Return the registry of the schema."""
+        """The registry of the schema; None without one."""
         return self.registered.registry if self.registered is not None else None
 
 
 class KafkaSinkConfig(KafkaClient, SinkConfig):
-    """A topic: each row is a record, with headers that say where it comes from."""
+    """A topic: each row becomes a record; its headers name the record that the row comes from."""
 
     definition: ClassVar[str] = "lakefeed.sinks.kafka:KafkaDefinition"
     capabilities: ClassVar[Capabilities] = Capabilities(real_time=None)
-    # Each batch adds its rows; a reader takes the newest of each key.
+    # In every mode a batch adds records; with update and complete, readers take the newest record of a key.
     modes: ClassVar[tuple[OutputMode, ...]] = EVERY_MODE
     stored_files: ClassVar[SinkFiles] = SinkFiles(elsewhere="a topic")
 
     topic: TopicName = Field(description="Its name; it has to be there.", examples=["orders-by-zip"])
     bootstrap_servers: Brokers | None = None
-    """host:port of one or more brokers. Default: the source's, with how the source reaches them."""
+    """host:port of one or more brokers. Default: the source's brokers and its way to connect to them."""
     key: Sql | list[str] | None = None
-    """The record's key: an SQL expression over the row; or columns, as one JSON object. Default: none."""
+    """The record's key: an SQL expression over the row, or columns that become one JSON object. Default: none."""
     value: Value = Field(default_factory=lambda: Value(json_=JsonValue()))
-    """How a row becomes a value. Default: json."""
+    """The encoding of a row as the record's value. Default: json."""
     headers: dict[str, Sql] = Field(default_factory=dict)
-    """Further headers by name: SQL expressions over the row, as "'text'"."""
+    """Further headers by name: SQL expressions over the row, such as "'text'"."""
     options: dict[str, Scalar] = Field(default_factory=dict)
-    """Kafka producer settings with the prefix kafka., as kafka.linger.ms."""
+    """Kafka producer settings with the prefix kafka., such as kafka.linger.ms."""
 
     @field_validator("headers")
     @classmethod
@@ -141,7 +141,7 @@ class KafkaSinkConfig(KafkaClient, SinkConfig):
 
     @property
     def record_positions(self) -> Literal["used"]:
-        """Headers say which record a row comes from."""
+        """The headers need the record's position if the rows have it."""
         return "used"
 
     def places(self, *, brokers: str) -> Iterator[Place]:

@@ -1,4 +1,4 @@
-"""Sinks that keep one row for each key: the settings they share, their rules, and the columns an upsert needs."""
+"""Sinks with one row for each key: their common settings and rules, and the columns that an upsert needs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from lakefeed.errors import ConfigError
 from lakefeed.lazy import DataType, StructType, t
 
 DELETED = "lakefeed_deleted"
-"""Column that says of each change whether it deletes the row of its key."""
+"""The column that is true if a change deletes the row of its key."""
 
 OWN = "_lakefeed"
-"""How the names of the columns begin that lakefeed adds to rows for itself, in any case."""
+"""The prefix of the columns that lakefeed adds to rows for its own use; case does not matter."""
 
 POSITION = ("topic", "partition", "offset")
-"""The metadata that each row of an upsert table keeps, which orders the changes."""
+"""The record metadata in each row of an upsert table; they order the changes."""
 
 POSITION_COLUMNS = tuple(f"kafka_{name}" for name in POSITION)
 TIMESTAMP_COLUMN = "kafka_timestamp"
@@ -27,14 +27,14 @@ ONLY_CHANGES = ("order_by", "delete", "on_delete", "history")
 
 
 class Deletes(Model):
-    """The records of an upsert feed that delete the row of their key, beside the deletes of ``envelope: debezium``."""
+    """Records of an upsert feed that delete the row of their key, besides the deletes of ``envelope: debezium``."""
 
     tombstones: bool | None = None
-    """Records with a null value, whose key columns come from the record's key. Default: if decode.key says how keys are
-    read; else decode.on_null decides."""
+    """Whether a null value deletes; its key columns come from the record's key. Default: true with decode.key,
+    otherwise decode.on_null decides."""
     column: str | None = Field(None, description="A decoded column (before the transform) that says it.")
     equals: list[str | int | bool] = Field(default_factory=list)
-    """Its values that mean a delete, such as [d]."""
+    """The values of column that mean a delete, such as [d]."""
 
     def _contradictions(self) -> Iterator[str]:
         if (self.column is None) != (not self.equals):
@@ -42,14 +42,14 @@ class Deletes(Model):
 
 
 def name_taken(name: str, added: Collection[str]) -> str | None:
-    """Return why a field cannot have this name beside the columns that are ``added`` to it; None if it can."""
+    """Return why a field cannot have this name, given the columns that lakefeed adds; None if it can."""
     if name.lower().startswith(OWN):
         return f"the field {name} has a name of lakefeed's own: they begin with {OWN}"
     return f"the field {name} has the name of a column that the rows get beside it" if name.lower() in added else None
 
 
 class KeyedSink(Protocol):
-    """The settings of a sink's block that has ``mode: upsert``."""
+    """The settings of a sink that supports ``mode: upsert``."""
 
     @property
     def mode(self) -> str: ...
@@ -74,7 +74,7 @@ class KeyedSink(Protocol):
 
 
 def keyed_problems(sink: KeyedSink) -> Iterator[ConfigProblem]:
-    """Yield each setting of the sink's own block that contradicts another."""
+    """Yield a problem for each contradiction between settings in the sink's own block."""
     if sink.mode != "upsert":
         hint = "this sink appends" if sink.mode == "append" else "this sink replaces all rows"
         for name in ("keys", "write", *ONLY_CHANGES):
@@ -100,12 +100,12 @@ def keyed_problems(sink: KeyedSink) -> Iterator[ConfigProblem]:
 
 
 def keyed(sink: KeyedSink) -> str:
-    """Return what identifies a row of the sink; it cannot change once there are rows."""
+    """Return a text for how the sink identifies and deletes rows; it cannot change once there are rows."""
     return f"{','.join(sink.keys)} {sink.on_delete}" if sink.mode == "upsert" else sink.mode
 
 
 def in_rows(sink: KeyedSink, rows: StructType) -> None:
-    """Refuse rows that cannot be upserted: a column is missing, or its values are no key or have no order."""
+    """Refuse rows that cannot be upserted: a column is missing, or its type cannot be a key or has no order."""
     names = {name.lower() for name in rows.names}
     for column in (*sink.keys, *sink.order_by, *POSITION_COLUMNS, DELETED):
         if column.lower() not in names:
@@ -123,7 +123,7 @@ def in_rows(sink: KeyedSink, rows: StructType) -> None:
 
 
 def keys_in_rows(sink: KeyedSink, rows: StructType) -> dict[str, DataType]:
-    """Refuse rows whose keys are missing, or have values that are no key; return the types by name in small letters."""
+    """Refuse rows without a key column or with a type that cannot be a key; return the types by lower-case name."""
     types = {field.name.lower(): field.dataType for field in rows.fields}
     for key in sink.keys:
         if (type_ := types.get(key.lower())) is None:

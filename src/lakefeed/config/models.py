@@ -23,16 +23,16 @@ from lakefeed.config.values import REAL_TIME, TOPIC_MARK, interval_of
 
 CHECKPOINT_HINT = "checkpoint: s3a://bucket/path, or /path on this machine"
 CROSS_BLOCK_ERRORS = "cross_block_errors"
-"""Key of the validation context: a list there collects the errors of the rules between blocks; nothing is raised."""
+"""The validation context's key for a list that collects errors of rules between blocks; without it they are raised."""
 
 
 class PipelineConfig(PipelineBlocks):
-    """A pipeline: topics in, one table out."""
+    """A pipeline: it reads topics and writes a table."""
 
     @model_validator(mode="wrap")
     @classmethod
     def _with_added_blocks(cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Any:
-        """Read a file with blocks of installed packages through the model that has fields for them."""
+        """Validate a file with blocks of installed packages by the model that has fields for them."""
         if cls is PipelineConfig and isinstance(data, dict) and any(key in data for key in added_models()):
             return pipeline_model().model_validate(data, context=info.context)
         return handler(data)
@@ -51,7 +51,7 @@ class PipelineConfig(PipelineBlocks):
 
 @cache
 def pipeline_model() -> type[PipelineConfig]:
-    """Return the model of a pipeline file: ``PipelineConfig`` with a field for each block that a package adds."""
+    """Return the model of a pipeline file: ``PipelineConfig`` with fields for the blocks that packages add."""
     fields: dict[str, Any] = {
         f"{key}_block": (model | None, Field(None, alias=key, description=summary(model)))
         for key, model in added_models().items()
@@ -73,7 +73,7 @@ def _dead_letters(config: PipelineBlocks) -> Iterator[ConfigProblem]:
 
 
 def _real_time(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    """Refuse settings that need micro-batches in a pipeline that forwards each record by itself."""
+    """Yield problems of settings that need micro-batches in a pipeline in real time, which has none."""
     if interval_of(config.trigger) is None:
         return
     why = f"trigger: {REAL_TIME} hands each record on by itself, from Kafka to Kafka"
@@ -134,7 +134,7 @@ def _streams_of_topics(config: PipelineBlocks) -> Iterator[ConfigProblem]:
 
 
 def _installed_source(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    """Refuse settings for topics of Kafka with a source of another package."""
+    """Yield problems of settings that are only for Kafka topics, with a source of another package."""
     source, kind = config.source.installed, config.source.kind
     if source is None:
         return
@@ -150,7 +150,7 @@ def _installed_source(config: PipelineBlocks) -> Iterator[ConfigProblem]:
 
 
 def _records_or_rows(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    """Require ``decode`` for records, and refuse settings for records with a source of rows."""
+    """Yield problems if a source of records lacks ``decode``, or a source of rows has settings for records."""
     kind = config.source.kind
     if kind == "kafka" and "sequence_number" in config.decode.metadata:
         yield ConfigProblem("decode.metadata: records of Kafka have no sequence_number, but an offset")
@@ -194,7 +194,7 @@ def _one_table_or_many(config: PipelineBlocks) -> Iterator[ConfigProblem]:
 
 
 def _checkpoint(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    """Require a checkpoint where the sink's ledger does not say all that a start has to know."""
+    """Yield a problem if a checkpoint is missing and the sink's ledger is not enough for a start."""
     if not config.resumes_by_ledger:
         return
     source, refusal = config.source, config.sink.refusal("no_checkpoint")
@@ -239,17 +239,17 @@ _OWN_KEYS = frozenset(field.alias or name for name, field in PipelineBlocks.mode
 
 @cache
 def added_models() -> dict[str, type[Block]]:
-    """Return the model of each added block by its key.
+    """Return the models of the added blocks by their keys.
 
-    A package that cannot be imported has a model that refuses the block and names the package, so that files without
-    the block are read as ever. A key of lakefeed itself cannot be added.
+    The model of a package that cannot be imported refuses the block and names the package, so that files without the
+    block still work. A package cannot replace a key of lakefeed itself.
     """
     entries = [entry for entry in plugins.installed(plugins.SETTINGS_GROUP) if entry.name not in _OWN_KEYS]
     return {key: _model_of(list(found)) for key, found in groupby(entries, key=lambda entry: entry.name)}
 
 
 def keys_for_runs() -> tuple[str, ...]:
-    """Return the keys of blocks that only a run needs, whether their packages are installed or not."""
+    """Return the keys of blocks that only a run needs, also those whose packages are not installed."""
     models = added_models()
     ours = [key for keys in plugins.KEYS_OF_EXTRAS.values() for key in keys if key not in models]
     return (*(key for key, model in models.items() if model.only_for_runs), *ours)

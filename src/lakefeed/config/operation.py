@@ -1,4 +1,4 @@
-"""The blocks of a pipeline file for the operation of a feed: upkeep of its tables, metrics, Spark's pages."""
+"""The blocks of a pipeline file for operation: upkeep of tables, metrics and Spark's pages."""
 
 from __future__ import annotations
 
@@ -23,46 +23,46 @@ def _require_a_day(text: str) -> None:
 
 
 class Compact(Model):
-    """Small files become large ones, partition by partition; those that the feed no longer writes to first."""
+    """Rewrites small files as large ones, by partitions; partitions that the feed no longer writes to come first."""
 
     min_files: int = Field(5, ge=2, le=2**31 - 1)
-    """So many small files of a partition are worth a rewrite; small is below 3/4 of the target."""
+    """The least number of small files in a partition for a rewrite. A file is small below 3/4 of the target size."""
     target_mb: int | None = Field(None, ge=1, le=2**31 - 1)
-    """Size of the files to write. Default: the table's write.target-file-size-bytes."""
+    """The size of the new files in MB. Default: the table's write.target-file-size-bytes."""
     group_mb: int = Field(1024, ge=1, le=2**31 - 1)
-    """So much is read, written and committed at once: the bound on memory, and on a stop."""
+    """How many MB one rewrite reads, writes and commits; this bounds the memory, and the wait when it is stopped."""
 
 
 class Manifests(Model):
-    """Many small manifests become few, clustered by partition; position deletes too."""
+    """Rewrites many small manifests as few, clustered by partition; also rewrites files of position deletes."""
 
     more_than: int = Field(30, ge=1, le=2**31 - 1, description="So many manifests are left alone.")
     delete_files: int = Field(10, ge=2, le=2**31 - 1)
-    """So many files of position deletes are worth a rewrite."""
+    """The least number of files of position deletes for their rewrite."""
 
 
 class Expire(Model):
-    """Old snapshots go, and the files that only they need. The newest commit of each feed stays."""
+    """Removes old snapshots, and files that only these need. The newest commit of each feed stays."""
 
     older_than: Duration = Field("7 days", description="Younger ones stay: for time travel, verify and rollbacks.")
     keep: int = Field(100, ge=10, le=2**31 - 1)
-    """So many stay in any case; below 10 a commit at hand could miss what it builds on."""
+    """How many of the newest snapshots stay in any case. Fewer than 10 could remove the base of a running commit."""
 
 
 class Orphans(Model):
-    """Files below the table's data and metadata that no snapshot knows, left behind by what was cut off."""
+    """Removes files that no snapshot refers to; writes and commits that were cut off leave them behind."""
 
     older_than: Annotated[Duration, checked(_require_a_day)] = "3 days"
-    """Younger ones may belong to a commit at hand; 1 day at least."""
+    """The least age of files to remove, 1 day or more: younger files may belong to a running commit."""
     every: Period = Field("1 day", description="How often they are looked for: each look lists the table's files.")
 
 
 class Upkeep(Model):
-    """Maintenance of the feed's table and its dead-letter table, inside the job, while it runs."""
+    """Maintenance of the feed's table and its dead-letter table, in the feed's job while it runs."""
 
     every: Period | None = Field(None, description="Time between two looks at the tables. Default: 1 hour.")
     at: Annotated[str, spelled(r"([01]\d|2[0-3]):[0-5]\d", "a time of day is HH:MM, in UTC")] | None = None
-    """Or once a day at this time, HH:MM in UTC."""
+    """Or the time of day for one maintenance a day, HH:MM in UTC."""
     max_minutes: float = Field(
         10, gt=0, le=10_080, description="No new piece of work is begun after that; the next look resumes."
     )
@@ -78,25 +78,25 @@ class Upkeep(Model):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The steps that may run, in their order."""
+        """The steps that ``only`` allows, in the order in which they run."""
         return tuple(step for step in STEPS if self.only is None or step in self.only)
 
 
 NO_COMMIT_SECONDS = 900
-"""The default of ``no_commit_for``; three times the trigger if that is longer."""
+"""The default of ``no_commit_for`` in seconds; a long trigger raises it to three times the trigger."""
 
 
 class Metrics(Model):
     """Metrics and health of the feed: /metrics, /health, Spark's sinks."""
 
     partitions: int = Field(200, ge=0, le=100_000)
-    """So many partitions have series of their own; sum and maximum are over all."""
+    """How many partitions have metric series of their own. Sums and maxima always cover all partitions."""
     no_commit_for: Period | None = None
-    """/health fails when records wait and no commit came for so long. Default: 15 minutes, or three times the trigger
-    if that is longer."""
+    """/health fails if records wait and there was no commit for this time. Default: 15 minutes, or three times the
+    trigger if that is longer."""
 
     def no_commit_seconds(self, trigger: str) -> float:
-        """Return ``no_commit_for``, or its default for a trigger."""
+        """Return ``no_commit_for`` in seconds, or its default for a trigger."""
         if self.no_commit_for is not None:
             return seconds_of(self.no_commit_for)
         try:
@@ -109,10 +109,10 @@ FILTERS = "spark.ui.filters"
 
 
 class SparkUi(Model):
-    """Spark's own pages: jobs, stages, SQL plans, the streaming query. They have no login of their own."""
+    """Spark's own web pages: jobs, stages, SQL plans and the streaming query. They have no login of their own."""
 
     host: str = Field("127.0.0.1", min_length=1, pattern=r"^[0-9A-Za-z.:_-]+$")
-    """Address to listen on. Any other than this machine's own requires a filter with a login in spark.ui.filters."""
+    """The address to listen on. One that other machines reach requires a filter with a login in spark.ui.filters."""
     port: int = Field(0, ge=0, le=65535, description="Port; 0 takes a free one.")
 
     @model_validator(mode="before")
@@ -122,11 +122,11 @@ class SparkUi(Model):
 
     @property
     def is_local(self) -> bool:
-        """Check that no other machine can reach it."""
+        """Check that only this machine can reach the pages."""
         return is_loopback(self.host)
 
     def settings(self) -> dict[str, str]:
-        """Return Spark's settings for it. Jobs cannot be killed there: it knows no roles."""
+        """Return Spark's settings for the pages. They cannot kill jobs, since they have no roles."""
         return {"spark.ui.enabled": "true", "spark.ui.port": str(self.port), "spark.ui.killEnabled": "false"}
 
     def problem(self, spark: Mapping[str, object]) -> ConfigProblem | None:

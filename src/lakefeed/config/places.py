@@ -1,4 +1,4 @@
-"""Places that a pipeline writes to: each once, and none that it also reads or keeps something else at."""
+"""Checks the places that a pipeline writes to: none may be used twice, or also be read by the source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakefeed.config.values import TOPIC_MARK
 
 
 def shared_places(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    """Yield each place that the pipeline uses for two things, which would mix, or feed each other."""
+    """Yield a problem for each place with two uses, whose rows would mix or be read again by the source."""
     found: list[Place] = []
     for place in _places(config):
         if (other := next((earlier for earlier in found if place.mixes_with(earlier)), None)) is not None:
@@ -23,7 +23,7 @@ def shared_places(config: PipelineBlocks) -> Iterator[ConfigProblem]:
 
 
 def stored_at(config: PipelineBlocks, connections: Connections) -> dict[str, str]:
-    """Return the places that the feed keeps files at, in a store or on this machine, by the setting that names each."""
+    """Return the places of the feed's files, in a store or on this machine, by the settings that name them."""
     found = {"checkpoint": config.checkpoint} if config.checkpoint else {}
     for place, block in config.sink_blocks:
         sink = block.chosen
@@ -36,7 +36,7 @@ def stored_at(config: PipelineBlocks, connections: Connections) -> dict[str, str
 
 
 def is_on_disk(config: PipelineBlocks, connections: Connections) -> bool:
-    """Check that all files that the feed keeps are on this machine."""
+    """Check that all of the feed's files are on this machine."""
     places = stored_at(config, connections).values()
     return bool(places) and all(map(is_local, places))
 
@@ -55,13 +55,13 @@ def _explain(place: Place, other: Place) -> str:
 
 def _places(config: PipelineBlocks) -> Iterator[Place]:
     source = config.source
-    # Topics are compared by rules of their own, since a source may read a pattern of them.
+    # Other rules compare the source's topics, since a source may read a pattern of topics.
     if source.iceberg is not None:
         yield Place("source.iceberg.table", "table", source.iceberg.table.casefold(), "source")
     if source.files is not None:
         yield Place("source.files.path", "path", spell_path(source.files.path), "source")
     for key, block in config.sink_blocks:
-        # The tables of a feed with many are compared below, as those of its topics.
+        # With a table for each topic, the tables are compared below, topic by topic.
         sink = block.chosen
         for place in sink.places(brokers=config.brokers) if not (config.has_many_tables and key == "sink") else ():
             option = f"{key}.{block.kind}.{place.key}" if place.key else key
@@ -73,7 +73,7 @@ def _places(config: PipelineBlocks) -> Iterator[Place]:
         servers = servers_of(source.kafka.bootstrap_servers)
         yield Place("dead_letters.topic", "topic", letters.topic, "dead letters", servers=servers)
     if config.has_many_tables and source.kafka is not None:
-        # The topics that the file names, and any other one that a pattern may match.
+        # The topics that the file names; {topic} stands for any other one that a pattern may match.
         named = [*(source.kafka.topics or (TOPIC_MARK,)), *config.table_rules.topics]
         for topic in dict.fromkeys(named):
             part = config_of(config, topic)
@@ -82,11 +82,11 @@ def _places(config: PipelineBlocks) -> Iterator[Place]:
 
 
 def tables_of_topic(topic: str, part: PipelineBlocks) -> Iterator[Place]:
-    """Yield the tables of one topic, where each has its own; ``part`` is the pipeline of the topic alone."""
+    """Yield one topic's tables if each topic has its own; ``part`` is the pipeline of this topic alone."""
     of = "" if topic == TOPIC_MARK else f" of topic {topic}"
     sink = part.sink.chosen
     for option, table in sink.snapshot_tables.items():
-        # Two topics' names may differ in case only; the file can say that their tables do.
+        # Topics may differ in case only, so names made from them are compared without case; the file's names are not.
         name = table.casefold() if table in sink.names_made else table
         yield Place(f"sink.{part.sink.kind}.{option}{of}", "table", name, "rows", part.name)
     letters = part.dead_letters.table if part.dead_letters is not None else None
@@ -95,7 +95,7 @@ def tables_of_topic(topic: str, part: PipelineBlocks) -> Iterator[Place]:
 
 
 def _own_dead_letter_topic(topic: str, part: PipelineBlocks, config: PipelineBlocks) -> Iterator[Place]:
-    # The dead-letter topic that all topics share has a rule of its own.
+    # Another rule checks a dead-letter topic that all topics share.
     letters = part.dead_letters
     own = letters.topic if letters is not None and letters != config.dead_letters else None
     if own is not None and config.kafka.reads(own):

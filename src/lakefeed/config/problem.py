@@ -1,4 +1,4 @@
-"""Mistakes in a pipeline, with their places: one ``Problem`` for each, so that all show in one go."""
+"""Mistakes in a pipeline with their places, as a list of ``Problem``, so that all are shown at once."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from lakefeed.plugins import page_of_kind
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One mistake in a pipeline file, or in what it points at.
+    """A mistake in a pipeline file, or in a server or file that it names.
 
     Attributes:
-        what: one sentence without a full stop.
-        file: the file's path, ``--set key`` for an override, or None for what stands in no file.
-        line: 1-based, as ``column``; None where there is none.
-        key: dotted path of the setting, such as ``source.kafka.topics``; empty for the whole file.
+        what: the mistake in one sentence without a full stop.
+        file: the file's path; ``--set key`` for an override; None for a problem outside of the file.
+        line: the line, like ``column`` counted from 1; None if there is none.
+        key: the setting's dotted path, such as ``source.kafka.topics``; empty for the whole file.
         hint: what to do next.
-        about: the endpoint, bucket or file that a preflight asked, if any.
-        severity: a warning lets the pipeline run.
-        error: the class of error that this problem alone would be raised as.
-        page: the topic of the page that helps, where the setting's own does not.
+        about: the endpoint, bucket or file that a preflight checked; None for other problems.
+        severity: error or warning; the pipeline can run with warnings.
+        error: the class of exception for this problem alone.
+        page: the topic of the page that helps if the setting has no page.
     """
 
     what: str
@@ -45,14 +45,14 @@ class Problem:
 
     @classmethod
     def of(cls, error: LakefeedError, *, key: str) -> Problem:
-        """Return an error as the problem of the setting ``key``."""
+        """Return an error as a problem of the setting ``key``."""
         return cls(
             what=error.what, key=key, hint=error.hint, about=error.where, error=type(error), page=error.page_topic
         )
 
     @property
     def where(self) -> str:
-        """``file:line:column``, as far as known, the form that editors and terminals make clickable."""
+        """``file:line:column`` as far as they are known; editors and terminals make this form clickable."""
         parts = [self.file or self.key or "pipeline", self.line, self.column]
         return ":".join(str(part) for part in parts if part is not None)
 
@@ -68,21 +68,21 @@ class Problem:
 
 
 def errors_of(problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems that are no mere warnings."""
+    """Return the problems that are not warnings."""
     return [problem for problem in problems if problem.severity == "error"]
 
 
 def exit_status(problems: Iterable[Problem]) -> int:
-    """Return 2 if the user can fix one of them, 1 if only the world is at fault, 0 if none is an error."""
+    """Return 2 if the user can fix one of the errors, 1 if only servers fail, 0 if there is no error."""
     return max((problem.error.exit_status for problem in errors_of(problems)), key=(0, 1, 2).index, default=0)
 
 
 def raise_first_error(problems: Iterable[Problem]) -> None:
-    """Raise the errors among the problems as one exception; warnings raise nothing.
+    """Raise all errors among the problems as one exception; ignore warnings.
 
     Raises:
-        LakefeedError: of the problem's own class if there is one error; of the class that all errors share
-            if there are several, else ConfigError if any of them is the user's to fix.
+        LakefeedError: of the problem's own class for one error. For several, of their common class; without one,
+            a ConfigError if the user can fix any of them.
     """
     errors = errors_of(problems)
     if not errors:
@@ -100,7 +100,7 @@ def raise_first_error(problems: Iterable[Problem]) -> None:
 
 def _page_of(problem: Problem) -> str | None:
     own = page_of_text(problem.what) or (None if problem.page in GENERAL else problem.page)
-    # A rule between blocks has no key: it names their settings.
+    # A problem between blocks has no key, but its text names the settings.
     keys = [problem.key] if problem.key else re.findall(r"[a-z_.]+", problem.what)
     return own or next((page for key in keys if (page := page_of_kind(key) or page_of_setting(key))), problem.page)
 

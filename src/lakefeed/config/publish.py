@@ -1,4 +1,4 @@
-"""The block of a pipeline file for write-audit-publish: when a branch is published, and what it has to fulfil."""
+"""The block of a pipeline file for write-audit-publish: when to publish a branch, and what it must fulfil."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _require_when(text: str) -> None:
 
 
 class Count(Model):
-    """Bounds of a number of rows."""
+    """Bounds on a number of rows."""
 
     at_least: Annotated[int, Field(ge=0)] | None = Field(None, description="So many rows or more.")
     at_most: Annotated[int, Field(ge=0)] | None = Field(None, description="So many rows or fewer.")
@@ -40,22 +40,22 @@ class Count(Model):
 
 
 class Fresh(Model):
-    """The age of the newest row."""
+    """A bound on the age of the newest row."""
 
     column: Column = Field(description="A timestamp of the rows.")
     within: Period = Field(description="The newest one is not older: '<n> minutes|hours|days'.")
 
 
 class TableExpectations(Model):
-    """Expectations of the whole table, as it would be published."""
+    """Expectations of the whole table in its branch, before it is published."""
 
     rows: Count | None = Field(None, description="Rows of the table.")
     new_rows: Count | None = Field(None, description="Rows more than the published table has.")
     fresh: Fresh | None = Field(None, description="How old the newest row may be.")
     null_share: dict[Column, Share] = Field(default_factory=dict)
-    """By column: the share of rows without a value, at most; 0.01 for 1 %."""
+    """By column: the highest share of rows with null, from 0 to 1; 0.01 for 1 %."""
     unique: list[Annotated[list[Column], Field(min_length=1)]] = Field(default_factory=list)
-    """Columns, or lists of columns, that no two rows have in common; [[order_id], [shop, number]]."""
+    """Columns, or lists of columns, whose values no two rows share: [[order_id], [shop, number]]."""
 
     def _contradictions(self) -> Iterator[str]:
         names = [tuple(column.lower() for column in columns) for columns in self.unique]
@@ -64,18 +64,18 @@ class TableExpectations(Model):
 
 
 class Publish(Model):
-    """When a branch becomes the table that readers see, and what is audited before."""
+    """When the feed publishes a branch to the table's readers, and what it audits before."""
 
     when: Annotated[str, checked(_require_when)] = EACH_BATCH
-    """After each batch; at most every so often, as in 10 minutes, after a batch and at the end of a run; or by command
-    alone: `lakefeed tables publish`."""
+    """After each batch; or at most once in a duration such as 10 minutes, after a batch and at the end of a run; or by
+    command alone: `lakefeed tables publish`."""
     on_failure: Literal["stop", "continue"] = "stop"
-    """When the audit fails, the rows stay in the branch; the feed stops, or continues to land there."""
+    """If the audit fails, the rows stay in the branch. stop: stop the feed. continue: write more rows to the branch."""
     expect: TableExpectations = Field(default_factory=TableExpectations)
 
     @property
     def seconds(self) -> int | None:
-        """The least time between two publications; None if they are made by command."""
+        """The least number of seconds between two publications; None if only the command publishes."""
         if self.when == BY_COMMAND:
             return None
         return 0 if self.when == EACH_BATCH else seconds_of(self.when)

@@ -1,6 +1,6 @@
 """The JSON Schema of pipeline files, for editors: completion, hover texts, and mistakes underlined while typing.
 
-Made from the models. What the models take and a schema of types alone would underline is let through:
+It is made from the models. It also allows short forms that the models accept and their types alone would forbid:
 ``${NAME}`` where a number is expected, ``decode: raw``, ``registry: http://…``, one topic instead of a list.
 """
 
@@ -26,10 +26,10 @@ _TYPES = {"int": "integer", "number": "number", "bool": "boolean", "text": "stri
 
 
 class _Described(GenerateJsonSchema):
-    """Adds descriptions, and lets through what the models take beside the types."""
+    """A generator that adds descriptions, and allows the short forms that the models accept."""
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
-        """Return the schema of a model."""
+        """Return a model's schema with descriptions and short forms."""
         model, found = schema["cls"], super().model_schema(schema)
         found["description"] = summary(model)
         properties = found.get("properties", {})
@@ -46,7 +46,7 @@ class _Described(GenerateJsonSchema):
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the schema, draft 2020-12."""
+    """Return the JSON Schema of pipeline files, of draft 2020-12."""
     schema = pipeline_model().model_json_schema(by_alias=True, mode="validation", schema_generator=_Described)
     definitions: dict[str, Any] = schema["$defs"]
     definitions["Registry"] = _or(definitions["Registry"], {"type": "string", "description": "Its base URL."})
@@ -63,7 +63,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def written(schema: dict[str, Any]) -> str:
-    """Return the schema as a file's text."""
+    """Return a schema as the text of a file."""
     return json.dumps(schema, indent=2) + "\n"
 
 
@@ -74,7 +74,7 @@ def _or(schema: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def _or_reference(schema: dict[str, Any]) -> dict[str, Any]:
-    """Accept ``${NAME}`` where not all texts are accepted."""
+    """Return a schema that also accepts ``${NAME}``, unless it accepts all texts already."""
     if "$ref" in schema or not schema.keys() & {"type", "anyOf", "enum", "const"}:
         return schema
     for kind in schema.get("anyOf", [schema]):
@@ -85,7 +85,7 @@ def _or_reference(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _one_of(model: type[OneOf], schema: dict[str, Any]) -> dict[str, Any]:
-    """Accept one of the kinds, or the bare word of a kind that needs no settings."""
+    """Return a schema for exactly one of the kinds, or for the bare word of a kind without required settings."""
     schema["oneOf"] = [{"required": [kind]} for kind in model.kinds()]
     bare = []
     for kind in model.kinds():

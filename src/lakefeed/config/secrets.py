@@ -1,7 +1,7 @@
-"""Distinguish secret settings from public ones: one rule for printed text, command lines and messages.
+"""Distinguishes secret settings from public ones, by one rule for printed text, command lines and messages.
 
-A setting of its own kind (``password``) is one by its type, ``SecretStr``. In blocks whose keys are free, each value
-that comes from ``${…}`` is one, whatever its name; and so is each whose name says so, which may not be written out.
+A named setting such as ``password`` is secret by its type, ``SecretStr``. In blocks with free keys, two kinds of values
+are secret: those from ``${…}``, and those whose key is the name of a secret; these may not be written in the file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pydantic import BaseModel, SecretStr, ValidatorFunctionWrapHandler, WrapVal
 
 from lakefeed.messages.redaction import HIDDEN
 
-# Spark redacts the settings whose name this finds, too: it is Java's syntax as well as Python's.
+# Spark also redacts settings by this expression, so it is valid in Java and in Python.
 NAMES = (
     r"(?i)password|passwd|secret|jaas|credentials?$|authorization$|keystore[._-]key$|(^|[._-])token$|sas-token"
     r"|access[._-]?key|api[_-]?key|private[._-]?key|account[._-]?key|sse[._-]key$|user[._-]?info|passphrase"
@@ -27,9 +27,9 @@ IN_TEXT = (
     r"|jaas\.config)(?:[._-](?:key|id))?[\"']?\s{0,3}[=:]\s{0,3}(?:\"[^\"]*\"|'[^']*'|[^\s,;&\])}'\"]+)"
     r"|//[^/@\s]+@"
 )
-"""What Spark hides in plans and SQL: such names with their values, and logins in URLs. Java's syntax as well."""
+"""The texts that Spark hides in plans and SQL: names of secrets with values, logins in URLs. Valid in Java too."""
 
-# Settings that the JVM is launched with. They stand on its command line, which all users of the machine can read.
+# Settings on the JVM's command line. All users of the machine can read them there.
 _LAUNCH = re.compile(
     r"spark\.(master|app\.name|jars(\..+)?|files|archives|submit\..+"
     r"|(driver|executor|yarn\.am)\.(memory|memoryOverhead|cores|extraClassPath|extraLibraryPath)|executor\.instances)"
@@ -40,7 +40,7 @@ Value = TypeVar("Value")
 
 
 class SecretText(str):
-    """A value of a block whose keys are free that must stay secret. Code that needs it reads it as text."""
+    """A secret value of a block with free keys. It hides in its repr; code can use it as a text."""
 
     __slots__ = ()
 
@@ -49,20 +49,20 @@ class SecretText(str):
 
 
 def _keep_secret(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
-    # pydantic makes plain texts of subclasses.
+    # pydantic would convert a subclass to a plain text.
     return value if isinstance(value, SecretText) else validate(value)
 
 
 _KEPT = WrapValidator(_keep_secret)
 Text = Annotated[str, _KEPT]
-"""A value in a block whose keys are free."""
+"""A text in a block with free keys; it may be secret."""
 
 Scalar = Annotated[str | int | float | bool, _KEPT]
-"""The same, where numbers stay numbers."""
+"""A text, number or boolean in a block with free keys; it may be secret."""
 
 
 def is_secret(key: str, value: object) -> bool:
-    """Return whether the value of a free key is a secret."""
+    """Return whether a free key's value is secret."""
     return isinstance(value, SecretText | SecretStr) or SECRET_KEY.search(key) is not None
 
 
@@ -77,35 +77,35 @@ def hidden(settings: Mapping[str, Any]) -> dict[str, SecretStr]:
 
 
 def plain(value: object) -> str:
-    """Return the value as a text, readable."""
+    """Return a value as plain text, also if it is secret."""
     return value.get_secret_value() if isinstance(value, SecretStr) else str(value)
 
 
 def keeps_secrets(annotation: Any) -> bool:
-    """Return whether values of this type may be secrets: not where they are stored for all readers."""
+    """Return whether values of this type may be secret; they may not if they are stored for all readers."""
     return _KEPT in getattr(annotation, "__metadata__", ())
 
 
 @dataclass(frozen=True)
 class SecretsGoElsewhere:
-    """Marks the type of values with free keys that are public; ``hint`` says where a secret goes, ``{}`` is its key."""
+    """Marks a type of public values with free keys; ``hint`` says where to put a secret, with ``{}`` for its key."""
 
     hint: str
 
 
 def place_of_secrets(annotation: Any, key: str) -> str | None:
-    """Return the hint of ``SecretsGoElsewhere``, if the type has one."""
+    """Return the hint of the type's ``SecretsGoElsewhere``; None if it has none."""
     marks = (each for each in getattr(annotation, "__metadata__", ()) if isinstance(each, SecretsGoElsewhere))
     return next((mark.hint.replace("{}", key) for mark in marks), None)
 
 
 def at_launch(key: str) -> bool:
-    """Return whether a Spark setting cannot be a secret, since the JVM's command line has to have it."""
+    """Return whether a Spark setting is on the JVM's command line, so that it cannot be secret."""
     return _LAUNCH.fullmatch(key) is not None
 
 
 def _secrets(value: Any, key: str = "") -> Iterator[tuple[str, SecretStr | SecretText]]:
-    """Yield the secrets below a value, with the key of each."""
+    """Yield the secrets below a value, with their keys."""
     if isinstance(value, SecretStr | SecretText):
         yield key, value
     elif isinstance(value, BaseModel):
@@ -130,9 +130,9 @@ def texts_of(value: Any) -> set[str]:
 
 
 def pattern(keys: Iterable[str]) -> str:
-    """Return a regular expression of Java that finds the names of secrets, and these keys."""
-    # Hadoop has its settings without Spark's prefix, and Spark's UI shows those too.
+    """Return a Java regular expression that finds names of secrets and exactly these keys."""
+    # Spark's UI also shows Hadoop's settings, whose names lack Spark's prefix.
     bare = {re.sub(r"^spark\.hadoop\.|^spark\.(?=hive\.)", "", key) for key in keys}
     exact = (re.sub(r"([^A-Za-z0-9_-])", r"\\\1", key) for key in sorted(bare))
-    # The words of Spark's own pattern too: what it hides stays hidden.
+    # This pattern replaces Spark's own, so it also has that one's words.
     return "|".join([NAMES, "token", "credential", *(f"(^|\\.){key}$" for key in exact)])

@@ -23,73 +23,73 @@ MODES: dict[str, tuple[OutputMode, ...]] = {
     "upsert": ("append", "update"),
     "overwrite": ("complete",),
 }
-"""By a sink's ``mode``; changes by key come from records (append) or from groups (update)."""
+"""Output modes by a sink's ``mode``. With upsert, changes come from records (append) or from groups (update)."""
 
 
 class SinkConfig(Model):
-    """The settings of a sink, and what the sink declares about itself.
+    """The settings of a sink, with its declared capabilities.
 
     A sink of another package derives from this class, or from ``EntrySinkConfig``.
     """
 
     definition: ClassVar[str]
-    """The sink's code, ``package.module:Class``: a ``BatchSink``, or a ``SinkDefinition``; imported when needed."""
+    """The sink's ``BatchSink`` or ``SinkDefinition``, as ``package.module:Class``; imported at its first use."""
     capabilities: ClassVar[Capabilities] = Capabilities()
-    """What the sink can do, with the text of each refusal."""
+    """The operations that the sink supports, with texts for those that it refuses."""
     guarantee: ClassVar[str] = "at-least-once"
-    """Exactly-once or at-least-once; docs/sinks.md says under which condition."""
+    """exactly-once or at-least-once; docs/sinks.md names the conditions."""
     other_modes: ClassVar[str] = ""
-    """How the sink takes other output modes, if it can be configured to."""
+    """A text for errors: which settings make the sink accept other output modes; empty if none do."""
     is_lasting: ClassVar[bool] = True
-    """Whether what has landed is there after the run. If not, a pipeline needs no checkpoint."""
+    """Whether rows last longer than the run. If not, a pipeline needs no checkpoint."""
 
     jars: ClassVar[tuple[str, ...]] = ()
     """Jars of the sink's package, as ``package/name.jar``; they are on the class path of every session."""
     reads_stored_rows: ClassVar[bool] = True
-    """False if a change by key replaces the stored row whole, and is not merged with it."""
+    """Whether a change by key is merged with the stored row; False if it replaces the whole row."""
 
     @property
     def modes(self) -> tuple[OutputMode, ...]:
-        """The output modes that it takes as it is set."""
+        """The output modes that the sink accepts with these settings."""
         return MODES.get(getattr(self, "mode", "append"), ("append",))
 
     def doubles(self, mode: OutputMode) -> bool:
-        """Return whether the rows of a batch that was cut off may be there twice."""
+        """Return whether rows may be there twice after a batch was cut off and repeated."""
         return self.guarantee == "at-least-once" and self.is_lasting
 
     def problems(self, place: str, source: KafkaSource | None) -> Iterator[ConfigProblem]:
-        """Yield each mistake between this sink, at ``place`` in the file, and the source; None if that is not Kafka."""
+        """Yield contradictions between this sink, at ``place``, and the source, which is None if it is not Kafka."""
         yield from ()
 
     def refuses(self, columns: Sequence[tuple[str, str]]) -> Iterator[ConfigProblem]:
-        """Yield why rows of these columns cannot land: paths with dots, and types as DDL names them."""
+        """Yield problems with columns that the sink cannot store; a column is a dotted path and a DDL type."""
         yield from ()
 
     @property
     def keyed(self) -> KeyedSink | None:
-        """The settings of one row for each key; None for a sink that keeps all rows."""
+        """The settings for one row for each key; None for a sink that keeps all rows."""
         return None
 
     @property
     def record_positions(self) -> Literal["unused", "used", "required"]:
-        """Return whether rows need topic, partition and offset of their record: where they have them, or always."""
+        """The use of a record's topic, partition and offset: unused, used if the rows have them, or required."""
         return "unused"
 
     @property
     def target(self) -> str:
-        """Return the target of a checkpoint, beside the kind: the table, the path."""
+        """The sink's target, such as the table or path; with the kind of sink it identifies a checkpoint's target."""
         return ""
 
     def places(self, *, brokers: str) -> Iterator[Place]:
-        """Yield the places of the rows, which nothing else of the pipeline may use.
+        """Yield the places of the rows. No other part of the pipeline may use them.
 
         Args:
-            brokers: of the source; empty if that is not Kafka.
+            brokers: the source's brokers; empty if the source is not Kafka.
         """
         if self.storage_paths:
             yield Place("", "path", spell_path(self.target))
         elif self.target:
-            # Two sinks may have one class, or one format, with different options.
+            # Two sinks may have the same class or format; their options make them different places.
             options = [f"{name}={value}" for name, value in sorted(getattr(self, "options", {}).items())]
             yield Place("", "", ", ".join([self.target, *options]))
 
@@ -98,11 +98,11 @@ class SinkConfig(Model):
         return iter(())
 
     def dataset(self, *, feed: str, brokers: str) -> DatasetName | None:
-        """Name the sink's target for lineage; None for tables of a catalog, and where nothing stays.
+        """Return the target's dataset name for lineage; None for tables of a catalog and sinks that store nothing.
 
         Args:
             feed: the pipeline's name.
-            brokers: of the source.
+            brokers: the source's brokers.
         """
         if self.snapshot_tables or not self.target:
             return None
@@ -112,32 +112,32 @@ class SinkConfig(Model):
 
     @property
     def where(self) -> str:
-        """The place that errors name."""
+        """The sink's place as errors show it."""
         return self.target
 
     @property
     def table_name(self) -> str:
-        """The table, in reports."""
+        """The table's name as reports show it."""
         return self.target
 
     @property
     def snapshot_table(self) -> str | None:
-        """The Iceberg table whose snapshots are the ledger; None for a sink with another ledger, or without."""
+        """The Iceberg table whose snapshots are the ledger; None for a sink with another ledger or without one."""
         return None
 
     @property
     def snapshot_tables(self) -> Mapping[str, str]:
-        """All Iceberg tables that the sink writes to, by the option that names each."""
+        """All Iceberg tables that the sink writes to, by the options that name them."""
         return {}
 
     @property
     def names_made(self) -> frozenset[str]:
-        """The tables that the file does not name; such a table is the feed's only if the feed has made it."""
+        """Tables whose names come from a topic, not from the file; they are the feed's only if it has created them."""
         return frozenset()
 
     @property
     def landing_branch(self) -> str | None:
-        """The branch of the table that rows land in before readers see them; None where they see them at once."""
+        """The table's branch that receives rows before they are published; None if readers see rows immediately."""
         return None
 
     @property
@@ -147,31 +147,31 @@ class SinkConfig(Model):
 
     @property
     def storage_paths(self) -> Mapping[str, str]:
-        """Places in the store or on this machine, by the option that names each."""
+        """Places in a store or on this machine, by the options that name them."""
         return {}
 
     @property
     def stored_files(self) -> SinkFiles:
-        """The files and requests of a batch in the object store."""
+        """The files and requests of a batch in the object store, for estimates."""
         return SinkFiles(is_unknown=True)
 
     def columns(self) -> Iterator[tuple[str, str]]:
-        """Yield each option that names a column of the rows, as ``keys.0``, with the column."""
+        """Yield the options that name columns of the rows, such as ``keys.0``, with these columns."""
         for option in ("partition_by", "sort_by", "keys", "order_by"):
             for index, column in enumerate(getattr(self, option, ())):
                 yield f"{option}.{index}", column if isinstance(column, str) else column.column.partition(".")[0]
 
     def functions(self) -> Iterator[tuple[str, str]]:
-        """Yield each option that names a Python function or class, with ``package.module:Class``."""
+        """Yield the options that name Python functions or classes, with their ``package.module:Class``."""
         return iter(())
 
     def sql_expressions(self) -> Iterator[tuple[str, str]]:
-        """Yield each option that is an SQL expression over the rows, with its text."""
+        """Yield the options that are SQL expressions over the rows, with their texts."""
         return iter(())
 
 
 class EntrySinkConfig(SinkConfig):
-    """The settings of a sink of another package that is exactly-once: its class has ``entries``."""
+    """The settings of another package's exactly-once sink; its class has ``entries``."""
 
     guarantee: ClassVar[str] = "exactly-once"
     capabilities: ClassVar[Capabilities] = Capabilities(
@@ -185,7 +185,7 @@ class EntrySinkConfig(SinkConfig):
 
 
 class MemorySinkConfig(SinkConfig):
-    """A view in the running Spark session, to be asked by SQL while the pipeline runs."""
+    """A view in the Spark session, for SQL queries while the pipeline runs."""
 
     definition: ClassVar[str] = "lakefeed.sinks.spark_format:MemoryDefinition"
     is_lasting: ClassVar[bool] = False
@@ -193,18 +193,18 @@ class MemorySinkConfig(SinkConfig):
     stored_files: ClassVar[SinkFiles] = SinkFiles(elsewhere="the driver's memory")
 
     view: str | None = Field(None, pattern=f"^{Identifier}$")
-    """Its name. Default: the pipeline's with _rows behind it."""
+    """The view's name. Default: the pipeline's name followed by _rows."""
     keys: list[str] = Field(default_factory=list)
-    """With output_mode: update: a newer row replaces the one with these columns."""
+    """With output_mode: update: a newer row replaces the row with the same values in these columns."""
     max_rows: Count = 100_000
-    """More rows than that stop the pipeline: they are kept in the driver's memory."""
+    """The most rows in the view. More rows stop the pipeline, since they are in the driver's memory."""
 
     def dataset(self, *, feed: str, brokers: str) -> DatasetName:
         return DatasetName("inmemory://", feed)
 
 
 class ConsoleSinkConfig(SinkConfig):
-    """The first rows of each batch, printed."""
+    """Prints the first rows of each batch."""
 
     definition: ClassVar[str] = "lakefeed.sinks.spark_format:ConsoleDefinition"
     is_lasting: ClassVar[bool] = False
@@ -219,7 +219,7 @@ class FormatSinkConfig(SinkConfig):
     """Any format that Spark can write a batch to, by its name: Cassandra, MongoDB, Delta, ORC, …"""
 
     definition: ClassVar[str] = "lakefeed.sinks.spark_format:SparkFormatDefinition"
-    # complete replaces what is there, the others are appended.
+    # complete replaces the stored rows; the other modes append.
     modes: ClassVar[tuple[OutputMode, ...]] = EVERY_MODE
 
     name: str = Field(description="The format: orc, delta, org.apache.spark.sql.cassandra, …; its jar has to be there.")
@@ -228,7 +228,7 @@ class FormatSinkConfig(SinkConfig):
     partition_by: list[str] = Field(default_factory=list, description="Columns, for formats that take them.")
 
     def doubles(self, mode: OutputMode) -> bool:
-        """Return False where each batch replaces all."""
+        """Return False for complete, with which each batch replaces all rows."""
         return mode != "complete"
 
     @property
@@ -237,14 +237,14 @@ class FormatSinkConfig(SinkConfig):
 
 
 class PythonSinkConfig(SinkConfig):
-    """A class of one's own: see `lakefeed docs sinks`."""
+    """A Python class of yours that writes batches: see `lakefeed docs sinks`."""
 
     definition: ClassVar[str] = "lakefeed.sinks.python:PythonDefinition"
-    # The class says which it takes, when it is loaded.
+    # Only the class knows its modes, and it is not loaded yet.
     modes: ClassVar[tuple[OutputMode, ...]] = EVERY_MODE
 
     path: Annotated[str, spelled(FUNCTION, "write it as package.module:Class")]
-    """package.module:Class, on PYTHONPATH or beside the pipeline file."""
+    """The class as package.module:Class, on PYTHONPATH or beside the pipeline file."""
     options: dict[str, Scalar] = Field(default_factory=dict, description="Arguments of the class, by name.")
 
     @property
@@ -259,7 +259,7 @@ class PythonSinkConfig(SinkConfig):
 
 
 class PathSinkConfig(SinkConfig):
-    """Files below a path: the settings that their kinds share."""
+    """Files below a path: the settings that sinks of files share."""
 
     definition: ClassVar[str] = "lakefeed.sinks.files:FilesDefinition"
     guarantee: ClassVar[str] = "exactly-once"
@@ -301,7 +301,7 @@ class PathSinkConfig(SinkConfig):
 
     @property
     def stored_files(self) -> SinkFiles:
-        """Files, and in each batch ``_spark_metadata/N``."""
+        """The files; each batch also writes ``_spark_metadata/N``."""
         return SinkFiles(is_partitioned=bool(self.partition_by), commit_puts=1, commit_name="1 of the log")
 
     @property
@@ -315,7 +315,7 @@ class PathSinkConfig(SinkConfig):
 
 
 class ParquetSinkConfig(PathSinkConfig):
-    """Parquet files below a path, listed exactly once in Spark's ``_spark_metadata``."""
+    """Parquet files below a path. Spark's ``_spark_metadata`` lists each of them exactly once."""
 
     compression: Literal["zstd", "snappy", "lz4_raw", "gzip", "none"] = Field("zstd", description="Codec.")
 
@@ -332,12 +332,12 @@ class ParquetSinkConfig(PathSinkConfig):
 
 
 class FilesSinkConfig(PathSinkConfig):
-    """Files below a path, in directories by column, listed exactly once in Spark's ``_spark_metadata``."""
+    """Files below a path, in directories by column. Spark's ``_spark_metadata`` lists each of them exactly once."""
 
     format: FileFormat = Field("parquet", description="What the files are. What CSV has no form for is JSON in it.")
     table: str | None = Field(None, pattern=rf"^({Identifier}\.)?{Identifier}$")
-    """A table of Spark's session catalog (Hive's, where there is one) over the directories: made if it is missing, and
-    notified of new partitions after each batch."""
+    """A table over the directories in Spark's session catalog (Hive's, if there is one). The feed creates it if it is
+    missing, and adds new partitions to it after each batch."""
     options: dict[str, Text] = Field(default_factory=dict, description="Spark's options for writing the format.")
 
     def writer_options(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The blocks of a pipeline file for sources: topics of Kafka, and those whose rows come decoded."""
+"""The blocks of a pipeline file for sources: Kafka's topics, and sources with decoded rows."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ FORMS = "write earliest, latest, a time as 2026-11-20T06:30, 'last 24 hours', gr
 
 @dataclass(frozen=True)
 class StartingOffsets:
-    """The place at which a new feed begins: see ``parse``. Only the brokers know its offsets.
+    """The place at which a new feed begins, as ``parse`` reads it. Only the brokers know its offsets.
 
     Attributes:
-        time: of ``time``, with its zone.
-        seconds: of ``last``.
-        group: of ``group``.
-        offsets: of ``offsets``.
+        time: the time with its zone, for the kind ``time``.
+        seconds: the duration, for the kind ``last``.
+        group: the consumer group, for the kind ``group``.
+        offsets: the offsets by partition, for the kind ``offsets``.
     """
 
     kind: Kind
@@ -80,7 +80,7 @@ class StartingOffsets:
 
     @property
     def described(self) -> str:
-        """Say in words where that is, for 'begins at …'."""
+        """The place in words that continue 'begins at …'."""
         match self.kind:
             case "time":
                 return f"the records from {self.text}"
@@ -95,11 +95,11 @@ class StartingOffsets:
 
     @property
     def is_word(self) -> bool:
-        """Check that it is ``earliest`` or ``latest``, which Spark knows too."""
+        """Check that the place is ``earliest`` or ``latest``, which Spark accepts itself."""
         return self.kind in ("earliest", "latest")
 
     def begins_at(self, now: datetime) -> datetime | None:
-        """Return the time of the first record to read; None where it is not said by a time."""
+        """Return the time from which records are read; None if the place is not given by a time."""
         return now - timedelta(seconds=self.seconds) if self.kind == "last" else self.time
 
 
@@ -117,12 +117,12 @@ def _parse_offsets(text: str) -> dict[Partition, int]:
 
 
 def _as_text(value: Any) -> Any:
-    # YAML reads a time without quotes as one.
+    # YAML reads an unquoted time as a date or datetime.
     return value.isoformat() if isinstance(value, date) else value
 
 
 def _require_known_before_topics(text: str) -> None:
-    """Refuse a place that names topics or partitions: those of a topic to come are not known."""
+    """Refuse a consumer group and offsets: they cannot name places in topics that do not exist yet."""
     if (kind := StartingOffsets.parse(text).kind) in ("group", "offsets"):
         named = "a consumer group has" if kind == "group" else "these offsets have"
         what = f"{named} no place in topics that come later"
@@ -134,34 +134,34 @@ NewTopicsText = Annotated[StartText, checked(_require_known_before_topics)]
 
 
 class KafkaSource(KafkaClient):
-    """Topics of one Kafka cluster."""
+    """Topics of a Kafka cluster."""
 
     bootstrap_servers: Brokers = Field(description="host:port of one or more brokers, separated by commas.")
     topics: list[str] | None = Field(None, description="Topics to read.", min_length=1)
     topics_pattern: Annotated[str, checked(_require_java_pattern)] | None = None
-    """Or a regular expression of topic names."""
+    """Or a regular expression (of Java) for topic names."""
     start: StartText = "earliest"
-    """Where a new feed begins: earliest, latest, a time in ISO 8601 (UTC by default), 'last 24 hours', group:NAME (as
-    that consumer group has committed), or topic:partition:offset,… Partitions without a place there begin at their
-    first record. Afterwards the feed resumes where its last commit ended."""
+    """Where a new feed begins: earliest, latest, a time in ISO 8601 (UTC by default), 'last 24 hours', group:NAME (the
+    offsets that this consumer group has committed), or topic:partition:offset,… Partitions that have no such offset
+    begin at their first record. Later starts ignore this setting and resume where the last commit ended."""
     new_topics: NewTopicsText = "earliest"
-    """Where topics begin that the feed reads later, once it has begun: as start, without groups and offsets. Another
-    place than earliest is for a table for each topic."""
+    """Where the feed begins in topics that appear after its first start: as in start, but no groups and offsets. Values
+    other than earliest require a table for each topic."""
     max_records_per_batch: Bound = 1_000_000
-    """Upper bound on the records of one micro-batch, over all partitions."""
+    """The most records in one micro-batch, over all partitions."""
     min_records_per_batch: Bound | None = None
-    """Wait until so many records are there, or max_wait is over: larger batches write larger files. Default: whatever
-    is there when the trigger says."""
+    """The least number of records for a batch, so that it writes larger files; a batch has fewer when max_wait is over.
+    Default: a batch begins at each trigger, with any number of records."""
     max_wait: Period = "10 minutes"
-    """No record waits longer than this for min_records_per_batch to come together."""
+    """The longest that a record waits until there are min_records_per_batch."""
     deduplicate: bool = False
-    """Leave out the copies that lakefeed's Kafka sink wrote when it resent a batch, recognized by the records' headers.
-    Makes the feed one with state."""
+    """Leave out copies that lakefeed's Kafka sink wrote when it resent a batch; the records' headers identify them. The
+    query then keeps state."""
     monitoring_group: str | None = Field(None, min_length=1)
-    """Consumer group that is set to the feed's position after each batch, for tools that watch lag. Nothing reads it
-    back."""
+    """A consumer group for tools that watch lag: after each batch the feed commits its offsets to it. The feed never
+    reads these offsets."""
     options: dict[str, Scalar] = Field(default_factory=dict)
-    """Kafka client settings with the prefix kafka., for instance kafka.max.poll.records."""
+    """Kafka client settings with the prefix kafka., such as kafka.max.poll.records."""
 
     @field_validator("topics", mode="before")
     @classmethod
@@ -206,23 +206,23 @@ class KafkaSource(KafkaClient):
 
     @property
     def max_wait_seconds(self) -> int:
-        """``max_wait`` as a number."""
+        """``max_wait`` in seconds."""
         return seconds_of(self.max_wait)
 
     def reads(self, topic: str) -> bool:
-        """Return whether a topic of this name is among those to read."""
+        """Return whether the source reads a topic of this name."""
         if self.topics is not None:
             return topic in self.topics
         return re.fullmatch(self.topics_pattern or "", topic) is not None
 
 
 class FilesSource(Model):
-    """Files that come to a directory; each is read once, when it is there."""
+    """Files that arrive in a directory; each is read once."""
 
     path: str = Field(description="s3a://bucket/path, or a path with * in it.")
     format: FileFormat | Literal["text"] = Field(description="What the files are.")
     schema_ddl: Ddl | None = None
-    """The columns, as 'id BIGINT, name STRING'. text has one column, value; other formats require it."""
+    """The columns, such as 'id BIGINT, name STRING'. Required, except for text, which has one column: value."""
     max_files_per_batch: Count = Field(1000, description="Upper bound on the files of one micro-batch.")
     done: Literal["keep", "archive", "delete"] = Field("keep", description="What becomes of files that were read.")
     archive: str | None = Field(None, description="With done: archive, where they go: a path outside of `path`.")
@@ -237,13 +237,13 @@ class FilesSource(Model):
 
 
 class RateSource(Model):
-    """Rows with a timestamp and a number, so many a second: for trying things out."""
+    """Rows with a timestamp and a number, made at a fixed rate for experiments."""
 
     rows_per_second: Count = Field(1, description="How many.")
 
 
 class SocketSource(Model):
-    """Lines of text from a TCP server: for trying things out. What was not landed at a crash is gone."""
+    """Lines of text from a TCP server, for experiments. A crash loses lines that are not written yet."""
 
     host: str = Field(description="Where it listens.")
     port: Count = Field(description="Its port.", le=65535)
@@ -259,11 +259,11 @@ class FormatSource(Model):
 
 
 class IcebergSource(Model):
-    """The rows that are appended to an Iceberg table, snapshot by snapshot."""
+    """The rows that other writers append to an Iceberg table, snapshot by snapshot."""
 
     table: TableName = Field(description="catalog.namespace.table")
     since: str | None = None
-    """From the snapshots of this time on, in ISO 8601. Default: from the table's first."""
+    """A time in ISO 8601: read the snapshots from this time on. Default: from the table's first snapshot."""
     max_files_per_batch: Count = Field(1000, description="Upper bound on the data files of one micro-batch.")
     skip_overwrites: bool = False
-    """Pass over snapshots that have changed or deleted rows, instead of stopping at them."""
+    """true skips snapshots that changed or deleted rows. Default: false, which stops the feed at such a snapshot."""

@@ -1,4 +1,4 @@
-"""SQL and Spark's DDL as a pipeline file writes them, checked without Spark's parser."""
+"""Checks the SQL and the Spark DDL of a pipeline file, without Spark's parser."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 
 from lakefeed.config.base import checked
 
-# SQL: quotes, brackets and the number of statements; Spark's own parser reads it before a run.
+# SQL: only quotes, brackets and the number of statements are checked here; Spark parses it before a run.
 
 _PIECE = re.compile(
     r"""--[^\n]*|/\*|\*/|\b[rR]'[^']*'|\b[rR]"[^"]*"|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`|['"`()\[\];]""",
@@ -36,7 +36,7 @@ def unreadable(sql: str) -> str | None:
         if piece == "/*":
             comments += 1
         elif comments:
-            # Within a comment nothing else counts; a quote there opens no text.
+            # Inside a comment only its end matters: a quote there opens no text.
             comments -= piece == "*/"
             if piece != "*/":
                 position = found.start() + 1
@@ -59,14 +59,14 @@ def unreadable(sql: str) -> str | None:
 
 
 def without_texts(sql: str) -> str:
-    """Return a statement with a blank for each comment, quoted text and quoted name."""
+    """Return a statement in which a blank replaces each comment, quoted text and quoted name."""
     kept: list[str] = []
     comments, position = 0, 0
     while (found := _PIECE.search(sql, position)) is not None:
         if not comments:
             kept.append(sql[position : found.start()])
         comments += (found[0] == "/*") - (found[0] == "*/" and comments > 0)
-        # Within a comment a quote opens no text.
+        # Inside a comment a quote opens no text.
         position = found.start() + 1 if comments and found[0] != "/*" else found.end()
         kept.append(found[0] if len(found[0]) == 1 and not comments else " ")
     return "".join([*kept, "" if comments else sql[position:]])
@@ -78,17 +78,17 @@ def _require_sql(sql: str) -> None:
 
 
 Sql = Annotated[str, checked(_require_sql)]
-"""A statement or an expression."""
+"""An SQL statement or expression."""
 
 
-# DDL: the names of the columns, and what is wrong with their types.
+# DDL: parsed for the columns' names and types, and for mistakes in the types.
 
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|([A-Za-z0-9_]+)|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(.))", re.DOTALL)
 _NO_NUMBERS = (
     "BOOLEAN TINYINT BYTE SMALLINT SHORT INT INTEGER BIGINT LONG FLOAT REAL DOUBLE DATE BINARY VOID VARIANT "
     "TIMESTAMP TIMESTAMP_LTZ TIMESTAMP_NTZ STRING"
 )
-# How many numbers each type takes in parentheses, at least and at most.
+# The least and the largest number of arguments in parentheses, by type.
 _TYPES: dict[str, tuple[int, int]] = {
     **dict.fromkeys(_NO_NUMBERS.split(), (0, 0)),
     **dict.fromkeys(("DECIMAL", "DEC", "NUMERIC"), (0, 2)),
@@ -106,7 +106,7 @@ def columns_of_ddl(text: str) -> list[str]:
 
 
 def types_of_ddl(text: str) -> list[tuple[str, str]]:
-    """Return each column and each part of one: its path with dots, as Iceberg names it, and its type's first word."""
+    """Return the columns and their nested fields, as Iceberg's dotted path and the first word of the type."""
     parser = _DdlParser(text)
     parser.columns()
     return parser.types
@@ -119,7 +119,7 @@ Ddl = Annotated[str, checked(columns_of_ddl)]
 class _DdlParser:
     def __init__(self, text: str) -> None:
         bare = re.sub(r"--[^\n]*", "", text)
-        # A schema that Spark has printed stands inside of STRUCT<…>.
+        # Spark prints a schema as STRUCT<…>, so accept this form too.
         if whole := re.fullmatch(r"(?is)\s*STRUCT\s*<(.+)>\s*", bare):
             bare = whole[1]
         self._words = [found[0].strip() for found in _TOKEN.finditer(bare) if found[0].strip()]

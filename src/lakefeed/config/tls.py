@@ -1,6 +1,6 @@
-"""Translate the TLS parameters of PostgreSQL's JDBC URLs for libpq, or refuse those that only Java's driver has.
+"""Translates the TLS parameters of PostgreSQL's JDBC URLs for libpq, and refuses those that only Java's driver has.
 
-pgjdbc's ``ssl``, ``sslmode`` and files: https://jdbc.postgresql.org/documentation/use/.
+For pgjdbc's ``ssl``, ``sslmode`` and files see https://jdbc.postgresql.org/documentation/use/.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from lakefeed.config import trust
 from lakefeed.config.addresses import PlainTextLogin, without_required_tls
 from lakefeed.errors import ConfigError
 
-# Parameters that mean the same to Java's driver and to libpq.
+# These parameters mean the same in Java's driver and in libpq.
 _LIBPQ = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslnegotiation")
 _JAVA_ONLY = ("sslfactory", "sslfactoryarg", "sslhostnameverifier", "sslpasswordcallback", "socketfactory")
 _REQUIRES = ("require", "verify-ca", "verify-full")
 MODES = ("disable", "allow", "prefer", *_REQUIRES)
-"""The values of sslmode."""
+"""The allowed values of sslmode."""
 
 
 class JavaOnly(ConfigError):
-    """Java's driver would use TLS in a way that Python's cannot."""
+    """A URL configures TLS in a way that only Java's driver supports."""
 
     @classmethod
     def of(cls, name: str, where: str, instead: str) -> JavaOnly:
-        """Name a parameter that Python's driver does not have."""
+        """Return the error for a parameter that Python's driver does not have."""
         what = f"'{name}' is a way to use TLS that only Java knows: the database is not asked without Spark, since that"
         hint = f"write {instead} in the URL"
         return cls(f"{what} would be over another connection than the feed's", where=where, hint=hint)
 
 
 def is_required(options: Mapping[str, str]) -> bool:
-    """Return whether the JVM's driver connects with TLS or not at all.
+    """Return whether the JVM's driver connects only with TLS.
 
-    ``allow`` and ``prefer``, the default, connect as plain text where the server has no TLS, or where an attacker
-    between the two says so.
+    ``allow`` and ``prefer``, which is the default, connect as plain text if the server has no TLS, or if an attacker on
+    the network pretends that it has none.
     """
     lower = {key.lower(): value for key, value in options.items()}
     mode = lower.get("sslmode", "").lower()
@@ -43,19 +43,19 @@ def is_required(options: Mapping[str, str]) -> bool:
 
 
 def plain_text_logins(key: str, url: str) -> Iterator[PlainTextLogin]:
-    """Yield the login to a database on another machine whose URL does not require TLS; ``key`` is the URL's setting."""
+    """Yield the login to another machine's database if its URL does not require TLS; ``key`` is the URL's setting."""
     parts = urlsplit(url.removeprefix("jdbc:"))
     if not is_required(dict(parse_qsl(parts.query, keep_blank_values=True))):
         yield from without_required_tls(key, url, parts.hostname, parameter="sslmode")
 
 
 def _ssl_is_on(lower: Mapping[str, str]) -> bool:
-    # ?ssl without a value is true for pgjdbc.
+    # pgjdbc reads ?ssl without a value as true.
     return lower.get("ssl", "false").lower() in ("true", "")
 
 
 def libpq_options(options: Mapping[str, str], *, where: str) -> dict[str, str]:
-    """Return the TLS parameters of a URL of PostgreSQL, for libpq."""
+    """Return libpq's options for the TLS parameters of a PostgreSQL URL."""
     lower = {key.lower(): value for key, value in options.items()}
     for name in _JAVA_ONLY:
         if name in lower:
@@ -74,11 +74,11 @@ def libpq_options(options: Mapping[str, str], *, where: str) -> dict[str, str]:
 
 
 def pgjdbc_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """Return what makes PostgreSQL's driver for Java verify with the JVM's authorities, where the URL names none."""
+    """Return properties by which pgjdbc trusts the JVM's authorities; none if the URL names authorities."""
     lower = {key.lower(): value for key, value in options.items()}
     verifies = lower.get("sslmode", "").startswith("verify") or ("sslmode" not in lower and _ssl_is_on(lower))
     names_own = any(name in lower for name in ("sslrootcert", "sslcert", *_JAVA_ONLY))
     if not verifies or names_own or trust.current() == trust.Certificates():
         return {}
-    # By itself it reads ~/.postgresql/root.crt, and no other file.
+    # By default pgjdbc reads only ~/.postgresql/root.crt.
     return {"sslfactory": "org.postgresql.ssl.DefaultJavaSSLFactory"}

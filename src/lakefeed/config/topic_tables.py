@@ -1,4 +1,4 @@
-"""One topic's settings out of those of a pipeline whose topics go to a table each."""
+"""Derives the settings of one topic from a pipeline with a table for each topic."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from lakefeed.errors import ConfigError
 Pipeline = TypeVar("Pipeline", bound=PipelineBlocks)
 
 _OF_SINK = ("partition_by", "sort_by", "properties", "keys", "order_by", "history")
-"""The settings of the sink that a topic may have of its own."""
+"""The sink settings that a topic may override."""
 
 
 def config_of(config: Pipeline, topic: str) -> Pipeline:
     """Return the pipeline of one topic alone.
 
-    Its name is the feed's in the ledgers, so it has the topic's in it: tables of dead letters may be shared.
+    Its name identifies the feed in ledgers and shared tables of dead letters, so it contains the topic's name.
     """
     special = config.table_rules.topics.get(topic, OneTable())
     own = {name: setting for name, setting in special if setting is not None}
     kafka, iceberg = config.source.kafka, config.sink.iceberg
     assert kafka is not None
-    assert iceberg is not None  # Else it would not have many tables.
+    assert iceberg is not None  # Only this sink can have a table for each topic.
     dead_letters = special.dead_letters or config.dead_letters
     if dead_letters is not None and dead_letters.table is not None:
         dead_letters = dead_letters.model_copy(update={"table": table_of(dead_letters.table, topic)})
@@ -50,19 +50,19 @@ def config_of(config: Pipeline, topic: str) -> Pipeline:
 
 
 def as_new_topic(config: Pipeline) -> Pipeline:
-    """Return the pipeline of one topic that came when the feed had begun."""
+    """Return a topic's pipeline for a topic that appeared after the feed's first start."""
     source = config.kafka.model_copy(update={"start": config.kafka.new_topics})
     return config.model_copy(update={"source": config.source.model_copy(update={"kafka": source})})
 
 
 def require_fit(config: PipelineBlocks) -> None:
-    """Refuse the pipeline of one topic if the topic's own settings contradict the others."""
+    """Refuse one topic's pipeline if the topic's settings contradict those of the whole pipeline."""
     iceberg = config.sink.iceberg
-    assert iceberg is not None  # Else there would not be many tables.
+    assert iceberg is not None  # Only this sink can have a table for each topic.
     for problem in (*keyed_problems(iceberg), *upsert_problems(config)):
         raise ConfigError(problem.what, where=f"topic {', '.join(config.kafka.topics or ())}", hint=problem.hint)
 
 
 def on_failure(config: PipelineBlocks, topic: str) -> OnFailure:
-    """Return what happens when the topic's table cannot be written."""
+    """Return the topic's ``on_failure``, or else that of the pipeline."""
     return config.table_rules.topics.get(topic, OneTable()).on_failure or config.table_rules.on_failure

@@ -1,4 +1,4 @@
-"""The block of a pipeline file that says what happens between decoding and the sink."""
+"""The block of a pipeline file for the steps between decoding and the sink."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ FUNCTION = rf"{Identifier}(\.{Identifier})*:{Identifier}"
 
 
 class Watermark(Model):
-    """The limit for late rows, by their own time. Later ones are left out of windows that are closed."""
+    """The limit for late rows, by their event time. Rows that are later are dropped from closed windows."""
 
     column: str = Field(description="The rows' own time (event time), a timestamp.")
     delay: Duration = Field(description="How late they may be: '<n> seconds|minutes|hours|days'.")
 
 
 class StaticTable(Model):
-    """Rows that do not stream, to join with: an Iceberg table, or whatever Spark can read as a batch."""
+    """Rows to join with that do not stream: an Iceberg table, or any format that Spark can read as a batch."""
 
     table: str | None = Field(None, description="catalog.namespace.table")
     format: str | None = Field(None, description="Or a format that Spark can read: parquet, csv, json, jdbc, …")
@@ -45,12 +45,12 @@ class Step(Model):
 
     sql: Sql | None = Field(None, description="One SELECT over the rows, the steps before and the tables, by name.")
     python: Annotated[str, spelled(FUNCTION, "write it as package.module:function")] | None = None
-    """Or package.module:function, on PYTHONPATH or beside the pipeline file. It takes DataFrames and returns one."""
+    """Or package.module:function, on PYTHONPATH or beside the file. The function takes DataFrames and returns one."""
     options: dict[str, Scalar] = Field(default_factory=dict)
-    """With python: further arguments of the function, by name."""
+    """With python: further arguments for the function, by name."""
     deduplicate: list[str] | None = Field(None, min_length=1)
-    """Or columns: of rows with the same values in them only the first is kept. Needs a watermark, which says how long
-    they are remembered."""
+    """Or columns: only the first of the rows with the same values in them is kept. Requires a watermark, which says how
+    long the query remembers the values."""
     watermark: Watermark | None = Field(None, description="How late the rows of this step may be.")
 
     def _contradictions(self) -> Iterator[str | ConfigProblem]:
@@ -61,29 +61,29 @@ class Step(Model):
 
 
 class StreamOfTopic(Model):
-    """One topic's records as a stream of their own, to join with another's."""
+    """One topic's records as a stream, to join with other topics' streams."""
 
     topic: str = Field(description="One of source.kafka.topics.")
     watermark: Watermark | None = Field(None, description="How late its records may be.")
 
 
 class Transform(Model):
-    """The steps between decoding and the sink: one SELECT, or several steps, the last of which goes to the sink."""
+    """The steps between decoding and the sink: one SELECT, or several steps. The sink gets the last step's rows."""
 
     sql: Sql | None = None
-    """One SELECT over the decoded records; their view has the pipeline's name."""
+    """One SELECT over the decoded records, from the view with the pipeline's name."""
     steps: dict[str, Step] = Field(default_factory=dict)
-    """Or several, by name and in this order. Each is a view for those behind it; the decoded records have the
-    pipeline's name."""
+    """Or several steps by name, in this order. A step's name is that of its view in later steps; the decoded
+    records are the view with the pipeline's name."""
     tables: dict[str, StaticTable] = Field(default_factory=dict)
-    """Views of rows that do not stream, by name, to join with."""
+    """Views to join with whose rows do not stream, by name."""
     streams: dict[str, StreamOfTopic] = Field(default_factory=dict)
-    """Streams to join with each other: views of one topic's records each, by name, in place of the one that has the
-    pipeline's name. Each topic of the source is in one of them, and each is read once."""
+    """Streams to join with each other: views of one topic's records, by name. They replace the view with the pipeline's
+    name. Each topic of the source must be in exactly one stream, and is read once."""
     watermark: Watermark | None = Field(None, description="How late the decoded records may be.")
     output_mode: OutputMode = "append"
-    """What a batch hands to the sink: rows that are final (append), those that have changed (update), or the whole
-    result (complete). The last two are for aggregates."""
+    """The rows that a batch passes to the sink: final rows (append), changed rows (update), or the whole result
+    (complete). update and complete are for aggregates."""
 
     @field_validator("steps", "tables", "streams")
     @classmethod
@@ -105,5 +105,5 @@ class Transform(Model):
 
     @property
     def all_steps(self) -> dict[str, Step]:
-        """The steps by name; one SELECT is called ``sql``."""
+        """The steps by name; a single SELECT is the step ``sql``."""
         return self.steps if self.sql is None else {"sql": Step(sql=self.sql)}

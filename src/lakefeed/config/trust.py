@@ -1,6 +1,6 @@
-"""The block ``tls``: authorities that are trusted besides the system's, and a certificate for servers that ask for one.
+"""The block ``tls``: authorities to trust besides the system's, and a certificate for servers that request one.
 
-Java has one trust store for all clients of a process, so that what a pipeline declares holds for the whole process, in
+Java has one trust store for all clients of a process. So a pipeline's declaration holds for the whole process, in
 Python as in the JVM. See docs/secure-connections.md.
 """
 
@@ -28,26 +28,26 @@ VARIABLES = {
     "certificate": "LAKEFEED_CLIENT_CERTIFICATE",
     "key": "LAKEFEED_CLIENT_KEY",
 }
-"""The environment variable of each file."""
+"""The environment variables of the files, by setting."""
 
 _CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _KEY = re.compile(r"-----BEGIN ((?:[A-Z]+ )*)PRIVATE KEY-----(.*?)-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL)
-# What a server says of its client's certificate: OpenSSL's names of the alerts of TLS, and PostgreSQL's own message.
+# Texts of errors about a client's certificate: OpenSSL's names of TLS alerts, and PostgreSQL's own message.
 _CERTIFICATE_REFUSED = re.compile(
     "certificate required|handshake failure|bad certificate|alert (unknown ca|access denied)"
     "|alert (unsupported )?certificate|requires a valid client certificate"
 )
-# What stands before an RSA key of PKCS #1 in PKCS #8 (RFC 5208): version 0, and the algorithm rsaEncryption.
+# The prefix that makes a PKCS #1 RSA key PKCS #8 (RFC 5208): version 0, and the algorithm rsaEncryption.
 _RSA = bytes.fromhex("020100300d06092a864886f70d0101010500")
 
 
 class Tls(Model):
-    """Certificates for all connections of a pipeline, as files in PEM."""
+    """Certificates for all connections of a pipeline, in PEM files."""
 
     ca_file: Path | None = None
-    """Certificates of authorities that are trusted besides the system's and Java's. Default: LAKEFEED_CA_FILE."""
+    """File with certificates of authorities to trust besides the system's and Java's. Default: LAKEFEED_CA_FILE."""
     certificate: Path | None = None
-    """The certificate for servers that ask for one (mutual TLS), and those between it and its authority. Default:
+    """File with the certificate for servers that request one (mutual TLS), and the intermediate certificates. Default:
     LAKEFEED_CLIENT_CERTIFICATE."""
     key: Path | None = Field(None, description="Its key, without a passphrase. Default: LAKEFEED_CLIENT_KEY.")
 
@@ -56,7 +56,7 @@ class Tls(Model):
             yield ConfigProblem("certificate and key belong together", key="certificate", hint="give both or none")
 
     def completed(self, environment: Mapping[str, str]) -> Tls:
-        """Return the same with the environment's files where the block names none."""
+        """Return this block, with files that it does not name taken from the environment."""
         named = {name: Path(found) for name, variable in VARIABLES.items() if (found := environment.get(variable))}
         if self.certificate is not None:
             named = {name: path for name, path in named.items() if name == "ca_file"}
@@ -65,7 +65,7 @@ class Tls(Model):
 
 @dataclass(frozen=True, kw_only=True)
 class Certificates:
-    """Contents of the files in PEM; empty where there is none. The key is in PKCS #8, which Java reads."""
+    """The contents of the PEM files; empty for a missing file. The key is in PKCS #8, which Java reads."""
 
     authorities: str = ""
     certificate: str = ""
@@ -73,7 +73,7 @@ class Certificates:
 
     @classmethod
     def read(cls, tls: Tls) -> Certificates:
-        """Read the files; a ConfigError names the one that cannot be used."""
+        """Return the contents of the files; raise a ConfigError that names an unusable file."""
         certificate = key = ""
         if tls.certificate is not None and tls.key is not None:
             certificate, key = certificates_in(tls.certificate, "tls.certificate"), _key_in(tls.key)
@@ -87,19 +87,19 @@ class Certificates:
 
 
 class _Declared:
-    """State of this process: what its pipelines have declared."""
+    """The declarations of this process's pipelines, as state of the process."""
 
     lock = threading.Lock()
     tls = Tls()
     authorities: tuple[Path, ...] = ()
     files: ClassVar[dict[str, str]] = {}
-    """Bundles that were written, by the authorities in them."""
+    """The names of written bundle files, by the declared authorities in them."""
 
 
 def declare(tls: Tls) -> None:
-    """Let this process trust what a pipeline declares, and show its certificate. Reads no file yet.
+    """Make this process trust a pipeline's authorities and present its certificate. Reads no file yet.
 
-    Authorities of other pipelines of this process stay trusted; of certificates the last one is shown.
+    Authorities of the process's other pipelines stay trusted; the certificate replaces an earlier one.
     """
     with _Declared.lock:
         if tls.ca_file is not None:
@@ -109,13 +109,13 @@ def declare(tls: Tls) -> None:
 
 
 def forget() -> None:
-    """Trust what the environment says, and nothing that a pipeline has declared."""
+    """Drop all declarations of pipelines, so that only the environment counts."""
     with _Declared.lock:
         _Declared.tls, _Declared.authorities = Tls(), ()
 
 
 def current() -> Certificates:
-    """Return what this process's clients trust besides the system's authorities, and show.
+    """Return the authorities that this process's clients trust besides the system's, and their certificate and key.
 
     Raises:
         ConfigError: a file cannot be read, or has no certificate or key; its ``where`` names the setting.
@@ -130,10 +130,10 @@ def current() -> Certificates:
 
 
 def client_context(only: str | None = None) -> ssl.SSLContext:
-    """Build the context for a client of this process.
+    """Return the TLS context for a client of this process.
 
     Args:
-        only: certificates (PEM) of the authorities that it trusts. Default: the system's, and those that are declared.
+        only: certificates (PEM) of the only authorities to trust. Default: the system's and the declared authorities.
     """
     context = ssl.create_default_context(cadata=only)
     if only is None and (declared := current().authorities):
@@ -144,9 +144,9 @@ def client_context(only: str | None = None) -> ssl.SSLContext:
 
 
 def authorities_file() -> str | None:
-    """Return a file with the declared authorities and the system's, for clients that take one; None without declared.
+    """Return a file with the declared and the system's authorities, for clients that take a file; None if undeclared.
 
-    It is there as long as this process.
+    The file exists as long as this process.
     """
     if not (declared := current().authorities):
         return None
@@ -161,21 +161,21 @@ def authorities_file() -> str | None:
 
 
 def own_files() -> tuple[Path, Path] | None:
-    """Return the files of this process's certificate and of its key; None without one."""
+    """Return the files of this process's certificate and key; None without a certificate."""
     with _Declared.lock:
         tls = _Declared.tls.completed(os.environ)
     return None if tls.certificate is None or tls.key is None else (tls.certificate, tls.key)
 
 
 def system_authorities() -> str:
-    """Return the certificates of the system's authorities in PEM, for a client that takes one list alone."""
+    """Return the system's authorities as PEM, for clients that take a single list of authorities."""
     paths = ssl.get_default_verify_paths()
     files = [Path(paths.cafile)] if paths.cafile else sorted(Path(paths.capath or "/nowhere").glob("*.0"))
     return "\n".join(each for file in files for each in _CERTIFICATE.findall(file.read_text("utf-8", "replace")))
 
 
 def certificates_in(file: Path, setting: str) -> str:
-    """Return the certificates of a file, without a key that may be in it too."""
+    """Return the certificates in a file, without any private key in it."""
     found = _CERTIFICATE.findall(_text(file, setting))
     if not found:
         raise ConfigError("the file has no certificate (PEM)", where=f"{setting}: {file}")
@@ -204,14 +204,14 @@ def _key_in(file: Path) -> str:
 
 
 def _pkcs8(rsa: bytes) -> str:
-    """Wrap an RSA key of PKCS #1, which cert-manager writes by default, as PKCS #8."""
+    """Return a PKCS #1 RSA key, which is cert-manager's default, as PKCS #8."""
     octets = _RSA + b"\x04" + _length(len(rsa)) + rsa
     wrapped = base64.encodebytes(b"\x30" + _length(len(octets)) + octets).decode()
     return f"-----BEGIN PRIVATE KEY-----\n{wrapped}-----END PRIVATE KEY-----\n"
 
 
 def _length(count: int) -> bytes:
-    """Encode a length as DER does."""
+    """Return a length encoded in DER."""
     if count < 0x80:
         return bytes([count])
     octets = count.to_bytes((count.bit_length() + 7) // 8, "big")
@@ -227,10 +227,10 @@ def _text(file: Path, setting: str) -> str:
 
 
 def explain(error: ssl.SSLError, *, server: str, where: str, setting: str = "tls.ca_file") -> LakefeedError:
-    """Return the error for a TLS connection that did not come about: what is wrong with it, and which setting helps."""
+    """Return the error for a failed TLS connection, with the cause and the setting that helps."""
     verify_code = getattr(error, "verify_code", None)
     if isinstance(error, ssl.SSLCertVerificationError):
-        if verify_code in (62, 64):  # The name, or the address, is not in the certificate.
+        if verify_code in (62, 64):  # The codes for a host name or an address that the certificate lacks.
             what, hint = "is for another host", "use a name that is in the certificate, or have one made for this name"
         elif verify_code in (9, 10):
             what, hint = "has expired or is not valid yet", "renew it, or correct this machine's clock"
@@ -245,7 +245,7 @@ def explain(error: ssl.SSLError, *, server: str, where: str, setting: str = "tls
             f"{server} asks for a certificate, and refuses what it got: {reason}", where=where, hint=hint
         )
     if "eof occurred" in reason:
-        # One that refuses a client's certificate may be gone before its alert has been read.
+        # A server that refuses the client's certificate may close the connection before the client reads its alert.
         hint = "it may ask for a certificate, or refuse this one: tls.certificate and tls.key; its log says which"
         return ConfigError(f"{server} has cut the TLS connection off", where=where, hint=hint)
     if "wrong version number" in reason or "record layer failure" in reason:
@@ -256,7 +256,7 @@ def explain(error: ssl.SSLError, *, server: str, where: str, setting: str = "tls
 
 
 def explain_libpq(text: str, *, server: str, where: str) -> LakefeedError | None:
-    """Return the error for a TLS connection of libpq's that did not come about; None if its message is of another."""
+    """Return the error for a failed TLS connection of libpq; None if the message is about something else."""
     if "certificate verify failed" in text:
         code, why = 20, "certificate verify failed"
     elif found := re.search(r"server certificate for .* does not match host name .*", text):

@@ -1,4 +1,4 @@
-"""Rules of ``mode: upsert`` that concern the whole pipeline file, and what follows from the mode."""
+"""Rules of ``mode: upsert`` for the whole pipeline file, and the settings that follow from the mode."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakefeed.config.values import TOPIC_MARK
 
 
 def upsert_problems(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    """Yield each setting of the file that contradicts the sink's ``mode: upsert``."""
+    """Yield a problem for each setting of the file that contradicts the sink's ``mode: upsert``."""
     keyed = config.sink.chosen.keyed
     if keyed is None:
         return
@@ -54,7 +54,7 @@ def _changes(config: PipelineBlocks, sink: KeyedSink) -> Iterator[ConfigProblem]
                 hint = f"order_by: [{TIMESTAMP_COLUMN}], or delete.tombstones: false and decode.on_null: skip"
                 yield ConfigProblem(f"tombstones have no {column} that they could be ordered by", hint=hint)
     sql = config.transform.sql if config.transform is not None else None
-    # A guess from the text: without * it has to name the columns that it keeps. The feed's start checks the rows.
+    # The check guesses from the text: SQL without * must name the columns that it keeps. The start checks the rows.
     if sql is not None and "*" not in sql:
         words = {word.lower() for word in re.findall(r"[A-Za-z_][A-Za-z0-9_]*", sql)}
         columns = (*sink.keys, *sink.order_by, *POSITION_COLUMNS, DELETED)
@@ -69,12 +69,12 @@ def _topic_without_keys(config: PipelineBlocks) -> str | None:
     kafka = config.source.kafka
     if kafka is not None and kafka.topics is not None:
         return next((f"topic {topic} has none" for topic in kafka.topics if topic not in own), None)
-    # The topics of a pattern are known at the start.
+    # The topics of a pattern are known only at the start.
     return None if own else "no topic has any"
 
 
 def tombstones_delete(config: PipelineBlocks) -> bool:
-    """Return whether null values delete the row of their key."""
+    """Return whether a null value deletes the row of its key."""
     sink = config.upserting
     if sink is None:
         return False
@@ -82,7 +82,7 @@ def tombstones_delete(config: PipelineBlocks) -> bool:
 
 
 def kept_metadata(config: PipelineBlocks) -> tuple[str, ...]:
-    """Return ``decode.metadata``, and the metadata that the sink needs to order, name or mark its rows."""
+    """Return ``decode.metadata``, with further metadata that the sink needs to order or identify rows."""
     sink = config.upserting
     needed: list[str] = list(config.decode.metadata)
     if sink is not None or (config.sink.chosen.record_positions != "unused" and not config.sinks):

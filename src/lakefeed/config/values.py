@@ -1,4 +1,4 @@
-"""Values that a pipeline file writes as text: names, brokers, durations, triggers, partitions and sort columns."""
+"""Types of text values in a pipeline file: names, brokers, durations, triggers, partitions and sort columns."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ TOPIC_MARK = "{topic}"
 FileFormat = Literal["parquet", "orc", "avro", "json", "csv"]
 
 Count = Annotated[int, Field(gt=0, le=2**31 - 1)]
-"""A number above 0, as far as Java's integers reach."""
+"""A number above 0 that fits Java's int."""
 
 Bound = Annotated[int, Field(gt=0, le=2**63 - 1)]
-"""A number above 0, as far as Java's long integers reach."""
+"""A number above 0 that fits Java's long."""
 
 
 # Tables and topics.
@@ -34,16 +34,16 @@ def _require_three_parts(table: str) -> None:
 TableName = Annotated[str, checked(_require_three_parts)]
 """``catalog.namespace.table``"""
 TableTemplate = Annotated[str, checked(lambda table: _require_three_parts(table.replace(TOPIC_MARK, "t")))]
-"""A table's name in which ``{topic}`` may stand for the topic's."""
+"""A table's name that may contain ``{topic}`` for the topic's name."""
 
 
 def table_of(template: str, topic: str) -> str:
-    """Put a topic's name in for ``{topic}``, with ``_`` for characters that a table's name cannot have."""
+    """Return the table's name with the topic's for ``{topic}``; ``_`` replaces characters that it cannot have."""
     return template.replace(TOPIC_MARK, re.sub(r"[^A-Za-z0-9_]", "_", topic))
 
 
 def catalog_of(table: str) -> str:
-    """Return the catalog's name: the first part of the table's."""
+    """Return the catalog's name, which is the first part of the table's name."""
     return table.split(".", 1)[0]
 
 
@@ -59,7 +59,7 @@ def _require_topic_name(topic: str) -> None:
 
 TopicName = Annotated[str, checked(_require_topic_name)]
 
-# Kafka's clients accept the name of one of Kafka's protocols before an address.
+# Kafka's clients accept a protocol's name before an address.
 _PROTOCOL = r"(?:(?i:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?"
 _BROKER = re.compile(_PROTOCOL + r"(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._%-]+):(\d{1,5})", re.ASCII)
 
@@ -84,7 +84,7 @@ _IMAGE = re.compile(rf"(?:{_HOST}/)?{_NAME}(?:/{_NAME})*(?::\w[\w.-]{{0,127}})?(
 
 
 def is_image(reference: str) -> bool:
-    """Return whether this can name an image: ``[host/]name[:tag][@sha256:digest]``; only the host has capitals."""
+    """Return whether a text can name an image: ``[host/]name[:tag][@sha256:digest]``, capitals only in the host."""
     return _IMAGE.fullmatch(reference) is not None
 
 
@@ -93,7 +93,7 @@ def is_image(reference: str) -> bool:
 _DURATION = re.compile(r"\s*(\d{1,9})\s*([a-z]+?)s?\s*", re.ASCII)
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
 _CENTURY = 100 * 366 * 86_400
-"""A longer duration overflows Spark's and Iceberg's numbers once it is in microseconds."""
+"""The longest duration in seconds: in microseconds, longer ones overflow Spark's and Iceberg's numbers."""
 
 
 def _parse_seconds(text: str, *, units: Collection[str] = tuple(_SECONDS)) -> int | None:
@@ -102,7 +102,7 @@ def _parse_seconds(text: str, *, units: Collection[str] = tuple(_SECONDS)) -> in
 
 
 def seconds_of(duration: str) -> int:
-    """Return ``1 hour`` as 3600."""
+    """Return the seconds of a duration such as ``1 hour``: 3600."""
     seconds = _parse_seconds(duration)
     if seconds is None:
         raise ValueError("a duration is '<n> seconds|minutes|hours|days'")
@@ -117,20 +117,20 @@ def _require_period(text: str) -> None:
 
 
 Duration = Annotated[str, checked(seconds_of)]
-"""A duration, which may be no time at all."""
+"""A duration, which may be 0."""
 Period = Annotated[str, checked(_require_period)]
-"""A duration of 1 second at least."""
+"""A duration of at least 1 second."""
 
 AVAILABLE_NOW = "available-now"
 REAL_TIME = "real-time"
 INTERVAL = "1 minute"
-"""How often a real-time query records its progress by default."""
+"""The default interval at which a real-time query records its progress."""
 _LEAST_INTERVAL = 5
-"""Seconds; Spark's ``spark.sql.streaming.realTimeMode.minBatchDuration``."""
+"""The least interval in seconds: Spark's ``spark.sql.streaming.realTimeMode.minBatchDuration``."""
 
 
 def require_trigger(trigger: str) -> str:
-    """Return the trigger unchanged."""
+    """Return the trigger unchanged; raise a ValueError if it is invalid."""
     interval = interval_of(trigger)
     if trigger == AVAILABLE_NOW:
         return trigger
@@ -154,7 +154,7 @@ Trigger = Annotated[str, AfterValidator(require_trigger)]
 
 
 def trigger_seconds(trigger: str) -> float:
-    """Return the time between two batches; a ValueError for a trigger that is no time."""
+    """Return the seconds between two batches; raise a ValueError for a trigger without a time."""
     match = _DURATION.fullmatch(trigger)
     if match is not None and match[2] == "millisecond":
         return int(match[1]) / 1000
@@ -162,7 +162,7 @@ def trigger_seconds(trigger: str) -> float:
 
 
 def interval_of(trigger: str) -> str | None:
-    """Return how often a real-time query records its progress; None for another trigger."""
+    """Return the interval at which a real-time query records its progress; None for other triggers."""
     name, _, interval = trigger.partition(",")
     return (interval.strip() or INTERVAL) if name.strip() == REAL_TIME else None
 
@@ -176,8 +176,8 @@ class PartitionTransform(ParsedText):
 
     Attributes:
         name: identity, years, months, days, hours, bucket or truncate.
-        column: with dots where it is nested.
-        width: of ``bucket`` and ``truncate``.
+        column: the column, as a dotted path if it is nested.
+        width: the number of ``bucket`` or ``truncate``.
     """
 
     name: str
@@ -186,7 +186,7 @@ class PartitionTransform(ParsedText):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``days(at)``, ``bucket(16, id)`` or a bare column."""
+        """Read a text such as ``days(at)`` or ``bucket(16, id)``, or a column's name alone."""
         if match := re.fullmatch(rf"\s*{COLUMN}\s*", text):
             return cls(name="identity", column=match[1])
         if match := re.fullmatch(rf"\s*(year|month|day|hour)s?\(\s*{COLUMN}\s*\)\s*", text):
@@ -204,7 +204,7 @@ class PartitionTransform(ParsedText):
 
 @dataclass(frozen=True, kw_only=True)
 class SortColumn(ParsedText):
-    """A column that files are sorted by, so that readers can skip more of them."""
+    """A column by which the rows of files are sorted, so that readers can skip more files."""
 
     column: str
     descending: bool = False
@@ -212,7 +212,7 @@ class SortColumn(ParsedText):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``at``, ``at desc`` or ``at desc nulls first``; by default nulls are the smallest values."""
+        """Read ``at``, ``at desc`` or ``at desc nulls first``; by default, nulls sort as the smallest values."""
         match = re.fullmatch(rf"\s*{COLUMN}(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", text, re.IGNORECASE)
         if not match:
             raise ValueError(f"'{text}' is no sort column: write column, column desc or column desc nulls last")

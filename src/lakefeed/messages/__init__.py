@@ -1,1 +1,1 @@
-"""Text for people: escaped, aligned, and without secrets or the values of records."""
+"""Text for people: with escapes and alignment, without secrets and without values of records."""

@@ -1,4 +1,4 @@
-"""Name pages of the documentation by the command that prints them: a wheel has no folder ``docs``."""
+"""Names the pages of the documentation by the command that prints them, since a wheel has no folder ``docs``."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import sys
 from functools import cache
 
 GENERAL = ("troubleshooting", "pipeline-files", "check")
-"""Pages about errors of many causes: a page of the setting, or of the module that makes the error, says more."""
+"""Pages about errors of many causes. The page of the setting or of the raising module is more precise."""
 
 
 def page_command(topic: str) -> str:
-    """Return the command that prints a page; its topic is the name of the file without ``.md``."""
+    """Return the command that prints a page; the topic is the page's file name without ``.md``."""
     return f"lakefeed docs {topic}"
 
 
 @cache
 def pages() -> dict[str, dict[str, str]]:
-    """Return the pages of ``texts``, of ``settings`` and of ``modules``."""
+    """Return the tables ``texts``, ``settings`` and ``modules`` of pages.toml, each with its pages."""
     import tomllib
     from importlib.resources import files
 
@@ -24,12 +24,12 @@ def pages() -> dict[str, dict[str, str]]:
 
 
 def page_of_text(what: str) -> str | None:
-    """Return the page of an error with this text; None for one that its setting or module has."""
+    """Return the page of an error with this text; None if the setting or the module decides."""
     return next((page for words, page in pages()["texts"].items() if words in what), None)
 
 
 def page_of_setting(key: str) -> str | None:
-    """Return the page of a setting, such as ``sinks.copy.jdbc.url``; None for one that many pages show."""
+    """Return the page of a setting such as ``sinks.copy.jdbc.url``; None if no single page explains it."""
     parts = key.split(".")
     if parts[0] == "sinks":
         parts[:2] = ["sink"]
@@ -37,9 +37,9 @@ def page_of_setting(key: str) -> str | None:
 
 
 def page_of_module(module: str) -> str | None:
-    """Return the page about the work of a module; None for one with work of many kinds.
+    """Return the page about the work of a module; None if no single page is about it.
 
-    A plug-in names the page of its modules in ``PAGE`` of their package, or of one around it.
+    A plug-in's page is in the variable ``PAGE`` of the module's package or of a package around that one.
     """
     package, *parts = module.split(".")
     if package != "lakefeed":

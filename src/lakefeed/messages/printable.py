@@ -1,7 +1,7 @@
-"""Text from outside, made harmless for a terminal: records, schemas and servers may say anything.
+"""Makes text from records, schemas and servers harmless for a terminal: it may have any characters.
 
-A control character can move the cursor, change colours or the title of the window; a mark of direction can make a line
-read as something else. Both are written as escapes.
+A control character can move the cursor, or change colours or the window's title. A direction mark can make a line look
+like another one. Both are written as escapes.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ _ESCAPE = re.compile(r"\\x([0-9a-f]{2})|\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    r"""Return the text with ``\x1b``, ``\u202e`` and the like for what does not print."""
+    r"""Return the text with unprintable characters as escapes such as ``\x1b`` and ``\u202e``."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char in keep else _escape(char) for char in text)
 
 
 def shortened(text: str) -> str:
-    """Return the text with each word of more than 500 letters cut after 200: names from outside have any length."""
+    """Cut words of more than 500 letters after 200 letters, since names from outside may have any length."""
     return _LONG.sub(lambda word: f"{word[0][:200]}… ({len(word[0]):,} letters)", text) if len(text) > 500 else text
 
 
 def printable_json(text: str) -> str:
-    """Return a JSON document with JSON's own escapes for what does not print; its values stay the same."""
+    """Return a JSON document with unprintable characters as JSON's own escapes; its values stay the same."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
 
 
 def unescaped(text: str) -> str:
-    """Return the text that ``printable`` has been given."""
+    """Return the original of a text that ``printable`` has returned."""
 
     def char(match: re.Match[str]) -> str:
         number = int(next(filter(None, match.groups())), 16)
@@ -51,7 +51,7 @@ def _escape(char: str) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], *, left: int) -> list[str]:
-    """Align cells in columns: words in the first ``left`` columns, figures in the others."""
+    """Align cells in columns: the first ``left`` columns to the left, the others, which are figures, to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(
@@ -65,17 +65,17 @@ def aligned(rows: Sequence[Sequence[str]], *, left: int) -> list[str]:
 class ReadableResult:
     """A result with a headline and a few figures.
 
-    A dataclass that derives from it is declared with ``repr=False``: its own text would list every request.
+    A dataclass that derives from this class needs ``repr=False``: a dataclass's own repr would list every field.
     """
 
     @property
     @abstractmethod
     def headline(self) -> str:
-        """Say the result in one line."""
+        """Return the result in one line."""
 
     @property
     def figures(self) -> Mapping[str, str]:
-        """Return what a notebook shows below the headline, by name."""
+        """Return the figures that a notebook shows below the headline, by name."""
         return {}
 
     def __repr__(self) -> str:
@@ -90,7 +90,7 @@ class ReadableResult:
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table for a notebook; all text in it is escaped."""
+    """Return an HTML table for a notebook, with all text escaped."""
     left = "text-align:left"
     head = "".join(f"<th style='{left}'>{_cell(name)}</th>" for name in columns)
     body = "".join("<tr>" + "".join(f"<td style='{left}'>{_cell(cell)}</td>" for cell in row) + "</tr>" for row in rows)
@@ -98,7 +98,7 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def counted(count: int, name: str, names: str | None = None) -> str:
-    """Write ``1 batch`` or ``1,200 batches``; without ``names`` an s is added."""
+    """Return a text like ``1 batch`` or ``1,200 batches``; the default plural is ``name`` with an s."""
     return f"{count:,} {name if count == 1 else names or name + 's'}"
 
 
@@ -109,17 +109,17 @@ def _cell(text: str) -> str:
 LEFT_OUT = "…"
 LONGEST = 500
 
-# What Spark calls its errors, but for those that only wrap another one.
+# Spark's error classes, except those that only wrap another error.
 _CLASS = re.compile(r"\[(?!STREAM_FAILED|TASK_WRITE_FAILED|FOREACH_BATCH)([A-Z][A-Z0-9_.]+)\]")
 _STATE = re.compile(r"SQLSTATE: (\w{5})")
-# States of errors that the data cause: cardinality, data, constraint, what a function or raise_error says.
+# SQLSTATE classes of errors that values cause: cardinality, data, constraint, functions and raise_error.
 _OF_DATA = ("21", "22", "23", "38", "39", "P0")
 _CAST = re.compile(r'.* of the type ("[^"]*") cannot be cast to ("[^"]*")', re.DOTALL)
 _COLUMN = re.compile(r"column(?: or variable)? (`[^`]*`)")
-# Where in the user's SQL it is: the last line of the expression, with carets below it.
+# The place of the error in the user's SQL: the expression's last line, and carets below it.
 _CONTEXT = re.compile(r"^== SQL[^\n]*==\n(?:.*\n)*?(.*)\n( *)(\^+)$", re.MULTILINE)
 
-# What stands before a quoted value in messages of Java and of databases, and what after it.
+# For quoted values in messages of Java and of databases: the text before, the quote, the text after.
 _QUOTED = (
     (r"[Ff]or input string: ", '"', ""),
     (r"Text ", "'", " could not be parsed"),
@@ -130,7 +130,7 @@ _QUOTED = (
     (r"value ", '"', " is out of range"),
 )
 _VALUES = tuple(re.compile(rf"({before}){quote}.*{quote}(?={after})", re.DOTALL) for before, quote, after in _QUOTED)
-# A number stands without quotes in what Iceberg says of a decimal.
+# Iceberg's message about a decimal has the number without quotes.
 _DECIMAL = re.compile(r"(Cannot write value as decimal\(\d+,\d+\), too large: )\S+")
 _DETAIL = re.compile(r"\s*(?:Detail: |DETAIL: |Where: )?(?:Key \(.*?\)=\(|Failing row contains ).*", re.DOTALL)
 _PREVIEW = re.compile(
@@ -139,9 +139,9 @@ _PREVIEW = re.compile(
 
 
 def without_values(text: str) -> str:
-    """Return a message without the values in it: the class of the error, and where it is, stay.
+    """Return an error message without values of records; the error's class and its place in the SQL stay.
 
-    LAKEFEED_DEBUG=1 shows messages as they are.
+    LAKEFEED_DEBUG=1 shows the original message.
     """
     state = next((each for each in _STATE.findall(text) if each.startswith(_OF_DATA)), None)
     if state and (found := _CLASS.search(text)):

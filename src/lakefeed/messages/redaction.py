@@ -1,4 +1,4 @@
-"""The last fence for secrets: messages lose every secret that this process knows, whatever their origin."""
+"""Hides every secret that this process knows in all of its messages, wherever a message comes from."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Iterable
 
 HIDDEN = "**********"
 SHORTEST = 4
-"""Letters that a secret has at least to be looked for: what is shorter is in every text."""
+"""The least length of a secret that is hidden; a shorter one would occur in every text."""
 SHORTEST_OF_FREE = 8
-"""The same of a value that is only taken for a secret, and may be a number or a word."""
+"""The same for a value that is only presumed to be a secret: it may be a number or an ordinary word."""
 
 _known: set[str] = set()
 
 
 def remember(secrets: Iterable[str], *, shortest: int = SHORTEST) -> None:
-    """Add texts that no message of this process may have; of one with several lines each line too."""
+    """Hide these texts in all messages of this process; of a text with several lines, hide the single lines too."""
     for secret in secrets:
         _known.update(each for each in (secret, *secret.splitlines()) if len(each) >= shortest)
 
 
 def redacted(text: str) -> str:
-    """Return a text without any secret that is known.
+    """Return a text with every remembered secret hidden.
 
-    A short secret is hidden where it stands as a word: the password "only" would otherwise garble "commonly".
+    A short secret is hidden only where it is a whole word: otherwise the password "only" would garble "commonly".
     """
     for secret in sorted(_known, key=len, reverse=True):
         if len(secret) >= SHORTEST_OF_FREE:

@@ -1,4 +1,4 @@
-"""Text from outside, for one line of a terminal or a log: without secrets, control characters, and bounded."""
+"""Prepares text from outside for one line of a terminal or a log: bounded, without secrets and control characters."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ LONGEST_IN_LOG = 2000
 
 
 def one_line(text: str, *, most: int = LONGEST) -> str:
-    r"""Return the text on one line, at most so long; line breaks become spaces, and other controls escapes."""
-    # Secrets first: a cut one would not be recognized.
+    r"""Return at most ``most`` characters of a text on one line: line breaks become spaces, other controls escapes."""
+    # Hide secrets before cutting: a secret that is cut would not be recognized.
     words = " ".join(redacted(text).split())
     return printable(shortened(words, most=most))
 
 
 def shortened(text: str, *, most: int) -> str:
-    """Cut a text, and say how long it was."""
+    """Cut a text after ``most`` characters and append its full length."""
     if len(text) <= most:
         return text
     return f"{text[:most]}… ({len(text):,} characters)"
 
 
 def json_line(document: Any) -> str:
-    """Write a document as one line of JSON: texts are bounded, secrets hidden, and what does not print is escaped."""
-    # Not the whole line: a secret that is a number, or a word of JSON, would make it no JSON any more.
+    """Return a document as one line of JSON, with texts bounded, secrets hidden and unprintable characters escaped."""
+    # Secrets are hidden in single values: in the whole line, hiding a secret like 1234 or true would break the JSON.
     return printable_json(
         json.dumps(
             _bounded(document),
@@ -50,7 +50,7 @@ def _bounded(value: Any) -> Any:
 
 
 def _key(key: Any) -> Any:
-    """Bound a key as any text, but for lakefeed's own, which a secret may look like: names and numbers."""
+    """Bound a key, and hide secrets in it unless it is a name or a number: such keys are lakefeed's own."""
     is_own = isinstance(key, str) and (key.isidentifier() or key.isdecimal())
     return shortened(key, most=LONGEST_IN_LOG) if is_own else _bounded(key)
 

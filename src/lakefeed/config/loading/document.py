@@ -1,4 +1,4 @@
-"""Nodes → the values that the models take, with ``${NAME}`` replaced, and where each of them stands."""
+"""Converts YAML nodes into values for the models, with ``${NAME}`` replaced, and records the values' locations."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from lakefeed.config.problem import Problem
 from lakefeed.config.secrets import SECRET_KEY, SecretText, at_launch, keeps_secrets, place_of_secrets
 from lakefeed.messages.redaction import SHORTEST, SHORTEST_OF_FREE, remember
 
-# Those that plain values get, and the two kinds of blocks.
+# The tags that PyYAML gives to plain values, and those of the two kinds of blocks.
 _KINDS = ("map", "seq", "str", "int", "float", "bool", "null", "timestamp", "value", "merge")
 _TAGS = {f"tag:yaml.org,2002:{kind}" for kind in _KINDS}
 
-# YAML 1.1 reads 1:30 as 90 and 010 as 8, YAML 1.2 as a text and as 10.
+# These stay text: YAML 1.1 reads 1:30 as 90 and 010 as 8, but YAML 1.2 reads a text and 10.
 _YAML_1_1 = re.compile(r"[-+]?(?:[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?|0[0-7]+)")
 _MOST_BYTES = 64 << 20
-"""Of a file that a setting names: schemas and certificates are texts."""
-# Limits what a document may unfold into through aliases.
+"""The largest size of a file that a setting names: schemas and certificates are small."""
+# Limits the size to which aliases can expand a document.
 _MAX_NODES = 20_000
 
 _REFERENCE = re.compile(r"\$\$|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-[^}]*)?\}|(?P<malformed>\$\{[^}]*\}?)")
@@ -38,8 +38,8 @@ class Remote:
     """The differences between this machine and the one that the pipeline will run on.
 
     Attributes:
-        variables: environment variables that are set there, to values that are not known here.
-        folders: folders there, whose files cannot be looked at here.
+        variables: names of environment variables that are set there; their values are unknown here.
+        folders: folders there; this machine cannot check files in them.
     """
 
     variables: frozenset[str] = frozenset()
@@ -51,8 +51,8 @@ class Interpolation:
     """A value with its references replaced.
 
     Attributes:
-        variables: the names it refers to; ``undefined`` are not set, ``empty`` set to nothing, both without a default.
-        malformed: references that are no ``${NAME}`` or ``${NAME:-default}``.
+        variables: the referenced names. Of those without a default, ``undefined`` are not set and ``empty`` are blank.
+        malformed: references with another form than ``${NAME}`` or ``${NAME:-default}``.
     """
 
     text: str = ""
@@ -63,10 +63,10 @@ class Interpolation:
 
 
 def interpolate(text: str, *, environment: Mapping[str, str]) -> Interpolation:
-    """Replace ``${NAME}`` and ``${NAME:-default}`` in a value; ``$$`` stands for one dollar sign.
+    """Return a value with ``${NAME}`` and ``${NAME:-default}`` replaced; ``$$`` stands for one dollar sign.
 
-    As in a shell, the default counts when the variable is unset or empty. References that cannot be replaced stay and
-    are reported. Values are replaced after YAML was parsed: a variable can never add keys.
+    As in a shell, the default counts if the variable is unset or empty. References that cannot be replaced stay, and
+    the result lists them. The replacement happens after YAML is parsed, so that a variable cannot add keys.
     """
     outcome = Interpolation()
 
@@ -93,14 +93,14 @@ def interpolate(text: str, *, environment: Mapping[str, str]) -> Interpolation:
 
 @dataclass
 class Document:
-    """The values of a file, and where each of them stands.
+    """The values of a file, and their locations.
 
     Attributes:
-        keys: place -> where its key (or list item) stands.
-        contents: place -> where its value stands.
-        written: place -> the scalar as written, before substitution.
-        broken: places whose value is unknown; messages of the models about them are noise.
-        secret_places: places whose value no message may repeat; ``secrets`` are these values.
+        keys: place -> location of its key or list item.
+        contents: place -> location of its value.
+        written: place -> its scalar before ``${NAME}`` is replaced.
+        broken: places with an unknown value; the models' messages about them are ignored.
+        secret_places: places with a value that no message may repeat; ``secrets`` are these values.
     """
 
     values: Any = None
@@ -113,22 +113,22 @@ class Document:
     problems: list[Problem] = field(default_factory=list)
 
     def locate(self, place: Place, *, key: bool = False) -> Location:
-        """Return where ``place`` stands, or else the nearest block around it."""
+        """Return the location of ``place``, or else that of the nearest block around it."""
         for length in range(len(place), -1, -1):
             around = place[:length]
-            # A short form, such as ``registry: http://…``, stands where its value stands.
+            # A short form such as ``registry: http://…`` is located at its value, not at its key.
             at_key = (key and length == len(place)) or (length < len(place) and around not in self.written)
             if found := (self.keys if at_key else self.contents).get(around):
                 return found
         return Location(file="pipeline", line=None, column=None)
 
     def problem(self, place: Place, what: str, hint: str | None = None, *, key: bool = False) -> Problem:
-        """Return a problem of the setting ``place``, at its value or at its key."""
+        """Return a problem of the setting ``place``, located at its value or with ``key`` at its key."""
         return _at(self.locate(place, key=key), Problem(what=what, key=dotted(place), hint=hint))
 
     def located(self, problem: Problem) -> Problem:
-        """Return a problem with the line of its setting, if it has none; one from the environment keeps none."""
-        # A key may have dots itself, as a topic's name.
+        """Return a problem with its setting's location, unless it has one; settings outside of the file have none."""
+        # A key may itself contain dots, as a topic's name does.
         known = {dotted(place): place for place in self.contents}
         key = problem.key
         while key and key not in known:
@@ -136,7 +136,7 @@ class Document:
         return _at(self.locate(known[key]), problem) if key and problem.file is None else problem
 
     def rename(self, old: Place, new: Place) -> None:
-        """Make the value of a misspelt key known under the right key too."""
+        """Add the locations of a misspelt key's values under the correct key."""
 
         def renamed(place: Place) -> Place:
             return (*new, *place[len(old) :])
@@ -161,10 +161,10 @@ def convert(
     name: str,
     remote: Remote | None = None,
 ) -> Document:
-    """Return the values of a node tree as ``root`` expects them, with ``${NAME}`` replaced.
+    """Return a node tree's values as the model ``root`` expects them, with ``${NAME}`` replaced.
 
-    Without an environment no variable has a value: each reference is a warning, and no mistake. A value that only the
-    ``remote`` machine knows is broken, without a message.
+    With ``environment=None`` no variable has a value, and each reference is a warning instead of a mistake. A value
+    that only the ``remote`` machine knows becomes ``broken`` without a message.
     """
     document = Document()
     document.keys[()] = document.contents[()] = Location(file=name, line=1, column=1)
@@ -184,7 +184,7 @@ class _Conversion:
         self.resolver: Any = yaml.resolver.Resolver()
 
     def value(self, node: Node, place: Place, annotation: Any, *, free: Any = None) -> Any:
-        """Convert a node; ``free`` is the type of the values of the block around it if its keys are free."""
+        """Return a node's value; ``free`` is the value type of the block around it if that has free keys."""
         self.nodes += 1
         location = Location.of(node.start_mark)
         if place:
@@ -218,7 +218,7 @@ class _Conversion:
             if not isinstance(key_node, ScalarNode):
                 self.broken("a key must be a plain word", place, location)
                 continue
-            # The word as written: YAML would read the key 'on' as true.
+            # Use the text of the key: YAML would read the key 'on' as true.
             key = _join_surrogates(key_node.value)
             here = (*place, key)
             if key in values:
@@ -248,7 +248,7 @@ class _Conversion:
         if is_secret and outcome.text and not outcome.undefined:
             document.secret_places.add(place)
             document.secrets.add(outcome.text)
-            # A message may quote the variable's value without the text around it.
+            # Hide the variables' values too: a message may quote one without the text around it.
             values = [(self.environment or {}).get(name, "") for name in outcome.variables]
             remember([outcome.text, *values], shortest=SHORTEST if is_named else SHORTEST_OF_FREE)
         if place in document.broken:
@@ -268,12 +268,12 @@ class _Conversion:
         if Path in shape.members(annotation):
             return self.path(outcome.text, place, location)
         if outcome.variables and shape.accepts_text(annotation):
-            # A password 0123 or a version 1.10 from the environment is text where text is expected.
+            # Where text is expected, a value from the environment such as 0123 or 1.10 stays text.
             if from_outside:
                 return SecretText(outcome.text)
             return outcome.text or (None if node.style is None and type(None) in get_args(annotation) else "")
         typed = self.typed(node, outcome.text)
-        # Where keys are free (table properties), 134217728 and true are meant as they are written.
+        # In text blocks with free keys, such as table properties, 134217728 and true stay the texts in the file.
         return outcome.text if shape.members(free) == (str,) and isinstance(typed, int | float) else typed
 
     def report_references(self, outcome: Interpolation, place: Place, location: Location, *, is_secret: bool) -> None:
@@ -304,7 +304,7 @@ class _Conversion:
             kind = f"is larger than {_MOST_BYTES >> 20} MiB" if path.is_file() else "is no file"
             hint = "a relative path starts at the pipeline file's folder"
             self.broken(f"'{place[-1]}': {path} {kind if path.exists() else 'does not exist'}", place, location, hint)
-        # A pipe or a device could be read without end: nothing is below it.
+        # Reading a pipe or a device might never end. Return a path below it, which does not exist.
         return path / path.name if path.exists() and not path.is_dir() else path
 
     def typed(self, node: ScalarNode, text: str) -> Any:
@@ -323,7 +323,7 @@ class _Conversion:
     def broken(
         self, what: str, place: Place, location: Location, hint: str | None = None, warning: bool = False
     ) -> None:
-        """Report a problem of a value that the models cannot be asked about."""
+        """Report a problem, and mark its value as one that the models cannot check."""
         self.document.broken.add(place)
         self.add(what, place, location, hint, warning)
 
@@ -333,5 +333,5 @@ class _Conversion:
 
 
 def _join_surrogates(text: str) -> str:
-    """Join characters that JSON, which is YAML too, writes as two escapes."""
+    """Return a text with surrogate pairs joined: JSON, which is also YAML, writes some characters as two escapes."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

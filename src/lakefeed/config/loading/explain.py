@@ -1,4 +1,4 @@
-"""pydantic's errors → problems with a line, the expected value, and the nearest name."""
+"""Converts pydantic's errors into problems with a line, the expected value and the nearest name."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _WORDINGS = (
     (re.compile(r"string should have "), "expects text of "),
     (re.compile(r"string should match pattern "), "expects text that matches "),
 )
-"""How pydantic begins its messages, and how a problem says the same."""
+"""Beginnings of pydantic's messages, with the texts that replace them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class Detail:
 
     @classmethod
     def of(cls, detail: Any) -> Detail:
-        """Convert an entry of ``ValidationError.errors``."""
+        """Return the detail for an entry of ``ValidationError.errors``."""
         cause = detail.get("ctx", {}).get("error")
         place = _place_of(detail["loc"])
         return cls(place=place, type=detail["type"], message=detail["msg"], input=detail["input"], cause=cause)
@@ -65,26 +65,26 @@ class Detail:
 
     @property
     def is_about_type(self) -> bool:
-        """Check that the value is of another type."""
+        """Check that the value has a wrong type."""
         suffixes = ("_type", "_parsing", "_from_float")
         return self.type.endswith(suffixes) or self.type in ("literal_error", "int_parsing_size")
 
     @property
     def is_of_other_type(self) -> bool:
-        """Check that a block is compared with the words that may stand in its place: its own errors say more."""
+        """Check that a block failed as a word, where words or blocks are allowed: the block's own errors say more."""
         accepts_block = shape.model_of(type_at(self.place)) is not None
         return self.type == "literal_error" and isinstance(self.input, dict) and accepts_block
 
     @property
     def places(self) -> list[Place]:
-        """The places that are wrong: the keys that a validator names, else the error's own."""
+        """The wrong places: the keys that a validator names, or else the error's own place."""
         if not isinstance(self.cause, ConfigProblems):
             return [self.place]
         return [_place_below(self.place, problem) for problem in self.cause.problems]
 
 
 def _place_of(loc: tuple[int | str, ...]) -> Place:
-    """Return the place of an error: pydantic's ``loc`` without the names of union members and without '[key]'."""
+    """Return the place for an error's ``loc``, without pydantic's names of union members and '[key]'."""
     place: Place = ()
     annotation: Any = pipeline_model()
     is_member_named = False
@@ -106,7 +106,7 @@ def _place_below(place: Place, problem: ConfigProblem) -> Place:
 
 
 def type_at(place: Place) -> Any:
-    """Return the type of the setting at a place; None if there is none."""
+    """Return the type of the setting at a place; None if there is no such setting."""
     return shape.at(pipeline_model(), place)
 
 
@@ -115,7 +115,7 @@ def _names_at(place: Place) -> list[str]:
 
 
 def explain(details: Sequence[Detail], document: Document) -> list[Problem]:
-    """Return one problem for each wrong value, in the order of the file."""
+    """Return a problem for each wrong value, in the order of ``details``."""
     details = [each for each in details if each.is_misspelt or not _is_broken(each.place, document)]
     misspelt = [each.place for each in details if each.is_misspelt]
     meant = {(*place[:-1], nearest(str(place[-1]), _names_at(place[:-1]))) for place in misspelt}
@@ -123,14 +123,14 @@ def explain(details: Sequence[Detail], document: Document) -> list[Problem]:
     for detail in details:
         if detail.type == "missing" and detail.place in meant:
             continue
-        # A union of types brings one error for each member: the first says it for all.
+        # A union of types causes an error for each member: the first one is enough.
         kind = "expected" if detail.is_about_type else detail.message
         found.setdefault((detail.place, kind), _problems_of(detail, document))
     return [problem for problems in found.values() for problem in problems]
 
 
 def locate_problems(place: Place, problems: Iterable[ConfigProblem], document: Document) -> list[Problem]:
-    """Return the problems that a validator found in the value at ``place``."""
+    """Return a validator's problems with the value at ``place``, with locations and without secrets."""
     return [
         _redacted(document.problem(_place_below(place, problem), problem.what, problem.hint, key=True))
         for problem in problems
@@ -172,7 +172,7 @@ def _problem_of(detail: Detail, document: Document) -> Problem:
 
 
 def _example(place: Place) -> str | None:
-    """Return a line that has the setting: of a sink, the first of its field's ``examples``."""
+    """Return an example line for a setting: from its field's ``examples``, or else from ``_EXAMPLES``."""
     field = shape.fields(shape.model_of(type_at(place[:-1]))).get(str(place[-1]))
     if field is not None and field.examples:
         return f"{place[-1]}: {field.examples[0]}"
@@ -193,7 +193,7 @@ def _hint_about_type(value: Any, annotation: Any) -> str | None:
 
 
 def _found(detail: Detail, document: Document) -> str:
-    """Describe the wrong value; never that of a secret or of an environment variable."""
+    """Return a description of the wrong value that shows no secret and no environment variable's value."""
     place, value = detail.place, detail.input
     if place in document.secret_places or shape.is_secret(type_at(place)):
         return "something else (not shown: it is a secret)"
@@ -210,7 +210,7 @@ def _found(detail: Detail, document: Document) -> str:
 
 @cache
 def all_settings() -> dict[str, list[str]]:
-    """Return the places of all settings by their last word."""
+    """Return the dotted places of all settings, by the last word of the place."""
     places: dict[str, list[str]] = {}
     for place, _ in shape.walk(pipeline_model()):
         places.setdefault(place[-1], []).append(dotted(place))
@@ -241,7 +241,7 @@ def _unknown_option(place: Place, document: Document) -> Problem:
     if word in elsewhere and hints and f"{word}s" not in names:
         hints.append(f"'{word}' belongs to {' and '.join(elsewhere[word])}")
     elif not hints and (meant := word if word in elsewhere else nearest(word, elsewhere)) is not None:
-        # 'topic' is another block's own word, and more often a slip for 'topics'.
+        # 'topic' is a setting of other blocks, but more often a mistake for 'topics'.
         places = [*elsewhere.get(f"{word}s", []), *elsewhere[meant]]
         few = sorted(dict.fromkeys(places), key=lambda other: other.partition(".")[0] != str(place[0]))[:3]
         hints.append(f"did you mean {' or '.join(few)}?")
@@ -251,6 +251,6 @@ def _unknown_option(place: Place, document: Document) -> Problem:
 
 
 def _redacted(problem: Problem) -> Problem:
-    """Remove the texts of secrets, which a validator's message may repeat."""
+    """Return a problem with secrets hidden, which a validator's message may repeat."""
     hint = redacted(problem.hint) if problem.hint else None
     return replace(problem, what=redacted(problem.what), hint=hint)

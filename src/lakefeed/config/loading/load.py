@@ -1,4 +1,4 @@
-"""``pipeline.yaml`` → ``PipelineConfig``, or every mistake in it with its line."""
+"""Loads ``pipeline.yaml`` as a ``PipelineConfig``, or reports all of its mistakes with their lines."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Reading:
     """The outcome of reading a pipeline file.
 
     Attributes:
-        config: the pipeline; None if any problem is an error, or a value was not looked at.
-        mistakes: the same with replacements for wrong values; None if the text is no YAML.
+        config: the pipeline; None if any problem is an error, or a value is unknown.
+        mistakes: the pipeline with wrong values replaced; None if the text is no YAML.
         problems: errors and warnings, in the order of the file.
-        document: the values and where they stand, empty if the text is no YAML.
+        document: the values and their locations; empty if the text is no YAML.
     """
 
     config: PipelineConfig | None
@@ -51,14 +51,14 @@ def load(
     environment: Mapping[str, str] = os.environ,
     to_run: bool = True,
 ) -> PipelineConfig:
-    """Read a pipeline as ``read`` does.
+    """Return the pipeline that ``read`` reads.
 
     Raises:
-        ConfigError: with every mistake in the file, its line and what to do about it.
+        ConfigError: the file has mistakes; the error lists all of them with lines and hints.
     """
     reading = read(path, overrides=overrides, environment=environment, to_run=to_run)
     raise_first_error(reading.problems)
-    assert reading.config is not None  # no errors: read() has built it
+    assert reading.config is not None  # without errors, read() has set it
     return reading.config
 
 
@@ -71,16 +71,16 @@ def read(
     block: tuple[str, Path] | None = None,
     to_run: bool = True,
 ) -> Reading:
-    """Read a pipeline with its problems and the place of each setting.
+    """Return a pipeline file's configuration, problems and locations.
 
     Args:
-        path: the pipeline file; relative paths in it start at its folder.
-        overrides: ``path=value`` pairs as given to ``--set``, applied in order.
-        environment: where ``${NAME}`` comes from. None reads the file alone: no variable.
-        remote: the machine that the pipeline will run on, if it is another one; then ``environment`` is that machine's,
-            as far as it is known.
-        block: a key, and a file with the block that replaces the pipeline file's own of this key.
-        to_run: False leaves out the blocks that only a run needs, with their secrets.
+        path: the pipeline file; its folder is the base of relative paths.
+        overrides: ``path=value`` texts as for ``--set``; they are applied in this order.
+        environment: the variables for ``${NAME}``; None reads the file alone, without any variable.
+        remote: the machine that the pipeline will run on, if it is another one; ``environment`` is then what is known
+            of that machine's variables.
+        block: a key, and a file with a block that replaces the pipeline file's block of this key.
+        to_run: False leaves out the blocks that only a run needs, so that their secrets may be missing.
     """
     name, folder = str(path), path.absolute().parent
     found: list[Problem] = []
@@ -123,7 +123,7 @@ def read(
 
 
 def _catalog_problems(config: PipelineConfig, environment: Mapping[str, str] | None) -> Iterator[Problem]:
-    """Yield each sink whose catalog neither the file declares nor the environment names."""
+    """Yield a problem for each sink whose catalog is neither in the file nor in the environment."""
     try:
         known = config.connections(environment or {}).catalogs
     except ConfigError as error:
@@ -140,7 +140,7 @@ def _catalog_problems(config: PipelineConfig, environment: Mapping[str, str] | N
 
 
 def _subject_problems(config: PipelineConfig, document: Document) -> Iterator[Problem]:
-    """Yield each registry without a subject if the topics, and so their subjects, are a pattern."""
+    """Yield a problem for each registry without a subject if a pattern names the topics."""
     kafka = config.source.kafka
     if kafka is None or kafka.topics is not None or config.has_many_tables:
         return

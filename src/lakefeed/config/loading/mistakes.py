@@ -1,8 +1,8 @@
-"""Find every mistake of a document at once, and explain each with its line.
+"""Finds all mistakes of a document at once, and explains them with their lines.
 
-pydantic checks a block's own rules only when all of its keys are right, and the rules between blocks only when all
-blocks are. So wrong values are replaced by right ones, and the document is validated again, until nothing new is
-found. Messages about a replaced value are not repeated to the user.
+pydantic checks a block's own rules only if all of its keys are valid, and the rules between blocks only if all blocks
+are valid. So this module replaces wrong values by valid ones and validates the document again, until it finds nothing
+new. It drops messages about values that it has replaced.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from lakefeed.config.loading.shape import Place
 from lakefeed.config.models import CROSS_BLOCK_ERRORS, PipelineConfig, pipeline_model
 from lakefeed.config.problem import Problem
 
-# More than a file can have blocks below each other; each round replaces all that the round before has found.
+# A round replaces all wrong values that it finds. Blocks are not nested as deeply as this.
 _MAX_ROUNDS = 20
 
 _MOST_PROBLEMS = 200
-"""Each mistake costs a comparison with all settings' names, and no one reads a thousand."""
+"""Bounds the time, since each mistake is compared with all settings' names; no one reads a thousand mistakes."""
 
 _NOTHING = object()
 
-# One of these is right for each setting that is a text.
+# For each text setting, at least one of these is valid.
 _TEXTS = (
     "x1",
     "1 minute",
@@ -54,8 +54,8 @@ class Mistakes:
     """The outcome of validating a document.
 
     Attributes:
-        config: the pipeline, with the replacements in it; None if no replacement was found.
-        replaced: the places whose value is a replacement, or is not known.
+        config: the pipeline with replaced values; None if the replacements did not make it valid.
+        replaced: places with a replaced or an unknown value.
     """
 
     config: PipelineConfig | None = None
@@ -63,7 +63,7 @@ class Mistakes:
     replaced: set[Place]
 
     def is_noise(self, problem: Problem) -> bool:
-        """Return whether a problem is about a replaced value: at its place, or in words of the block around it."""
+        """Return whether a problem is about a replaced value: at its place, or naming it at a block around it."""
         key = tuple(problem.key.split(".")) if problem.key else ()
         for place in self.replaced:
             at = tuple(str(part) for part in place)
@@ -76,7 +76,7 @@ class Mistakes:
 
 
 def find_mistakes(document: Document) -> Mistakes:
-    """Validate a document until every mistake in it is found."""
+    """Return all mistakes of a document, found by repeated validation."""
     mistakes = Mistakes(replaced=set(document.broken))
     found: dict[tuple[str, str], Problem] = {}
     repair = _Repair(document)
@@ -112,25 +112,25 @@ def _problems(details: list[Detail], between: list[ConfigProblem], document: Doc
 
 
 class _Repair:
-    """Puts a right value in place of each wrong one."""
+    """Replaces wrong values of a document by valid ones."""
 
     def __init__(self, document: Document) -> None:
         self.values = copy.deepcopy(document.values)
         self.document = document
         self.changed: set[Place] = set()
         self.wrong: set[Place] = set(document.broken)
-        """Values that are wrong by themselves, and not by a rule of their block."""
+        """Places of values that are wrong by themselves, not only by a rule of their block."""
 
     def causes(self, problem: Problem) -> bool:
-        """Return whether a replacement causes a problem: with another right value in that place it is gone."""
+        """Return whether a replacement causes a problem: another valid value at its place makes the problem vanish."""
         key, before = tuple(problem.key.split(".")) if problem.key else (), self.values
         for place in self.wrong:
             name = ".".join(map(str, place))
             if not isinstance(_at(before, place[:-1]), dict) or name.startswith(problem.key + "."):
                 continue
             if shape.fields(shape.model_of(type_at(place[:-1]))).get(str(place[-1])) is None:
-                continue  # It was no setting.
-            # A text has one right form; of a word or a missing value the other ones may fit the rules as well.
+                continue  # The place is no setting.
+            # A text counts as tried: it has one valid form. For a choice or a missing key, other values may fit.
             tried = isinstance(_at(before, place), str) and not any(map(shape.choices, shape.members(type_at(place))))
             for candidate in _candidates(type_at(place), None):
                 if _at(before, place) == candidate:
@@ -147,15 +147,15 @@ class _Repair:
                     self.values = before
                     return True
             self.values = before
-            # Without another value to compare with, no rule of the same block is known to be broken.
+            # No other value could be tried, so a problem at the same block's key may come from the replacement.
             if not tried and key[: len(place) - 1] == tuple(map(str, place[:-1])) and len(key) == len(place):
                 return True
         return False
 
     def replace_all(self, details: Sequence[Detail]) -> set[Place]:
-        """Replace the wrong values; return their places."""
+        """Replace the wrong values and return the changed places."""
         self.changed = set()
-        # A misspelt key first: its value is then checked under its right name, and is not missing.
+        # Rename misspelt keys first: their values are then checked under the right names and are not missing.
         for detail in details:
             if detail.is_misspelt:
                 self._rename(detail.place)
@@ -176,13 +176,13 @@ class _Repair:
         model = shape.model_of(type_at(place[:-1]))
         near = nearest(str(place[-1]), shape.fields(model))
         if near is None and model is not None and issubclass(model, OneOf) and not set(block) & set(model.kinds()):
-            self.changed.add(place[:-1])  # Without a kind there is nothing more to check in this block.
+            self.changed.add(place[:-1])  # A block without a kind has nothing more to check.
         if near is not None and near not in block:
             block[near] = value
             self.document.rename(place, (*place[:-1], near))
 
     def _replace(self, place: Place) -> None:
-        """Put a right value in a place, or in the nearest one around it that can be written to."""
+        """Put a valid value at a place, or at the nearest place around it that exists."""
         while place and not isinstance(around := _at(self.values, place[:-1]), dict | list):
             place = place[:-1]
         is_there = bool(place) and _at(self.values, place, _NOTHING) is not _NOTHING
@@ -199,11 +199,11 @@ class _Repair:
             self._try(place, _NOTHING)
 
     def _change_one_key(self, place: Place, model: type[BaseModel]) -> bool:
-        """Make a block right by leaving one of its keys out, or by adding one."""
+        """Make a block valid by removing or adding one key; return whether that succeeded."""
         block = _at(self.values, place)
         if any(len(wrong) > len(place) for wrong in self._errors(place)):
-            return False  # Its own rules were not checked yet: the errors are of its entries.
-        # The later ones first: the first key of a block is rarely wrong.
+            return False  # The errors are those of entries: pydantic has not checked the block's rules yet.
+        # Try the later keys first: the first key of a block is rarely wrong.
         if any(self._try((*place, key), _NOTHING, around=place) for key in reversed(list(block))):
             return True
         missing = {key: known for key, known in shape.fields(model).items() if key not in block}
@@ -214,7 +214,7 @@ class _Repair:
         )
 
     def _try(self, place: Place, value: Any, *, around: Place | None = None) -> bool:
-        """Put a value in a place, or take it out, if that leaves no error ``around`` it."""
+        """Put a value at a place, or remove it; undo this and return False if errors remain ``around`` it."""
         before = self.values
         self.values = copy.deepcopy(before)
         block = _at(self.values, place[:-1])
@@ -229,13 +229,13 @@ class _Repair:
         return True
 
     def _errors(self, around: Place) -> list[Place]:
-        """Return the places of errors at a place and below it."""
+        """Return the places with errors, at a place and below it."""
         places = [place for detail in _validate(self.values, [])[1] for place in detail.places]
         return [place for place in places if place[: len(around)] == around]
 
 
 def _candidates(annotation: Any, default: Any) -> Iterator[Any]:
-    """Yield values of which one is right for a setting."""
+    """Yield candidate values for a setting, one of which is valid."""
     if isinstance(default, str | int | float | bool) and default != "":
         yield default
     for each in shape.members(annotation):
@@ -256,7 +256,7 @@ def _candidates(annotation: Any, default: Any) -> Iterator[Any]:
 
 
 def _blocks(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
-    """Yield blocks of a model with as few entries as possible."""
+    """Yield candidate blocks for a model, with as few entries as possible."""
     fields = shape.fields(model)
     block: dict[str, Any] = {}
     for name, known in fields.items():

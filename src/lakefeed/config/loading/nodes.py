@@ -1,4 +1,4 @@
-"""YAML text → PyYAML's nodes, which know their line, within limits; ``--set`` puts values into them."""
+"""Parses YAML within limits into PyYAML's nodes, which have locations, and applies ``--set`` to them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from lakefeed.config.base import OneOf
 from lakefeed.config.loading import shape
 from lakefeed.config.problem import Problem
 
-# A pipeline is a page of text. The limits stop documents that unfold into gigabytes ("billion laughs").
+# A pipeline file is a page of text. The limits refuse documents that expand to gigabytes ("billion laughs").
 MAX_BYTES = 1 << 20
 _MAX_ALIASES = 100
 _MAX_DEPTH = 50
 
 OVERRIDE = "--set "
-"""The start of the marks of an override's nodes, in place of a file's name."""
+"""The prefix of the name that an override's nodes have instead of a file's name."""
 _MAP, _SEQ, _STR = (f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "str"))
 
 
 class Unreadable(Exception):
-    """The text is no YAML document that can be checked further."""
+    """The text is not a YAML document, or exceeds a limit, so that nothing else can be checked."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -33,7 +33,7 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Location:
-    """The place of a node; line and column are 1-based, and None for an override."""
+    """The location of a node; line and column are counted from 1, and are None for an override."""
 
     file: str
     line: int | None
@@ -41,19 +41,19 @@ class Location:
 
     @classmethod
     def of(cls, mark: Any) -> Location:
-        """Convert PyYAML's mark, which counts from 0."""
+        """Return the location of PyYAML's mark, which counts from 0."""
         if mark.name.startswith(OVERRIDE):
             return cls(file=mark.name, line=None, column=None)
         return cls(file=mark.name, line=mark.line + 1, column=mark.column + 1)
 
 
 def refuse(what: str, location: Location, hint: str | None = None) -> NoReturn:
-    """Raise ``Unreadable`` for what stands at a location."""
+    """Raise ``Unreadable`` with a problem at a location."""
     raise Unreadable(Problem(what=what, file=location.file, line=location.line, column=location.column, hint=hint))
 
 
 def compose(text: str, *, name: str) -> Node | None:
-    """Parse a document into nodes; None if it is empty."""
+    """Return a document's root node; None if the document is empty."""
     try:
         _require_limits(text, name)
         node: Node | None = _loader(text, name).get_single_node()
@@ -77,7 +77,7 @@ def _loader(text: str, name: str) -> Any:
 
 
 def _require_limits(text: str, name: str) -> None:
-    # The events alone cost no more than the text is long.
+    # Check events, not nodes: aliases are not expanded in them, so their number is bounded by the text's length.
     aliases = depth = 0
     loader = _loader(text, name)
     while loader.check_event():
@@ -110,13 +110,13 @@ def _explain_syntax(error: yaml.MarkedYAMLError) -> tuple[str, str | None]:
 
 
 def apply_override(node: Node, override: str, *, root: type) -> Node:
-    """Put one ``--set path=value`` into a node tree; the new nodes name the override as their file.
+    """Return a node tree with one ``--set path=value`` applied; new nodes have the override as their file.
 
-    The path is dotted, list items go by index, and the value is read as YAML. Where keys are free, the rest of
-    the path is one key: ``--set source.kafka.options.kafka.max.poll.records=5000``.
+    The path is dotted, with an index for a list item; the value is YAML. In a block with free keys, the rest of the
+    path is one key: ``--set source.kafka.options.kafka.max.poll.records=5000``.
 
     Raises:
-        Unreadable: it is no ``path=value``, its value is no YAML, or its path leads nowhere.
+        Unreadable: the text is no ``path=value``, the value is no YAML, or the path does not exist.
     """
     path, equals, text = override.partition("=")
     path = path.strip()
@@ -131,14 +131,14 @@ def apply_override(node: Node, override: str, *, root: type) -> Node:
 
 
 def put_block(node: Node | None, key: str, block: Node, *, root: type) -> Node | None:
-    """Put a block of another file into a node tree, in place of its own; a tree that is no block stays as it is."""
+    """Return a tree with its block of a key replaced by another file's; a tree that is no block stays unchanged."""
     if not isinstance(node, MappingNode):
         return node
     return _put(node, [key], block, name=block.start_mark.name, annotation=root)
 
 
 def leave_out(node: Node, keys: Collection[str]) -> Node:
-    """Return a tree without these keys of the file; the given tree stays as it is."""
+    """Return a tree without these top-level keys; do not change the given tree."""
     if not isinstance(node, MappingNode):
         return node
     entries = [(key, value) for key, value in node.value if key.value not in keys]
@@ -151,7 +151,7 @@ def _wrong_override(name: str, what: str, *, key: str = "") -> Unreadable:
 
 
 def _put(node: Node | None, path: list[str], value: Node, *, name: str, annotation: Any) -> Node:
-    """Return a node with a value at a path below it; without a node, the block or list that the path needs."""
+    """Return the node with a value put at a path below it; for None, a new block or list, as the path requires."""
     if not path:
         return value
     values = shape.free_form(annotation)
@@ -182,7 +182,7 @@ def _put(node: Node | None, path: list[str], value: Node, *, name: str, annotati
 
 
 def _expanded(node: Node, *, name: str, annotation: Any) -> Node:
-    """Return a block for a short form of the file: nothing, ``decode: raw``, ``registry: http://…``."""
+    """Return the block that a short form means: nothing, ``decode: raw`` or ``registry: http://…``."""
     model = shape.model_of(annotation)
     if not isinstance(node, ScalarNode):
         return node

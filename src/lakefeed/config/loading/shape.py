@@ -1,4 +1,4 @@
-"""The shape of the models: the types that a place of the file accepts, and the places of a word."""
+"""The structure of the models: which types a place in the file accepts, and which places exist."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WORDS: dict[Any, str] = {
 
 
 def members(annotation: Any) -> tuple[Any, ...]:
-    """Return the types that an annotation unites, without None and without Annotated's metadata."""
+    """Return the member types of an annotation's union, without None and without Annotated's metadata."""
     origin = typing.get_origin(annotation)
     if origin is typing.Annotated:
         return members(typing.get_args(annotation)[0])
@@ -42,17 +42,17 @@ def members(annotation: Any) -> tuple[Any, ...]:
 
 
 def is_model(annotation: Any) -> bool:
-    """Return whether an annotation is a model's class."""
+    """Return whether an annotation is a class of a model."""
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def model_of(annotation: Any) -> type[BaseModel] | None:
-    """Return the model among an annotation's types, if there is one."""
+    """Return the first model among an annotation's types; None if there is none."""
     return next((each for each in members(annotation) if is_model(each)), None)
 
 
 def fields(model: type[BaseModel] | None) -> dict[str, FieldInfo]:
-    """Return a model's fields under the names they have in the file, with installed kinds; none without a model."""
+    """Return a model's fields by their keys in the file, also those of installed kinds; empty without a model."""
     if model is None:
         return {}
     found = {field.alias or name: field for name, field in model.model_fields.items()}
@@ -60,7 +60,7 @@ def fields(model: type[BaseModel] | None) -> dict[str, FieldInfo]:
         for name in model.kinds():
             if name in found:
                 continue
-            with suppress(ConfigProblems):  # Validation reports it.
+            with suppress(ConfigProblems):  # Validation reports a broken package.
                 found[name] = FieldInfo(annotation=model.installed_kind(name), default=None)
     return found
 
@@ -84,22 +84,22 @@ def at(root: Any, place: Place) -> Any | None:
 
 
 def is_secret(annotation: Any) -> bool:
-    """Return whether the value must never be shown."""
+    """Return whether values of this type must never be shown."""
     return SecretStr in members(annotation)
 
 
 def accepts_text(annotation: Any) -> bool:
-    """Return whether a text is accepted, so that a substituted value need not be guessed to be a number."""
+    """Return whether a text is accepted, so that a replaced ``${NAME}`` stays text and is not read as a number."""
     return bool(choices(annotation)) or any(each in (str, SecretStr, Path, Any) for each in members(annotation))
 
 
 def _arguments(annotation: Any, origin: Any) -> tuple[Any, ...]:
-    """Return the arguments of the first type of this origin, as those of ``dict[str, int]``; none without one."""
+    """Return the arguments of the first type with this origin, such as ``dict[str, int]``; empty without one."""
     return next((typing.get_args(each) for each in members(annotation) if typing.get_origin(each) is origin), ())
 
 
 def free_form(annotation: Any) -> Any | None:
-    """Return the type of the values where keys are free, such as Kafka options; None elsewhere."""
+    """Return the value type of a block with free keys, such as Kafka options; None for other types."""
     return next(iter(_arguments(annotation, dict)[1:]), None)
 
 
@@ -109,13 +109,13 @@ def items(annotation: Any) -> Any | None:
 
 
 def choices(annotation: Any) -> list[str]:
-    """Return the words of a choice; none for other types."""
+    """Return the allowed words of a choice; empty for other types."""
     literals = [each for each in members(annotation) if typing.get_origin(each) is Literal]
     return [str(word) for each in literals for word in typing.get_args(each)]
 
 
 def expected(annotation: Any) -> str:
-    """Describe the values that are accepted."""
+    """Return a description of the accepted values."""
     if words := choices(annotation):
         return f"one of {', '.join(words)}"
     phrases = []
@@ -132,7 +132,7 @@ def expected(annotation: Any) -> str:
 
 
 def walk(model: type[BaseModel], place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], FieldInfo]]:
-    """Yield every field below a model with its place; ``<name>`` stands where keys are free."""
+    """Yield all fields below a model with their places; ``<name>`` stands for a free key."""
     for name, field in fields(model).items():
         here = (*place, name)
         yield here, field
@@ -143,5 +143,5 @@ def walk(model: type[BaseModel], place: tuple[str, ...] = ()) -> Iterator[tuple[
 
 
 def dotted(place: Place) -> str:
-    """Return a place as it is written in messages and in ``--set``."""
+    """Return a place as a dotted text, as in messages and in ``--set``."""
     return ".".join(str(segment) for segment in place)
