@@ -178,7 +178,7 @@ class BatchOutcomes:
                 sf.lit(-1),
             ),
         )
-        # Use a column: Spark would push a condition below the projections of its arguments, and repeat their expressions
+        # Use a column: Spark would push a condition below the projections of its arguments, and repeat the expressions
         # for every use. With an envelope of ten columns, the code would exceed Java's limit for a method.
         return judged.withColumn(IS_ROW, is_row).filter(IS_ROW).drop(IS_ROW, RECORD)
 
