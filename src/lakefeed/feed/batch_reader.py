@@ -134,7 +134,7 @@ class DirectReader(BatchReader):
 
     @contextmanager
     def attempt(self, batch: DataFrame, commit: SnapshotProperties) -> Iterator[tuple[DataFrame, BatchOutcomes]]:
-        # Backfills and replays have only some records of their ranges, and only BatchReader omits isolated records.
+        # Backfills and replays have only some records of their ranges, and only BatchReader handles isolated records.
         if not isinstance(commit, Commit) or self.rows.isolated or self.rows.takes:
             with super().attempt(batch, commit) as counted:
                 yield counted
