@@ -182,7 +182,7 @@ class FeedControl:
             return self._queue.popleft() if self._queue else None
 
     def is_at_work(self, action: Beside) -> bool:
-        """Return whether such an action currently runs beside the feed."""
+        """Return whether the action currently runs beside the feed."""
         with self._changed:
             return action in self._at_work
 

@@ -280,7 +280,7 @@ class Feed:
         return open_sink(self.config, self.connections, spark=spark, claim=checkpoint, note=note, folder=self.folder)
 
     def ledger_table(self, spark: SparkSession) -> LedgerTable:
-        """Open the Iceberg table with the feed's ledger; raise ConfigError without such a table or catalog."""
+        """Open the Iceberg table with the feed's ledger; raise ConfigError if the table or the catalog is missing."""
         put_credentials(spark, self.config.decode)
         return self.sink_definition.open_table(spark)
 

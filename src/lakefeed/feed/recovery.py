@@ -85,7 +85,7 @@ class Facts:
         noted_ids: the topics' ids from the checkpoint location, for a sink without a ledger.
         rewinds: whether ``lakefeed offsets rewind`` can move the feed.
         stateful: whether the query keeps state between batches, or its source has no offsets; never a guess.
-        letters: the ranges of the newest dead letters' commit; None without letters, or if the writer compares them.
+        letters: the ranges of the dead letters' newest commit; None without letters, or if the writer compares them.
     """
 
     feed: str

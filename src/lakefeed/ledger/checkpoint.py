@@ -136,7 +136,7 @@ class Claim:
         self._create(name, text)
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Delete a file, if it exists."""
         self._files.delete(self._path(name), False)
 
     def _create(self, name: str, text: str, *, overwrite: bool = True) -> bool:
@@ -378,7 +378,7 @@ class StoredCheckpoint:
             raise self._error(error) from None
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Delete a file, if it exists."""
         try:
             self._files.delete_file(f"{self._path}/{name}")
         except FileNotFoundError:

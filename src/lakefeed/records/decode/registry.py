@@ -151,7 +151,7 @@ class SchemaRegistry:
             return int(self._ask(dict, "GET", "subjects", subject, "versions", "latest")["id"])
 
     def schema(self, schema_id: int, subject: str | None = None) -> SchemaText:
-        """Return the schema with this id, in the context of a subject."""
+        """Return the schema with this id; a registry with contexts looks the id up in the subject's context."""
         query = {"subject": subject} if subject else None
         with self._failures(f"schema id {schema_id}"):
             found = self._ask(dict, "GET", "schemas", "ids", str(schema_id), query=query)

@@ -135,7 +135,7 @@ class AvroSchema:
 
 
 def union(types: list[Type]) -> Type:
-    """Return a union; only int and long become long, and only float and double become double, as in Spark."""
+    """Return a union. Without other members, int and long become long, and float and double double, as in Spark."""
     flat = tuple(types)
     for narrow, wide in (("int", "long"), ("float", "double")):
         if {member for member in flat if member != NULL} == {Primitive(narrow), Primitive(wide)}:

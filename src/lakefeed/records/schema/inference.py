@@ -118,7 +118,7 @@ class _Place:
 
 
 class _Sample:
-    """The values of all records, at a bounded number of places."""
+    """The values of all records by path; the number of paths is limited."""
 
     def __init__(self) -> None:
         self.root = _Place()
