@@ -1,1 +1,1 @@
-"""A running feed: opens it, writes its batches, resumes it, and shows its progress."""
+"""Runs a feed: opens it, writes its batches, resumes it, and shows its progress."""

@@ -1,14 +1,14 @@
-"""Reads a batch's rows, and counts what becomes of its records; ``Feed.batch_writer`` chooses one of three ways.
+"""Reads a batch's rows and counts the outcomes of its records; ``Feed.batch_writer`` chooses one of three readers.
 
-``BatchReader`` builds the rows from the records that Spark's source has handed over, and counts each attempt by itself.
-``DirectReader`` leaves Spark's frame of the batch unread: a second source, ``io.lakefeed.kafka.DecodedRecords``, reads
-the batch's offset ranges, and decodes and counts each record in one step. Otherwise Spark's source hands every record
-to the decoder, and that to the counter, as a row of Spark's. Rows, verdicts and counts are the same.
+``BatchReader`` builds the rows from the records of Spark's source, with a separate count for every attempt. Records
+pass from the source to the decoder and to the counter as Spark rows. ``DirectReader`` does not read Spark's frame of
+the batch: a second source, ``io.lakefeed.kafka.DecodedRecords``, reads the batch's offset ranges, and decodes and
+counts the records in one step. Its rows, verdicts and counts are the same as those of ``BatchReader``.
 
-``QueryReader`` takes rows: a query with state builds them itself, and its batches are windows that have closed or
-groups that have changed. So one counter is part of its plan, and is reset for each batch. Its schema is fixed while it
-runs: another one ends the query before anything is written (``PlannedRestart``). A source without offsets runs like a
-query with state: only the checkpoint knows its position.
+``QueryReader`` gets rows: a query with state builds them itself, and its batches are closed windows or changed groups.
+So its plan contains the counter, which is reset for every batch. The schema is fixed while the query runs: a new schema
+ends the query before anything is written (``PlannedRestart``). A source without offsets runs like a query with state,
+because only the checkpoint has its position.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ if TYPE_CHECKING:
 
 FORMAT = "io.lakefeed.kafka.DecodedRecords"
 TOKENS = "spark.kafka.clusters"
-"""Spark's settings of delegation tokens, which only Spark's own consumers use."""
+"""The prefix of Spark's settings for delegation tokens. Only Spark's own Kafka consumers use these tokens."""
 
 
 class PlannedRestart(SchemaChanged):
-    """The query has to restart, as for another schema or new leaders; nothing of the batch is written."""
+    """The query has to restart, for example for a new schema or new leaders; nothing of the batch is written."""
 
 
 @dataclass
 class BatchReader:
-    """Builds the rows of a plain query's batch from its records, once for each attempt to write it.
+    """Builds the rows of a stateless query's batch from the batch's records, for every attempt to write the batch.
 
     Attributes:
-        most_records: of a batch; a smaller one is read and written in fewer tasks.
+        most_records: the maximum number of records of a batch; smaller batches are read and written in fewer tasks.
     """
 
     spark: SparkSession
@@ -62,49 +62,49 @@ class BatchReader:
     _: KW_ONLY
     most_records: int | None = None
     is_part_of_query = False
-    """Whether the query's plan has the counter, so that another schema needs another query."""
+    """Whether the query's plan contains the counter. If so, a new schema needs a new query."""
 
     def begin(self, records: DataFrame) -> None:
-        """Take the source's records, before the first batch."""
+        """Accept the source's records, before the first batch."""
 
     def bound_batches(self, most: int) -> None:
-        """Let later batches have at most so many records."""
+        """Set the maximum number of records of later batches."""
         self.most_records = most
 
     def query_frame(self, records: DataFrame) -> DataFrame:
-        """Return what the streaming query hands to the writer, batch by batch: its records."""
+        """Return the frame whose batches the streaming query passes to the writer: here the records."""
         return records
 
     def is_committed(self, batch: DataFrame, commit: Commit) -> bool:
-        """Ask the sink whether it has the batch."""
+        """Return whether the sink has the batch."""
         return self.sink.has(commit)
 
     @contextmanager
     def attempt(self, batch: DataFrame, commit: SnapshotProperties) -> Iterator[tuple[DataFrame, BatchOutcomes]]:
-        """Give the rows of one attempt to write the batch, and their counter."""
+        """Yield the rows and their counter for one attempt to write the batch."""
         if self.most_records is not None and isinstance(commit, Commit):
             batch = coalesce_small(batch, commit.ranges, most=self.most_records)
         with self.rows.counted(batch, self.spark) as counted:
             yield counted
 
     def template(self, batch: DataFrame) -> DataFrame:
-        """Return records that the rows' columns can be derived from."""
+        """Return records from which the rows' columns can be derived."""
         return batch
 
     def end_batch(self) -> None:
-        """Reset the counter: the next record belongs to the next batch. Here each attempt has ended its own."""
+        """Reset the counter, because the next record belongs to the next batch. Here every attempt has its own one."""
 
     def discard_fetched(self) -> None:
-        """Let no record be used that was fetched ahead: its partition has another leader, with others perhaps."""
+        """Discard records that were fetched ahead: a new leader may have different records at their offsets."""
         raise PlannedRestart("partitions have new leaders; resumes with new consumers")
 
     def close(self) -> None:
-        """End the reading of the query or run that has stopped. Here nothing outlives an attempt."""
+        """Release what the stopped query or run still holds. Here nothing remains after an attempt."""
 
 
 @dataclass
 class DirectReader(BatchReader):
-    """Reads the records of a batch's offset ranges itself, and decodes and counts each as it reads it."""
+    """Reads the records of a batch's offset ranges itself, and decodes and counts them while it reads."""
 
     _: KW_ONLY
     source: KafkaSource
@@ -114,7 +114,7 @@ class DirectReader(BatchReader):
 
     @staticmethod
     def refusal(spark: SparkSession, source: KafkaSource | None, rows: RowBuilder) -> str | None:
-        """Return why the rows of this feed cannot be read so; None if they can."""
+        """Return the reason why a ``DirectReader`` cannot read this feed's rows; None if it can."""
         policy = rows.policy
         reasons = {
             "the source is not Kafka": source is None,
@@ -134,7 +134,7 @@ class DirectReader(BatchReader):
 
     @contextmanager
     def attempt(self, batch: DataFrame, commit: SnapshotProperties) -> Iterator[tuple[DataFrame, BatchOutcomes]]:
-        # Other commits have some records of their ranges only, and isolated records are left out of the general way.
+        # Backfills and replays have only some records of their ranges, and only BatchReader handles isolated records.
         if not isinstance(commit, Commit) or self.rows.isolated or self.rows.takes:
             with super().attempt(batch, commit) as counted:
                 yield counted
@@ -143,7 +143,7 @@ class DirectReader(BatchReader):
                 yield self.read(batch.sparkSession, commit.ranges, outcomes), outcomes
 
     def read(self, spark: SparkSession, ranges: OffsetRanges, outcomes: BatchOutcomes) -> DataFrame:
-        """Return the rows of these records; each record is counted while it is read."""
+        """Return the rows of these offset ranges; the records are counted while they are read."""
         tasks = [
             [(each.topic, each.partition, each.start, each.end) for each in task] for task in self._tasks(spark, ranges)
         ]
@@ -151,20 +151,20 @@ class DirectReader(BatchReader):
         return self.rows.from_decoded(reader.load())
 
     def discard_fetched(self) -> None:
-        """Read the next batch with new consumers, on each executor: the kept ones have records of another leader."""
+        """Read the next batch with new consumers on all executors: the old ones have records of the old leaders."""
         self.close()
         self._run, self._kept = uuid.uuid4().hex, None
 
     def close(self) -> None:
-        """End the run: the consumers that this JVM has kept for its next batch, with all that they have fetched."""
-        with suppress(Exception):  # A JVM that has ended keeps none.
+        """Close the consumers that this JVM holds for the run's next batch, and discard their fetched records."""
+        with suppress(Exception):  # The JVM may have ended, and its consumers with it.
             java(self.spark).kafka.DecodedRecords.endRun(self._run)
 
     def _reader(self, spark: SparkSession) -> DataFrameReader:
-        """Return a reader that lacks only the options of one batch; kept while the others stay as they are."""
+        """Return a reader with all options except those of one batch; reuse it until another option changes."""
         schema, policy = self.rows.schema, self.rows.policy
         session: Any = spark
-        # Each batch has a Python object of its own for the query's session.
+        # Every batch has a new Python object for the query's session, so compare Java's.
         key = session._jsparkSession, schema.spec, dict(schema.refused_ids)
         if self._kept is not None and self._kept[0] == key:
             return self._kept[1]
@@ -189,7 +189,7 @@ class DirectReader(BatchReader):
         return reader
 
     def _tasks(self, spark: SparkSession, ranges: OffsetRanges) -> list[list[OffsetRange]]:
-        """Share the ranges out to as few tasks as the general way, or to one for each core if there are fewer."""
+        """Distribute the ranges to the same number of tasks as a ``BatchReader``, or to up to one task per core."""
         filled = [span for span in ranges.ranges if span.records > 0]
         count = task_count(ranges, most=self.most_records)
         cores = spark.sparkContext.defaultParallelism
@@ -202,7 +202,7 @@ class DirectReader(BatchReader):
 
 @dataclass
 class QueryReader(BatchReader):
-    """Takes the rows of one streaming query with state, whose plan has the counter of their records."""
+    """Gets the rows of one streaming query with state; the query's plan counts their records."""
 
     is_part_of_query = True
 
@@ -212,20 +212,20 @@ class QueryReader(BatchReader):
         self._logged: int | None = None
 
     def begin(self, records: DataFrame) -> None:
-        """Keep the records for their columns, and read which batches the sink's log has."""
+        """Store the records, for their columns, and the newest batch in the sink's log."""
         self._records, self._logged = records, self.sink.logged()
 
     def bound_batches(self, most: int) -> None:
-        """Leave the batch as it is: the rows of a query with state cannot be built from a part of its records."""
+        """Do nothing: a query with state cannot build its rows from a part of the batch's records."""
 
     def query_frame(self, records: DataFrame) -> DataFrame:
-        """Return the rows of the stream, with a new counter in their plan."""
+        """Return the stream's rows, with a new counter in their plan."""
         self.close()
         self._outcomes = BatchOutcomes(self.spark)
         return self.rows.accepted_rows(records, self._outcomes.__enter__())
 
     def is_committed(self, batch: DataFrame, commit: Commit) -> bool:
-        """Ask the sink whether it has the batch; if so, compute the batch, because its state has to advance."""
+        """Return whether the sink has the batch; if so, compute the batch anyway, so that its state advances."""
         is_logged = self._logged is not None and commit.batch_id <= self._logged
         if not (is_logged or self.sink.has(commit)):
             return False
@@ -234,19 +234,19 @@ class QueryReader(BatchReader):
 
     @contextmanager
     def attempt(self, batch: DataFrame, commit: SnapshotProperties) -> Iterator[tuple[DataFrame, BatchOutcomes]]:
-        """Give the batch, which has rows already, and the query's counter."""
-        # Not reset for another attempt: Spark keeps the shuffles of this one, and reads no record again.
-        assert self._outcomes is not None  # query_frame() has made the query that hands over this batch.
+        """Yield the batch, which already consists of rows, and the query's counter."""
+        # Do not reset the counter for the next attempt: Spark reuses this one's shuffles and reads no record again.
+        assert self._outcomes is not None  # query_frame() has created the counter of this batch's query.
         yield batch, self._outcomes
 
     def template(self, batch: DataFrame) -> DataFrame:
-        """Return the source's records: the batch has rows."""
+        """Return the source's records, because the batch itself consists of rows."""
         assert self._records is not None  # begin() comes before the first batch.
         return self._records
 
     def end_batch(self) -> None:
         if self._outcomes is not None:
-            # At the end of a batch: where a plan sorts, Spark reads the next records before it calls the writer.
+            # Reset it now: if the plan sorts, Spark reads the next batch's records before it calls the writer.
             self._outcomes.next()
 
     def close(self) -> None:
@@ -256,19 +256,19 @@ class QueryReader(BatchReader):
 
 
 def uses_tokens(spark: SparkSession) -> bool:
-    """Check that Spark's Kafka consumers log in with delegation tokens."""
+    """Return whether Spark's Kafka consumers log in with delegation tokens."""
     return any(name.startswith(f"{TOKENS}.") for name, _ in spark.sparkContext.getConf().getAll())
 
 
 def halves(span: OffsetRange) -> list[OffsetRange]:
-    """Split a range into two of about the same size."""
+    """Split a range into two halves."""
     middle = span.start + span.records // 2
     topic, partition = span.key
     return [OffsetRange(topic, partition, span.start, middle), OffsetRange(topic, partition, middle, span.end)]
 
 
 def share_out(spans: Sequence[OffsetRange], tasks: int) -> list[list[OffsetRange]]:
-    """Give each task ranges of about as many records in all; the largest range first, to the task with the fewest."""
+    """Distribute ranges to tasks evenly by records: the largest range first, to the task with the fewest records."""
     shares: list[list[OffsetRange]] = [[] for _ in range(max(1, tasks))]
     fewest = [(0, task) for task in range(len(shares))]
     for span in sorted(spans, key=lambda span: (-span.records, span.key, span.start)):

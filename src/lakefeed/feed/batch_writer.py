@@ -1,6 +1,6 @@
-"""Writes one micro-batch: from its records to its commit, and its dead letters after that.
+"""Writes one micro-batch: commits its rows, and then writes its dead letters.
 
-How its records are read and counted is ``feed/batch_reader.py``'s.
+``feed/batch_reader.py`` reads and counts the records.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from lakefeed.stopwatch import timed
 
 Reread = Callable[[Sequence[OffsetRange]], "DataFrame"]
 MOST_REASONS = 5
-"""So many kinds of dead letters a message names."""
+"""The maximum number of kinds of dead letters that a message names."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class BatchResult:
     """The result of a micro-batch.
 
     Attributes:
-        rows: rows that the sink has written; where changes are merged, rows that were inserted, changed or deleted.
-        replayed: whether the sink had the batch already, from before a restart.
-        counts: the outcomes of its records; empty if it was replayed.
-        reasons: the kinds of its dead letters.
-        schema_id: the newest writers' schema that its rows cover; None for formats without ids.
+        rows: the number of rows that the sink has written; for merges, inserted, changed and deleted rows.
+        replayed: whether the sink already had the batch, from before a restart.
+        counts: the outcomes of the batch's records; empty for a replayed batch.
+        reasons: the kinds of the batch's dead letters.
+        schema_id: the id of the newest writers' schema that the rows cover; None for formats without ids.
     """
 
     batch_id: int
@@ -74,22 +74,22 @@ class BatchResult:
 
 @dataclass(frozen=True)
 class Committed:
-    """The sink has the rows; the outcomes are to be read before the next batch of the query."""
+    """The sink has the rows. Read the outcomes before the query's next batch resets them."""
 
     rows: int | None
-    """How many the sink has written; None if it cannot say, or if its log had the batch already."""
+    """The number of rows that the sink has written; None if it is unknown, or the sink's log already had the batch."""
     outcomes: BatchOutcomes
 
 
 @dataclass(frozen=True)
 class Isolated:
-    """Records whose rows cannot be computed or written, and why, are to be dead letters; nothing is written yet."""
+    """Records whose rows cannot be computed or written have to become dead letters; nothing is written yet."""
 
     failing: Mapping[OffsetRange, str]
 
 
 class SpentBudget:
-    """An error budget, and the dead letters of the batches of its window, which looks back ``seconds``."""
+    """An error budget, and the dead letters in its window, which covers the last ``seconds``."""
 
     def __init__(self, budget: ErrorBudget | None) -> None:
         self._budget = budget
@@ -98,7 +98,7 @@ class SpentBudget:
         self._spent: deque[tuple[float, Counts]] = deque()
 
     def limit(self, outcomes: BatchOutcomes) -> None:
-        """Bound the dead letters of a batch by what is left."""
+        """Limit a batch's dead letters to the rest of the budget."""
         if self._budget is None:
             return
         outcomes.bound(max_rows=self._budget.max_rows, max_share=self._budget.max_share)
@@ -109,19 +109,19 @@ class SpentBudget:
             outcomes.bound(max_rows=self._window.max_rows, max_share=self._window.max_share, before=before)
 
     def spend(self, counts: Counts, *, at: float | None = None) -> None:
-        """Record a committed batch; ``at`` is the time of its commit, by default now."""
+        """Add the counts of a committed batch to the window; ``at`` is the time of the commit, by default now."""
         if self._window is not None:
             self._spent.append((time.time() if at is None else at, counts))
 
 
 class LeftOutFields:
-    """Counts the records of a run with fields that no column has."""
+    """Counts a run's records with JSON fields that have no column."""
 
     def __init__(self) -> None:
         self._records, self._next_note = 0, 1
 
     def notes(self, outcomes: BatchOutcomes) -> Iterator[str]:
-        """Say that records have such fields: once, and again when there are a hundred times more."""
+        """Yield a message for the first record with a field without a column, and again at 100 times the count."""
         self._records += outcomes.counts.left_out
         if self._records >= self._next_note and outcomes.counts.left_out:
             self._next_note = 100 * self._records
@@ -134,11 +134,11 @@ class BatchWriter:
     """Writes the micro-batches of one feed.
 
     Attributes:
-        dead_letters: None if an unreadable record stops the feed.
-        publisher: publishes the table's branch; None if the rows do not land in one.
+        dead_letters: the store of dead letters; None if an unreadable record stops the feed.
+        publisher: publishes the table's branch; None if the rows do not land in a branch.
         spent: the error budget.
-        reread: reads records of some offsets again, to find the one that a batch fails at; None if that cannot be done.
-        fence: of the writer that ``begin`` returns.
+        reread: reads offset ranges again, to find the record that makes a batch fail; None if the source cannot do so.
+        fence: the fence that ``begin`` has taken; only the writer that ``begin`` returns has it.
     """
 
     spark: SparkSession
@@ -158,14 +158,14 @@ class BatchWriter:
     def of_rows(
         cls, spark: SparkSession, rows: RowBuilder, sink: RowSink, *, feed: str, stateful: bool = False
     ) -> BatchWriter:
-        """Make the writer of a frame's rows, without dead letters; a ``stateful`` query builds the rows itself."""
+        """Return a writer of a frame's rows, without dead letters; a ``stateful`` query builds the rows itself."""
         reader = QueryReader(spark, rows, sink) if stateful else BatchReader(spark, rows, sink)
         return cls(spark, feed=feed, sink=sink, rows=rows, reader=reader)
 
     def begin(self, records: DataFrame, *, fenced: bool = True, lost: Collection[Partition] = ()) -> BatchWriter:
-        """Prepare the sink, complete what the last run has left, and return the writer of this run's batches.
+        """Prepare the sink, write dead letters that the last run did not write, and return the writer of this run.
 
-        Only the columns of ``records`` count here. Work beside a running driver is not ``fenced``. Records of ``lost``
+        This uses only the columns of ``records``. Work beside a running driver is not ``fenced``. Records of ``lost``
         partitions cannot be read again.
         """
         self.rows.schema.begin(lambda: self.rows.rows(records))
@@ -182,37 +182,37 @@ class BatchWriter:
         return replace(self, fence=fence)
 
     def of_only_rows(self, reread: Reread) -> BatchWriter:
-        """Return a writer that commits only where each record is a row or is skipped, as of a replay."""
+        """Return a writer that commits only if all records are rows or skipped, as a replay requires."""
         return replace(self, spent=SpentBudget(ErrorBudget(max_rows=0)), reread=reread)
 
     def follow(self) -> None:
-        """Let the dead letters follow a feed that was moved; if it was not, they must not be ahead of it."""
+        """Move the dead letters after their feed if it was moved; otherwise refuse dead letters ahead of the feed."""
         if self.dead_letters is not None and self.sink.keeps_ledger:
             position = self.sink.position()
             ranges = position.ranges if position is not None else None
             self.dead_letters.follow(ranges, moved=position is not None and position.is_move)
 
     def cause_of(self, error: LakefeedError) -> LakefeedError:
-        """Return the error itself, or that of a lost fence behind it.
+        """Return the error of a lost fence if that is the cause of this error; otherwise return this error.
 
-        A driver that was replaced may meet its successor first in the checkpoint, or miss a file that it has removed.
+        A replaced driver may first notice its successor by a changed checkpoint, or by a file that is missing now.
         """
         if self.fence is None or not isinstance(error, CheckpointMismatch | JobFailed):
             return error
         try:
             taken = self.sink.fence_taken()
-        except Exception:  # Whatever keeps the sink from answering, the error stays as it is.
+        except Exception:  # If the sink does not answer, return the first error.
             return error
-        # Of a table that was removed there is none: no other driver did that.
+        # A removed table has no fence: no driver has taken over.
         return error if taken in (None, self.fence) else fence_lost(taken, self.fence, where=error.where or self.feed)
 
     def _require_fence(self) -> None:
-        """Raise if another driver has taken over, which may have landed the batch and be about to say so to Spark."""
+        """Raise if another driver has taken over: it may have committed the batch, and not marked it as done yet."""
         if self.fence is not None and (taken := self.sink.fence_taken()) != self.fence:
             raise fence_lost(taken, self.fence, where=self.feed)
 
     def _read_spent_budget(self) -> Commit | None:
-        """Take the commits of the budget's window from the ledger; returns the newest commit."""
+        """Add the ledger's commits of the window to the spent budget, and return the newest commit."""
         newest = None
         for commit in self.sink.commits():
             newest = newest or commit
@@ -222,7 +222,7 @@ class BatchWriter:
         return newest
 
     def _settle(self, newest: Commit, lost: Collection[Partition]) -> None:
-        """Write the dead letters of the sink's newest commit, if a crash came between the two."""
+        """Write the dead letters of the sink's newest commit, if a crash after the commit prevented that."""
         expected = total(newest.counts).dead_letters
         if self.dead_letters is None or not expected:
             return
@@ -232,13 +232,13 @@ class BatchWriter:
             self.dead_letters.complete(judge, newest, spans=spans, expected=expected)
 
     def write(self, batch: DataFrame, ranges: OffsetRanges, batch_id: int) -> BatchResult:
-        """Write a batch, unless the sink has it already; and publish the table, if it is time.
+        """Write a batch, unless the sink already has it, and publish the table if a publication is due.
 
         Raises:
-            CheckpointMismatch: it does not continue where the sink's last commit ended.
-            ErrorBudgetExceeded: it has too many dead letters; nothing of it was written.
-            SchemaChanged: a writer's schema has changed, and the feed stops then.
-            AuditFailed: the table with this batch must not be published, and the feed stops then.
+            CheckpointMismatch: the batch does not begin where the sink's last commit ended.
+            ErrorBudgetExceeded: the batch has too many dead letters; nothing of it was written.
+            SchemaChanged: a writer's schema has changed, and the feed is set to stop then.
+            AuditFailed: the table with this batch failed its audit, and the feed is set to stop then.
         """
         result = self._write(batch, ranges, batch_id)
         if self.publisher is None:
@@ -248,9 +248,9 @@ class BatchWriter:
         return result if note is None else replace(result, notes=(*result.notes, note))
 
     def end(self) -> str | None:
-        """Publish what the last batches have landed, at the end of a run; returns a message, if there is one.
+        """Publish the rows of the last batches at the end of a run; return the publisher's message, if any.
 
-        Raises what ``write`` raises of an audit.
+        Raises the same errors of an audit as ``write``.
         """
         return None if self.publisher is None else self.publisher.after_batch(at_end=True)
 
@@ -265,7 +265,7 @@ class BatchWriter:
             with timed("write"):
                 committed = self.commit_rows(batch, commit)
             if committed.rows is None:
-                # The sink's log has the batch, from before a crash.
+                # The sink's log already has the batch, from before a crash.
                 self._complete(batch, commit)
                 return BatchResult(batch_id, rows=0, replayed=True)
             counts = committed.outcomes.counts
@@ -286,7 +286,7 @@ class BatchWriter:
             self.reader.end_batch()
 
     def _complete(self, batch: DataFrame, commit: Commit) -> None:
-        """Write the dead letters of a batch that a sink without a ledger has, if a crash came between the two."""
+        """Write a batch's dead letters that a crash after the commit prevented, for a sink without a ledger."""
         if self.dead_letters is None:
             return
         self.rows.isolated = self._isolate(commit, commit.ranges.ranges)
@@ -295,9 +295,9 @@ class BatchWriter:
             self.dead_letters.complete(self.rows.classify, commit, spans=commit.ranges.ranges, expected=expected)
 
     def commit_rows(self, records: DataFrame, commit: SnapshotProperties) -> Committed:
-        """Attempt to commit the records' rows, until the sink has them or an outcome ends the feed; no dead letters.
+        """Try to commit the records' rows until the sink has them, or raise an error; do not write dead letters.
 
-        Called for a batch, and for records that are no batch.
+        This is for batches, and also for other records, such as those of a backfill.
         """
         self.rows.isolated = {}
         while not isinstance(outcome := self.attempt(records, commit), Committed):
@@ -307,7 +307,7 @@ class BatchWriter:
         return outcome
 
     def prepare_next(self, outcome: SchemasMissing | Isolated | Stopped | OverBudget, records: DataFrame) -> None:
-        """Prepare the next attempt to commit the records; raises the error of an outcome that ends the feed."""
+        """Prepare the next attempt to commit the records; raise an error if the outcome stops the feed."""
         match outcome:
             case SchemasMissing(schema_ids):
                 self._cover(schema_ids, records)
@@ -321,10 +321,10 @@ class BatchWriter:
     def attempt(
         self, batch: DataFrame, commit: SnapshotProperties
     ) -> Committed | SchemasMissing | Isolated | Stopped | OverBudget:
-        """Write the rows of a batch in one commit, if its records allow it.
+        """Try to write the rows of a batch in one commit, and return the outcome.
 
         Raises:
-            LakefeedError: the transform or the sink fails at a record, which the error names.
+            LakefeedError: the transform or the sink fails at a record; the error names the record.
             Py4JJavaError: Spark failed, or the commit was refused for another reason.
         """
         with self.reader.attempt(batch, commit) as (rows, outcomes):
@@ -333,11 +333,11 @@ class BatchWriter:
                 outcomes.cover(covered)
             self.rows.note_columns(rows)
             try:
-                # Spark's own text has values of the record, and a stack trace.
+                # Suppress Spark's own log of the error: it has values of the record, and a stack trace.
                 with quietly(), timing_commit("commit", outcomes.seconds_since_allowed):
                     return Committed(self.sink.land(rows, commit, commit_id=outcomes.commit_id), outcomes)
             except Exception as error:
-                # Spark wraps the refusal of a commit in its own error: only the counter knows it.
+                # Spark wraps the refusal of a commit in another error, so read the refusal from the counter.
                 if (refusal := outcomes.refusal) is not None:
                     return refusal
                 if isinstance(commit, Commit | Backfill | Replay):
@@ -352,7 +352,7 @@ class BatchWriter:
                 raise
 
     def judge_again(self, commit: Commit | Backfill, spans: Sequence[OffsetRange], expected: int) -> Judge:
-        """Return the judge of a commit by an earlier run, which may have isolated some records."""
+        """Return a function that judges the records of an earlier run's commit: that run may have isolated records."""
 
         def judge(records: DataFrame) -> DataFrame:
             self.rows.isolated = {}
@@ -364,7 +364,7 @@ class BatchWriter:
         return judge
 
     def _isolate(self, commit: Commit | Backfill | Replay, spans: Sequence[OffsetRange]) -> Mapping[OffsetRange, str]:
-        """Find the records that fail by themselves; none where no dead letters are kept, or none can be read again."""
+        """Return the records that fail on their own; none without dead letters, or if no records can be read again."""
         if self.reread is None or self.rows.policy.on_error != "dead_letter":
             return {}
         reread = self.reread
@@ -375,9 +375,9 @@ class BatchWriter:
     def _why(
         self, reread: Reread, commit: Commit | Backfill | Replay, ranges: Sequence[OffsetRange], *, null: bool = False
     ) -> str | None:
-        """Return why the rows of these records cannot be computed, or are refused by a sink that can try them.
+        """Return why Spark cannot compute these records' rows, or why a sink that can try rows refuses them.
 
-        With ``null``: why a row of nulls is refused, which every table takes while its store and catalog work.
+        With ``null``, try a row of nulls instead: every table accepts it as long as its store and catalog work.
         """
         tried = Commit(self.feed, commit.batch_id or 0, commit.ranges)
         try:
@@ -394,7 +394,7 @@ class BatchWriter:
         return None
 
     def _cover(self, schema_ids: Collection[int], batch: DataFrame) -> None:
-        """Merge the schemas that the rows did not cover, for the next attempt; a query's plan needs a restart first."""
+        """Merge the missing writers' schemas for the next attempt; raise PlannedRestart if a query needs a new plan."""
         schema = self.rows.schema
         before = schema.spec, schema.refused_ids
         schema.merge_writer_schemas(schema_ids, rows_of=lambda: self.rows.rows(self.reader.template(batch)))

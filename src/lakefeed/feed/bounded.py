@@ -1,4 +1,4 @@
-"""Runs a feed as one batch without a stream, over the records that are chosen or there now."""
+"""Runs a feed as one batch without a stream, over the chosen records or all present records."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.sources.kafka import SourceTopics
 
 AS_BATCH = "a batch"
-"""Stands for a query's id: no query can resume from such a batch."""
+"""Replaces a query's id in the ledger, so that no query can resume from this batch."""
 
 
 @dataclass(frozen=True, repr=False)
 class BatchSummary(ReadableResult):
-    """The result of a run as a batch; ``notes`` are messages for the user."""
+    """The result of a batch run; ``notes`` are messages for the user."""
 
     records: int
     rows: int | None
@@ -45,15 +45,15 @@ class BatchSummary(ReadableResult):
 
 
 def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> BatchSummary:
-    """Write the chosen records in one commit; by default all from the feed's position to the topics' ends now.
+    """Write the chosen records in one commit; by default all records from the feed's position to the topics' ends.
 
-    The result is that of the stream, over the same records; with state it is what the stream would have landed once its
-    watermark had passed them all, so no record is late. Without state the feed resumes from there, as a stream or as
-    the next batch. With state there is none that a stream could continue with: such a batch is the table's only one.
+    A stream over the same records has the same result. With state, the result is that of a stream whose watermark has
+    passed all the records, so no record is late. Without state, a stream or the next batch resumes after these records.
+    With state, neither can resume, because the batch leaves no state: the batch is then the table's only one.
 
     Raises:
         ConfigError: the sink's log is numbered by a stream's batches.
-        CheckpointMismatch: the records do not continue where the feed stands, or it has state.
+        CheckpointMismatch: the records do not begin at the feed's position; or with state, the table has batches.
     """
     began = time.monotonic()
     config = feed.config
@@ -71,7 +71,7 @@ def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> BatchS
             )
 
     topics = SourceTopics(config.kafka)
-    # The checkpoint stays as it is: a batch resumes where the sink is.
+    # The batch resumes at the sink's position and leaves the checkpoint unchanged.
     start = FeedStart(
         feed.identity,
         sink,
@@ -103,13 +103,13 @@ def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> BatchS
 
 
 def _ranges(source: KafkaSource, selection: Selection, begin: Mapping[Partition, int]) -> OffsetRanges:
-    """Return the chosen ranges and an empty one for each other partition, so that the commit has every position."""
+    """Return the chosen ranges, and empty ranges for all other partitions, so that the commit has all positions."""
     chosen = {span.key: span for span in offset_ranges(source, selection)}
     starts, end_offsets = {}, {}
     for key, partition in partitions_of(topics_of(source)).items():
         at = begin.get(key, partition.start_offset)
         span = chosen.get(key, OffsetRange(*key, at, at))
-        # Without a time, the range begins where the feed stands.
+        # If the selection has no time, the range begins at the feed's position or later.
         starts[key] = span.start if selection.since is not None else max(span.start, at)
         end_offsets[key] = max(starts[key], span.end)
     return OffsetRanges.between(starts, end_offsets)

@@ -1,7 +1,7 @@
-"""Takes requests to a running feed from other threads, for the driver to carry out between two batches.
+"""Accepts requests to a running feed from other threads; the driver carries them out between two batches.
 
-A request is checked and queued at once, and logged with who asked; the log of events says when it was carried out.
-Nothing here touches the query: ``lakefeed.feed.steering`` takes the requests.
+A request is checked, queued and logged with its author immediately. The log of events also shows when the driver
+carried it out. This module does not touch the query: ``lakefeed.feed.steering`` takes the requests from the queue.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Action = Literal["pause", "resume", "stop", "upkeep", "replay", "change"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 Beside = Literal["upkeep", "replay"]
 BESIDE: tuple[Beside, ...] = get_args(Beside)
-"""Actions that run beside the batches, in a thread of their own."""
+"""Actions that run beside the batches, in separate threads."""
 LONGEST_REASON = 500
 LONGEST_NAME = 100
 MOST_RECORDS = 2**63 - 1
@@ -33,7 +33,7 @@ ENDED = "the run has ended"
 
 @dataclass(frozen=True, kw_only=True)
 class ActionRequest:
-    """A request that fits the feed, and waits for the driver."""
+    """A valid request that waits for the driver."""
 
     action: Action
     by: str
@@ -48,7 +48,7 @@ class ActionRequest:
 
     @property
     def changes(self) -> dict[str, Any]:
-        """The settings that a change sets."""
+        """The settings that the request changes."""
         given = {"trigger": self.trigger, "max_records_per_batch": self.max_records_per_batch}
         return {name: value for name, value in given.items() if value is not None}
 
@@ -66,7 +66,7 @@ class ActionRequest:
 
 
 class FeedControl:
-    """Requests to one running feed. Any thread may ask; the driver's loop carries out.
+    """The requests to one running feed. Any thread may add requests; the driver's loop carries them out.
 
     Example:
         >>> monitor.control.request("pause", by="anna", reason="the table is repaired").kind
@@ -93,7 +93,7 @@ class FeedControl:
 
     @property
     def pause(self) -> Pause | None:
-        """The pause that holds; None while the feed is not paused."""
+        """The current pause; None if the feed is not paused."""
         with self._changed:
             return self._pause
 
@@ -106,10 +106,10 @@ class FeedControl:
         trigger: str | None = None,
         max_records_per_batch: int | None = None,
     ) -> Event:
-        """Ask for an action; returns the event that logs it. ``by`` is who asks, for the log.
+        """Request an action, and return the event in the log; ``by`` is the author of the request for the log.
 
         Raises:
-            ConfigError: the action does not fit the feed, or its state, or its values are wrong.
+            ConfigError: the action does not fit the feed or its state, or a value is wrong.
         """
         request = ActionRequest(
             action=_action(action),
@@ -129,11 +129,11 @@ class FeedControl:
         return event
 
     def refusal(self, action: Action) -> str | None:
-        """Return why the feed has no such action; None if it has."""
+        """Return why the feed refuses the action; None if it accepts the action."""
         with self._changed:
             return self._refusal(action)
 
-    # The driver's side.
+    # The methods below are for the driver.
 
     def open(
         self,
@@ -142,11 +142,11 @@ class FeedControl:
         refusals: Mapping[Action, str] | None = None,
         check: Callable[[ActionRequest], None] = lambda request: None,
     ) -> None:
-        """Accept requests from now on.
+        """Start to accept requests.
 
         Args:
-            stop: ends the run.
-            refusals: say what this feed does not have.
+            stop: ends the run if set.
+            refusals: the actions that this feed does not have, with reasons.
             check: raises a ConfigError for a change that does not fit the feed.
         """
         with self._changed:
@@ -155,51 +155,51 @@ class FeedControl:
                 stop.set()
 
     def offer(self, action: Beside, perform: Callable[[ActionRequest], str]) -> None:
-        """Carry out such requests by this, each in a thread of its own; it returns what has become of it."""
+        """Set the function that carries out such requests, in a separate thread; it returns the result as text."""
         with self._changed:
             self._beside[action] = perform
 
     def close(self) -> None:
-        """Accept no request any more: the run has ended."""
+        """Refuse all further requests, because the run has ended."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
 
     @property
     def is_pending(self) -> bool:
-        """Check that a request waits for the end of the query's current batch."""
+        """Return whether a request waits for the end of the query's current batch."""
         return bool(self._queue)
 
     @property
     def next_pause(self) -> ActionRequest | None:
-        """The newest pause or resume that waits for the end of the batch; None without any."""
+        """The newest pause or resume that waits for the end of the batch; None if none waits."""
         with self._changed:
             return next((each for each in reversed(self._queue) if each.action in ("pause", "resume")), None)
 
     def take(self) -> ActionRequest | None:
-        """Return the oldest request that waits; None without any."""
+        """Remove the oldest request from the queue and return it; None if the queue is empty."""
         with self._changed:
             return self._queue.popleft() if self._queue else None
 
     def is_at_work(self, action: Beside) -> bool:
-        """Check that such an action runs beside the feed now."""
+        """Return whether the action currently runs beside the feed."""
         with self._changed:
             return action in self._at_work
 
     def wait(self, seconds: float) -> None:
-        """Wait for a request, at most so long."""
+        """Wait for a request, for at most ``seconds``."""
         with self._changed:
             self._changed.wait_for(lambda: bool(self._queue), timeout=seconds)
 
     def paused(self, pause: Pause, *, note: str = "") -> None:
-        """Note that the feed is paused; ``note`` says what a restart does not know of it."""
+        """Record that the feed is paused; ``note`` says if the pause does not survive a restart."""
         with self._changed:
             self._pause = pause
         self._show(pause)
         self._events.add("paused", pause.text + (f"; {note}" if note else ""), reason=pause.reason, by=pause.by)
 
     def resumed(self, by: str, *, reason: str = "", note: str = "") -> None:
-        """Note that the feed is paused no more."""
+        """Record that the feed is not paused any more."""
         with self._changed:
             self._pause = None
         self._show(None)
@@ -207,7 +207,7 @@ class FeedControl:
         self._events.add("resumed", f"resumed by {by}{why}" + (f"; {note}" if note else ""), by=by, reason=reason)
 
     def changed(self, request: ActionRequest) -> None:
-        """Note that a change is in force."""
+        """Record that a change has taken effect."""
         settings = ", ".join(f"{name} = {value}" for name, value in request.changes.items())
         self._events.add("changed", f"{settings}, until the run ends", by=request.by, **request.changes)
 
@@ -231,7 +231,7 @@ class FeedControl:
             message = f"{action} failed, the feed continues: {error.what}"
             self._events.add("error", message, action=action, **error.as_dict())
         except Exception as error:
-            # The text may have values of records.
+            # Omit the error's text: it may have values of records.
             self._events.add("error", f"{action} failed, the feed continues: {type(error).__name__}", action=action)
         finally:
             with self._changed:
@@ -281,7 +281,7 @@ def _text(value: str, name: str, *, most: int) -> str:
 
 
 def _require_values(request: ActionRequest) -> None:
-    """Refuse values that the action does not have, or that cannot be."""
+    """Raise an error for values that the action does not have, or that are not valid."""
     if request.action != "change":
         if request.changes:
             raise ConfigError(f"{request.action} has no {', '.join(request.changes)}", where=request.action)

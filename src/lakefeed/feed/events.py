@@ -1,6 +1,6 @@
-"""The events of a run beside its batches: what the log of a feed shows, and what notifications are about.
+"""The events of a run besides its batches: a feed's log shows them, and notifications report them.
 
-A reader asks for the events after a number, or waits for them. None is called back: a slow reader delays no batch.
+A reader polls the events after a number, or waits for them. There are no callbacks, so a slow reader delays no batch.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Event(JsonModel):
     """One event of a run.
 
     Attributes:
-        number: counts from 1 in the run, without gaps.
+        number: the event's number in the run, from 1, without gaps.
         message: one line for people, without secrets and control characters.
-        details: for programs; what is in it depends on the kind.
+        details: values for programs; the keys depend on the kind.
     """
 
     number: int
@@ -56,7 +56,7 @@ class Event(JsonModel):
 
 
 class EventLog:
-    """The newest events of a run; threads may add and read."""
+    """The newest events of a run. All threads may add and read events."""
 
     def __init__(self, *, most: int = MOST_EVENTS, clock: Callable[[], float] = time.time) -> None:
         self._events: deque[Event] = deque(maxlen=most)
@@ -65,7 +65,7 @@ class EventLog:
         self._number = 0
 
     def add(self, kind: EventKind, message: str, **details: Any) -> Event:
-        """Add an event that happens now."""
+        """Add an event with the current time."""
         with self._added:
             self._number += 1
             event = Event(number=self._number, at=self._clock(), kind=kind, message=one_line(message), details=details)
@@ -74,7 +74,7 @@ class EventLog:
         return event
 
     def add_batch(self, batch: FinishedBatch, before: FinishedBatch | None) -> None:
-        """Add the events that a finished batch brings, after the one before."""
+        """Add the events of a finished batch; ``before`` is the previous batch."""
         of_batch = f"batch {batch.batch_id}"
         for message in batch.notes:
             self.add("note", message, batch=batch.batch_id)
@@ -91,12 +91,12 @@ class EventLog:
             self.add("over_budget", message, batch=batch.batch_id, requests=requests.total, budget=requests.budget)
 
     def after(self, number: int = 0) -> tuple[Event, ...]:
-        """Return the events after this number that are still kept, oldest first."""
+        """Return the events after this number that the log still has, the oldest first."""
         with self._added:
             return tuple(event for event in self._events if event.number > number)
 
     def wait(self, number: int, *, seconds: float) -> tuple[Event, ...]:
-        """Return the events after this number; wait at most so long for the first of them."""
+        """Return the events after this number; wait at most ``seconds`` for the first one."""
         with self._added:
             self._added.wait_for(lambda: self._number > number, timeout=seconds)
         return self.after(number)

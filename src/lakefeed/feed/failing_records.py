@@ -1,8 +1,8 @@
-"""Finds the record that a batch fails at, where Spark only says that a task has failed.
+"""Finds the record that makes a batch fail, because Spark only reports that a task has failed.
 
-Halves the batch's offset ranges, and computes and tries the rows of a half again, without a commit: about twice the
-batch in all for one record. A batch that fails for another reason, as a server that is away, succeeds then: nothing is
-found.
+It bisects the batch's offset ranges: it computes the rows of a half again, and tries them in the sink without a commit.
+To find one record, it computes about twice the batch. If the batch failed for another reason, such as an unavailable
+server, the next try may succeed: then no record is to blame.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from lakefeed.messages.printable import without_values
 from lakefeed.offsets.ranges import OffsetRange
 
 Fails = Callable[[Sequence[OffsetRange]], object]
-"""Returns something true if the rows of these records cannot be computed, or are refused by the sink."""
+"""Returns a true value if Spark cannot compute the rows of these records, or the sink refuses the rows."""
 
 LONGEST_SECONDS = 300.0
 MOST_NAMED = 5
 MOST_ISOLATED = 200
-"""After so many single records of a batch, ranges of several records are left out whole."""
+"""The maximum number of records that are isolated one by one; after that, whole ranges are isolated."""
 
 
 def explain_failure(
     error: Exception, feed: str, ranges: Sequence[OffsetRange], fails: Fails | None
 ) -> LakefeedError | None:
-    """Return the error that names the record; None if no record causes it, or the error names it already.
+    """Return an error that names the failing record; None if no record is to blame, or the error already names it.
 
-    Without ``fails`` no record is searched for: none of them can be read again.
+    Without ``fails``, this does not search for a record, because the source cannot read records again.
     """
     known = translate(error)
     if not isinstance(known, JobFailed | RowsRefused):
@@ -52,7 +52,7 @@ def explain_failure(
 
 
 def why_of(error: Exception) -> str | None:
-    """Return the reason of a dead letter whose row has raised this; None if its record did not cause it."""
+    """Return the reason for a dead letter whose row has raised this error; None if a record is not the cause."""
     known = translate(error)
     if isinstance(known, RowsRefused):
         return f"the sink refuses the row: {known.what}"
@@ -63,7 +63,7 @@ def why_of(error: Exception) -> str | None:
 def find_failing(
     fails: Fails, ranges: Sequence[OffsetRange], *, clock: Callable[[], float] = time.monotonic
 ) -> tuple[OffsetRange, ...]:
-    """Find the fewest offsets that still fail: one, or more where time is up or records fail only together."""
+    """Return the fewest offsets that still fail: one, or more if the time is over or records fail only together."""
     until = clock() + LONGEST_SECONDS
     failing = tuple(span for span in ranges if span.records)
     if not failing or not fails(failing):
@@ -84,9 +84,9 @@ def isolate(
     works: Callable[[], bool],
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[OffsetRange, str]:
-    """Find each record that fails by itself, and why; ranges of several where time is up or too many fail.
+    """Return the records that fail on their own, with reasons; whole ranges if time is over or too many records fail.
 
-    ``works`` is asked where no record succeeds: if even the sink's own row does not, no record is to blame.
+    If no record succeeds, ``works`` tries a row of nulls: if the sink refuses even this row, no record is to blame.
     """
     until = clock() + LONGEST_SECONDS
     found: dict[OffsetRange, str] = {}
@@ -101,7 +101,7 @@ def isolate(
         records = sum(span.records for span in part)
         if records > 1 and clock() < until and len(found) < MOST_ISOLATED:
             waiting += reversed(_halves(part))
-        # Once more: what a moment of the network has caused is no record's fault.
+        # Try again: the first failure may come from a short network outage.
         elif why(part) is not None:
             among = "" if records == 1 else f"; at least one of {records} records that were not separated"
             found.update(dict.fromkeys(part, reason + among))
@@ -121,7 +121,7 @@ def _halves(ranges: Sequence[OffsetRange]) -> tuple[tuple[OffsetRange, ...], tup
 
 
 def listed(ranges: Sequence[OffsetRange]) -> str:
-    """Name offset ranges for a message."""
+    """Return offset ranges as text for a message."""
     named = [
         f"{span.topic}-{span.partition} offset {span.start}"
         if span.records == 1
@@ -134,7 +134,7 @@ def listed(ranges: Sequence[OffsetRange]) -> str:
 
 
 def kind_of_failure(text: str) -> str:
-    """Return the kind of error that Spark reports: what ``without_values`` has left of it, or the class alone."""
+    """Return the kind of an error of Spark: its text if ``without_values`` has cleaned it, or only its class."""
     if re.fullmatch(r"\[[A-Z][A-Z0-9_.]+\].* SQLSTATE \w{5}", text):
         return text
     if own := re.fullmatch(r"[\w.]+: lakefeed: ([^\n]*)", text):

@@ -1,4 +1,4 @@
-"""The parts of one feed, as its settings say: source, decoder, transform, sink and dead letters."""
+"""The parts of one feed, from its settings: source, decoder, transform, sink and dead letters."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from lakefeed.sinks.definition import LedgerTable, RowSink, SchemaPlanner, Sink
 from lakefeed.sinks.factory import AnySink, open_sink, sink_of
 
 FAST_PATH = "spark.lakefeed.fastPath"
-"""Spark's setting: whether Parquet files of Iceberg tables are written by columns (``ColumnarModel.java``)."""
+"""A Spark setting: whether Parquet files of Iceberg tables are written by columns (``ColumnarModel.java``)."""
 
 QueryCheck = Callable[["DataFrame"], None]
-"""Looks at the frame of a query with state before anything is changed for it; raises if it must not run."""
+"""Checks the frame of a query with state before the feed changes anything; raises an error if it must not run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FeedPath:
-    """The reader of a feed's records and the encoder of its rows, in words."""
+    """Texts that describe the reader of a feed's records and the encoder of its rows."""
 
     reader: str
     encoder: str
@@ -53,7 +53,7 @@ class FeedPath:
 
 @dataclass(frozen=True)
 class FeedSource:
-    """The source of one feed: read as a stream, or the records of some offsets again."""
+    """The source of one feed: reads a stream, or the records of offset ranges."""
 
     config: PipelineConfig
     connections: Connections
@@ -64,7 +64,7 @@ class FeedSource:
 
     @property
     def reads_headers(self) -> bool:
-        """Check that a stream reads the records' headers: to decode or keep them, or to mark duplicates by them."""
+        """Return whether a stream reads the records' headers: to decode or keep them, or to mark duplicates by them."""
         kafka = self.config.source.kafka
         return self.keeps_headers or (kafka is not None and kafka.deduplicate)
 
@@ -77,10 +77,10 @@ class FeedSource:
         gather: bool = True,
         bounded: bool = True,
     ) -> DataFrame:
-        """Read the topics' records as a stream, undecoded; or the rows of another source.
+        """Return a stream of the topics' undecoded records, or of the rows of another source.
 
-        Args are those of ``lakefeed.records.sources.kafka.read_stream``; ``marks`` are the source's own names for the
-        positions in ``starting``.
+        The arguments are those of ``lakefeed.records.sources.kafka.read_stream``; ``marks`` are the source's own names
+        for the positions in ``starting``.
         """
         source = self.config.source
         if source.installed is not None:
@@ -100,7 +100,7 @@ class FeedSource:
         )
 
     def read_batch(self, spark: SparkSession, ranges: Sequence[OffsetRange]) -> DataFrame:
-        """Read the records of these offsets of Kafka as a stream would; duplicates among them are marked."""
+        """Return the records of these Kafka offsets, as in a stream; duplicates among them are marked."""
         return self._mark_duplicates(
             read_batch(
                 spark,
@@ -112,17 +112,17 @@ class FeedSource:
         )
 
     def reread(self, spark: SparkSession, ranges: Sequence[OffsetRange]) -> DataFrame:
-        """Read the records of these offsets of Kafka again, every one of them."""
+        """Return all records of these Kafka offsets again, without marks for duplicates."""
         return read_batch(spark, self.config.kafka, ranges=ranges, headers=self.keeps_headers)
 
     def reread_with_headers(self, spark: SparkSession, spans: Sequence[OffsetRange], of: OffsetRanges) -> DataFrame:
-        """Read some records of a commit again, for its dead letters; ``of`` are the ranges of the commit."""
+        """Return some records of a commit again, for its dead letters; ``of`` are the ranges of the commit."""
         if (installed := self.config.source.installed) is not None:
             return self._installed(spark, installed).read_batch(spans, of=of)
         return read_batch(spark, self.config.kafka, ranges=spans, headers=True)
 
     def topics(self, spark: SparkSession) -> SourceTopics | SourceReader | None:
-        """Return what describes the topics, or the stream, of this moment; None for a source without offsets."""
+        """Return an object that describes the current topics or stream; None for a source without offsets."""
         kafka, installed = self.config.source.kafka, self.config.source.installed
         if installed is not None:
             return self._installed(spark, installed)
@@ -133,7 +133,7 @@ class FeedSource:
         return open_reader(spark, completed if isinstance(completed, InstalledSource) else source)
 
     def _mark_duplicates(self, records: DataFrame) -> DataFrame:
-        """Mark duplicates, if the pipeline says so: they are skipped, and counted."""
+        """Mark duplicates if the pipeline requires it; marked records are skipped and counted."""
         if not self.config.kafka.deduplicate:
             return records
         found = mark_copies(records)
@@ -141,7 +141,7 @@ class FeedSource:
 
 
 def state_without_checkpoint() -> ConfigError:
-    """Return the refusal of a query whose state has no place."""
+    """Return the error for a query with state and without a checkpoint to store it."""
     return ConfigError(
         "the transform keeps state from batch to batch, and without a checkpoint it has no place",
         where="transform",
@@ -151,13 +151,13 @@ def state_without_checkpoint() -> ConfigError:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Feed:
-    """One feed, and its parts.
+    """One feed and its parts.
 
     Attributes:
-        config: the pipeline; of one topic, where each has a table of its own.
+        config: the pipeline; if every topic has its own table, the pipeline for one topic.
         view: the name of the decoded rows in the transform's SQL.
-        folder: the pipeline file's: Python functions are searched there too.
-        scratch: where a query keeps its files instead of the checkpoint; nothing reads them after the run.
+        folder: the folder of the pipeline file; Python functions are also searched there.
+        scratch: the location of the query's files if the feed has no checkpoint; no one reads them after the run.
     """
 
     config: PipelineConfig
@@ -181,7 +181,7 @@ class Feed:
 
     @cached_property
     def transform(self) -> TransformSteps:
-        """From decoded rows to the sink's; a ConfigError if a Python function is missing or has other options."""
+        """The steps from decoded rows to the sink's rows; a missing or wrong Python function is a ConfigError."""
         return TransformSteps(self.config.transform, view=self.view, folder=self.folder)
 
     @property
@@ -189,20 +189,20 @@ class Feed:
         return sink_of(self.config, self.connections, folder=self.folder)
 
     def with_scratch(self, location: str) -> Feed:
-        """Return the same feed with a place for the files of its query; nothing that was resolved is kept."""
+        """Return the same feed with a location for its query's files, without cached parts."""
         return replace(self, scratch=location)
 
     def renewed(self) -> Feed:
-        """Return the same feed, with nothing that was resolved."""
+        """Return the same feed without cached parts."""
         return replace(self)
 
     @property
     def checkpoint_location(self) -> str:
-        """The place of the query's files: the checkpoint, or the scratch of a run."""
+        """The location of the query's files: the checkpoint, or a run's ``scratch``."""
         return self.scratch or self.config.checkpoint
 
     def for_topic(self, topic: str) -> Feed:
-        """Return the feed of one topic, of a pipeline whose topics go to a table each; else a ConfigError."""
+        """Return the feed of one topic, if the pipeline has one table per topic; otherwise raise ConfigError."""
         if not self.config.has_many_tables:
             raise ConfigError(f"pipeline '{self.config.name}' has one table for all its topics")
         if not self.config.kafka.reads(topic):
@@ -210,18 +210,18 @@ class Feed:
         return replace(self, config=config_of(self.config, topic), view=self.config.name)
 
     def as_new_topic(self) -> Feed:
-        """Return the feed of one topic, which came when the others had begun."""
+        """Return the feed of a topic that was created after the other topics' feeds had started."""
         return replace(self, config=as_new_topic(self.config))
 
     def rows(self, records: DataFrame) -> DataFrame:
-        """Decode and transform records of a stream or batch, to look at; a record that cannot be read stops it."""
+        """Return the decoded and transformed rows of a stream or batch; an unreadable record makes Spark fail."""
         if self.config.source.numbered is None:
             return self.transform(records)
         read = self.decoder.strict_rows(records.sparkSession)
         return self.transform(split_by_topic(records, self.transform.streams, read))
 
     def plan(self, spark: SparkSession) -> QueryPlan:
-        """Return how the transform runs as a stream; a ConfigError if Spark cannot run it on these rows."""
+        """Return the plan of the transform as a stream; raise ConfigError if Spark cannot run it on these rows."""
         if keeps_no_state(self.config):
             return QueryPlan()
         if not self._plans:
@@ -230,11 +230,11 @@ class Feed:
         return self._plans[0]
 
     def plan_of(self, frame: DataFrame) -> QueryPlan:
-        """Return how Spark runs this frame as the feed's query."""
+        """Return the plan of this frame as the feed's query."""
         return QueryPlan.of(frame, output_mode=self.config.output_mode, streams=len(self.transform.streams))
 
     def query_check(self, checkpoint: Claim, *, is_new_query: bool) -> QueryCheck:
-        """Return the check of a query whose state is noted in the checkpoint; a new query has none yet."""
+        """Return a check that a query has the state that the checkpoint's note describes; a new query has no state."""
         has_state = not is_new_query
 
         def check(frame: DataFrame) -> None:
@@ -243,14 +243,14 @@ class Feed:
             noted = tuple(checkpoint.noted.state)
             if has_state:
                 plan.require_same_state(noted, checkpoint=self.checkpoint_location)
-            has_state = True  # The next schema of this run is compared with the state that this one has begun.
+            has_state = True  # This query creates state: compare the query of this run's next schema with it.
             if plan.state != noted:
                 checkpoint.remember(state=plan.state)
 
         return check
 
     def require_stateless(self, spark: SparkSession) -> None:
-        """Refuse a transform with state, for records that are not read by its query."""
+        """Raise an error for a transform with state, because its query does not read these records."""
         if self.plan(spark).stateful:
             raise ConfigError(
                 f"the transform of '{self.config.name}' keeps state from batch to batch, and these records are no "
@@ -261,31 +261,31 @@ class Feed:
             )
 
     def require_checkpoint_for_state(self, spark: SparkSession) -> None:
-        """Refuse a transform with state where the pipeline file names no checkpoint; only Spark knows that of SQL.
+        """Refuse a transform with state without a checkpoint; only Spark knows whether SQL keeps state.
 
-        The feed of one of many topics cannot have one: see ``require_stateless``.
+        The feed of one of many topics cannot have a checkpoint: see ``require_stateless``.
         """
         is_of_many = self.view != self.config.name
         if self.config.resumes_by_ledger and not is_of_many and self.plan(spark).stateful:
             raise state_without_checkpoint()
 
     def claim(self, spark: SparkSession) -> Claim:
-        """Claim the feed's checkpoint location; a CheckpointMismatch if it belongs to another feed."""
+        """Claim the feed's checkpoint location; raise CheckpointMismatch if it belongs to another feed."""
         identity = self.identity
         return Claim(spark, self.checkpoint_location, identity.owner, transform=identity.transform_id)
 
     def sink(self, spark: SparkSession, checkpoint: Claim, *, note: Callable[[str], None] = lambda note: None) -> Sink:
-        """Open the feed's own sink, or that and the sinks beside it as one; ``note`` reports their pauses."""
+        """Open the feed's sink, or a combination with its additional sinks; ``note`` reports pauses of these sinks."""
         put_credentials(spark, self.config.decode)
         return open_sink(self.config, self.connections, spark=spark, claim=checkpoint, note=note, folder=self.folder)
 
     def ledger_table(self, spark: SparkSession) -> LedgerTable:
-        """Open the Iceberg table with the feed's ledger; a ConfigError if there is none, or no such catalog."""
+        """Open the Iceberg table with the feed's ledger; raise ConfigError if the table or the catalog is missing."""
         put_credentials(spark, self.config.decode)
         return self.sink_definition.open_table(spark)
 
     def schema_planner(self, spark: SparkSession, noted: str | None) -> SchemaPlanner:
-        """Return what plans the changes of the sink's columns: see ``SinkDefinition.schema_planner``."""
+        """Return the planner for changes of the sink's columns: see ``SinkDefinition.schema_planner``."""
         put_credentials(spark, self.config.decode)
         return self.sink_definition.schema_planner(spark, noted)
 
@@ -300,16 +300,16 @@ class Feed:
         check_query: QueryCheck | None = None,
         alone: bool = False,
     ) -> BatchWriter:
-        """Make the writer of the feed's batches, and prepare the sink and the dead letters for it.
+        """Return the writer of the feed's batches, and prepare the sink and the dead letters.
 
         Args:
-            records: see ``BatchWriter.begin``, as for ``fenced`` and ``lost``.
+            records: see ``BatchWriter.begin``, also for ``fenced`` and ``lost``.
             check_query: for a query with state: see ``query_check``. Without it, a transform with state is refused.
-            alone: these records are all that the feed will ever have, so that state may be built from them alone.
+            alone: the feed will have no other records, so a transform may build state from these records alone.
         """
         if check_query is None and not alone:
             self.require_stateless(spark)
-        # The feed's queries copy the session, and tasks have its settings.
+        # Set it in the session: the feed's queries copy the session, and tasks read its settings.
         spark.conf.set(FAST_PATH, self.config.has_fast_encoder)
         dead_letters = self.dead_letter_store(spark) if self.config.dead_letters is not None else None
         if dead_letters is not None:
@@ -318,7 +318,7 @@ class Feed:
         return writer.begin(records, fenced=fenced, lost=lost)
 
     def general_path_reason(self, spark: SparkSession, rows: RowBuilder) -> str | None:
-        """Return why the batches are not read by a ``DirectReader``; None if they are."""
+        """Return the reason why no ``DirectReader`` reads the batches; None if a ``DirectReader`` reads them."""
         if not self.config.has_fast_reader:
             return f"fast_path: {self.config.fast_path}"
         return DirectReader.refusal(spark, self.config.source.kafka, rows)
@@ -326,12 +326,12 @@ class Feed:
     def path(
         self, spark: SparkSession, rows: RowBuilder, columns: Callable[[], StructType | None], *, stateful: bool
     ) -> FeedPath:
-        """Return who reads the records and who encodes the rows, and why where that is not lakefeed.
+        """Describe the reader of the records and the encoder of the rows, with reasons if they are not lakefeed's.
 
-        ``columns`` returns the rows', where the table may not exist yet. A query with state decodes records with Spark.
+        ``columns`` returns the rows' columns; the table may not exist yet. With state, Spark decodes the records.
         """
         config = self.config
-        # A query over a source without offsets resumes as one with state, and is never read by lakefeed.
+        # A query over a source without offsets resumes like a query with state, but lakefeed never reads its records.
         has_state = stateful and config.source.numbered is not None
         reason = "the transform keeps state" if has_state else self.general_path_reason(spark, rows)
         if reason is None:
@@ -355,7 +355,7 @@ class Feed:
         check_query: QueryCheck | None = None,
         alone: bool = False,
     ) -> BatchWriter:
-        """Make the writer of the feed's batches, as for ``begin_writer``; nothing is created or changed."""
+        """Return the writer of the feed's batches for ``begin_writer``, without creating or changing anything."""
         config, source = self.config, self.config.source.numbered
         rows = self.decoder.row_builder(spark, sink, self.transform, check=check_query)
         most = source.max_records_per_batch if source is not None else None
@@ -374,19 +374,19 @@ class Feed:
             reader=reader,
             dead_letters=dead_letters,
             spent=SpentBudget(config.dead_letters.budget if config.dead_letters else None),
-            # The rows of a query with state cannot be built from a part of its records.
+            # A query with state cannot build its rows from a part of the records.
             reread=partial(self.source.reread, spark) if config.source.kafka and check_query is None else None,
         )
 
     def dead_letters(self) -> DeadLetterReader:
-        """Open the dead letters for reading without Spark; a ConfigError if the pipeline keeps none."""
+        """Open the dead letters for reading without Spark; raise ConfigError if the pipeline has no dead letters."""
         kept = self._kept
         if kept.table is not None:
             return TableReader(kept.table, connections=self.connections)
         return TopicReader(kept.topic or "", cluster=self.config.kafka)
 
     def dead_letter_store(self, spark: SparkSession) -> DeadLetterStore:
-        """Open the dead letters for writing, replay and deletion; a ConfigError if the pipeline keeps none."""
+        """Open the dead letters for writing, replay and deletion; raise ConfigError if the pipeline has none."""
         kept = self._kept
         if kept.table is not None:
             self.connections.catalog(catalog_of(kept.table))

@@ -1,4 +1,4 @@
-"""Repeats the upkeep of tables: in a thread of a feed's driver, or in a job of its own."""
+"""Repeats the upkeep of tables: in a thread of a feed's driver, or in a separate job."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ OnBatch = Callable[[FinishedBatch], None]
 
 
 def tables_of(*configs: PipelineConfig, beside: bool = False) -> tuple[str, ...]:
-    """List the Iceberg tables that pipelines write to, once: their own, the histories, those of dead letters.
+    """Return the Iceberg tables that pipelines write to, without duplicates: rows, histories and dead letters.
 
-    With ``beside`` those of ``sinks``, too, which the feed's upkeep leaves alone.
+    With ``beside``, add the tables of ``sinks``; the feed's upkeep does not maintain these tables.
     """
     named: list[str | None] = []
     for config in configs:
@@ -47,7 +47,7 @@ def tables_of(*configs: PipelineConfig, beside: bool = False) -> tuple[str, ...]
 
 
 def next_time(settings: Upkeep, *, now: float) -> float:
-    """Return when upkeep begins next, in seconds since 1970."""
+    """Return the time of the next upkeep, in seconds since 1970."""
     if settings.at is None:
         return now + seconds_of(settings.every or DEFAULT_EVERY)
     hour, minute = (int(part) for part in settings.at.split(":"))
@@ -67,7 +67,7 @@ def repeat_upkeep(
     ignored: tuple[type[LakefeedError], ...] = (),
     say: Callable[[str], None] = lambda line: None,
 ) -> None:
-    """Look after tables at once, then on schedule, until stopped; a failure is reported, and retried next time."""
+    """Maintain tables now and then on schedule, until ``stop`` is set; report a failure and retry it next time."""
     while True:
         for table in tables():
             if stop.is_set():
@@ -77,7 +77,7 @@ def repeat_upkeep(
                 report(table, job.run(asked=False))
             except ignored:
                 continue
-            except Exception as error:  # A job that runs for weeks outlives what fails today.
+            except Exception as error:  # The job runs for weeks: one failure must not end it.
                 report(table, translate(error))
         if stop.wait(max(0.0, next_time(settings, now=time.time()) - time.time())):
             return
@@ -91,11 +91,11 @@ def upkeep_beside_feed(
     tables: Callable[[], Sequence[str]] | None = None,
     monitor: RunObserver | None = None,
 ) -> Iterator[Callable[[OnBatch], OnBatch]]:
-    """Look after a feed's tables in a thread while it runs, one after the other; gives what adds notes to its batches.
+    """Maintain a feed's tables one by one in a thread while the feed runs; yield a function that adds notes to batches.
 
-    A failure here becomes a note of the next batch, and never stops the feed. Without an ``upkeep`` block nothing is
-    done by itself; an operator's request by ``monitor.control`` is carried out at once, with or without the block.
-    ``tables`` is called at each look, where the number of tables grows.
+    A failure becomes a note of the next batch and never stops the feed. Without an ``upkeep`` block, no upkeep runs on
+    schedule. An operator's request by ``monitor.control`` runs immediately, with or without the block. Every upkeep
+    calls ``tables``, because the number of tables may grow.
     """
     settings, connections, stop, notes = feed.config.upkeep, feed.connections, threading.Event(), deque[str]()
     tables = tables or (lambda: tables_of(feed.config))
@@ -117,8 +117,8 @@ def upkeep_beside_feed(
     def run(settings: Upkeep) -> None:
         now = time.time()
         if settings.at is None:
-            # A job that ends before ``every`` is over counts from the last one.
-            with suppress(Exception):  # The table does not exist yet, or cannot be read: the first look reports that.
+            # Count from the last upkeep: a short run may end before ``every`` has passed.
+            with suppress(Exception):  # The table is missing or unreadable: the first upkeep reports that.
                 now = LastUpkeep.of(open_table(tables()[0], connections=connections).properties).at or now
         if not stop.wait(max(0.0, next_time(settings, now=now) - time.time())):
             repeat_upkeep(
@@ -128,7 +128,7 @@ def upkeep_beside_feed(
                 settings=settings,
                 stop=stop,
                 report=note,
-                # The table does not exist yet, or another job looks after it.
+                # The table does not exist yet, or another job maintains it.
                 ignored=(ResourceMissing, TableBusy),
             )
 
@@ -148,7 +148,7 @@ def upkeep_beside_feed(
     finally:
         stop.set()
         while thread.is_alive() or (control is not None and control.is_at_work("upkeep")):
-            # Until the current piece has ended, which is bounded by upkeep.compact.group_mb.
+            # Wait until the current group of files is done; upkeep.compact.group_mb limits its size.
             if thread.is_alive():
                 thread.join(END_SECONDS)
             else:
@@ -160,7 +160,7 @@ def upkeep_beside_feed(
 def look_after(
     table: str, spark: SparkSession, connections: Connections, settings: Upkeep, stop: threading.Event
 ) -> str:
-    """Look after one table now; return what was done, or why not."""
+    """Maintain one table now; return what was done, or why it failed."""
     if stop.is_set():
         return f"{table}: the run has ended before"
     try:

@@ -1,8 +1,8 @@
-"""The reports of a run while it is at work: the protocol of who receives them, and what brings them of a query.
+"""The reports of a running feed: the protocol of their receiver, and the observer that collects a query's reports.
 
-``QueryObserver`` joins Spark's report of a batch with what the writer has measured. PySpark's own listener takes each
-event apart by dozens of calls into the JVM; the one here takes the report as JSON, by two. Spark calls it from a thread
-of its own, apart from the query's: a slow listener delays no batch.
+``QueryObserver`` joins Spark's report of a batch with the writer's measurements. PySpark's own listener needs dozens of
+calls into the JVM per event. The listener here needs two, because it reads the report as JSON. Spark calls it from a
+separate thread, so a slow listener does not delay the query's batches.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _log = logging.getLogger(__name__)
 
 KEPT_OUTCOMES = 8
 MOST_REPORTS = 1000
-"""So many reports wait to be read; Spark itself keeps 100."""
+"""The maximum number of reports that wait to be read; Spark itself holds 100."""
 
 
 @dataclass(frozen=True)
 class TaskCounts:
-    """The tasks of the running batch: done, known, the records that they have read, and a server that they wait for."""
+    """The tasks of the running batch: done tasks, all tasks, records read, and the server that the tasks wait for."""
 
     done: int
     total: int
@@ -46,12 +46,12 @@ class TaskCounts:
 
 
 class RunObserver(Protocol):
-    """Receives the reports of a run from the run's own threads; ``lakefeed.monitor`` has the one that every view reads.
+    """Receives the reports of a run from the run's own threads; ``lakefeed.monitor`` implements it for all views.
 
     Attributes:
-        control: takes operators' requests from other threads.
-        columns: of the rows that are written, as of the newest batch.
-        batch_requests: to S3, of all batches so far.
+        control: accepts operators' requests from other threads.
+        columns: the columns of the rows, as of the newest batch.
+        batch_requests: the number of S3 requests of all batches so far.
     """
 
     control: FeedControl
@@ -61,10 +61,10 @@ class RunObserver(Protocol):
     def batch_requests(self) -> int: ...
 
     def note_path(self, path: str) -> None:
-        """Show who reads the records and encodes the rows."""
+        """Record the reader of the records and the encoder of the rows."""
 
     def opens(self, *, sink: str) -> None:
-        """Note where the feed writes, before it is open."""
+        """Record the feed's sink, before the feed is open."""
 
     def begin(
         self,
@@ -74,59 +74,59 @@ class RunObserver(Protocol):
         position: Iterable[OffsetRange] = (),
         start: Mapping[str, Any] | None = None,
     ) -> None:
-        """Note that the feed is open: where it writes, its fence, the ranges that it continues after, and why there."""
+        """Record that the feed is open: its sink, its fence, the ranges before its start, and the start decision."""
 
     def count_tasks_by(self, count: Callable[[], TaskCounts | None]) -> None:
-        """Ask this for the tasks of the running batch, once a second while a batch takes long."""
+        """Set the function that counts the running batch's tasks; it is called once a second during a long batch."""
 
     def tick(self, *, stops: bool = False) -> None:
-        """Note that the driver's loop turns; ``stops`` if the feed ends after the current batch."""
+        """Record that the driver's loop is alive; ``stops`` if the feed ends after the current batch."""
 
     def batch(self, batch_id: int, ranges: Iterable[OffsetRange] = ()) -> AbstractContextManager[Stopwatch]:
-        """Note that a batch of these ranges is written in this block; with an error it is not committed."""
+        """Record that this block writes a batch of these ranges; after an error, the batch is not committed."""
 
     def round(self, number: int) -> AbstractContextManager[None]:
-        """Note that tables of many are written in this block; the caller notes which have committed or failed."""
+        """Record that this block writes several tables; the caller records which of them committed or failed."""
 
     def finish(self, batch: FinishedBatch, *, ends: Mapping[Partition, int] | None = None) -> FinishedBatch:
-        """Add a finished batch, with how far the topics reached when it was planned; return it with its lag's age."""
+        """Add a finished batch, with the topics' ends at its planning; return the batch with the age of its lag."""
 
     def committed(self, ranges: Iterable[OffsetRange]) -> None:
-        """Note that the sink has just committed these ranges; ``batch`` does so by itself."""
+        """Record that the sink has just committed these ranges; ``batch`` records this by itself."""
 
     def reached(self, ranges: Iterable[OffsetRange]) -> None:
-        """Note that the sink has the records up to the ends of these ranges."""
+        """Record that the sink has the records up to the ends of these ranges."""
 
     def starts_at(self, position: Mapping[Partition, int]) -> None:
-        """Note where partitions begin of which no record was read yet."""
+        """Record the start offsets of partitions whose records were not read yet."""
 
     def observe_ends(self, ends: Mapping[Partition, int]) -> None:
-        """Note how far all topics reach now; one that is not among them was deleted."""
+        """Record the current ends of all topics; a topic without an end was deleted."""
 
     def restarted(self, why: str) -> None:
-        """Note that the query starts again within the run, as after a change of the schema."""
+        """Record that the query restarts within the run, for example after a change of the schema."""
 
     def audited(self, message: str, *, is_published: bool) -> None:
-        """Note that the branch of a table was published, or that it was not and the feed continues."""
+        """Record that a table's branch was published, or that its audit failed and the feed continues."""
 
     def waits_for(self, error: LakefeedError | None) -> None:
-        """Note the server's answer that the feed waits after; None when all servers answer again."""
+        """Record the error of the server that the feed waits for; None when all servers answer again."""
 
     def paused(self, sinks: Mapping[str, str]) -> None:
-        """Note which sinks wait after a failure, and why."""
+        """Record which sinks wait after a failure, with the reasons."""
 
     def failed(self, error: LakefeedError) -> None:
-        """Note an error that does not end the feed, as of one table of many."""
+        """Record an error that does not end the feed, for example of one table of many."""
 
     def tables_failed(self, tables: Mapping[str, LakefeedError]) -> None:
-        """Note which tables of many have failed, by topic; those that are not among them continue."""
+        """Record which of many tables have failed, by topic; all other tables continue."""
 
 
 class QueryObserver:
-    """Reports the batches of one run's queries to its observer. Use it as a context manager around them.
+    """Reports the batches of a run's queries to the run's observer. Use it as a context manager around the queries.
 
-    A report of Spark may be late, or never come: Spark's ``recentProgress`` has them all, and
-    ``lakefeed.feed.run.watch`` reads that too, now and then and at the end of a query.
+    A report of Spark may be late or lost. Spark's ``recentProgress`` has all reports, so ``lakefeed.feed.run.watch``
+    also reads that regularly and at the end of a query.
     """
 
     def __init__(self, monitor: RunObserver, spark: SparkSession, *, say: Callable[[str], None]) -> None:
@@ -149,7 +149,7 @@ class QueryObserver:
             ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
             listener = streaming.PythonStreamingQueryListenerWrapper(_Events(self))
             self._spark._jsparkSession.streams().addListener(listener)
-        except Exception:  # Spark's own list of reports is read then.
+        except Exception:  # The run then reads Spark's own list of reports.
             _log.debug("the listener could not be added", exc_info=True)
             return self
         self._listener = listener
@@ -166,33 +166,33 @@ class QueryObserver:
 
     @property
     def hears(self) -> bool:
-        """Check that Spark reports by itself."""
+        """Return whether Spark sends its reports to this observer."""
         return self._listener is not None
 
     def take(self, text: str) -> None:
-        """Keep a report, as Spark writes it."""
+        """Store a report, as JSON from Spark."""
         report = json.loads(text)
         with self._lock:
             self._waiting.append(report)
 
     def follow(self, query: StreamingQuery) -> None:
-        """Listen to this query from now on, and ask for its tasks."""
+        """Observe this query from now on, and count its tasks."""
         self._run_id = str(query.runId)
         self.monitor.count_tasks_by(task_counter(self._spark, group=self._run_id, say=self._say))
 
     def reports(self, after: int) -> Iterator[Mapping[str, Any]]:
-        """Yield Spark's reports of the query's batches that have ended after this one, each once."""
+        """Yield Spark's reports of the query's finished batches after batch ``after``, every report once."""
         with self._lock:
             reports = [report for report in self._waiting if report.get("runId") == self._run_id]
             self._waiting.clear()
         for report in reports:
-            # A trigger without data is reported too, under the id of the batch to come.
+            # Spark also reports a trigger without data, under the next batch's id.
             if "addBatch" in report.get("durationMs", {}) and (batch_id := int(report["batchId"])) > after:
                 after = batch_id
                 yield report
 
     def observe_idle(self, query: StreamingQuery) -> None:
-        """Take the topics' ends from Spark's report of a trigger without data, which no listener gets."""
+        """Report the topics' ends from Spark's report of a trigger without data, because no listener receives it."""
         report = query.lastProgress
         if report is None or "addBatch" in report["durationMs"]:
             return
@@ -201,7 +201,7 @@ class QueryObserver:
 
     @contextmanager
     def batch(self, batch_id: int, ranges: tuple[OffsetRange, ...]) -> Iterator[None]:
-        """Observe a batch that is written within this block."""
+        """Observe the batch that this block writes."""
         with self.monitor.batch(batch_id, ranges) as stopwatch:
             yield
         self._written[batch_id] = stopwatch.seconds, ranges
@@ -209,12 +209,12 @@ class QueryObserver:
             self._written.pop(old, None)
 
     def finish(self, report: Mapping[str, Any], batch: FinishedBatch, *, is_ours: bool) -> FinishedBatch:
-        """Report a finished batch with its details; what Spark's report lacks of them is no reason to stop a feed.
+        """Report a finished batch with details; a problem in Spark's report must not stop the feed.
 
         Args:
-            report: Spark's of the batch.
-            batch: without phases, ranges, state and input rate.
-            is_ours: whether lakefeed has written it, and not a sink of Spark's own, as in real time.
+            report: Spark's report of the batch.
+            batch: the batch, still without phases, ranges, state and input rate.
+            is_ours: whether lakefeed has written the batch; in real time, one of Spark's own sinks writes it.
         """
         try:
             phases, ranges = self._written.pop(batch.batch_id, ({}, ()))
@@ -233,7 +233,7 @@ class QueryObserver:
             return self.monitor.finish(batch)
 
     def _input_rate(self, report: Mapping[str, Any], batch: FinishedBatch) -> float | None:
-        """Return Spark's rate; or, where lakefeed has read the records itself, their number since the last trigger."""
+        """Return Spark's input rate; if lakefeed has read the records itself, the rate since the last trigger."""
         before = self._triggered
         began = self._triggered = (
             datetime.fromisoformat(report["timestamp"]).timestamp() if "timestamp" in report else None
@@ -251,16 +251,16 @@ class _Events:
         self._observer = observer
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-        """Do nothing: Spark waits for this one."""
+        """Do nothing, because Spark waits for this call to return."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         self._observer.take(str(event.progress().json()))
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Do nothing: the run counts its own turns."""
+        """Do nothing: the run's own loop shows that it is alive."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        """Do nothing: the query is waited for."""
+        """Do nothing: the run itself waits for the query's end."""
 
     class Java:
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
@@ -269,7 +269,7 @@ class _Events:
 def task_counter(
     spark: SparkSession, *, group: str | None, say: Callable[[str], None]
 ) -> Callable[[], TaskCounts | None]:
-    """Return what counts a query's tasks, by the group of its jobs (None for all), and says once that they wait."""
+    """Return a function that counts the tasks of a job group (None for all), and says once that tasks wait."""
     waited = False
 
     def count() -> TaskCounts | None:
@@ -277,7 +277,7 @@ def task_counter(
         own: Any = spark
         try:
             text = str(java(spark).query.BatchTasks.of(own._jsc.sc(), group))
-        except Exception:  # A count is no reason to stop a feed.
+        except Exception:  # A failed count must not stop the feed.
             _log.debug("the tasks could not be counted", exc_info=True)
             return None
         if not text:

@@ -1,7 +1,7 @@
-"""Opens a feed: decides how it starts, and prepares checkpoint and ledger for it. Each way to run a feed opens it here.
+"""Opens a feed: decides how the feed starts, and prepares checkpoint and ledger. All ways to run a feed use it.
 
-A run decides twice: before anything is changed, and again once it has the fence, when no other driver can move the
-table. Only then does it apply the decision.
+A run decides twice: first before it changes anything, and again after it has taken the fence, because then no other
+driver can change the table. After that, the run applies the decision.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_SHOWN = 100
 
 @dataclass(frozen=True, kw_only=True)
 class FeedIdentity:
-    """Names a feed, and its sink that ``lakefeed offsets rewind`` moves or not."""
+    """The identity of a feed and its sink; ``rewinds`` says whether ``lakefeed offsets rewind`` can move the feed."""
 
     owner: Owner
     rewinds: bool = True
@@ -38,7 +38,7 @@ class FeedIdentity:
 
     @classmethod
     def of(cls, config: PipelineConfig, *, folder: Path | None) -> FeedIdentity:
-        """Name a pipeline's feed; Python functions of its transform are searched in ``folder`` too."""
+        """Return the identity of a pipeline's feed; ``folder`` is also searched for Python functions."""
         return cls(
             owner=Owner.of(config),
             rewinds=config.sink.refusal("rewind") is None,
@@ -58,14 +58,14 @@ def collect_facts(
     letters: OffsetRanges | None = None,
     letters_table: str = "",
 ) -> Facts:
-    """Collect what ``decide`` needs, for each way to open a feed.
+    """Return the facts that ``decide`` needs, for all ways to open a feed.
 
-    The arguments are as in ``Facts``; ``note`` is lakefeed's file beside the checkpoint, and ``describe`` gets the
-    feed's position. A run leaves ``letters`` out: its writer compares them, with the requests that it makes anyway. A
-    CheckpointMismatch if the table was rolled back, and its position is unknown.
+    The arguments are as in ``Facts``; ``note`` is lakefeed's file beside the checkpoint, and ``describe`` is called
+    with the feed's position. A run omits ``letters``: its writer compares them without further requests. Raises
+    CheckpointMismatch if the table was rolled back and its position is unknown.
     """
     position = sink.position()
-    # After the position: to another driver that commits meanwhile, the topic would seem to have lost its last records.
+    # Read the topics last: if another driver commits in between, a newer position would look like lost records.
     topics = describe(position)
     reset_snapshot_id = position.reset_snapshot_id if position is not None else None
     return Facts(
@@ -91,10 +91,10 @@ def collect_facts(
 def at_first_offsets(
     start: Start, state: CheckpointState, source: KafkaSource | None, topics: Topics, *, by_ledger: bool = False
 ) -> Start:
-    """Let a feed that has nothing to resume from begin where its pipeline file says.
+    """Set the start positions from the pipeline file, for a feed that has nothing to resume from.
 
-    Of the two places that Spark knows by name, ``earliest`` is left to it; ``latest`` too, unless the feed resumes
-    ``by_ledger``, which has to record it. Raises what ``first_offsets`` raises.
+    Spark itself finds ``earliest``. It also finds ``latest``, unless the feed resumes ``by_ledger``: then the ledger
+    has to record the positions. Raises the same errors as ``first_offsets``.
     """
     has_begun = state.batch_id is not None and not start.reset_checkpoint
     if source is None or has_begun or start.positions is not None:
@@ -108,19 +108,19 @@ def at_first_offsets(
 
 @dataclass
 class FeedStart:
-    """How one run of a feed starts. Making it decides that; nothing is changed yet.
+    """The start of one run of a feed. The constructor makes the decision and changes nothing.
 
     Attributes:
-        checkpoint: None for a feed whose position is in the ledger alone.
-        describe: describes the topics now, given the feed's position.
-        stateful: whether the query keeps state from batch to batch, or its source has no offsets.
-        source: says where a feed begins that has nothing to resume from; None where the caller knows.
-        by_ledger: whether the sink's ledger alone says where the feed resumes. Where a feed begins is recorded there
-            before its first batch, unless that is at the earliest records.
-        check: looks at the feed's position before anything is decided; raises if the feed must not start there.
-        position: where the feed stands in the sink's ledger; None if that has nothing of it.
+        checkpoint: the feed's checkpoint; None if only the ledger has the position.
+        describe: describes the current topics; it is called with the feed's position.
+        stateful: whether the query keeps state between batches, or its source has no offsets.
+        source: defines where a feed begins that has nothing to resume from; None if the caller knows it.
+        by_ledger: whether only the sink's ledger has the feed's position. Then the start is recorded there before the
+            first batch, unless the feed starts at the earliest records.
+        check: checks the feed's position before the decision; raises if the feed must not start there.
+        position: the feed's position in the sink's ledger; None if the ledger has no commit of the feed.
 
-    Raises what ``decide`` raises.
+    Raises the same errors as ``decide``.
     """
 
     feed: FeedIdentity
@@ -145,10 +145,10 @@ class FeedStart:
         self._decide()
 
     def decide_again(self) -> Start:
-        """Decide with the fence: no other driver can move the table any more. Raises what the first decision raises."""
+        """Decide again with the fence, because no other driver can now change the table; raise the same errors."""
         if self.sink.keeps_ledger:
             self._decide()
-        # Without a fence, looking again cannot tell us anything new.
+        # Without a ledger there is no fence, so a second decision would have the same facts.
         return self.decision
 
     def _decide(self) -> None:
@@ -170,29 +170,29 @@ class FeedStart:
             self.checkpoint.remember(topic_ids=ids)
 
     def other_feed(self) -> str | None:
-        """Return the name of a feed that has landed one of the topics before, if this one has landed nothing."""
+        """Return the name of another feed that has landed one of the topics, if this feed has landed nothing."""
         feeds_of = getattr(self.sink, "feeds_of", None)
         others = feeds_of(self.topics) if self.position is None and feeds_of is not None else []
         return others[0] if others else None
 
     @property
     def is_new_query(self) -> bool:
-        """Check that the query has nothing to resume from."""
+        """Return whether the query has nothing to resume from."""
         return self.decision.reset_checkpoint or self._state.batch_id is None
 
     @property
     def unfinished_batch(self) -> int | None:
-        """The batch that the last run began and did not finish: it is retried with the same records."""
+        """The batch that the last run began and did not finish; this run retries it with the same records."""
         return None if self._state.committed or self.decision.reset_checkpoint else self._state.batch_id
 
     @property
     def lost_partitions(self) -> set[Partition]:
-        """Partitions with records that are given up."""
+        """The partitions with lost records, which the feed gives up."""
         return {loss.key for loss in self.decision.data_loss}
 
     @property
     def starting(self) -> Mapping[str, Mapping[int, int]] | None:
-        """Return the offsets at which a query without a checkpoint begins; None to leave it to the pipeline file."""
+        """The offsets where a query without a checkpoint begins; None if the pipeline file decides."""
         if self.decision.positions is None:
             return None
         return starting_offsets(self.decision.positions, self.topics)
@@ -204,12 +204,12 @@ class FeedStart:
 
     @property
     def leaves_checkpoint(self) -> bool:
-        """Check that the checkpoint has batches, and is not where the feed resumes."""
+        """Return whether the checkpoint has batches and the feed does not resume from it."""
         return self.decision.reset_checkpoint and self._state.batch_id is not None
 
     @property
     def reason(self) -> str:
-        """Why the run starts where it does, in one sentence."""
+        """The reason for the run's start position, in one sentence."""
         if self.decision.message:
             return self.decision.message
         if self.unfinished_batch is not None:
@@ -222,7 +222,7 @@ class FeedStart:
         return "the feed begins where its source says" if self.is_new_query else "the feed resumes by its checkpoint"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the decision for the trace of the run; of many partitions the first."""
+        """Return the decision for the trace of the run; of many partitions, only the first ones."""
         position = self.position.ranges.ends if self.position is not None else {}
         return {
             "reason": self.reason,
@@ -247,7 +247,7 @@ class FeedStart:
         }
 
     def require_resume(self) -> None:
-        """Refuse to leave a checkpoint, for a query whose source begins where its DataFrame says."""
+        """Raise an error if the feed would leave its checkpoint: a DataFrame's source has a fixed start."""
         if self.leaves_checkpoint:
             raise CheckpointMismatch(
                 f"feed '{self.feed.owner.feed}' cannot resume from this checkpoint: {self.decision.message}",
@@ -257,7 +257,7 @@ class FeedStart:
             )
 
     def apply(self, *, fence: str | None) -> None:
-        """Carry out the decision: record a data loss, and reset a checkpoint that is not resumed from."""
+        """Apply the decision: record a data loss, and reset a checkpoint that the feed does not resume from."""
         if self.decision.data_loss and self.position is not None:
             commit = loss_commit(
                 self.feed.owner.feed, self.position.ranges, self.decision.data_loss, self.topics, fence=fence
@@ -279,7 +279,7 @@ class FeedStart:
 def record_beginning(
     sink: Sink, feed: str, positions: Mapping[Partition, int], topics: Topics, *, fence: str | None
 ) -> OffsetRanges:
-    """Record in the ledger where a feed begins, before its first batch: a restart must not begin at a later place."""
+    """Record a feed's start in the ledger before its first batch, so that a restart does not begin at later offsets."""
     ids = {name: topic.topic_id for name, topic in topics.items() if topic is not None}
     ranges = OffsetRanges.at(positions, ids).in_epochs(_epochs(topics))
     sink.commit_reset(Commit(feed, 0, ranges, fence=fence), commit_id=uuid.uuid4().hex)
@@ -289,7 +289,7 @@ def record_beginning(
 def loss_commit(
     feed: str, before: OffsetRanges, lost: Sequence[DataLoss], topics: Topics, *, fence: str | None
 ) -> Commit:
-    """Make the commit that records a data loss; ``before`` are the ranges of the feed's newest commit."""
+    """Return the commit that records a data loss; ``before`` are the ranges of the feed's newest commit."""
     resume_at = {loss.key: loss.resume_at for loss in lost}
     left = {loss.topic for loss in lost if loss.kind in ("recreated", "gone", "unread")}
     present = {name: topic.topic_id for name, topic in topics.items() if topic is not None}

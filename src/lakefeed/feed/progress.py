@@ -1,16 +1,16 @@
-"""A query's batches, finished and at work, from Spark's reports and the writer's results.
+"""A query's finished and running batches, from Spark's reports and the writer's results.
 
-The phases of a batch, of which Spark measures some, and lakefeed those within its ``foreachBatch``:
+The phases of a batch. lakefeed measures those in its ``foreachBatch``, Spark measures the others:
 
 ``plan``         ask the topics for their ends, and plan the query (``latestOffset``, ``getBatch``, ``queryPlanning``)
 ``log``          write the checkpoint's entries (``walCommit``, ``commitOffsets``, ``commitBatch``)
 ``check``        ask the ledger whether the sink has the batch
-``write``        read, decode and write the rows, and commit them; with several sinks ``rows`` of it is reading and
-                 decoding, ``write sink`` the feed's own sink and ``write NAME`` the one of that name
-``commit``       of ``write``: from when the rows are computed and may land until the sink has them; before it tasks
-                 read, decode and, for tables of files, write. ``commit NAME`` of a further sink
+``write``        read, decode and write the rows, and commit them. With several sinks, ``rows`` is the part that reads
+                 and decodes, ``write sink`` the feed's own sink, and ``write NAME`` the sink of that name
+``commit``       the end of ``write``: from the permission to land until the sink has the rows. Before it, tasks read
+                 and decode, and write the files of tables. ``commit NAME`` is that of an additional sink
 ``dead_letters`` write the dead letters
-``publish``      hand the position to the thread that sends it to the monitoring group
+``publish``      pass the position to the thread that sends it to the monitoring group
 ``add``          ``check``, ``write``, ``dead_letters`` and ``publish`` together, as Spark measures it (``addBatch``)
 """
 
@@ -46,9 +46,9 @@ class QueryState(JsonModel):
     """The state and the watermark of a query; all None for a query without state.
 
     Attributes:
-        watermark: event time in ISO 8601 up to which the query takes no more records.
-        rows: keys in the state stores, ``bytes`` the memory that they use.
-        late_rows: rows that came after the watermark, and were dropped by this batch.
+        watermark: the event time in ISO 8601; the query drops records before it.
+        rows: the number of keys in the state stores; ``bytes`` is the memory of these stores.
+        late_rows: the number of rows before the watermark that this batch dropped.
     """
 
     watermark: str | None = None
@@ -77,17 +77,17 @@ class FinishedBatch(JsonModel):
     """One finished micro-batch.
 
     Attributes:
-        seconds: from its trigger to its end; ``phases`` are parts of that.
-        records: read from the source; ``rows`` written, None where the sink does not say.
-        offsets: how many offsets it has advanced by, with those that hold no record; None if unknown.
-        input_rate: records a second since the trigger before; None if unknown.
-        lag: offsets in the topics, when the batch was planned, that no batch had read; None where it is unknown: of a
-            batch that another driver has planned, or of a source whose offsets count no records.
-        left_out: rows whose records have JSON fields that no column takes.
-        requests: to S3, of driver and executors; None if they were not counted.
-        schema_id: the newest writers' schema that the rows cover; None for formats without ids.
-        replayed: the sink had it already, from before a restart.
-        notes: messages for the user, such as a change of the schema.
+        seconds: the time from the batch's trigger to its end; ``phases`` are parts of that time.
+        records: the number of records read; ``rows`` is the number of rows written, None if the sink does not say.
+        offsets: the number of offsets in the batch, including offsets without a record; None if unknown.
+        input_rate: records per second since the previous trigger; None if unknown.
+        lag: the number of unread offsets in the topics when the batch was planned; None if unknown, for example if
+            another driver planned the batch, or if the source's offsets do not count records.
+        left_out: the number of rows whose records have JSON fields without a column.
+        requests: the S3 requests of driver and executors; None if they were not counted.
+        schema_id: the id of the newest writers' schema that the rows cover; None for formats without ids.
+        replayed: whether the sink already had the batch, from before a restart.
+        notes: messages for the user, for example about a change of the schema.
     """
 
     batch_id: int = Field(alias="batch")
@@ -114,19 +114,19 @@ class FinishedBatch(JsonModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def processing_rate(self) -> Seconds:
-        """Records a second while the batch ran."""
+        """Records per second during the batch."""
         return per_second(self.records, self.seconds)
 
     @property
     def output_rate(self) -> float | None:
-        """Rows a second; None where the sink does not say."""
+        """Rows per second; None if the sink does not report its rows."""
         return None if self.rows is None else per_second(self.rows, self.seconds)
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the lag takes at this rate; None if that is unknown.
+        """The seconds until the lag is read at this batch's rate; None if unknown.
 
-        In offsets, as the lag: of a compacted topic, or one with transactions, few of them may be records.
+        This counts offsets, as the lag does: in topics with compaction or transactions, few offsets may be records.
         """
         done = self.records if self.offsets is None else self.offsets
         if not self.lag:
@@ -139,14 +139,14 @@ class FinishedBatch(JsonModel):
 
 
 class RunningBatch(JsonModel):
-    """The batch that a feed is at.
+    """The feed's running batch.
 
     Attributes:
-        seconds: since it began.
-        offsets: how many the batch reads; None if unknown.
-        records: read so far by the tasks that Spark has heard of; None until it has.
-        tasks_done: of the ``tasks`` that are known now; a later stage adds to them.
-        phase: see ``FinishedBatch.phases``.
+        seconds: the time since the batch began.
+        offsets: the number of offsets that the batch reads; None if unknown.
+        records: the number of records read so far, as tasks have reported; None before the first report.
+        tasks_done: the number of finished tasks; ``tasks`` is the number of known tasks, later stages add to it.
+        phase: the current phase: see ``FinishedBatch.phases``.
     """
 
     batch_id: int = Field(alias="batch")
@@ -161,13 +161,13 @@ class RunningBatch(JsonModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def rate(self) -> Seconds | None:
-        """The records a second so far."""
+        """Records per second so far."""
         return self.records / self.seconds if self.records and self.seconds > 0 else None
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def seconds_left(self) -> Seconds | None:
-        """How long the rest takes at the rate so far: by records, else by tasks; None if neither says."""
+        """The seconds for the rest at the rate so far, by records or else by tasks; None if both are unknown."""
         done, all_ = self.records or 0, self.offsets or 0
         if not 0 < done <= all_:
             done, all_ = self.tasks_done, self.tasks
@@ -175,7 +175,7 @@ class RunningBatch(JsonModel):
 
 
 def per_second(count: int, seconds: float) -> float:
-    """Return a rate; 0 for what took no time."""
+    """Return a rate per second; 0 if ``seconds`` is 0."""
     return count / seconds if seconds > 0 else 0.0
 
 
@@ -186,11 +186,11 @@ def batch_of(
     requests: S3Requests | None = None,
     request_budget: int | None = None,
 ) -> FinishedBatch:
-    """Return a finished batch by Spark's report, the JSON of its StreamingQueryProgress, and the writer's result."""
+    """Return a finished batch from Spark's report (StreamingQueryProgress as JSON) and the writer's result."""
     return FinishedBatch(
         batch_id=int(report["batchId"]),
         finished_at=time.time(),
-        # Spark's own number counts a batch twice that was decoded twice.
+        # If a batch was decoded twice, Spark counts its records twice.
         records=result.counts.records if result and result.counts.records else int(report["numInputRows"]),
         seconds=int(report["durationMs"].get("triggerExecution", 0)) / 1000,
         offsets=_offsets_between(report, "startOffset", "endOffset"),
@@ -201,7 +201,7 @@ def batch_of(
 
 
 def _result_of(result: BatchResult) -> dict[str, Any]:
-    """Return what the writer knows of a batch; the most frequent reasons of its dead letters first."""
+    """Return the fields that come from the writer; the most frequent reasons of dead letters come first."""
     reasons = sorted(result.reasons, key=lambda reason: -reason.count)
     return {
         "rows": result.rows,
@@ -220,7 +220,7 @@ def _safe(text: str) -> str:
 
 
 def phases_of(report: Mapping[str, Any], own: Mapping[str, float]) -> dict[str, float]:
-    """Return the seconds of each phase, Spark's and ``own``, in the order of a batch."""
+    """Return the seconds of Spark's phases and of ``own`` in the order of a batch."""
     durations = report.get("durationMs") or {}
     spark = {
         name: sum(int(durations.get(part, 0)) for part in parts) / 1000
@@ -235,7 +235,7 @@ def phases_of(report: Mapping[str, Any], own: Mapping[str, float]) -> dict[str, 
 
 
 def state_of(report: Mapping[str, Any]) -> QueryState:
-    """Return watermark and state of the query; a query without state has neither."""
+    """Return the query's watermark and state; a query without state has neither."""
     operators = report.get("stateOperators") or ()
     watermark = (report.get("eventTime") or {}).get("watermark")
     if not operators:
@@ -253,7 +253,7 @@ def state_of(report: Mapping[str, Any]) -> QueryState:
 
 
 def ends_of(report: Mapping[str, Any], key: str) -> dict[Partition, int]:
-    """Return offsets of the sources by partition: ``latestOffset`` or ``endOffset``; empty if they are not numbers."""
+    """Return the sources' ``latestOffset`` or ``endOffset`` by partition; empty if these are not numbers."""
     found: dict[Partition, int] = {}
     for source in report.get("sources") or ():
         topics = source.get(key)
@@ -270,31 +270,31 @@ def ends_of(report: Mapping[str, Any], key: str) -> dict[Partition, int]:
 
 
 def _offsets_between(report: Mapping[str, Any], start: str, end: str) -> int | None:
-    """Count the offsets between two positions of the sources; None if one is unknown or counts no records."""
+    """Return the number of offsets between two positions; None if one is unknown or does not count records."""
     total = 0
     for source in report["sources"]:
         try:
-            # The names of a Python source's offsets need not be numbers, as partitions are.
+            # A Python source may name its partitions by texts instead of numbers.
             before, after = (
                 {(topic, name): at for topic, offsets in source.get(place).items() for name, at in offsets.items()}
                 for place in (start, end)
             )
-        except AttributeError:  # Not by topic and partition.
+        except AttributeError:  # The offsets are not grouped by topic and partition.
             return None
         if not after.keys() <= before.keys():
-            # A new partition begins wherever it begins, which need not be 0.
+            # The first offset of a new partition is unknown; it need not be 0.
             return None
         total += sum(max(0, offset_number(at) - offset_number(before[key])) for key, at in after.items())
     return total
 
 
 def new_reports(query: StreamingQuery, *, after: int) -> Iterator[Mapping[str, Any]]:
-    """Read Spark's reports of the query's batches that have finished after this one."""
+    """Yield Spark's reports of the query's batches that finished after batch ``after``."""
     last = query.lastProgress
     if last is None or last["batchId"] <= after:
         return
     for report in query.recentProgress:
-        # A trigger without data is reported too, under the id of the batch to come.
+        # Spark also reports a trigger without data, under the next batch's id.
         if report["batchId"] > after and report["durationMs"].get("addBatch") is not None:
             after = report["batchId"]
             yield json.loads(report.json)

@@ -25,12 +25,12 @@ CATALOG, CATALOG_CLASS = "lakefeed_batch", "io.lakefeed.copies.BatchCatalog"
 
 
 def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSummary:
-    """Run a feed from topic to topic until it is stopped: Spark forwards each record without waiting for a batch.
+    """Run a feed from topic to topic until it is stopped: Spark forwards records without waiting for a batch.
 
-    Spark's real-time mode runs a batch's tasks as long as the interval says, and records at its end how far they have
-    come. Guarantee: at-least-once. What was sent since then is sent again after a crash or a stop; its headers are as
-    the Kafka sink's, and a reader recognizes the copies (docs/kafka-sink.md). No batch can be judged before it is
-    written: a record that cannot be read stops the query, and what was sent before it stays.
+    In real-time mode, Spark runs a batch's tasks for the interval, and stores their offsets at the end. The guarantee
+    is at-least-once: after a crash or a stop, Spark sends the records since the last stored offsets again. They have
+    the Kafka sink's headers, so a reader recognizes the copies (docs/kafka-sink.md). lakefeed cannot judge a batch
+    before Spark sends it: an unreadable record stops the query, and records that Spark sent before stay in the topic.
 
     Raises:
         ConfigError: the transform is more than columns and filters, or the session has too few task slots.
@@ -45,7 +45,7 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
     steering = Steering(config, options, CheckpointPauses(claim), refusals=REAL_TIME_REFUSALS)
     try:
         if steering.wait_for_start(sink=feed.identity.owner.sink):
-            # Another driver may have come further meanwhile, and records may have been removed.
+            # During the wait, another driver may have advanced the feed, and records may have been removed.
             claim, topics = feed.claim(spark), SourceTopics(config.kafka).describe()
     except StopRequested:
         return nothing_written(s3_requests(spark) - before)
@@ -73,11 +73,11 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
     batches = MicroBatches(options.stop)
     call = sf.call_function(f"{CATALOG}.batch", sf.concat_ws("/", *POSITION_COLUMNS))
     began = time.monotonic()
-    # Spark's real-time mode requires update, which is append where there are no groups.
+    # Real-time mode requires the output mode update; without groups it has the same result as append.
     stream = sink.records(rows, batch=call).writeStream.format("kafka").options(**sink.options).outputMode("update")
     writer: Any = stream.queryName(config.name).option("checkpointLocation", feed.checkpoint_location)
     gateway: Any = spark._jvm
-    # PySpark 4.1 has no word for this trigger.
+    # PySpark 4.1 has no API for this trigger.
     writer._jwrite.trigger(gateway.org.apache.spark.sql.streaming.Trigger.RealTime(interval))
     options.monitor.begin(sink=feed.identity.owner.sink, fence=None)
     with steering, QueryObserver(options.monitor, spark, say=options.on_note) as observer:
@@ -96,7 +96,7 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
 
 
 def require_fit(rows: DataFrame) -> None:
-    """Refuse a transform that is not computed record by record, or drops the record's position."""
+    """Raise an error if the transform does not work record by record, or drops the record's position."""
     frame: Any = rows
     if not java(rows.sparkSession).query.StreamingPlan.onePerRecord(frame._jdf):
         raise ConfigError(
@@ -114,7 +114,7 @@ def require_fit(rows: DataFrame) -> None:
 
 
 def _require_slots(spark: SparkSession, topics: dict[str, TopicDescription | None]) -> None:
-    """Refuse a session with fewer task slots than partitions, because each partition occupies a task."""
+    """Raise an error if the session has fewer task slots than partitions, because every partition occupies a slot."""
     partitions = sum(len(topic.partitions) for topic in topics.values() if topic is not None)
     slots = spark.sparkContext.defaultParallelism
     if partitions > slots:

@@ -1,8 +1,8 @@
-"""Decides how a feed starts: compares its checkpoint, its sink and its topics. It reads and changes nothing.
+"""Decides how a feed starts: compares facts about its checkpoint, sink and topics, without any access to them.
 
-The table is the truth, and the checkpoint is derived from it. If the table is ahead, the feed resumes where the table
-is, with a new checkpoint. If the table is behind, or a topic was recreated, the start is refused. A feed with state
-resumes only from its own checkpoint, which has the state.
+The table is the truth, and the checkpoint is derived from it. If the table is ahead, the feed resumes at the table's
+position, with a new checkpoint. If the table is behind, or a topic was recreated, the start is refused. A feed with
+state resumes only from its own checkpoint, which has the state.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ NEW_TABLE = "name a new table and a new checkpoint location, which read the sour
 WITHOUT_CHECKPOINT = "remove the checkpoint, and the feed resumes where the table is"
 Kind = Literal["recreated", "cut-off", "overtaken", "ahead", "gone", "unread"]
 Topics = Mapping[str, TopicDescription | None]
-"""The topics that a pipeline reads, as the broker describes them; None for one that does not exist."""
+"""The broker's descriptions of a pipeline's topics; None for a topic that does not exist."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataLoss:
-    """Records of one partition that a feed can never read, or cannot distinguish from others.
+    """Records of one partition that a feed can never read, or cannot distinguish from other records.
 
     Attributes:
-        kind: ``recreated``: another topic has the name now; ``cut-off``: an unclean leader lacked records that were
-            read, and others may have their offsets now; ``overtaken``: retention has removed records before they
-            were read; ``ahead``: the topic ends before the feed's position; ``gone``: the topic or partition
-            does not exist any more; ``unread``: the pipeline does not read the topic any more.
-        resume_at: where the feed can resume; None if it cannot.
+        kind: ``recreated``: another topic has the name now; ``cut-off``: an unclean leader lacked records that the
+            feed had read, and other records may have their offsets now; ``overtaken``: retention removed records
+            before the feed read them; ``ahead``: the topic ends before the feed's position; ``gone``: the topic or
+            partition does not exist any more; ``unread``: the pipeline does not read the topic any more.
+        resume_at: the offset where the feed can resume; None if it cannot.
     """
 
     kind: Kind
@@ -59,13 +59,13 @@ class DataLoss:
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """How a feed starts.
+    """The decision how a feed starts.
 
     Attributes:
         reset_checkpoint: whether the checkpoint is removed first.
-        positions: where it begins, for partitions that it knows; others begin at their first record. None to leave
-            that to the checkpoint, or where there is none, to the pipeline file.
-        data_loss: records that are given up, to be recorded in the ledger.
+        positions: the start offsets by partition; partitions without one begin at their first record. With None, the
+            checkpoint decides; without a checkpoint, the pipeline file decides.
+        data_loss: the lost records that the feed gives up; the ledger records them.
     """
 
     reset_checkpoint: bool = False
@@ -79,13 +79,13 @@ class Facts:
     """The facts before a feed starts.
 
     Attributes:
-        last: where the feed stands in the sink's ledger; None if that has nothing of it.
-        unknown_move: whether that is a move that the checkpoint was not made for.
-        has_checkpoint: whether the feed has one; without it the ledger alone says where it resumes.
-        noted_ids: the topics' ids as the checkpoint location has them, for a sink without a ledger.
-        rewinds: whether ``lakefeed offsets rewind`` moves the sink.
-        stateful: whether the query keeps state from batch to batch, or its source has no offsets. Known, never guessed.
-        letters: the newest commit of the feed's dead letters; None without any, or where the writer compares them.
+        last: the feed's position in the sink's ledger; None if the ledger has no commit of the feed.
+        unknown_move: whether ``last`` is a move that is newer than the checkpoint.
+        has_checkpoint: whether the feed has a checkpoint; otherwise only the ledger has its position.
+        noted_ids: the topics' ids from the checkpoint location, for a sink without a ledger.
+        rewinds: whether ``lakefeed offsets rewind`` can move the feed.
+        stateful: whether the query keeps state between batches, or its source has no offsets; never a guess.
+        letters: the ranges of the dead letters' newest commit; None without letters, or if the writer compares them.
     """
 
     feed: str
@@ -107,11 +107,11 @@ class Facts:
 
 
 def decide(facts: Facts, *, accept_loss: bool = False) -> Start:
-    """Decide how a feed starts; with ``accept_loss`` also if records are lost.
+    """Decide how a feed starts; ``accept_loss`` also allows a start after a loss of records.
 
     Raises:
-        CheckpointMismatch: the checkpoint, or the dead letters, are ahead of the sink; or the state is lost.
-        RecordsLost: a topic was recreated, or lacks records that were not read yet.
+        CheckpointMismatch: the checkpoint or the dead letters are ahead of the sink, or the state is lost.
+        RecordsLost: a topic was recreated, or lacks records that the feed has not read yet.
     """
     start = _start(facts, accept_loss=accept_loss)
     if facts.letters is not None and not (facts.last and facts.last.is_move):
@@ -147,7 +147,7 @@ def _start(facts: Facts, *, accept_loss: bool) -> Start:
     elif not accept_loss:
         known = {topic for topic, _ in positions}
         new = next((name for name, topic in facts.topics.items() if topic is None and name not in known), None)
-        # Not a loss, but a slip in the file: the topic that is read instead does not exist.
+        # If the pipeline file names a topic that does not exist, this is probably a typo and not a loss.
         hint = GIVE_UP if new is None else f"there is no topic '{new}': correct source.kafka.topics"
         if new is not None and (near := difflib.get_close_matches(new, known, n=1)):
             hint += f"; did you mean {near[0]}?"
@@ -163,7 +163,7 @@ def _start(facts: Facts, *, accept_loss: bool) -> Start:
 
 
 def ends(position: Position) -> dict[Partition, int]:
-    """Return where a feed resumes, for each partition of its topics."""
+    """Return the offsets where a feed resumes, by partition."""
     return without_batches(position.ranges).ends
 
 
@@ -187,10 +187,10 @@ def _from_ledger(facts: Facts) -> Start:
         return at_table(f"the checkpoint is damaged: {state.damage}; resumes where the table is, with a new one")
     position = state.position or {}
     if state.batch_id == 0 and not state.committed:
-        # Nothing of it was committed; a partition that is new to the table begins where the batch does.
+        # The first batch was not committed: ignore partitions that the table does not have yet.
         position = {key: at for key, at in position.items() if key in table}
     if table in (_known(state.end, table), _known(position, table)):
-        # The last batch is in the table, whether Spark knows it or not; or the next one was planned and not landed.
+        # The table has the last batch, even if Spark has not marked it as done; or the next batch has not landed.
         return Start()
     if ahead := {key: at for key, at in position.items() if at > table.get(key, 0)}:
         behind = "; ".join(
@@ -202,10 +202,10 @@ def _from_ledger(facts: Facts) -> Start:
 
 
 def _without_commits(facts: Facts) -> Start:
-    """Start a feed that the table has no commit of; its checkpoint may have planned the first batch."""
+    """Decide the start of a feed without a commit in the table; the checkpoint may have planned the first batch."""
     state = facts.checkpoint
     if state.batch_id is None:
-        # Also what a removal of the checkpoint has left that was cut off.
+        # The damage may come from an interrupted removal of the checkpoint.
         return Start(reset_checkpoint=state.damage is not None)
     if state.batch_id == 0 and not state.committed and (facts.stateful or state.start is not None):
         return Start()
@@ -227,7 +227,7 @@ def _table_behind(facts: Facts, behind: str) -> CheckpointMismatch:
 
 
 def _from_state(facts: Facts) -> Start:
-    """Require that the table's batches and the checkpoint's are those of one query with state."""
+    """Check that the batches of the table and of the checkpoint belong to one query with state."""
     state, last = facts.checkpoint, facts.last
     if last is None:
         return _without_commits(facts)
@@ -265,7 +265,7 @@ def _state_lost(facts: Facts, difference: str) -> CheckpointMismatch:
 
 
 def require_no_state(facts: Facts) -> None:
-    """Refuse to resume without the state that the table's batches were computed with."""
+    """Refuse a transform without state if the checkpoint or the table has batches of one with state."""
     begun = (facts.had_state or facts.checkpoint.has_state) and facts.checkpoint.batch_id is not None
     if begun or (facts.last is not None and has_state(facts.last.ranges)):
         raise CheckpointMismatch(
@@ -276,7 +276,7 @@ def require_no_state(facts: Facts) -> None:
 
 
 def _from_log(facts: Facts) -> Start:
-    """Compare the newest batch of a file sink's log with the checkpoint's: a gap would lose or duplicate a batch."""
+    """Compare a file sink's log with the checkpoint; a gap between them would lose or duplicate a batch."""
     state, logged = facts.checkpoint, -1 if facts.logged is None else facts.logged
     planned = -1 if state.batch_id is None else state.batch_id
     landed = planned if state.committed else planned - 1
@@ -300,7 +300,7 @@ def _from_log(facts: Facts) -> Start:
 
 
 def _from_checkpoint(facts: Facts) -> Start:
-    """Decide from the checkpoint alone, because the sink keeps neither ledger nor log."""
+    """Decide from the checkpoint alone, because the sink has neither ledger nor log."""
     state = facts.checkpoint
     if state.damage is None:
         return Start()
@@ -314,7 +314,7 @@ def _from_checkpoint(facts: Facts) -> Start:
 
 
 def _position(facts: Facts, start: Start) -> tuple[Mapping[Partition, int], Mapping[str, str]]:
-    """Return the feed's position, and the ids of the topics that it is in."""
+    """Return the feed's position, and the ids of its topics."""
     if facts.last is not None:
         return ends(facts.last), facts.last.ranges.topic_ids
     if start.reset_checkpoint:
@@ -323,7 +323,7 @@ def _position(facts: Facts, start: Start) -> tuple[Mapping[Partition, int], Mapp
 
 
 def _without_a_plan_that_cannot_be_read(facts: Facts, start: Start, positions: Mapping[Partition, int]) -> Start:
-    """Plan an uncommitted batch again if it ends beyond the end of its topic."""
+    """Reset the checkpoint if its uncommitted batch ends after the topic's end, so that Spark plans a new batch."""
     state = facts.checkpoint
     if start.reset_checkpoint or state.batch_id is None or state.committed or not facts.keeps_ledger:
         return start
@@ -334,14 +334,14 @@ def _without_a_plan_that_cannot_be_read(facts: Facts, start: Start, positions: M
 
 
 def _known(offsets: Mapping[Partition, int], table: Mapping[Partition, int]) -> Mapping[Partition, int] | None:
-    """Return the offsets of the table's partitions; None if a partition that is new to it does not begin at 0."""
+    """Return the offsets of the table's partitions; None if another partition has an offset above 0."""
     if any(key not in table and at > 0 for key, at in offsets.items()):
         return None
     return {key: at for key, at in offsets.items() if key in table}
 
 
 def starting_offsets(positions: Mapping[Partition, int], topics: Topics) -> dict[str, dict[int, int]]:
-    """Name every partition, as Spark requires; one without a position begins at its first record (-2)."""
+    """Return offsets of all partitions, as Spark requires; a partition without a position begins at -2, the first."""
     return {
         name: {number: positions.get((name, number), -2) for number in topic.ends}
         for name, topic in topics.items()
@@ -350,7 +350,7 @@ def starting_offsets(positions: Mapping[Partition, int], topics: Topics) -> dict
 
 
 def find_data_loss(positions: Mapping[Partition, int], ids: Mapping[str, str], topics: Topics) -> Iterator[DataLoss]:
-    """Find the records that keep a feed from resuming; ``ids`` are those of the topics when it read them, if known."""
+    """Yield the lost records that prevent a feed from resuming; ``ids`` are the ids of the topics that it has read."""
     partitions = partitions_of(topics)
     for (topic, number), position in sorted(positions.items()):
         described = topics.get(topic)

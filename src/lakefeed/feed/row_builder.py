@@ -26,19 +26,19 @@ from lakefeed.sinks.definition import RowSink
 
 @dataclass(kw_only=True)
 class RowBuilder:
-    """Builds rows with the schema that the feed reads records with at this moment.
+    """Builds rows with the feed's current schema for reading records.
 
     Attributes:
-        policy: when a record is a row, is skipped, is a dead letter or stops the feed.
-        keep: metadata columns of the rows.
-        transform: from decoded rows to the sink's.
-        streams: topics whose rows the transform takes separately, by the names that it uses for them.
-        is_decoded: the source gives rows instead of records: nothing is decoded or classified.
-        check: looks at the frame of a query with state before anything is changed for it.
-        is_plain: no transform follows: the table's columns are the records' fields.
-        takes: columns whose type in the table has fewer values than in the rows, and the type.
-        isolated: the records that the present commit has failed at, and why: they are dead letters.
-        columns: of the rows that were built last, for the run's monitor.
+        policy: the rules when a record becomes a row, is skipped, becomes a dead letter or stops the feed.
+        keep: the metadata columns of the rows.
+        transform: the steps from decoded rows to the sink's rows.
+        streams: the topics whose rows the transform reads separately, by the names in the transform.
+        is_decoded: whether the source returns rows instead of records; then nothing is decoded or classified.
+        check: checks the frame of a query with state before the feed changes anything.
+        is_plain: whether there is no transform; then the table's columns are the records' fields.
+        takes: the types of columns whose type in the table has fewer values than their type in the rows.
+        isolated: the records that made the current commit fail, with reasons; they become dead letters.
+        columns: the columns of the newest rows, for the run's monitor.
     """
 
     schema: ReaderSchema
@@ -58,45 +58,45 @@ class RowBuilder:
         self._columns_with: object = None
 
     def note_columns(self, rows: DataFrame) -> None:
-        """Keep the columns; asked of Spark once for each schema that records are read with."""
+        """Store the rows' columns for the monitor; read them from Spark only if the records' schema has changed."""
         if not self.columns or self._columns_with != self.schema.spec:
             self.columns = columns_of(rows.schema.jsonValue())
             self._columns_with = self.schema.spec
 
     @property
     def key(self) -> DecodeSpec | None:
-        """The decoder of keys; None if they stay bytes."""
+        """The decoder of keys; None if keys stay bytes."""
         return self.schema.decoder.key
 
     def classify(self, records: DataFrame) -> DataFrame:
-        """Decode the records with the schema of this moment; the verdict on each is in the column ``RECORD``."""
+        """Decode the records with the current schema; the column ``RECORD`` has the verdicts."""
         refused = self.schema.refused_ids
         policy = replace(self.policy, refused_schemas=refused, isolated=self.isolated, takes=self.takes)
         return classify(decoded(records, self.schema.spec, key=self.key), policy, keep=self.keep)
 
     def rows(self, records: DataFrame) -> DataFrame:
-        """Build the rows for their columns; not for writing them, because nothing is counted."""
+        """Return the rows to read their columns; do not write these rows, because their records are not counted."""
         rows = self._build(records, lambda part: self.classify(part).drop(RECORD))
         if self.check is not None:
             self.check(rows)
         return rows
 
     def accepted_rows(self, records: DataFrame, outcomes: BatchOutcomes) -> DataFrame:
-        """Build the rows to write; the outcome of each record is counted while they are computed."""
+        """Return the rows to write; the outcomes of their records are counted while Spark computes the rows."""
         return self._build(records, lambda part: outcomes.accepted(self.classify(part)))
 
     def from_decoded(self, decoded_rows: DataFrame) -> DataFrame:
-        """Build the rows to write from those that are decoded and counted already."""
+        """Return the rows to write from rows that are already decoded and counted."""
         return self._storable(decoded_rows)
 
     @contextmanager
     def counted(self, records: DataFrame, spark: SparkSession) -> Iterator[tuple[DataFrame, BatchOutcomes]]:
-        """Build the rows to write, with a counter of their own."""
+        """Yield the rows to write, with a new counter."""
         with BatchOutcomes(spark) as outcomes:
             yield self.accepted_rows(records, outcomes), outcomes
 
     def notes(self) -> tuple[str, ...]:
-        """Return what to report to the user since the last call."""
+        """Return the messages for the user since the last call."""
         return (*self.schema.notes(), *self._storable.notes())
 
     def _build(self, records: DataFrame, read: Callable[[DataFrame], DataFrame]) -> DataFrame:
@@ -105,9 +105,9 @@ class RowBuilder:
 
 @dataclass
 class FeedDecoder:
-    """The decoder of one feed, as its settings, the registry and the sink's remembered schema say.
+    """The decoder of one feed, from the feed's settings, the registry and the schema that the sink has stored.
 
-    Asks the registry once, when it is first needed.
+    It sends its request to the registry once, at the first use.
     """
 
     config: PipelineConfig
@@ -115,7 +115,7 @@ class FeedDecoder:
 
     @cached_property
     def policy(self) -> RecordPolicy:
-        """When a record is a row, is skipped, is a dead letter or stops the feed."""
+        """The rules when a record becomes a row, is skipped, becomes a dead letter or stops the feed."""
         config = self.config
         return RecordPolicy(
             on_error="fail" if config.dead_letters is None else "dead_letter",
@@ -135,7 +135,7 @@ class FeedDecoder:
         *,
         check: Callable[[DataFrame], None] | None = None,
     ) -> RowBuilder:
-        """Make the builder of the sink's rows, with the reader's schema that the sink remembers."""
+        """Return the builder of the sink's rows, with the reader schema that the sink has stored."""
         config = self.config
         stored = sink.stored_schema() if config.decode.registry is not None or config.decode.is_sampled else None
         decoder = self._resolve(spark, stored)
@@ -151,7 +151,7 @@ class FeedDecoder:
         )
 
     def strict_rows(self, spark: SparkSession) -> Callable[[DataFrame], DataFrame]:
-        """Return a function from records to decoded rows; a record that cannot be read stops the read."""
+        """Return a function from records to decoded rows; an unreadable record makes Spark fail."""
         decoder, policy = self._resolve(spark), self.policy
 
         def read(records: DataFrame) -> DataFrame:

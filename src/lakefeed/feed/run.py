@@ -1,6 +1,6 @@
-"""One run of a feed: its options, its summary, and what watches its streaming query.
+"""One run of a feed: its options, its summary, and the loop that watches its streaming query.
 
-The watch reports the query's batches, stops it between two of them, and translates its errors.
+The loop reports the query's batches, stops the query between two batches, and translates the query's errors.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from lakefeed.messages.printable import ReadableResult, counted
 
 POLL_SECONDS = 0.25
 POLL_TURNS = 20
-"""Each so many turns Spark itself is asked for its reports: a listener that was lost must not hide a batch."""
+"""After this number of turns, the loop reads Spark's own reports: a lost listener must not hide a batch."""
 KEPT_RESULTS = 100
-"""So many results of batches are kept: a run may have millions of batches."""
+"""The maximum number of batch results in memory: a run may have millions of batches."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """Options of one run of a pipeline: see ``Pipeline.run``; ``say`` is for messages that are events already."""
+    """Options of one run of a pipeline: see ``Pipeline.run``; ``say`` prints messages that are already events."""
 
     once: bool
     stop: threading.Event
@@ -45,7 +45,7 @@ class RunOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TableSummary:
-    """The result of one run for one topic; ``failure`` says why it is paused or stopped, if it is."""
+    """The result of one run for one topic; ``failure`` is the reason if the topic is paused or stopped."""
 
     topic: str
     table: str
@@ -60,18 +60,18 @@ class RunSummary(ReadableResult):
     """The result of one run of a pipeline.
 
     Attributes:
-        batches: micro-batches committed; those that the sink had already are not counted.
-        rows: rows that the sink has written; of merged changes those that were inserted, changed or deleted.
-        skipped: records left out because the pipeline says so.
-        files: data files written; None where the sink does not say.
-        seconds: from the start of the query to its end.
-        s3_requests: all requests of driver and executors in that time by S3 operation, other queries' too.
-        requests: this feed's own requests to S3, by operation and key class.
-        startup_requests: those of them that were made before the first batch.
-        batch_requests: those of its batches, as status, dashboard and metrics count them; None where it is not counted.
-        tables: by topic, where each topic goes to a table of its own.
-        paused: sinks that have failed and are paused, and why.
-        repeated: rows of a batch that the run before had begun; a sink that is at-least-once may have them twice.
+        batches: the number of committed micro-batches, without batches that the sink already had.
+        rows: the number of rows that the sink has written; for merges, inserted, changed and deleted rows.
+        skipped: the number of records that the pipeline skips.
+        files: the number of data files written; None if the sink does not report it.
+        seconds: the time from the start of the query to its end.
+        s3_requests: all S3 requests of driver and executors in that time by operation, including other queries.
+        requests: this feed's own S3 requests, by operation and key class.
+        startup_requests: this feed's S3 requests before the first batch.
+        batch_requests: the S3 requests of batches, as status, dashboard and metrics count them; None if not counted.
+        tables: the results by topic, if every topic has its own table.
+        paused: the sinks that are paused after a failure, with reasons.
+        repeated: the rows of a batch that the previous run began; an at-least-once sink may have these rows twice.
     """
 
     batches: int
@@ -106,13 +106,13 @@ class RunSummary(ReadableResult):
 
     @property
     def requests_text(self) -> str:
-        """All S3 requests, and those of the batches; the others are of start, upkeep and end."""
+        """All S3 requests, and the requests of batches; the rest comes from start, upkeep and end."""
         in_batches = "" if self.batch_requests is None else f" ({self.batch_requests:,} of the batches)"
         return f"{sum(self.s3_requests.values()):,}{in_batches}"
 
     @property
     def figures(self) -> dict[str, str]:
-        """The figures that a notebook shows."""
+        """The figures for a notebook."""
         found = {
             "batches": f"{self.batches:,}",
             "records": f"{self.records:,}",
@@ -126,7 +126,7 @@ class RunSummary(ReadableResult):
 
     @property
     def rows_per_second(self) -> float:
-        """The rate over the whole run, with the cold start."""
+        """The rate over the whole run, including the cold start."""
         return self.rows / self.seconds if self.seconds > 0 else 0.0
 
     def as_dict(self) -> dict[str, Any]:
@@ -140,17 +140,17 @@ class RunSummary(ReadableResult):
 
 
 def nothing_written(requests: S3Requests) -> RunSummary:
-    """Return the summary of a run that was stopped before it began."""
+    """Return the summary of a run that was stopped before its first batch."""
     return RunSummary(batches=0, records=0, rows=0, seconds=0.0, s3_requests=requests.by_operation, requests=requests)
 
 
 class StopRequested(Exception):
-    """Ends a query between two batches, or a run that waits; nothing has been written."""
+    """Ends a query between two batches, or a waiting run; nothing has been written."""
 
 
 @dataclass
 class Written:
-    """The sums over the batches that a run has written, without those that the sink had already."""
+    """The sums over the batches that a run has written, without batches that the sink already had."""
 
     first: BatchResult | None = None
     batches: int = 0
@@ -159,7 +159,7 @@ class Written:
     batch_ids: list[range] = field(default_factory=list)
 
     def add(self, result: BatchResult) -> None:
-        """Add one batch, unless the sink had it already."""
+        """Add one batch, unless the sink already had it."""
         if result.replayed:
             return
         self.first = self.first or result
@@ -174,17 +174,17 @@ class Written:
 
 
 class MicroBatches:
-    """The results of one run's micro-batches, and the request to end the query between two of them.
+    """The results of one run's micro-batches, and the request to end the query between two batches.
 
-    Spark's own ``stop()`` cuts the current batch and leaves its files behind as orphans; hence ``guarded``.
+    Spark's own ``stop()`` interrupts the current batch, whose files remain as orphans; ``guarded`` avoids that.
 
     Attributes:
-        stop: ends the run.
-        interrupts: says whether the query has to end although the run does not, as for a pause.
-        landed: the newest results of the batches that a function of ``guarded`` has written; ``written`` sums all up.
-        finished: how many batches Spark has reported; ``records`` and ``over_budget`` are of these.
-        sent: how many rows Spark's own sinks have written; of other sinks ``landed`` has them.
-        is_writing: whether a batch is being written, which a stop waits for.
+        stop: ends the run if set.
+        interrupts: returns whether the query has to end although the run continues, as for a pause.
+        landed: the newest results of batches that ``guarded`` functions have written; ``written`` sums up all of them.
+        finished: the number of batches that Spark has reported; ``records`` and ``over_budget`` count these batches.
+        sent: the number of rows that Spark's own sinks have written; ``landed`` has those of other sinks.
+        is_writing: whether a batch is being written; a stop waits for its end.
     """
 
     def __init__(self, stop: threading.Event, *, interrupts: Callable[[], bool] = lambda: False) -> None:
@@ -200,7 +200,7 @@ class MicroBatches:
 
     @property
     def end(self) -> bool:
-        """Check that no further batch of the query may begin."""
+        """Return whether the query must not begin another batch."""
         return self.stop.is_set() or self.interrupts()
 
     def start(
@@ -213,9 +213,9 @@ class MicroBatches:
         trigger: str,
         output_mode: str | None = None,
     ) -> StreamingQuery:
-        """Start the query that hands this frame to ``write``, batch by batch.
+        """Start a query that passes the batches of this frame to ``write``.
 
-        ``trigger`` is that of a pipeline file, and ``output_mode`` of a query with state alone.
+        ``trigger`` is a trigger of a pipeline file; ``output_mode`` is set only for a query with state.
         """
         stream = frame.writeStream.foreachBatch(self.guarded(write)).queryName(name)
         if output_mode is not None:
@@ -226,7 +226,7 @@ class MicroBatches:
         return stream.trigger(processingTime=trigger).start()
 
     def guarded(self, write: Callable[[DataFrame, int], BatchResult]) -> Callable[[DataFrame, int], None]:
-        """Return the ``foreachBatch`` function: it begins no batch that it may not, and keeps results and errors."""
+        """Return the ``foreachBatch`` function: it begins no batch after a stop, and stores results and errors."""
 
         def write_guarded(batch: DataFrame, batch_id: int) -> None:
             self.is_writing = True
@@ -262,15 +262,15 @@ def watch(
 ) -> bool:
     """Wait for the end of a query, report its batches, and stop it on request; return whether it ended by itself.
 
-    Counts the query's ``batches``. ``requests`` counts those of each batch to S3, of which it should make at most
-    ``request_budget``. ``observer`` brings Spark's reports as they are made, and keeps the feed's progress. A query
-    that fails is a LakefeedError. ``on_turn`` is called several times a second, also while a batch runs.
+    Results are added to ``batches``. ``requests`` counts the batches' S3 requests; a batch should make at most
+    ``request_budget``. ``observer`` receives Spark's reports immediately, and records the feed's progress. Raises
+    LakefeedError if the query fails. ``on_turn`` is called several times a second, also during a batch.
     """
     newest, turns = -1, 0
     waits = True
 
     def report(*, is_end: bool = False) -> bool:
-        """Report the batches that have finished since the last call; returns whether there is one."""
+        """Report the batches that have finished since the last call; return whether there is one."""
         nonlocal newest
         before = newest
         if observer is None or is_end or not observer.hears or turns % POLL_TURNS == 0:
@@ -279,7 +279,7 @@ def watch(
             reports = list(observer.reports(before))
             ids = [int(finished["batchId"]) for finished in reports]
             if ids != list(range(before + 1, before + 1 + len(ids))):
-                # Spark drops events of a listener that is behind, or this is the first batch of a query that resumes.
+                # Reports are missing because Spark drops events of a slow listener, or this is a resumed query's first.
                 reports = list(new_reports(query, after=before))
         for finished in reports:
             newest = int(finished["batchId"])
@@ -307,14 +307,14 @@ def watch(
                     observer.observe_idle(query)
                 observer.monitor.tick(stops=batches.stop.is_set())
             stops = batches.end and not ended and not batches.is_writing
-            # Spark reports a batch when its own log has it: before that, it would be repeated.
+            # Spark reports a batch after its log has it; a query that stops before that would repeat the batch.
             is_logged = not batches.landed or batches.landed[-1].batch_id <= newest
             if stops and ((batch_finished and is_logged) or not query.status["isTriggerActive"]):
                 query.stop()
-                # Its last report may be on its way.
+                # Spark's last report may have arrived only now.
                 report(is_end=True)
                 if batches.failure is not None:
-                    # The query has failed in this moment; it does not say so any more.
+                    # The query failed while it was being stopped; after stop() it no longer raises that error.
                     raise batches.failure
                 return False
         return True
@@ -324,7 +324,7 @@ def watch(
             raise (batches.failure or translate(error)) from error
         return False
     except KeyboardInterrupt:
-        # The second Ctrl-C must not wait for the batch, as query.stop() does.
+        # After a second Ctrl-C, do not call query.stop(), because it waits for the batch.
         waits = not batches.stop.is_set()
         raise
     finally:

@@ -1,4 +1,4 @@
-"""Requests to S3, as the JVM's meter in the driver has counted them: of a query, batch by batch."""
+"""S3 requests of a query and its batches; a meter in the driver's JVM counts them."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from lakefeed.lazy import SparkSession
 DATA = "data"
 FILES_BY = ("PutObject", "CompleteMultipartUpload")
 WRITES = ("Put", "Copy", "Post", "List", "Create", "Upload", "Complete")
-"""How operations of S3 begin that stores charge as writes: PUT, COPY, POST and LIST."""
+"""The prefixes of S3 operations that stores charge as writes: PUT, COPY, POST and LIST."""
 FREE = ("Delete", "Abort")
 
 
 class RequestCount(NamedTuple):
-    """How often one operation was sent for one class of keys of one location.
+    """The number of requests of one operation for one class of keys in one location.
 
     Attributes:
-        key_class: data, metadata (an Iceberg table's), offsets, commits, sink_log, state, checkpoint (its owner,
-            metadata file and sources), other (listings of directories, questions about buckets). A bulk delete
+        key_class: data, metadata (of an Iceberg table), offsets, commits, sink_log, state, checkpoint (its owner,
+            metadata file and sources), or other (listings of directories, requests about buckets). A bulk delete
             has the class of its first key.
         location: ``bucket/path`` of the table or the checkpoint.
-        requests: attempts, retries too.
-        errors: answers with HTTP status 400 or above (404 too), and attempts without an answer.
+        requests: the number of attempts, including retries.
+        errors: the number of answers with HTTP status 400 or above (including 404), and of attempts without an answer.
     """
 
     operation: str
@@ -42,14 +42,14 @@ class RequestCount(NamedTuple):
 
 
 class BatchRequests(JsonModel):
-    """Requests to S3 of one batch, as the meter in the driver has counted them.
+    """The S3 requests of one batch; the meter in the driver counts them.
 
     Attributes:
-        data_files: data files that were written.
-        writes: PUT, COPY, POST and LIST, which stores charge together; ``reads`` GET, HEAD and others; deletions are in
-            neither, since they are free.
-        by_class: requests by class of keys: data, metadata, offsets, commits, state and so on.
-        counts: the figures that the others are sums of; in no document.
+        data_files: the number of data files written.
+        writes: PUT, COPY, POST and LIST, which stores charge as one kind. ``reads`` are GET, HEAD and others. Neither
+            has deletions, because they are free.
+        by_class: the number of requests by class of keys: data, metadata, offsets, commits, state and so on.
+        counts: the detailed numbers behind the sums; JSON documents omit them.
     """
 
     total: int
@@ -70,7 +70,7 @@ class BatchRequests(JsonModel):
 
 @dataclass(frozen=True)
 class S3Requests:
-    """Requests to S3 over some time, by operation, key class and location.
+    """The S3 requests of a period, by operation, key class and location.
 
     Example:
         >>> summary.requests.total, summary.requests.by_key_class
@@ -90,7 +90,7 @@ class S3Requests:
 
     @classmethod
     def _sum(cls, counts: Iterable[RequestCount]) -> S3Requests:
-        """Add up counts of one kind; a kind without a request is left out."""
+        """Return the sums by operation, key class and location, without sums of 0."""
         sums: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
         for count in counts:
             kind = count.key_class, count.operation, count.location
@@ -111,7 +111,7 @@ class S3Requests:
         return S3Requests._sum((*self.counts, *subtracted))
 
     def below(self, locations: Iterable[str]) -> S3Requests:
-        """Return the requests for these locations (``bucket/path``), and for all below them."""
+        """Return the requests for these locations (``bucket/path``), and for all locations below them."""
         roots = tuple(f"{location}/" for location in locations)
         return S3Requests(tuple(count for count in self.counts if f"{count.location}/".startswith(roots)))
 
@@ -146,7 +146,7 @@ class S3Requests:
         return dict(sorted(sums.items()))
 
     def of_one_batch(self, budget: int | None) -> BatchRequests:
-        """Return these as the requests of a batch; its data files are those that were put."""
+        """Return these requests as those of one batch; the batch's data files are the uploads of data."""
         return BatchRequests(
             total=self.total,
             errors=self.errors,
@@ -164,7 +164,7 @@ class S3Requests:
 
     @property
     def calls(self) -> dict[str, dict[str, int]]:
-        """Requests by class of keys, and by operation."""
+        """The number of requests by class of keys and operation."""
         found: dict[str, Counter[str]] = {}
         for count in self.counts:
             found.setdefault(count.key_class, Counter())[count.operation] += count.requests
@@ -182,19 +182,19 @@ class S3Requests:
 
 
 def s3_requests(spark: SparkSession) -> S3Requests:
-    """Count all requests of driver and executors since the driver's JVM began."""
+    """Return all S3 requests of driver and executors since the start of the driver's JVM."""
     return S3Requests.parse(java(spark).s3.RequestMeter.report())
 
 
 class FeedRequests:
-    """The requests of one running query, batch by batch. Use it as a context manager around the query.
+    """The S3 requests of one running query by batch. Use it as a context manager around the query.
 
-    A batch begins where the one before it ended, the first one where its offsets are written; it ends when the
-    store has confirmed its entry in the log of commits, or when the feed says so with ``end_batch``. The meter sees
-    these moments themselves, so with a local master a batch's count is exact. On a cluster an executor's last requests
-    can be counted in the next batch.
-    ``written`` yields the places of rows and dead letters that are known by now; it is asked again after each batch.
-    ``since`` are the counts before the first batch.
+    The first batch begins when its offsets are written; other batches begin at the end of the previous batch. A batch
+    ends when the store has confirmed its entry in the log of commits, or when the feed calls ``end_batch``. The meter
+    observes both events itself, so a batch's count is exact with a local master. On a cluster, an executor's last
+    requests may be counted in the next batch.
+    ``written`` yields the known locations of rows and dead letters; it is called after every batch. ``since`` are the
+    counts before the first batch.
     """
 
     def __init__(
@@ -216,17 +216,17 @@ class FeedRequests:
         self._meter.unwatch(self._checkpoint)
 
     def next_query(self) -> None:
-        """Begin again before the run's next query: what is requested between two queries belongs to no batch."""
+        """Start to count for the run's next query; requests between two queries belong to no batch."""
         self._startup = self.of_startup()
         self._last, self._query_began = None, self._now()
         self._watch()
 
     def end_batch(self, batch_id: int) -> None:
-        """End a batch here, on the query's thread: for a query that has no log of commits in the store."""
+        """End a batch now, on the query's thread, for a query without a log of commits in the store."""
         self._meter.batchEnded(self._checkpoint, batch_id)
 
     def of_batch(self, batch_id: int) -> S3Requests:
-        """Return the requests of a finished batch; called once for each batch, in their order."""
+        """Return the requests of a finished batch; call this once per batch, in the order of the batches."""
         begin = self._last or self._start() or self._query_began
         text = self._meter.atCommit(self._checkpoint, batch_id)
         self._last = self._now() if text is None else S3Requests.parse(text)
@@ -235,15 +235,15 @@ class FeedRequests:
         return found
 
     def of_startup(self) -> S3Requests:
-        """Return the requests before the first batch; all of them if there was none."""
+        """Return the requests before the first batch; without a batch, return all requests."""
         return self._startup or (self._start() or self._now()) - self._before
 
     def total(self) -> S3Requests:
-        """Return all requests of this query so far, those before its first batch included."""
+        """Return all requests of this query so far, including those before the first batch."""
         return self._now() - self._before
 
     def _add_places(self) -> None:
-        """Count the places that are new, too: what they have had in this run comes with the next batch."""
+        """Add new locations; their earlier requests of this run are counted in the next batch."""
         new = [place for place in map(location_of, self._written()) if place not in self._locations]
         if new and self._last is not None:
             earlier = self._since.below(new)

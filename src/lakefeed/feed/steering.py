@@ -1,7 +1,7 @@
-"""Keeps a run's driver between two queries: while an operator has paused the feed, or a server does not answer.
+"""Lets a run's driver wait between two queries: while an operator has paused the feed, or a server does not answer.
 
-A query is never cut for a request: ``watch`` ends it as for a stop, here its driver waits while the feed is paused, and
-then starts the query again. The fence is held all the while, as by a feed without new records.
+A request never interrupts a batch: ``watch`` ends the query as for a stop. The driver waits here while the feed is
+paused, and then starts a new query. It holds the fence all the time, like a feed without new records.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ REAL_TIME_REFUSALS: dict[Action, str] = dict.fromkeys(("pause", "change"), REAL_
 
 
 class Steering:
-    """The requests to one run of a feed, and its pause. A context manager around the batches.
+    """Carries out the requests to one run of a feed. Use it as a context manager around the batches.
 
     Attributes:
-        interrupts: whether a request waits for the query to end.
+        interrupts: whether a request waits for the query's end.
     """
 
     def __init__(
@@ -62,23 +62,23 @@ class Steering:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Keep a pause that was requested in the run's last batch, also if that has failed; then refuse others."""
-        # First: a request that is accepted after the look would be lost.
+        """Store a pause that was requested during the run's last batch, even after an error; refuse later requests."""
+        # Close first: a request that comes after the loop below would be lost.
         self._control.close()
         while (request := self._control.take()) is not None:
             if request.action in ("pause", "resume"):
                 self._carry_out(request)
         while self._control.is_at_work("replay"):
-            # The next replay would finish it; but the session ends with the run.
+            # The session ends with the run, so wait for the replay; otherwise the next replay would have to finish it.
             time.sleep(POLL_SECONDS)
             self._options.monitor.tick(stops=True)
 
     def wait_for_start(self, *, sink: str) -> bool:
-        """Wait while a pause holds that an earlier run has left; return whether there was any.
+        """Wait while the feed has a pause from an earlier run; return whether it waited.
 
         Raises:
-            FeedPaused: the run is one that ends by itself.
-            StopRequested: the run is to end.
+            FeedPaused: the run ends by itself, so it must not wait.
+            StopRequested: the run has to stop.
         """
         pause = self._store.read()
         if pause is None:
@@ -98,14 +98,14 @@ class Steering:
         return True
 
     def keep(self) -> None:
-        """Store a pause or a resume that waits for the end of the batch: the driver may be killed before that."""
+        """Store a pause or a resume that still waits for the end of the batch, because the driver may be killed."""
         if (request := self._control.next_pause) is not None:
             self._store_request(request)
 
     def settle(self) -> Literal["stop", "resumed", "go"]:
-        """Carry out what was requested, and wait while the feed is paused.
+        """Carry out all requests, and wait while the feed is paused.
 
-        Returns ``stop`` if the run is to end, and ``resumed`` if it was paused.
+        Returns ``stop`` if the run has to end, ``resumed`` after a pause, and otherwise ``go``.
         """
         was_paused = self._control.pause is not None
         while True:
@@ -138,7 +138,7 @@ class Steering:
         self._options.say(f"resumed by {by}" + (f": {reason}" if reason else "") + (f"; {note}" if note else ""))
 
     def _store_request(self, request: ActionRequest) -> str:
-        """Store what a pause or a resume means for the next start, once; returns what the user has to know."""
+        """Store a pause or delete it for the next start, once per request; return a message if that fails."""
         if self._stored is None or self._stored[0] is not request:
             if request.action == "pause":
                 note = self._keep(lambda: self._store.write(request.pause), "is not known to the next start")
@@ -148,7 +148,7 @@ class Steering:
         return self._stored[1]
 
     def _keep(self, action: Callable[[], None], consequence: str) -> str:
-        """Change the stored pause; returns what the user has to know if that fails, which is no reason to end a run."""
+        """Change the stored pause; if that fails, return a message instead of ending the run."""
         try:
             action()
         except Exception as error:
@@ -157,7 +157,7 @@ class Steering:
         return ""
 
     def _check(self, request: ActionRequest) -> None:
-        """Refuse a change that this feed does not have."""
+        """Raise an error for a change that does not fit this feed."""
         source, most = self._config.source, request.max_records_per_batch
         if request.trigger is not None and self._ends_by_itself:
             raise ConfigError("the run ends by itself, and has no trigger that could change", where="trigger")
@@ -174,7 +174,7 @@ class Steering:
 
 
 def with_batches_of(config: PipelineConfig, most: int) -> PipelineConfig:
-    """Return the pipeline with at most so many records in a batch."""
+    """Return the pipeline with at most ``most`` records per batch."""
     source, numbered = config.source, config.source.numbered
     if numbered is None:
         return config
@@ -183,14 +183,14 @@ def with_batches_of(config: PipelineConfig, most: int) -> PipelineConfig:
 
 
 class Outage:
-    """One patience for all servers of a run: brokers, registry, catalog and store.
+    """Waits for the servers of a run (brokers, registry, catalog and store), with one time limit for all.
 
-    A restart of a server that has answered rightly before delays a batch, and ends no feed. The batch is planned again
-    then, and goes through the batch writer, which asks the ledger whether it has landed. So a commit whose answer was
-    lost is not written twice.
+    If a server that has answered correctly before restarts, this delays a batch and does not end the feed. Spark then
+    plans the batch again, and the batch writer asks the ledger whether the batch has landed. So a commit whose answer
+    was lost is not written twice.
 
     Attributes:
-        since: when the first attempt failed; None while all servers answer.
+        since: the time of the first failed attempt; None while all servers answer.
     """
 
     def __init__(
@@ -204,16 +204,16 @@ class Outage:
         self._stop, self._monitor, self._say, self._seconds = stop, monitor, say, seconds
         self._pause = FIRST_PAUSE_SECONDS
         self.has_landed = False
-        """Whether a batch has landed in this run, so that each server has answered rightly."""
+        """Whether a batch has landed in this run: then all servers have answered correctly."""
         self.since: float | None = None
 
     def wait(self, error: LakefeedError) -> bool:
-        """Wait before the next attempt; return False if the error is none to wait for.
+        """Wait before the next attempt; return False without waiting if the error does not pass by itself.
 
         Raises:
-            LakefeedError: of the error's class, if the patience is over.
+            LakefeedError: the same error, after the time limit.
         """
-        # The brokers have described the topics at the start; of credentials and other servers nothing is known then.
+        # Before the first batch, only the brokers have answered; credentials and other servers may be wrong.
         if not error.passes or not (self.has_landed or isinstance(error, BrokerUnreachable)):
             return False
         now = time.monotonic()
@@ -233,7 +233,7 @@ class Outage:
         return True
 
     def is_over(self) -> None:
-        """Note that all servers have answered."""
+        """Record that all servers have answered."""
         if self.since is not None:
             self._say(f"all servers answer again, after {time.monotonic() - self.since:.0f} s")
             self._monitor.waits_for(None)

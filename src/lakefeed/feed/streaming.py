@@ -1,4 +1,4 @@
-"""Runs a feed into its sink, as a streaming query in batches; ``feed/real_time.py`` runs one without batches."""
+"""Runs a feed into its sink as a streaming query in batches; ``feed/real_time.py`` runs a query without batches."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ from lakefeed.records.sources.reader import SourceReader
 from lakefeed.sinks.definition import Sink
 from lakefeed.stopwatch import timed
 
-RIVAL_TRIES, RIVAL_SECONDS = 5, 1.0  # A query that an older driver has disturbed starts again so often, so long after.
+RIVAL_TRIES, RIVAL_SECONDS = 5, 1.0  # The restarts of a query that an older driver disturbs, and the wait before one.
 Topics = SourceTopics | SourceReader | None
 
 
 def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSummary:
-    """Run a feed into its sink, as a streaming query; see ``Pipeline.run``."""
+    """Run a feed into its sink as a streaming query; see ``Pipeline.run``."""
     if interval_of(feed.config.trigger) is not None and not options.once:
         return run_real_time(feed, spark, options)
     before = s3_requests(spark)
@@ -58,7 +58,7 @@ def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSumma
         run = StreamRun.open(feed, spark, options)
     except StopRequested:
         return nothing_written(s3_requests(spark) - before)
-    # The steering is outermost: a pause that is requested while the run begins or ends is kept too.
+    # The steering is the outermost: it also stores a pause that is requested while the run begins or ends.
     with run.steering:
         writer = run.begin_writer()
         with (
@@ -83,7 +83,7 @@ class NextQuery:
     source: FeedSource
 
     def change(self, request: ActionRequest) -> None:
-        """Take over the trigger and the size of batches that an operator requests."""
+        """Apply the trigger and the size of batches that an operator requests."""
         self.trigger = request.trigger or self.trigger
         if (most := request.max_records_per_batch) is not None:
             self.source = replace(self.source, config=with_batches_of(self.source.config, most))
@@ -91,9 +91,9 @@ class NextQuery:
 
 @dataclass(kw_only=True, eq=False)
 class StreamRun:
-    """One run of a feed as a streaming query, which ``open`` has decided how to start.
+    """One run of a feed as a streaming query; ``open`` decides how it starts.
 
-    Without a checkpoint, the query keeps its files in the scratch of the run, and the sink's ledger decides alone.
+    Without a checkpoint, the query stores its files in the run's scratch, and only the sink's ledger has the position.
 
     Attributes:
         topics: describes the source's topics or stream; None for a source without offsets.
@@ -129,18 +129,18 @@ class StreamRun:
         """Claim the checkpoint, wait while the feed is paused, open the sink, and decide how the feed starts.
 
         Raises:
-            StopRequested: the run is to end while it waits.
+            StopRequested: the run was stopped while it waited.
         """
         config, topics, checkpoint = feed.config, feed.source.topics(spark), feed.claim(spark)
         pauses = LocalPauses.of(config) if config.resumes_by_ledger else CheckpointPauses(checkpoint)
         next_query = NextQuery(AVAILABLE_NOW if options.once else config.trigger, feed.source)
         steering = Steering(config, options, pauses, change=next_query.change)
-        # Before the sink is touched.
+        # Wait before the run opens the sink.
         if steering.wait_for_start(sink=feed.identity.owner.sink):
-            # Another driver may have come further meanwhile.
+            # During the wait, another driver may have advanced the feed.
             checkpoint = feed.claim(spark)
         feed.require_checkpoint_for_state(spark)
-        # Without offsets only the checkpoint records progress, so treat the query as stateful.
+        # Without offsets, only the checkpoint has the progress, so treat the query as stateful.
         stateful = feed.plan(spark).stateful or topics is None
         sink = feed.sink(spark, checkpoint, note=options.on_note)
         lagging = [name for name, beside in config.sinks.items() if beside.can_lag]
@@ -167,7 +167,7 @@ class StreamRun:
         return decide_start(self.feed, self.sink, self.checkpoint, self.topics, stateful=self.stateful)
 
     def begin_writer(self) -> BatchWriter:
-        """Take the fence and prepare the sink; then decide again, and apply the decision."""
+        """Take the fence, prepare the sink, decide again and apply the decision; return the writer."""
         feed, start = self.feed, self.start
         check = feed.query_check(self.checkpoint, is_new_query=start.is_new_query) if self.stateful else None
         records = feed.source.read_stream(self.spark)
@@ -198,26 +198,26 @@ class StreamRun:
         return writer
 
     def places(self) -> Iterable[str]:
-        """Return the places of rows and dead letters; those of a sink that waits when it does not wait any more."""
+        """Return the locations of rows and dead letters; those of a waiting sink follow when it no longer waits."""
         before, self._waited = self._waited, bool(self.sink.lagging())
         if not self._places or (before and not self._waited):
             self._places[""] = self.sink.location()
             config = self.feed.config
             for table in {*tables_of(config, beside=True)} - {config.sink.chosen.snapshot_table, *self._places}:
-                with suppress(Exception):  # Of a sink that waits: the feed runs without it.
+                with suppress(Exception):  # The table of a waiting sink may be unavailable; the feed runs without it.
                     self._places[table] = IcebergLedger(self.spark, table, config.name).location()
         return self._places.values()
 
     def run_queries(
         self, writer: BatchWriter, requests: FeedRequests, *, on_batch: Callable[[FinishedBatch], None]
     ) -> None:
-        """Run the query to its end, and again after each planned restart and each interruption."""
+        """Run the query to its end; start it again after planned restarts and interruptions."""
         budget = self.feed.config.budget.s3_requests_per_batch if self.feed.config.budget else None
         is_interrupted, decide_again = False, None
         while (outcome := self.steering.settle()) != "stop":
             if is_interrupted:
                 requests.next_query()
-            # A planned restart belongs to the batch that needs it.
+            # A planned restart is no interruption: its requests belong to the batch that caused it.
             is_interrupted = False
             decide_again = self._decide_after_pause if outcome == "resumed" else decide_again
             try:
@@ -254,9 +254,9 @@ class StreamRun:
                 self.batches.failure = None
 
     def _outlasts(self, writer: BatchWriter, error: LakefeedError) -> bool:
-        """Wait a moment if a driver that this one has replaced got in its way; return False if it was something else.
+        """Wait if a replaced driver has disturbed this one; return False if the error has another cause.
 
-        It can commit nothing more, but it may plan a batch in the checkpoint, or remove files, until it notices.
+        A replaced driver cannot commit. But until it notices, it may plan a batch in the checkpoint or remove files.
         """
         is_first = error is self.batches.failure and not self.outage.has_landed
         is_met = isinstance(error, CheckpointInUse) or (is_first and type(error) is CheckpointMismatch)
@@ -274,15 +274,15 @@ class StreamRun:
 
     def _turn(self, query: StreamingQuery) -> None:
         self.steering.keep()
-        # Without new records no batch shows that the servers answer again.
+        # Without new records, there is no batch to show that the servers answer again.
         if self.outage.since is not None and str(query.status["message"]).startswith("Waiting"):
             self.outage.is_over()
 
     def _decide_after_pause(self, writer: BatchWriter) -> None:
-        """Refuse to resume after a pause where a start would: records were lost, or the feed was moved.
+        """Refuse to resume after a pause if records were lost or the feed was moved, as a start does.
 
-        Nothing is changed here. A query of another driver must not meet this one's in their checkpoint; one that has
-        taken the fence and committed nothing yet is noticed by the next commit.
+        This changes nothing, because queries of two drivers must not use one checkpoint. If another driver has taken
+        the fence and not committed yet, the next commit notices it.
         """
         self.checkpoint.refresh()
         self.start = self._decide_again()
@@ -304,7 +304,7 @@ class StreamRun:
             )
 
     def start_query(self, writer: BatchWriter, requests: FeedRequests) -> StreamingQuery:
-        """Start the query where the decision says, or where its checkpoint ends."""
+        """Start the query at the positions of the decision, or at the end of its checkpoint."""
         config, start = self.feed.config, self.start
         trigger, source = self.next_query.trigger, self.next_query.source
         records = source.read_stream(
@@ -325,7 +325,7 @@ class StreamRun:
             )
 
     def write_batch(self, writer: BatchWriter, requests: FeedRequests, batch: DataFrame, batch_id: int) -> BatchResult:
-        """Write one micro-batch, and publish its offsets to the monitoring group."""
+        """Write one micro-batch, and publish its end offsets to the monitoring group."""
         name = self.feed.config.name
         ranges = OffsetRanges(())
         if self.topics is not None:
@@ -376,7 +376,7 @@ class StreamRun:
 def decide_start(
     feed: Feed, sink: Sink, checkpoint: Claim, topics: Topics, *, stateful: bool, accept_loss: bool = False
 ) -> FeedStart:
-    """Decide where a query of the feed starts now."""
+    """Return the decision where a query of the feed starts now."""
     by_ledger = feed.config.resumes_by_ledger
     return FeedStart(
         feed.identity,

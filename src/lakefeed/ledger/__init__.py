@@ -1,1 +1,1 @@
-"""The record of what is committed: offset ranges in the sink, fences, and the checkpoint that belongs to them."""
+"""The record of a feed's commits: offset ranges in the sink, fences, and the checkpoint."""

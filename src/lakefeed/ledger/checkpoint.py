@@ -1,7 +1,7 @@
-"""Marks which pipeline owns a checkpoint location, refuses any other, and reads how far the checkpoint has come.
+"""Claims a checkpoint location for one pipeline, refuses all other pipelines, and reads the checkpoint's state.
 
-lakefeed keeps ``lakefeed.json`` beside Spark's files (``offsets/N``, ``commits/N``, ``sources/0/0``, ``metadata``).
-An entry of Spark's logs is a line ``v1``, for ``offsets`` a line of Spark's own, and a line of JSON from the source.
+lakefeed writes ``lakefeed.json`` beside Spark's files (``offsets/N``, ``commits/N``, ``sources/0/0``, ``metadata``).
+A file of Spark's logs has a line ``v1`` and a line of JSON from the source. In ``offsets``, Spark adds a line between.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OWNER_FILE = "lakefeed.json"
 _ENTRY = re.compile(r"(offsets|commits)/(\d+)")
 METADATA, INITIAL, STATE = "metadata", "sources/0/0", "state/"
 
-# S3A: one PUT with If-None-Match, whose refusal is the second of these exceptions.
+# With these options S3A sends one PUT with If-None-Match. If the file exists, it raises RemoteFileChangedException.
 CREATE_WITHOUT_PROBES = "fs.s3a.create.performance"
 CONDITIONAL_CREATE = "fs.option.create.conditional.overwrite"
 TAKEN = ("FileAlreadyExistsException", "RemoteFileChangedException")
@@ -37,7 +37,7 @@ TAKEN = ("FileAlreadyExistsException", "RemoteFileChangedException")
 
 @dataclass(frozen=True)
 class Owner:
-    """The feed and the sink that use a checkpoint location, without addresses and secrets, which may change."""
+    """The feed and the sink of a checkpoint location, without addresses and secrets: these may change."""
 
     feed: str
     sink: str
@@ -52,12 +52,12 @@ class Note:
     """The content of ``lakefeed.json``.
 
     Attributes:
-        schema: the schema that records are read with, where the sink has no place for it.
-        topic_ids: which topics were read, where the sink has no ledger.
-        move: the snapshot of the newest move of the feed that the checkpoint knows of.
-        state: what the query keeps from batch to batch: see ``lakefeed.records.transform.plan``.
-        sinks: those beside the feed's own that have been started.
-        transform: identifies the transform of the newest start: see ``lakefeed.records.transform.plan``.
+        schema: the schema for reading the records, if the sink cannot store it.
+        topic_ids: the ids of the topics that were read, if the sink has no ledger.
+        move: the snapshot of the newest move of the feed that has reached the checkpoint.
+        state: the state that the query keeps between batches: see ``lakefeed.records.transform.plan``.
+        sinks: the additional sinks that have been started.
+        transform: the identity of the newest start's transform: see ``lakefeed.records.transform.plan``.
     """
 
     feed: str
@@ -70,17 +70,17 @@ class Note:
     transform: str | None = None
 
     def to_json(self) -> str:
-        """Write the file's text, without empty entries."""
+        """Return the file's text, without empty entries."""
         return json.dumps(
             {key: value for key, value in asdict(self).items() if value not in (None, {}, (), [])}, indent=2
         )
 
 
 class Claim:
-    """A feed's hold on its checkpoint location, and its ``lakefeed.json``.
+    """The claim of a feed on its checkpoint location, with its ``lakefeed.json``.
 
-    A new location becomes the owner's, with a note of the feed's ``transform``. A location of another feed, another
-    sink, or other software is a CheckpointMismatch.
+    A claim on a new location writes ``lakefeed.json`` with the owner and the feed's ``transform``. If the location
+    belongs to another feed, another sink or other software, the claim raises CheckpointMismatch.
     """
 
     def __init__(self, spark: SparkSession, location: str, owner: Owner, *, transform: str | None = None) -> None:
@@ -89,14 +89,14 @@ class Claim:
         self._java = jvm.java(spark).checkpoint.CheckpointFiles(location, configuration)
         self._hadoop, self._root = hadoop, hadoop.Path(location)
         self._files = self._root.getFileSystem(configuration)
-        # Hadoop's file system of this machine writes neither as a whole nor for the first one only.
+        # Hadoop's local file system writes files neither atomically nor only if they do not exist.
         self._folder = local_folder(location) if is_local(location) else None
         found = read_note(self, where=location)
         if found is None:
             self.noted = self._written = Note(owner.feed, owner.sink, transform=transform)
             if self._create(OWNER_FILE, self.noted.to_json(), overwrite=False):
                 return
-            # Another driver was first, a moment ago.
+            # Another driver has just written the file.
             self._java.forget()
             found = read_note(self, where=location)
         self.noted = self._written = require_owner(found, owner, where=location)
@@ -106,29 +106,29 @@ class Claim:
         return self.noted.schema
 
     def note(self, **changes: Any) -> None:
-        """Write changes and those that ``remember`` kept, in one request; in none if nothing has changed."""
+        """Write these changes and those of ``remember`` in one request; send no request if nothing has changed."""
         self.remember(**changes)
         if self.noted != self._written:
             self._create(OWNER_FILE, self.noted.to_json())
             self._written = self.noted
 
     def remember(self, **changes: Any) -> None:
-        """Keep changes until the next ``note``."""
+        """Hold changes in memory until the next ``note`` writes them."""
         self.noted = replace(self.noted, **changes)
 
     def discard(self) -> None:
-        """Remove Spark's files: the next query starts over."""
+        """Delete Spark's files, so that the next query starts over."""
         self._java.discard()
 
     def names(self) -> Sequence[str]:
-        """Return the files that were there when the location was claimed or refreshed: see ``CheckpointFiles``."""
+        """Return the names of the files as last listed, after the claim or a ``refresh``: see ``CheckpointFiles``."""
         return str(self._java.names()).split("\n")
 
     def read(self, name: str) -> str:
         return str(self._java.read(name))
 
     def refresh(self) -> None:
-        """List the files again at the next look: a query has written some."""
+        """Discard the list of files, because a query has written some; the next read lists them again."""
         self._java.forget()
 
     def write(self, name: str, text: str) -> None:
@@ -136,11 +136,11 @@ class Claim:
         self._create(name, text)
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Delete a file, if it exists."""
         self._files.delete(self._path(name), False)
 
     def _create(self, name: str, text: str, *, overwrite: bool = True) -> bool:
-        """Write a file; without ``overwrite`` return False if it exists, which the store decides."""
+        """Write a file; without ``overwrite``, return False if the store reports that the file exists."""
         if self._folder is not None:
             return write_whole(self._folder / name, text, overwrite=overwrite)
         return _create(self._files, self._path(name), text, overwrite=overwrite)
@@ -150,7 +150,7 @@ class Claim:
 
 
 def read_note(files: CheckpointFiles, *, where: str) -> Note | None:
-    """Read ``lakefeed.json`` of a location; None if it is new. Refuses a location that is not lakefeed's."""
+    """Read a location's ``lakefeed.json``; None if the location is new. Refuse a location of other software."""
     names = files.names()
     if OWNER_FILE not in names:
         if METADATA in names:
@@ -162,7 +162,7 @@ def read_note(files: CheckpointFiles, *, where: str) -> Note | None:
         return None
     try:
         document = json.loads(files.read(OWNER_FILE))
-        # A newer lakefeed may have noted more.
+        # A newer version of lakefeed may have written more fields.
         return Note(**{each.name: document[each.name] for each in fields(Note) if each.name in document})
     except (ValueError, TypeError, AttributeError):
         raise CheckpointMismatch(
@@ -173,7 +173,7 @@ def read_note(files: CheckpointFiles, *, where: str) -> Note | None:
 
 
 def require_owner(found: Note | None, owner: Owner, *, where: str) -> Note:
-    """Return the note, or refuse another owner's with the differences and their meaning."""
+    """Return the note; if it has another owner, raise an error with the differences and their meaning."""
     note = found or Note(owner.feed, owner.sink)
     meanings = {
         "feed": ("name", "a feed resumes under its own name only: this one would start from the beginning beside it"),
@@ -220,14 +220,14 @@ class CheckpointFiles(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointState:
-    """How far a checkpoint has come.
+    """The state of a checkpoint.
 
     Attributes:
-        batch_id: the newest batch that was planned; None if none was.
-        committed: whether Spark has marked it done.
-        start: where it begins; None if that is not known.
-        end: where it ends.
-        damage: what is wrong with its files, so that the rest may be wrong; None if they are as Spark leaves them.
+        batch_id: the newest batch that Spark has planned; None without a batch.
+        committed: whether Spark has marked that batch as done.
+        start: the offsets where that batch begins; None if they are unknown.
+        end: the offsets where that batch ends.
+        damage: the damage to the checkpoint's files; None without damage. The other fields may be wrong if it is set.
     """
 
     batch_id: int | None = None
@@ -236,23 +236,23 @@ class CheckpointState:
     end: Mapping[Partition, int] = field(default_factory=dict)
     damage: str | None = None
     query_id: str | None = None
-    """Spark's id of the query that it belongs to; None if it is new, or was not asked for."""
+    """Spark's id of the checkpoint's query; None if the checkpoint is new, or the id was not requested."""
 
     has_state: bool = False
-    """Whether it holds what a query keeps from batch to batch."""
+    """Whether the checkpoint has state that a query keeps between batches."""
 
     @property
     def position(self) -> Mapping[Partition, int] | None:
-        """The offsets up to which it counts records as landed; None without a batch, or if that is not known."""
+        """The offsets after the newest record that counts as landed; None without a batch, or if they are unknown."""
         return None if self.batch_id is None else self.end if self.committed else self.start
 
 
 def checkpoint_state(
     files: CheckpointFiles, *, with_query_id: bool = False, is_numbered: bool = True
 ) -> CheckpointState:
-    """Read a checkpoint's state: two files at most, beside their names.
+    """Read a checkpoint's state: list the files and read at most two of them.
 
-    ``with_query_id`` reads one file more. Offsets are read only of a source that ``is_numbered``.
+    ``with_query_id`` reads one more file. Offsets are read only if the source ``is_numbered``.
     """
     names = set(files.names())
     logs: dict[str, set[int]] = {"offsets": set(), "commits": set()}
@@ -260,7 +260,7 @@ def checkpoint_state(
         if match := _ENTRY.fullmatch(name):
             logs[match[1]].add(int(match[2]))
     planned, done = logs["offsets"], logs["commits"]
-    # Spark writes metadata first, then where its source begins, then the first batch, then that it is done.
+    # Spark writes in this order: metadata, the source's start, the first batch's offsets, the first batch's commit.
     if not planned:
         removed = bool(done) or (INITIAL in names and METADATA not in names)
         return CheckpointState(damage="the log of its batches is gone" if removed else None)
@@ -303,9 +303,9 @@ def _offsets(files: CheckpointFiles, name: str) -> dict[Partition, int]:
 
 
 class StoredCheckpoint:
-    """Reads the files of one location, such as s3a://bucket/path or a local path, without Spark.
+    """Reads and writes the files of one location, such as s3a://bucket/path or a local path, without Spark.
 
-    ``content`` names the location in messages.
+    ``content`` says in messages what the location holds.
     """
 
     def __init__(self, location: str, *, s3: S3, content: str = "checkpoint") -> None:
@@ -334,7 +334,7 @@ class StoredCheckpoint:
         return list(self._listed())
 
     def written_at(self, name: str) -> float | None:
-        """Return when a file was written, in seconds since 1970; None if it is not there."""
+        """Return the time when a file was written, in seconds since 1970; None if the file does not exist."""
         return self._listed().get(name)
 
     def _listed(self) -> Mapping[str, float]:
@@ -359,7 +359,7 @@ class StoredCheckpoint:
 
     @contextmanager
     def opened(self, name: str) -> Iterator[Any]:
-        """Open a file for reading, as pyarrow's: parts of it can be read."""
+        """Open a file for reading as a pyarrow file, which can read parts of it."""
         try:
             with self._files.open_input_file(f"{self._path}/{name}") as file:
                 yield file
@@ -378,7 +378,7 @@ class StoredCheckpoint:
             raise self._error(error) from None
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Delete a file, if it exists."""
         try:
             self._files.delete_file(f"{self._path}/{name}")
         except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Checks that a commit begins exactly where the last one ended, or moves away from there on purpose.
+"""Checks that a commit begins exactly where the last one ended, or deliberately moves the feed from there.
 
-All ledgers that are read in Python use it. Two places have a check of their own: ``io.lakefeed.commit.Ledger`` inside
-the commit of an Iceberg table, and ``lakefeed verify``, which must not trust the code that it verifies.
+All ledgers that Python reads use this check. Two places have their own check: ``io.lakefeed.commit.Ledger`` inside
+the commit of an Iceberg table, and ``lakefeed verify``, which must not trust the code under verification.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRanges
 
 REWIND = "rewind-"
-"""How the name in a fence begins that no driver has taken, but a move of the feed."""
+"""The beginning of the name in a fence that a move of the feed has taken, instead of a driver."""
 
 DRIVER = f"{time.time_ns() // 1_000_000:011x}{uuid.uuid4().hex[:5]}"
-"""How the names of this process begin in fences: in the order of the drivers' starts."""
+"""The beginning of this process's names in fences; these names sort by the drivers' start times."""
 
 
 def check_commit(commit: Commit, last: Position | None, *, where: str) -> CommitCheck:
-    """Compare a batch with the last commit of its feed; ``where`` is the sink, as errors name it.
+    """Compare a batch with the last commit of its feed; errors call the sink ``where``.
 
     Raises:
-        CheckpointMismatch: the batch neither is the last commit nor begins where that ended.
+        CheckpointMismatch: the batch is not the last commit, and does not begin where the last commit ended.
     """
     if last is None:
         if commit.batch_id == 0:
@@ -55,7 +55,7 @@ def check_commit(commit: Commit, last: Position | None, *, where: str) -> Commit
 
 
 def violations(last: OffsetRanges, commit: Commit) -> list[str]:
-    """Return why a commit cannot come after these ranges; empty if it can."""
+    """Return the reasons why a commit cannot follow these ranges; empty if it can."""
     found: list[str] = []
     left, ends, marks = commit.left_ids, last.ends, last.end_marks
     positions = commit.move.positions if commit.move else {}
@@ -82,12 +82,12 @@ def violations(last: OffsetRanges, commit: Commit) -> list[str]:
 
 
 def recreated_topic(known: Mapping[str, str], ranges: OffsetRanges) -> str | None:
-    """Return a topic of a batch whose id differs from the known id of the sink's rows."""
+    """Return a topic of a batch whose id differs from its id in ``known``, the ids of the sink's rows."""
     return next((topic for topic, found in ranges.topic_ids.items() if known.get(topic, found) != found), None)
 
 
 def fence_lost(taken: str | None, fence: str | None, *, where: str) -> DriverReplaced | FeedMoved:
-    """Return the error of a driver whose ``fence`` is no more the one that was taken last."""
+    """Return the error for a driver that holds ``fence`` after another client has taken the fence ``taken``."""
     where = where if fence is None else f"{where}: fence {taken}, this driver's {fence}"
     if taken is not None and taken.partition(" ")[2].startswith(REWIND):
         what = "the feed was moved to other offsets while it ran; this driver has stopped"
@@ -96,23 +96,23 @@ def fence_lost(taken: str | None, fence: str | None, *, where: str) -> DriverRep
 
 
 def next_fence(taken: str | None, *, prefix: str = "") -> str:
-    """Return the fence after one that was taken, or the first: ``"<number> <driver>"``; no two are the same."""
+    """Return the fence after ``taken``, or the first fence: ``"<number> <driver>"``. All fences are unique."""
     return f"{int((taken or '0').split()[0]) + 1} {prefix}{DRIVER}{uuid.uuid4().hex[:8]}"
 
 
 def is_of_earlier_driver(taken: str | None, fence: str | None) -> bool:
-    """Return whether the driver that has ``taken`` a fence began before the one of ``fence``."""
+    """Return whether the driver of the fence ``taken`` started before the driver of ``fence``."""
     drivers = [(each or "").partition(" ")[2][: len(DRIVER)] for each in (taken, fence)]
     return bool(drivers[0]) and drivers[0] < drivers[1]
 
 
 @dataclass(frozen=True)
 class StoredCommit:
-    """A commit as a server keeps it."""
+    """A commit as a server stores it."""
 
     commit: Commit
     commit_id: str
-    """Known to its attempt alone, so that a commit whose answer was lost is recognized."""
+    """The id of the attempt. With it, a driver that lost the answer recognizes its own commit."""
 
     @property
     def position(self) -> Position:
@@ -131,23 +131,23 @@ class ServerLedger(ABC):
 
     @abstractmethod
     def position(self) -> Position | None:
-        """Return where the feed stands; None if the sink has no commit of it."""
+        """Return the feed's position; None if the sink has no commit of the feed."""
 
     def check(self, commit: Commit) -> CommitCheck:
         return check_commit(commit, self.position(), where=self.where)
 
     def admit(self, commit: Commit, *, commit_id: str, last: StoredCommit | None, fence: str | None) -> CommitCheck:
-        """Return whether a batch or move has to be written, in the transaction that writes it.
+        """Return whether a batch or move has to be written. Call it in the transaction that writes.
 
-        ``last`` is the newest commit, and ``fence`` the one that was taken last. A CheckpointMismatch if another driver
-        has taken over, or the commit does not begin where the last one ended.
+        ``last`` is the newest commit, ``fence`` the newest fence. Raises CheckpointMismatch if another driver has
+        taken over, or if the commit does not begin where the last one ended.
         """
-        # Before the fence: the commit may have landed, its answer been lost, and another driver taken over.
+        # Check this before the fence: the commit may have landed, and another driver may have taken over afterwards.
         if last is not None and last.commit_id == commit_id and last.commit.ranges == commit.ranges:
             return CommitCheck.ALREADY_COMMITTED
         if fence != commit.fence:
             raise fence_lost(fence, commit.fence, where=self.where)
-        # A sink that is named beside a running feed begins with a batch that is not the first, but never with a move.
+        # A sink that was added to a running feed starts with a later batch, but never with a move.
         if last is None:
             if commit.move is not None:
                 raise CheckpointMismatch(
@@ -162,7 +162,7 @@ class ServerLedger(ABC):
         return CommitCheck.NEW
 
     def removed(self, name: str) -> CheckpointMismatch:
-        """Return the error for a feed whose entry in the ledger's table or index was removed while it runs."""
+        """Return the error for a running feed whose entry in the ledger's table or index was removed."""
         return CheckpointMismatch(
             f"the ledger has nothing of feed '{self.feed}' any more: {name} was changed while the feed runs",
             where=self.where,

@@ -1,8 +1,8 @@
 """Keeps the ledger of a feed as numbered texts, which a sink stores beside its rows.
 
-Each commit, fence and move is one entry with the number after the newest one's. A sink refuses a number that it has
-already. So of two drivers only one gets a number, the other one learns that it was replaced, and a batch whose rows and
-entry are stored in one transaction is there once.
+Every commit, fence or move is one entry with the next number. The sink refuses a number that it already has. So only
+one of two drivers gets a number, and the other driver notices that it was replaced. If the sink stores a batch's rows
+and entry in one transaction, the batch lands exactly once.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Batch:
 
     feed: str
     number: int
-    """Of the feed's entry: one more than that of the newest entry, from 1. Without a ledger, Spark's batch id."""
+    """The number of the feed's entry: the newest entry's number + 1, from 1. Without a ledger, Spark's batch id."""
     entry: str
-    """The text of the entry for the ledger, which has the batch's offset ranges and the counts of its records."""
+    """The text of the ledger's entry: it has the batch's offset ranges and record counts."""
 
 
 class EntryStore(Protocol):
-    """The methods of a sink that its ledger calls: see ``lakefeed.sinks.batch_sink``."""
+    """The sink's methods that the ledger calls: see ``lakefeed.sinks.batch_sink``."""
 
     def entries(self) -> Iterable[str]: ...
 
@@ -45,12 +45,12 @@ class EntryStore(Protocol):
 
 @dataclass(frozen=True)
 class _Entry:
-    """An entry as it is stored. Each one has the newest commit, so that the newest entry says where the feed stands."""
+    """An entry as the sink stores it. Entries repeat the newest commit: the newest entry has the feed's position."""
 
     number: int
     fence: str | None
     commits: int = 0
-    """How many commits there are up to this entry."""
+    """The number of commits up to this entry."""
     commit: str | None = None
     commit_id: str = ""
     at: float = 0.0
@@ -90,7 +90,7 @@ class EntryLedger(ServerLedger):
             try:
                 self._write(None, replace(newest, number=newest.number + 1, fence=fence, is_fence=True))
             except Exception:
-                # Another driver was first, or this one's answer was lost.
+                # Another driver took the number, or the sink stored the fence and its answer was lost.
                 taken = self._newest()
                 if taken is not None and taken.fence == fence:
                     return fence
@@ -106,7 +106,7 @@ class EntryLedger(ServerLedger):
         self.add(None, commit, commit_id=commit_id)
 
     def add(self, rows: DataFrame | None, commit: Commit, *, commit_id: str) -> None:
-        """Store rows and their commit, unless the sink has them; raises as ``admit`` does."""
+        """Store rows and their commit, unless the sink already has them; raise the same errors as ``admit``."""
         newest = self._newest()
         if newest is None:
             if commit.fence is not None:
@@ -118,7 +118,7 @@ class EntryLedger(ServerLedger):
         try:
             self._write(rows, entry)
         except Exception:
-            # The answer was lost, or another driver has this number; else nothing is stored, and the error stands.
+            # The answer was lost, or another driver took the number. Otherwise nothing is stored: raise the error.
             taken = self._newest()
             if taken is None or taken.number < entry.number:
                 raise
@@ -133,7 +133,7 @@ class EntryLedger(ServerLedger):
         return next(self._entries(), None)
 
     def _entries(self) -> Iterator[_Entry]:
-        """Yield the entries, newest first."""
+        """Yield the entries, the newest first."""
         last = None
         for text in self._store.entries():
             entry = _Entry(**json.loads(text))

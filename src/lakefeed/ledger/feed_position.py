@@ -1,4 +1,4 @@
-"""The position of a feed in its table: the ranges of its newest commit, and all offsets that the table has."""
+"""The position of a feed in its table: the ranges of the feed's newest commit, and all offsets in the table."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ ROLLED_BACK = "rolled-back"
 
 @dataclass(frozen=True)
 class CommittedOffsets:
-    """The offsets of each partition that a table has, as intervals in order that neither touch nor overlap.
+    """The offsets that a table has, by partition.
 
     Attributes:
-        intervals: by topic and partition.
-        topic_ids: topic name to the broker's id; a recreated topic starts over.
+        intervals: by topic and partition; sorted, with gaps between them.
+        topic_ids: the broker's ids by topic name; a recreated topic starts over.
     """
 
     intervals: Mapping[Partition, tuple[tuple[int, int], ...]] = field(default_factory=dict)
@@ -30,12 +30,12 @@ class Position:
     """The position of a feed.
 
     Attributes:
-        ranges: of its newest commit; their ends are where it resumes.
-        snapshot_id: of that commit, whether or not the snapshot has expired.
-        commit_id: of that commit.
-        covered: what the table has; None if that is not known, as after a rollback by an engine without the check.
-        is_move: whether that commit is no batch, but moved the feed.
-        kept: offsets that rewinds with ``--keep-rows`` went back behind: the table may have several rows of each.
+        ranges: the ranges of the feed's newest commit; the feed resumes at their ends.
+        snapshot_id: the snapshot of that commit, which may have expired.
+        commit_id: the id of that commit.
+        covered: the table's offsets; None if unknown, as after a rollback by an engine without the check.
+        is_move: whether that commit moved the feed, instead of adding a batch.
+        kept: offsets that rewinds with ``--keep-rows`` read again: the table may have several rows per offset.
     """
 
     ranges: OffsetRanges
@@ -47,12 +47,12 @@ class Position:
 
     @property
     def reset_snapshot_id(self) -> int | None:
-        """The snapshot that moved the feed, if its newest commit did."""
+        """The snapshot of the feed's newest commit, if that commit moved the feed."""
         return self.snapshot_id if self.is_move else None
 
     @classmethod
     def from_json(cls, text: str) -> Position | None:
-        """Read a table property ``lakefeed.position.<feed>``; None if it says that the position is not known."""
+        """Read a table property ``lakefeed.position.<feed>``; None if it marks the position as unknown."""
         if text == ROLLED_BACK:
             return None
         try:

@@ -1,11 +1,11 @@
-"""The ledger of an Iceberg table: each commit has, in its snapshot's summary, the offset ranges of its records.
+"""The ledger of an Iceberg table: a commit's snapshot summary has the offset ranges of its records.
 
-A batch is never skipped because of its id. It is skipped only if exactly its ranges are the last commit, written only
-if it begins where the last commit ended, and refused otherwise.
+The ledger compares a batch's ranges, never its id. It skips a batch with the last commit's ranges, writes a batch that
+begins where the last commit ended, and refuses any other batch.
 
-One driver at a time: only the driver that took a feed's fence last can commit. The fence is a table property that the
-catalog's compare-and-set guards (``io.lakefeed.commit.CheckedOperations``); each commit of the feed has the fence
-of its driver, and is refused if the table has another.
+Only one driver can commit: the driver that took the feed's fence last. The fence is a table property, and the catalog's
+compare-and-set guards it (``io.lakefeed.commit.CheckedOperations``). Every commit of the feed has the fence of its
+driver. A commit is refused if the table has another fence.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from lakefeed.ledger.snapshot_summary import (
 )
 
 QUIET = "lakefeed.upkeep.quiet"
-"""Table property: the end of the time without rewrites of files, in ms since 1970 (``Quiet.java``)."""
+"""Table property: the time until which rewrites of files are refused, in ms since 1970 (``Quiet.java``)."""
 
 QUIET_SECONDS = 600.0
 
-# How the JVM module's refusals begin (io.lakefeed.commit.BatchRefused), and what they say of a fence.
+# Refusals of the JVM module (io.lakefeed.commit.BatchRefused) begin with REFUSED; a fence's contain FENCE_REFUSED.
 REFUSED = "lakefeed refuses the commit"
 FENCE_REFUSED = "is taken: the table has"
 TRIES = 20
 MOST_A_CALL = 512
-"""So many snapshots are read from the JVM at once."""
+"""The maximum number of snapshots that one call reads from the JVM."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,9 @@ class IcebergLedger:
         return self.properties().get(f"{FENCE}.{self._feed}")
 
     def take_fence(self, suffix: str = "", *, prefix: str = "") -> str:
-        """Make this driver the only one whose commits of the feed succeed, until another takes a fence.
+        """Take the feed's fence: only this driver's commits succeed until another driver takes the fence.
 
-        The name in the fence begins with the ``prefix``.
+        The name in the fence begins with ``prefix``.
         """
         key = f"{FENCE}.{self._feed}{suffix}"
         for attempt in range(TRIES):
@@ -94,26 +94,26 @@ class IcebergLedger:
         raise AssertionError("unreachable")
 
     def commits(self) -> Iterator[Commit]:
-        """Yield the feed's commits that the table's present state descends from, newest first."""
+        """Yield the feed's commits among the ancestors of the table's current snapshot, the newest first."""
         for each in self._ancestors():
             if each.summary.get(FEED) == self._feed and RANGES in each.summary:
                 yield Commit.of(each.id, each.summary, committed_at=each.milliseconds / 1000)
 
     def backfills(self) -> Iterator[Backfill]:
-        """Yield the feed's backfills that the table's present state descends from, newest first."""
+        """Yield the feed's backfills among the ancestors of the table's current snapshot, the newest first."""
         for each in self._ancestors():
             if each.summary.get(BACKFILL_OF) == self._feed and RANGES in each.summary:
                 yield Backfill.of(each.id, each.summary, number=each.sequence, milliseconds=each.milliseconds)
 
     def rows_of(self, commit_id: str) -> int | None:
-        """Return how many rows a commit has added; None if it is not in the table."""
+        """Return the number of rows that a commit has added; None if the table does not have the commit."""
         if (landed := jvm.java(self._spark).commit.Outcomes.landed(commit_id)) is not None:
             return int(landed)
         summary = self._summary_of(commit_id)
         return None if summary is None else int(summary.get("added-records", 0))
 
     def changed_by(self, commit_id: str) -> int:
-        """Return how many rows a MERGE has inserted, changed or deleted."""
+        """Return the number of rows that a MERGE has inserted, changed or deleted."""
         upserts = Upserts.of(self._summary_of(commit_id) or {}) or Upserts()
         return upserts.landed + upserts.deleted
 
@@ -121,11 +121,11 @@ class IcebergLedger:
         return next((each.summary for each in self._ancestors() if each.summary.get(COMMIT_ID) == commit_id), None)
 
     def has_replay(self, replay_id: str) -> bool:
-        """Return whether the table has the rows of a replay: of the last one, or one whose snapshot has not expired."""
+        """Return whether the table has a replay's rows. It finds the last replay, and replays with live snapshots."""
         return bool(jvm.java(self._spark).commit.FeedLedger.hasReplay(self.loaded(), self._feed, replay_id))
 
     def ask_for_quiet(self) -> None:
-        """Refuse rewrites of files until the feed's next commit, or for ``QUIET_SECONDS`` at most."""
+        """Refuse rewrites of the table's files until the feed's next commit, for at most ``QUIET_SECONDS``."""
         until = int((time.time() + QUIET_SECONDS) * 1000)
         statements.run(self._spark, set_properties(self._table, {QUIET: str(until)}))
 
@@ -133,28 +133,28 @@ class IcebergLedger:
         return str(self.loaded().location())
 
     def position(self) -> Position | None:
-        """Return where the feed stands, whether or not its snapshots have expired; None without a commit of it."""
+        """Return the feed's position, even if its snapshots have expired; None without a commit of the feed."""
         return self._position_in(self.loaded())
 
     def columns(self) -> StructType:
-        """Return the table's columns as Spark shows them: as the last ``check`` found them, once, or as they are now.
+        """Return the table's columns as Spark types, from the table that ``take_checked`` returns.
 
-        A batch is checked right before it is written, so that both need the table once.
+        A batch is checked right before it is written, so the write can use the table that the check has loaded.
         """
         return self.columns_of(self.take_checked())
 
     def rows_in(self, table: Any) -> int:
-        """Return how many rows the feed's branch of a loaded table has."""
+        """Return the number of rows in the feed's branch of a loaded table."""
         head = jvm.java(self._spark).commit.FeedLedger.head(table, self._feed)
         return 0 if head is None else int(head.summary().get("total-records") or 0)
 
     def take_checked(self) -> Any:
-        """Return the table as the last ``check`` loaded it, once, or as it is now."""
+        """Return the table that the last ``check`` loaded; load it again if a call has already taken it."""
         table, self._checked = self._checked or self.loaded(), None
         return table
 
     def columns_of(self, table: Any) -> StructType:
-        """Return the columns of a loaded table as Spark shows them."""
+        """Return the columns of a loaded table as Spark types."""
         text = str(jvm.java(self._spark).commit.FeedLedger.columns(table))
         if self._columns is None or text != self._columns[0]:
             self._columns = text, t.StructType.fromJson(json.loads(text))
@@ -188,18 +188,18 @@ class IcebergLedger:
     ) -> None:
         """Run a statement that changes rows, and put properties into its snapshot's summary.
 
-        ``session`` is the one whose views it names; default: the ledger's. ``bounds`` are the ``KeyBounds`` of a MERGE.
+        ``session`` has the statement's views; default: the ledger's session. ``bounds`` are a MERGE's ``KeyBounds``.
         """
         spark: Any = session or self._spark
         sql, values = statements.parts(statement)
         jvm.java(self._spark).commit.FeedLedger.commit(spark._jsparkSession, sql, values, bounds, properties)
 
     def land_empty(self, properties: Mapping[str, str]) -> None:
-        """Commit a snapshot that changes no row and has these properties."""
+        """Commit a snapshot with these properties that changes no rows."""
         jvm.java(self._spark).commit.FeedLedger.commit(self.loaded(), properties)
 
     def ensure_commit(self, properties: Mapping[str, str]) -> None:
-        """Commit an empty snapshot if the statement made none, as where it changed no row: the ledger needs each."""
+        """Commit an empty snapshot if the statement made none because it changed no rows: the ledger needs a commit."""
         if self.rows_of(properties[COMMIT_ID]) is None:
             self.land_empty(properties)
 
@@ -208,47 +208,47 @@ class IcebergLedger:
         try:
             return check_commit(commit, self._position_in(self._checked), where=self._table)
         except CheckpointMismatch:
-            # To a driver that was suspended, a table with newer commits looks like a checkpoint that was rolled back.
+            # If another driver took over while this one was suspended, the newer commits are no rolled-back checkpoint.
             taken = self.fence_taken()
             if commit.fence is not None and taken not in (None, commit.fence):
                 raise fence_lost(taken, commit.fence, where=self._table) from None
             raise
 
     def properties(self) -> dict[str, str]:
-        """Return the table's properties, as they are now."""
+        """Return the table's current properties."""
         return dict(self.loaded().properties())
 
     def branch(self) -> str | None:
-        """Return the branch that the feed lands in; None for the table that readers see."""
+        """Return the branch that the feed writes to; None for the main branch, which readers see."""
         return self.properties().get(f"{BRANCH}.{self._feed}")
 
     def head(self) -> Any:
-        """Return the newest snapshot of the feed's branch as Iceberg's Java object; None while that has none."""
+        """Return the newest snapshot of the feed's branch as Iceberg's Java object; None if the branch has none."""
         return jvm.java(self._spark).commit.FeedLedger.head(self.loaded(), self._feed)
 
     def has_published(self) -> bool:
-        """Check that the table that readers see has a commit of the feed."""
+        """Return whether the main branch, which readers see, has a commit of the feed."""
         return bool(jvm.java(self._spark).commit.Publication.hasPublished(self.loaded(), self._feed))
 
     def publication_state(self) -> str:
-        """Return how the table that readers see stands to the feed's branch: see ``Publication.java``."""
+        """Return the state of the main branch relative to the feed's branch: see ``Publication.java``."""
         return str(jvm.java(self._spark).commit.Publication.state(self.loaded(), self._feed))
 
     def branch_is_free(self, branch: str) -> bool:
-        """Check that there is no such branch, or that it is where the table is that readers see."""
+        """Return whether the branch does not exist, or is at the same snapshot as the main branch."""
         table = self.loaded()
         ref, main = table.refs().get(branch), table.currentSnapshot()
         if ref is None or main is not None:
             return ref is None or bool(ref.snapshotId() == main.snapshotId())
-        # A branch of a table without snapshots begins with an empty one.
+        # In a table without snapshots, a branch begins with an empty snapshot.
         return str(table.snapshot(ref.snapshotId()).summary().get("total-records")) == "0"
 
     def format_version(self) -> int:
-        """Return Iceberg's format version of the table, as it is now."""
+        """Return the table's current format version."""
         return int(self.loaded().operations().current().formatVersion())
 
     def _ancestors(self) -> Iterator[_Snapshot]:
-        """Yield the snapshots that the table's present state descends from, newest first; in a branch, the branch's."""
+        """Yield the ancestors of the newest snapshot of the feed's branch, the newest first, with that snapshot."""
         table, start, most = self.loaded(), None, 1
         while page := json.loads(
             str(jvm.java(self._spark).commit.FeedLedger.ancestors(table, self._feed, start, most))
@@ -258,17 +258,17 @@ class IcebergLedger:
             start = page[-1]["parent"]
             if start is None:
                 return
-            # Most questions are about the newest one, some about all.
+            # Most callers need only the newest snapshot, a few need all of them.
             most = min(8 * most, MOST_A_CALL)
 
     def loaded(self) -> Any:
-        """Load the table as Iceberg's Java object, as it is now."""
+        """Load the current table as Iceberg's Java object."""
         spark: Any = self._spark
         return jvm.java(self._spark).commit.FeedLedger.load(spark._jsparkSession, self._table)
 
 
 def position_unknown(feed: str, *, where: str) -> CheckpointMismatch:
-    """Return the error for a table that was rolled back to before all known commits of a feed."""
+    """Return the error for a table that was rolled back behind all known commits of a feed."""
     return CheckpointMismatch(
         f"the table was rolled back to before the commits of feed '{feed}'; the feed's position is unknown",
         where=where,

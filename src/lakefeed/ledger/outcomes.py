@@ -1,4 +1,4 @@
-"""Counts rows, dead letters and skipped records of a batch while it is written: ``io.lakefeed.commit.Outcomes``."""
+"""Counts a batch's rows, dead letters and skipped records during the write: ``io.lakefeed.commit.Outcomes``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNBOUNDED = 2**63 - 1
 
 @dataclass(frozen=True)
 class Counts:
-    """The numbers of records, of those that are no rows, and of rows that lack fields of their records."""
+    """The numbers of records, of dead letters, of skipped records, and of rows that lack fields of their records."""
 
     records: int = 0
     dead_letters: int = 0
@@ -33,7 +33,7 @@ class Counts:
 
     @property
     def rows(self) -> int:
-        """Records that continued to the transform, or into the table where there is none."""
+        """The records that reach the transform, or the table if there is no transform."""
         return self.records - self.dead_letters - self.skipped
 
     def __add__(self, other: Counts) -> Counts:
@@ -44,12 +44,12 @@ ZERO = Counts()
 
 
 def counts_by_partition(text: str) -> dict[Partition, Counts]:
-    """Read ``{"topic":{"0":[records,dead letters,skipped]}}`` of a snapshot's summary; some have a fourth number."""
+    """Read ``{"topic":{"0":[records,dead letters,skipped]}}`` of a snapshot's summary; ``left_out`` may follow."""
     return {key: Counts(*counts) for key, counts in by_partition(json.loads(text)).items()}
 
 
 def check_outcomes(spark: SparkSession, commit_id: str) -> str:
-    """Refuse a batch that must not land, once its rows are computed; returns its counts as JSON."""
+    """Raise an error if a batch must not land; otherwise return its counts as JSON. Its rows have to be computed."""
     outcomes = jvm.java(spark).commit.Outcomes.of(commit_id)
     if outcomes is None:
         return "{}"
@@ -58,18 +58,18 @@ def check_outcomes(spark: SparkSession, commit_id: str) -> str:
 
 
 def seconds_since_allowed(spark: SparkSession, commit_id: str) -> float:
-    """Return for how many seconds a batch may land, since its rows are computed; -1 if it may not yet."""
+    """Return the seconds since a batch's rows were computed and it was allowed to land; -1 before that."""
     outcomes = jvm.java(spark).commit.Outcomes.of(commit_id)
     return -1.0 if outcomes is None else float(outcomes.secondsSinceAllowed())
 
 
 @contextmanager
 def timing_commit(phase: str, since_allowed: Callable[[], float]) -> Iterator[None]:
-    """Add the time since a sink may commit, at the end of this block, to a phase of the batch."""
+    """Add the time from the batch's permission to land until the end of this block to a phase of the batch."""
     began = time.monotonic()
     yield
     seconds = since_allowed()
-    # What was allowed before this block began was another sink's commit.
+    # A permission from before this block belongs to another sink's commit.
     if 0 <= seconds <= time.monotonic() - began:
         add_time(phase, seconds)
 
@@ -80,7 +80,7 @@ def total(counts: Mapping[Partition, Counts]) -> Counts:
 
 @dataclass(frozen=True)
 class Reason:
-    """A kind of dead letter: the error without its numbers, how many there are, and one error in full."""
+    """A kind of dead letter: the error without its numbers, the number of letters, and one error in full."""
 
     reason: str
     count: int
@@ -89,14 +89,14 @@ class Reason:
 
 @dataclass(frozen=True)
 class SchemasMissing:
-    """The batch has records of writers' schemas that its rows did not cover; nothing is written."""
+    """A refusal: the batch has records of writers' schemas that its rows did not cover. Nothing is written."""
 
     schema_ids: frozenset[int]
 
 
 @dataclass(frozen=True)
 class Stopped:
-    """A record stops the feed, as the pipeline file says; nothing is written.
+    """A refusal: a record stops the feed, as the pipeline file requires. Nothing is written.
 
     Attributes:
         record: ``topic …, partition …, offset …: why``.
@@ -107,17 +107,17 @@ class Stopped:
 
 @dataclass(frozen=True)
 class OverBudget:
-    """The batch has more dead letters than the error budget allows; nothing is written."""
+    """A refusal: the batch has more dead letters than the error budget allows. Nothing is written."""
 
     counts: Counts
     reasons: tuple[Reason, ...]
 
 
 class BatchOutcomes:
-    """Counts one attempt to write a batch. Use it as a context manager.
+    """Counts the records of one attempt to write a batch. Use it as a context manager.
 
-    When all tasks are done and nothing is visible yet, the catalog (``io.lakefeed.commit.FeedTable``) checks the counts
-    against ``bound`` and ``cover``, and puts them into the commit's summary.
+    After all tasks and before the commit, the catalog (``io.lakefeed.commit.FeedTable``) compares the counts with the
+    limits of ``bound`` and ``cover``, and puts the counts into the commit's summary.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -135,13 +135,13 @@ class BatchOutcomes:
         jvm.java(self._spark).commit.Outcomes.close(self.commit_id)
 
     def next(self) -> None:
-        """Begin the next batch of a query whose plan keeps this counter, under another commit id."""
+        """Begin the next batch under another commit id, for a query whose plan reuses this counter."""
         following = uuid.uuid4().hex
         self._outcomes.next(self.commit_id, following)
         self.commit_id = following
 
     def bound(self, *, max_rows: int | None, max_share: float | None, before: Counts = ZERO) -> None:
-        """Refuse the commit if it has more dead letters; ``before`` are earlier batches that count too."""
+        """Refuse a commit with more dead letters than these limits; ``before`` adds the counts of earlier batches."""
         self._outcomes.bound(
             UNBOUNDED if max_rows is None else max_rows,
             1.0 if max_share is None else float(max_share),
@@ -150,16 +150,16 @@ class BatchOutcomes:
         )
 
     def refuse(self) -> None:
-        """Refuse the commit in any case: its rows are only tried."""
+        """Refuse the commit in any case, because the batch is only a trial."""
         self.bound(max_rows=-1, max_share=None)
 
     def cover(self, schema_ids: Iterable[int]) -> None:
-        """Refuse the commit if a record has another writer's schema than these, which the rows cover."""
+        """Refuse the commit if a record's writer schema is not one of these, which the rows cover."""
         self._outcomes.cover(list(schema_ids))
 
     def accepted(self, judged: DataFrame) -> DataFrame:
-        """Return the records that become rows, without the column ``RECORD``; the others are counted and left out."""
-        # A batch's frame may belong to another session than the one that this was made in.
+        """Return the records that become rows, without the column ``RECORD``; count and drop all other records."""
+        # The frame's session may be another one than this object's, and needs the catalog too.
         judged.sparkSession.conf.set(f"spark.sql.catalog.{CATALOG}", CATALOG_CLASS)
         record = sf.col(f"{RECORD}.record")
         is_row = sf.call_function(
@@ -168,9 +168,9 @@ class BatchOutcomes:
             record["partition"],
             record["offset"],
             sf.col(f"{RECORD}.verdict"),
-            # Never null: generated code hands a null CASE to a function as what it was for the record before.
+            # Never null: for a null CASE, Spark's generated code passes the previous record's value to the function.
             sf.coalesce(sf.col(f"{RECORD}.reason"), sf.lit("")),
-            # An id out of broken bytes is no schema that the rows could cover.
+            # Broken bytes give an id of no schema; the rows could never cover it.
             sf.coalesce(
                 sf.when(sf.col(f"{RECORD}.reason").startswith(UNKNOWN_SCHEMA), sf.lit(None))
                 .otherwise(sf.col(f"{RECORD}.schema_id"))
@@ -178,17 +178,17 @@ class BatchOutcomes:
                 sf.lit(-1),
             ),
         )
-        # As a column: Spark would push a condition below the projections that compute its arguments, and repeat each of
-        # their expressions for each use, which for an envelope of ten columns is more code than a method can have.
+        # Use a column: Spark would push a condition below the projections of its arguments, and repeat the expressions
+        # for every use. With an envelope of ten columns, the code would exceed Java's limit for a method.
         return judged.withColumn(IS_ROW, is_row).filter(IS_ROW).drop(IS_ROW, RECORD)
 
     def seconds_since_allowed(self) -> float:
-        """Return for how many seconds the batch may land; -1 if it may not yet."""
+        """Return the seconds since the batch was allowed to land; -1 before that."""
         return float(self._outcomes.secondsSinceAllowed())
 
     @property
     def refusal(self) -> SchemasMissing | Stopped | OverBudget | None:
-        """Why the commit was refused; None if it was not, or for a reason other than the counts."""
+        """The refusal by the counts; None if the commit was not refused, or was refused for another reason."""
         match self._outcomes.refusal():
             case "schemas":
                 return SchemasMissing(frozenset(int(each) for each in self._outcomes.schemaIds()))
@@ -200,7 +200,7 @@ class BatchOutcomes:
 
     @property
     def counts(self) -> Counts:
-        """Over all partitions; complete when the tasks are done."""
+        """The counts of all partitions together; complete when the tasks are done."""
         counted = self._outcomes
         return Counts(counted.records(), counted.deadLetters(), counted.skipped(), counted.leftOut())
 
@@ -210,7 +210,7 @@ class BatchOutcomes:
 
     @property
     def left_out_field(self) -> str:
-        """The path of a JSON field that no column has, if a row's record has one."""
+        """The path of a JSON field of a row's record that has no column; empty if all fields have one."""
         return str(self._outcomes.leftOutField())
 
     @property
@@ -221,16 +221,16 @@ class BatchOutcomes:
 
     @property
     def dead_ranges(self) -> list[OffsetRange]:
-        """For each partition with dead letters, the range from the first of them to the last."""
+        """The ranges from the first dead letter to the last one, for the partitions with dead letters."""
         bounds = by_partition(json.loads(str(self._outcomes.deadRanges())))
         return [OffsetRange(*key, start, end) for key, (start, end) in bounds.items()]
 
 
 MOST_REASONS = 20
-"""Reasons that are read of one batch: a call into the JVM for each part of each."""
+"""The maximum number of reasons that are read per batch: every field of a reason costs a call into the JVM."""
 LONGEST_SAMPLE = 2000
 
 RECORD = "_lakefeed"
-"""Column beside the rows' own: ``struct<record, schema_id, reason, verdict>``."""
+"""The name of an additional column of the rows: ``struct<record, schema_id, reason, verdict>``."""
 IS_ROW = "_lakefeed_is_row"
-"""Column: whether a record becomes a row."""
+"""The name of the column that says whether a record becomes a row."""

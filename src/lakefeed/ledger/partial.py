@@ -1,4 +1,4 @@
-"""Answers for sinks that keep no whole ledger: nothing, the batch ids of a log, or the newest batch's ranges."""
+"""Ledgers of sinks that store less than a full ledger: nothing, batch ids in a log, or the newest batch's ranges."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakefeed.offsets.ranges import OffsetRanges
 
 
 class NoLedger:
-    """The answers of a sink that knows no offsets. ``where`` is the sink, as errors name it."""
+    """The ledger of a sink that stores no offsets. Errors call the sink ``where``."""
 
     keeps_offsets: ClassVar[bool] = False
 
@@ -43,7 +43,7 @@ class NoLedger:
 
 
 class BatchLog(NoLedger):
-    """The answers of a sink whose log knows batch ids, and no offsets; ``newest`` reads the newest one."""
+    """The ledger of a sink whose log has batch ids and no offsets; ``newest`` reads the newest batch id."""
 
     def __init__(self, where: str, newest: Callable[[], int | None], *, move_hint: str) -> None:
         super().__init__(where, move_hint=move_hint)
@@ -51,7 +51,7 @@ class BatchLog(NoLedger):
 
 
 class RangesLedger(NoLedger):
-    """The newest batch's ranges, which ``last`` reads as the text that the sink has stored."""
+    """The ledger of a sink that stores the newest batch's ranges as a text, which ``last`` reads."""
 
     keeps_offsets: ClassVar[bool] = True
 
@@ -64,6 +64,6 @@ class RangesLedger(NoLedger):
         return None if text is None else Position(OffsetRanges.from_json(text), snapshot_id=0)
 
     def check(self, commit: Commit) -> CommitCheck:
-        # The sink may be named beside a running feed: without a position any batch is new.
+        # The sink may have been added to a running feed: without a position, every batch is new.
         last = self.position()
         return CommitCheck.NEW if last is None else check_commit(commit, last, where=self.where)

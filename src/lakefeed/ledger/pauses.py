@@ -1,7 +1,7 @@
-"""Keeps a feed's pause where its next start finds it, on any machine.
+"""Stores a feed's pause where the feed's next start reads it, on any machine.
 
-It is an object of its own beside the checkpoint: a start lists the location anyway, so that it costs a request only
-where there is one. In ``lakefeed.json`` a driver elsewhere could overwrite it with what it has read before.
+The pause is a separate object beside the checkpoint. A start lists the location anyway, so only a feed with a pause
+costs another request. In ``lakefeed.json``, another driver could overwrite the pause with an older copy of the file.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ class Pause(JsonModel):
 
     @property
     def text(self) -> str:
-        """The pause in one line: by whom, since when, and why."""
+        """The pause in one line: who paused the feed, since when, and why."""
         why = f": {self.reason}" if self.reason else ", without a reason"
         return one_line(f"paused by {self.by} since {iso(self.at)}{why}", most=2000)
 
 
 class PauseStore(Protocol):
-    """Keeps the pause of one feed."""
+    """Stores the pause of one feed."""
 
     def read(self) -> Pause | None:
         """Return the pause; None if the feed is not paused."""
 
     def write(self, pause: Pause) -> None:
-        """Keep this pause."""
+        """Store this pause."""
 
     def clear(self) -> None:
-        """Forget the pause, if there is one."""
+        """Delete the pause, if there is one."""
 
 
 class PauseFiles(Protocol):
-    """The files of a checkpoint location, by names relative to it."""
+    """The files of a checkpoint location; names are relative to the location."""
 
     def names(self) -> Sequence[str]: ...
 
@@ -61,7 +61,7 @@ class PauseFiles(Protocol):
 
 
 class CheckpointPauses:
-    """Keeps the pause of a feed beside its checkpoint."""
+    """Stores the pause of a feed beside its checkpoint."""
 
     def __init__(self, files: PauseFiles) -> None:
         self._files = files
@@ -77,14 +77,14 @@ class CheckpointPauses:
 
 
 class LocalPauses:
-    """Keeps the pause of a feed without a checkpoint in the user's own folder: other machines do not know of it."""
+    """Stores the pause of a feed without a checkpoint in the user's own folder, which other machines cannot read."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
 
     @classmethod
     def of(cls, config: PipelineConfig) -> LocalPauses:
-        """Return where the pause of a pipeline is kept; nowhere if the user has no home."""
+        """Return the store for a pipeline's pause; a store without a file if the user has no home."""
         brokers = config.source.kafka.bootstrap_servers if config.source.kafka else ""
         identity = "\n".join((config.name, brokers, Owner.of(config).sink))
         digest = hashlib.sha256(identity.encode()).hexdigest()[:24]
@@ -110,7 +110,7 @@ class LocalPauses:
 
 
 def pause_of(text: str) -> Pause:
-    """Read a stored pause; one that cannot be read is a pause too, so that no feed resumes by a broken file."""
+    """Read a stored pause; return a pause also for unreadable text, so that a broken file does not resume a feed."""
     try:
         found = Pause.model_validate_json(text)
     except ValueError:

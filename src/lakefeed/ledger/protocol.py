@@ -1,4 +1,4 @@
-"""Declares the ledger of a feed: which offsets a sink holds, who may commit, and whether a batch is committed."""
+"""Declares the ledger of a feed: which offsets a sink has, which driver may commit, and which batches are committed."""
 
 from __future__ import annotations
 
@@ -11,52 +11,52 @@ from lakefeed.ledger.snapshot_summary import Commit
 
 
 class CommitCheck(Enum):
-    """The answer to whether a batch has to be written."""
+    """The result of the check whether a batch has to be written."""
 
     NEW = "new"
-    """It begins where the last commit ended: write it."""
+    """The batch begins where the last commit ended: write it."""
 
     ALREADY_COMMITTED = "already committed"
-    """It is the last commit, from before a restart: skip it."""
+    """The batch is the last commit, from before a restart: skip it."""
 
 
 class Ledger(Protocol):
-    """The ledger of one feed. ``position`` and ``commits`` work with Spark and without."""
+    """The ledger of one feed. ``position`` and ``commits`` also work without Spark."""
 
     keeps_offsets: ClassVar[bool]
-    """False if the sink knows none, so that the feed resumes by its checkpoint."""
+    """False if the sink stores no offsets; the feed then resumes from its checkpoint."""
 
     def position(self) -> Position | None:
-        """Return where the feed stands; None if the sink has no commit of it.
+        """Return the feed's position; None if the sink has no commit of the feed.
 
         Raises:
             CheckpointMismatch: the sink was rolled back, and the position is unknown.
         """
 
     def commits(self) -> Iterator[Commit]:
-        """Return the feed's commits that the sink still knows, newest first."""
+        """Return the feed's commits that the sink still has, the newest first."""
 
     def take_fence(self) -> str | None:
-        """Make this driver the only one that can commit to the feed; None if the sink has no fences."""
+        """Take a new fence, so that only this driver can commit to the feed; None if the sink has no fences."""
 
     def fence_taken(self) -> str | None:
-        """Return the fence that was taken last; None without any."""
+        """Return the fence that was taken last; None if no driver has taken one."""
 
     def check(self, commit: Commit) -> CommitCheck:
         """Return whether a batch has to be written.
 
         Raises:
-            CheckpointMismatch: it neither is the last commit nor begins where that ended, or another driver has taken
-                the feed over.
+            CheckpointMismatch: the batch is not the last commit and does not begin where that commit ended, or another
+                driver has taken the feed over.
         """
 
     def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
         """Commit a move of the feed's position.
 
         Args:
-            commit: with its ``move``.
-            commit_id: known to it alone.
-            delete_where: a condition in Spark SQL; the same commit deletes the rows for which it is true.
+            commit: has the ``move``.
+            commit_id: the unique id of this commit.
+            delete_where: a condition in Spark SQL; the commit deletes the rows that meet it.
 
         Raises:
             CheckpointMismatch: the move does not begin where the last commit ended.
@@ -65,18 +65,18 @@ class Ledger(Protocol):
 
 
 class SinkState(Protocol):
-    """The state of a sink that a start requires, read with Spark or without."""
+    """The state of a sink that a start needs; it can be read without Spark."""
 
     @property
     def keeps_ledger(self) -> bool:
-        """Return True if it says which offsets it holds."""
+        """Return True if the sink stores which offsets it has."""
 
     @property
     def keeps_log(self) -> bool:
-        """Return True if it keeps no ledger, but a log of the batches that it has."""
+        """Return True if the sink has a log of its batches instead of a ledger."""
 
     def position(self) -> Position | None:
-        """Return the feed's position; None if the sink has nothing of it, or keeps no ledger."""
+        """Return the feed's position; None if the sink has no commit of the feed, or no ledger."""
 
     def logged(self) -> int | None:
-        """The newest batch that a log by batch ids has; None without any, or without such a log."""
+        """Return the newest batch id in the sink's log; None without a batch or without a log."""

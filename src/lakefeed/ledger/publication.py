@@ -1,4 +1,4 @@
-"""Says how much of a feed's branch readers see, and how audits ended; read without Spark."""
+"""Reads how much of a feed's branch is published, and the results of audits, without Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 AUDIT = "lakefeed.audit"
-"""Table property, and the feed's name: the result of the feed's last audit, as JSON."""
+"""The table property ``lakefeed.audit.<feed>`` has the result of the feed's last audit as JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,9 +23,9 @@ class TableAudit:
     """The result of an audit.
 
     Attributes:
-        rows: of the table as it would be published.
-        new_rows: how many more these are than the published table has; negative where rows were deleted.
-        failures: what is not as expected, in sentences with the numbers.
+        rows: the number of rows in the table as it would be published.
+        new_rows: ``rows`` minus the published table's rows; negative if rows were deleted.
+        failures: the expectations that failed, as sentences with the numbers.
     """
 
     snapshot_id: int
@@ -39,7 +39,7 @@ State = Literal["published", "nothing new", "failed", "would be published"]
 
 @dataclass(frozen=True, kw_only=True)
 class Publication:
-    """The result of a publication: ``audit`` is None where nothing was new."""
+    """The result of a publication; ``audit`` is None if the branch had nothing new."""
 
     table: str
     branch: str
@@ -63,7 +63,7 @@ class Publication:
 
 @dataclass(frozen=True)
 class StoredAudit:
-    """The result of a feed's last audit, as its table has it; ``at`` in seconds since 1970."""
+    """The result of a feed's last audit from the table's properties; ``at`` is in seconds since 1970."""
 
     snapshot_id: int
     at: float
@@ -71,7 +71,7 @@ class StoredAudit:
 
     @classmethod
     def of(cls, properties: Mapping[str, str], feed: str) -> StoredAudit | None:
-        """Read the table's properties; None without an audit, or if the value is not valid."""
+        """Read the last audit from the table's properties; None without an audit, or if the value is not valid."""
         try:
             found = json.loads(properties[f"{AUDIT}.{feed}"])
             return cls(int(found["snapshot-id"]), float(found["at"]), tuple(map(str, found["failures"])))
@@ -88,10 +88,10 @@ class BranchState:
     """The state of a feed's branch.
 
     Attributes:
-        unpublished: commits of the feed that readers do not see.
-        since: when the oldest of them was made, in seconds since 1970.
-        is_diverged: whether the published table has commits that the branch lacks, so that it cannot be published.
-        audit: the last one; None before the first.
+        unpublished: the number of the feed's commits that readers do not see.
+        since: the time of the oldest unpublished commit, in seconds since 1970.
+        is_diverged: whether the published table has commits that the branch lacks. The branch then cannot be published.
+        audit: the last audit; None before the first one.
     """
 
     branch: str
@@ -120,7 +120,7 @@ class BranchState:
 
 
 def branch_state(table: Table, feed: str) -> BranchState | None:
-    """Return the state of a feed's branch; None for a feed that lands where readers look."""
+    """Return the state of a feed's branch; None for a feed that writes to the main branch, which readers see."""
     branch = branch_of(table.properties, feed)
     if branch is None:
         return None

@@ -30,7 +30,7 @@ UPSERTED = "lakefeed.upserted"
 ADOPTED = "lakefeed.adopted"
 
 MERGED = "spark.merge-into.num-target-rows-"
-"""Spark's counts of a MERGE, which Iceberg puts into the snapshot: inserted, updated and deleted rows."""
+"""The prefix of Spark's counts of a MERGE (inserted, updated, deleted), which Iceberg puts into the snapshot."""
 
 
 Reason = Literal["rewind", "accepted-loss"]
@@ -38,13 +38,13 @@ Reason = Literal["rewind", "accepted-loss"]
 
 @dataclass(frozen=True)
 class PositionReset:
-    """A change of a feed's position on purpose: a rewind, or a data loss that was accepted. A commit of its own.
+    """A deliberate change of a feed's position: a rewind or an accepted data loss. It is a separate commit.
 
     Attributes:
-        positions: by topic and partition, from where to where; partitions that stay are left out.
+        positions: the old and the new offset by topic and partition; partitions that do not move are omitted.
         left_ids: the ids of topics that the feed leaves: recreated under the same name, or not read any more.
-        deleted_rows: rows that were deleted in the same commit, by topic and partition; None if they were kept.
-        unknown: the table was rolled back and no commit says where the feed stood; ``positions`` is empty.
+        deleted_rows: the number of rows that the commit deleted, by topic and partition; None if it kept the rows.
+        unknown: the table was rolled back and no commit has the feed's old position; ``positions`` is then empty.
     """
 
     reason: Reason
@@ -54,7 +54,7 @@ class PositionReset:
     unknown: bool = False
 
     def to_json(self, ranges: OffsetRanges) -> str:
-        """Write it for a snapshot's summary, beside the ranges that it moves to."""
+        """Return the text for a snapshot's summary; ``ranges`` has the position that the feed moves to."""
         ids, moved = {**ranges.topic_ids, **self.left_ids}, by_topic(self.positions)
         topics = {
             topic: {"id": ids.get(topic, ""), "ranges": moved.get(topic, {})}
@@ -69,7 +69,7 @@ class PositionReset:
 
     @classmethod
     def from_json(cls, text: str) -> PositionReset:
-        """Read what ``to_json`` wrote; refuses anything else."""
+        """Read the output of ``to_json``; refuse any other text."""
         try:
             document = json.loads(text)
             topics = document["positions"]
@@ -88,19 +88,19 @@ class PositionReset:
             raise ConfigError("this is not a move of a feed's position", where=text[:200]) from None
 
     def reaches(self, start: OffsetRanges) -> OffsetRanges:
-        """Return the empty ranges of the commit that moves a feed whose newest commit has these; same topics only."""
+        """Return the empty ranges of this move's commit, after a commit with ``start``, which has the same topics."""
         moved = {key: to for key, (_, to) in self.positions.items()}
         return OffsetRanges.at({**start.ends, **moved}, start.topic_ids)
 
 
 @dataclass(frozen=True)
 class Adoption:
-    """The takeover of a table by a feed's first commit: its ranges are empty, at the position of another tool.
+    """A feed takes a table over from another tool: the first commit has empty ranges at the other tool's position.
 
     Attributes:
-        tool: the kind of position that was read, such as ``spark-checkpoint``.
-        place: where it was read.
-        after: the newest snapshot of the other tool; None if the table has none. The commit is refused after another.
+        tool: the kind of the other tool's position, such as ``spark-checkpoint``.
+        place: the place where that position was read.
+        after: the other tool's newest snapshot; None if the table has none. A newer snapshot makes the commit fail.
     """
 
     tool: str
@@ -108,12 +108,12 @@ class Adoption:
     after: int | None
 
     def to_json(self) -> str:
-        """Write it for a snapshot's summary."""
+        """Return the text for a snapshot's summary."""
         return json.dumps({"from": self.tool, "place": self.place, "after": self.after}, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Adoption:
-        """Read what ``to_json`` wrote; refuses anything else."""
+        """Read the output of ``to_json``; refuse any other text."""
         try:
             document = json.loads(text)
             return cls(str(document["from"]), str(document["place"]), document["after"])
@@ -122,24 +122,24 @@ class Adoption:
 
 
 def adopted_property(feed: str, ranges: OffsetRanges) -> dict[str, str]:
-    """Return the table property with the offsets of a takeover, which outlives the snapshot of that commit."""
+    """Return a table property with the offsets of a takeover: the property remains when the snapshot expires."""
     return {f"{ADOPTED}.{feed}": json.dumps(by_topic(ranges.ends), separators=(",", ":"))}
 
 
 def adopted_offsets(properties: Mapping[str, str], feed: str) -> dict[Partition, int]:
-    """Read the offsets at which a feed took its table over from the table's properties; none if it did not."""
+    """Read from a table's properties the offsets at which the feed took the table over; empty without a takeover."""
     return {key: int(at) for key, at in by_partition(json.loads(properties.get(f"{ADOPTED}.{feed}", "{}"))).items()}
 
 
 @dataclass(frozen=True)
 class Upserts:
-    """Counts of a batch whose changes were merged into a table of keyed rows.
+    """Counts of a batch whose changes were merged into a table with keys.
 
     Attributes:
-        changes: the transform's rows.
-        keys: different keys among them; the other changes were superseded within the batch.
-        deletes: of these keys, those whose newest change is a delete.
-        inserted, updated, deleted: rows of the table.
+        changes: rows from the transform.
+        keys: distinct keys of the changes; newer changes of the batch superseded all other changes.
+        deletes: keys whose newest change is a delete.
+        inserted, updated, deleted: the table's rows that the MERGE inserted, updated or deleted.
     """
 
     changes: int = 0
@@ -151,21 +151,21 @@ class Upserts:
 
     @property
     def landed(self) -> int:
-        """Rows that the table has from this batch."""
+        """Rows that the batch inserted or updated."""
         return self.inserted + self.updated
 
     @property
     def superseded(self) -> int:
-        """Changes before a newer one of the same batch."""
+        """Changes that a newer change of the same batch superseded."""
         return self.changes - self.keys
 
     @property
     def void(self) -> int:
-        """Changes that met a newer row, or had nothing to delete."""
+        """Changes without effect: the table had a newer row, or no row to delete."""
         return self.keys - self.inserted - self.updated - self.deleted
 
     def to_json(self) -> str:
-        """Write the counts that are known before the commit: ``[changes,keys,deletes]``."""
+        """Return the counts that are known before the commit: ``[changes,keys,deletes]``."""
         return json.dumps([self.changes, self.keys, self.deletes], separators=(",", ":"))
 
     @classmethod
@@ -174,7 +174,7 @@ class Upserts:
 
     @classmethod
     def of(cls, summary: Mapping[str, str]) -> Upserts | None:
-        """Read a snapshot's summary; None if the commit merged no changes."""
+        """Read the counts from a snapshot's summary; None if the commit merged no changes."""
         if UPSERTED not in summary:
             return None
         merged = (int(summary.get(f"{MERGED}{what}", 0)) for what in ("inserted", "updated", "deleted"))
@@ -182,27 +182,27 @@ class Upserts:
 
 
 def net_rows(summary: Mapping[str, str]) -> int:
-    """Return how many rows more a table has after a snapshot than before it."""
+    """Return a snapshot's change of the table's number of rows; negative if the table has fewer rows."""
     plus, minus = ("added-records", "removed-position-deletes"), ("deleted-records", "added-position-deletes")
     return sum(int(summary.get(key, 0)) for key in plus) - sum(int(summary.get(key, 0)) for key in minus)
 
 
 def rows_of(summary: Mapping[str, str]) -> tuple[int, int]:
-    """Return how many rows a commit has written, and how many more the table has since."""
+    """Return the number of rows that a commit has written, and its change of the table's number of rows."""
     if (upserts := Upserts.of(summary)) is not None:
         return upserts.landed, upserts.inserted - upserts.deleted
     return int(summary.get("added-records", 0)), net_rows(summary)
 
 
 class SnapshotProperties(Protocol):
-    """A value that becomes properties of a commit's snapshot."""
+    """A value that can be written as properties of a commit's snapshot."""
 
     def properties(self) -> dict[str, str]: ...
 
 
 @dataclass(frozen=True)
 class Commit:
-    """One commit of a feed, as its snapshot says."""
+    """One commit of a feed, read from its snapshot or to be written."""
 
     feed: str
     batch_id: int
@@ -211,17 +211,17 @@ class Commit:
     snapshot_id: int | None = None
     rows: int = 0
     grown: int = 0
-    """How many rows more the table has since this commit; fewer, if a move deletes rows."""
+    """The commit's change of the table's number of rows; negative if a move deletes rows."""
     files: int = 0
     counts: Mapping[Partition, Counts] = field(default_factory=dict)
     committed_at: float = 0.0
     """Seconds since 1970."""
     move: PositionReset | None = None
-    """Where the commit is no batch, but moves the feed: its ranges are empty, at the new position."""
+    """Set if the commit moves the feed instead of adding a batch: its ranges are empty, at the new position."""
     adopted: Adoption | None = None
-    """Where the commit is no batch, but takes a table over from another tool."""
+    """Set if the commit takes a table over from another tool instead of adding a batch."""
     upserts: Upserts | None = None
-    """Where the batch's changes were merged into the table; ``rows`` are then those that were inserted or changed."""
+    """Set if the batch's changes were merged into the table; ``rows`` then counts inserted and updated rows."""
 
     @property
     def title(self) -> str:
@@ -229,18 +229,18 @@ class Commit:
 
     @property
     def left_ids(self) -> dict[str, str]:
-        """Topics that a move leaves, with their ids: dropped by the pipeline, or recreated under the same name."""
+        """The topics that a move leaves, with their ids: recreated under the same name, or not in the pipeline now."""
         left = self.move.left_ids if self.move else {}
         return {topic: old for topic, old in left.items() if old != self.ranges.topic_ids.get(topic)}
 
     @property
     def rewound(self) -> dict[Partition, tuple[int, int]]:
-        """The offsets ``[start, end)`` that a move makes the feed read again; none of a recreated topic."""
+        """The offsets ``[start, end)`` that the feed reads again after a move; none of a recreated topic."""
         positions, left = self.move.positions if self.move else {}, self.left_ids
         return {key: (to, start) for key, (start, to) in positions.items() if to < start and key[0] not in left}
 
     def properties(self) -> dict[str, str]:
-        """Return the properties that the snapshot's summary gets, in one commit with the data."""
+        """Return the properties for the snapshot's summary; the data's commit contains them."""
         written = {FEED: self.feed, BATCH_ID: str(self.batch_id), RANGES: self.ranges.to_json()}
         if self.adopted is not None:
             written[ADOPTED] = self.adopted.to_json()
@@ -249,23 +249,23 @@ class Commit:
         return written if self.fence is None else {**written, FENCE: self.fence}
 
     def to_json(self) -> str:
-        """Write a batch with its counts, for a ledger that stores one text for each commit."""
+        """Return the commit with its counts as text, for a ledger that stores one text per commit."""
         counts = {key: astuple(each) for key, each in self.counts.items()}
         written = {COUNTS: json.dumps(by_topic(counts), separators=(",", ":")), "added-records": str(self.rows)}
         return json.dumps({**self.properties(), **written})
 
     @classmethod
     def from_json(cls, text: str, *, number: int, committed_at: float = 0.0) -> Commit:
-        """Read what ``to_json`` wrote; ``number`` counts the commits of the ledger and stands for a snapshot's id."""
+        """Read the output of ``to_json``; ``number``, the commit's number in the ledger, replaces the snapshot's id."""
         return cls.of(number, json.loads(text), committed_at=committed_at)
 
     @classmethod
     def of(cls, snapshot_id: int, summary: Mapping[str, str], *, committed_at: float = 0.0) -> Commit:
-        """Read a snapshot's summary that has these properties."""
+        """Read a commit from its snapshot's summary."""
         move = PositionReset.from_json(summary[MOVED]) if MOVED in summary else None
         rows, grown = rows_of(summary)
         if move is not None:
-            # A move that deletes rows rewrites the rows that stay in a file; it adds none.
+            # A move that deletes rows rewrites a file's other rows; Iceberg counts them as added, but none is new.
             rows, grown = 0, -sum((move.deleted_rows or {}).values())
         return cls(
             feed=summary[FEED],
@@ -286,13 +286,13 @@ class Commit:
 
 @dataclass(frozen=True)
 class Backfill:
-    """A commit of old records that land beside the feed, and move no position.
+    """A commit of old records; it does not change the feed's position.
 
     Attributes:
-        fence: of the feed's backfills, ``<feed>.backfills``.
-        number: the snapshot's sequence number, which later ones exceed; its time in ms where the table has none.
-        grown: how many rows more the table has since.
-        after: how many commits of the feed came before it; counted by the audit.
+        fence: the fence of the feed's backfills, ``<feed>.backfills``.
+        number: the snapshot's sequence number, which increases; its time in ms if the table has no such numbers.
+        grown: the change of the table's number of rows.
+        after: the number of the feed's commits before this one; the audit counts them.
     """
 
     feed: str
@@ -307,7 +307,7 @@ class Backfill:
     committed_at: float = 0.0
     after: int = 0
 
-    # A backfill is no batch, and moves nothing.
+    # The fields of a Commit that are always empty here: a backfill is no batch and does not move the feed.
     batch_id: ClassVar[None] = None
     move: ClassVar[None] = None
     adopted: ClassVar[None] = None
@@ -326,7 +326,7 @@ class Backfill:
     def of(
         cls, snapshot_id: int, summary: Mapping[str, str], *, number: int | None, milliseconds: int, after: int = 0
     ) -> Backfill:
-        """Read a snapshot's summary; ``number`` is its sequence number, if it has one, ``milliseconds`` its time."""
+        """Read a snapshot's summary; ``number`` is its sequence number, if any, and ``milliseconds`` its time."""
         rows, grown = rows_of(summary)
         return cls(
             feed=summary[BACKFILL_OF],
@@ -345,10 +345,10 @@ class Backfill:
 
 @dataclass(frozen=True)
 class Replay:
-    """The commit of dead letters that can be rows now; it moves no position.
+    """The commit that writes dead letters as rows; it does not change the feed's position.
 
     Attributes:
-        letters: how many; ``ranges`` count them from 0, in the order of their positions.
+        letters: the number of letters; ``ranges`` numbers them from 0, in the order of their positions.
     """
 
     feed: str

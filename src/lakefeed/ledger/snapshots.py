@@ -37,26 +37,26 @@ if TYPE_CHECKING:
 
 
 def branch_of(properties: Mapping[str, str], feed: str | None) -> str | None:
-    """Return the branch that a feed lands in, by the table's properties; None for the table that readers see."""
+    """Return the branch that a feed writes to, from the table's properties; None for the main branch."""
     return None if feed is None else properties.get(f"{BRANCH}.{feed}")
 
 
 def head_of(table: Table, feed: str | None) -> Snapshot | None:
-    """Return the newest snapshot of a feed's branch; without a feed, of the table that readers see."""
+    """Return the newest snapshot of a feed's branch; without a feed, that of the main branch."""
     branch = branch_of(table.properties, feed)
     return table.current_snapshot() if branch is None else table.snapshot_by_name(branch)
 
 
 def scanned(table: Table, feed: str | None, **chosen: Any) -> DataScan:
-    """Return a scan of the rows that a feed's branch has; ``chosen`` are the arguments of pyiceberg's ``scan``."""
+    """Return a scan of the rows in a feed's branch; ``chosen`` are arguments of pyiceberg's ``scan``."""
     head = None if branch_of(table.properties, feed) is None else head_of(table, feed)
     return table.scan(snapshot_id=None if head is None else head.snapshot_id, **chosen)
 
 
 def ancestors(table: Table, feed: str | None = None) -> tuple[list[Snapshot], bool]:
-    """Return the snapshots that the present state descends from, oldest first, and whether none is missing.
+    """Return the newest snapshot and its ancestors, the oldest first, and whether none of them has expired.
 
-    With a feed, the present state is that of the branch that it lands in.
+    With a feed, these are the snapshots of the feed's branch; otherwise those of the main branch.
     """
     by_id: dict[int, Snapshot] = {each.snapshot_id: each for each in table.metadata.snapshots}
     found: list[Snapshot] = []
@@ -69,9 +69,9 @@ def ancestors(table: Table, feed: str | None = None) -> tuple[list[Snapshot], bo
 
 
 def has_parent(snapshot: Snapshot) -> bool:
-    """Check that a snapshot has a parent, or had one: pyiceberg removes the parent's id when it expires the parent.
+    """Return whether a snapshot has or had a parent: pyiceberg removes the parent's id when it expires the parent.
 
-    The first snapshot of a table has no more files than it has added.
+    A snapshot without a parent has exactly the files that it has added. All other snapshots had a parent.
     """
     summary = _summary(snapshot)
     has_older_files = summary.get("total-data-files", "0") != summary.get("added-data-files", "0")
@@ -86,14 +86,14 @@ def commits_of(line: Sequence[Snapshot], feed: str) -> Iterator[Commit]:
 
 
 def upserts_in(line: Sequence[Snapshot]) -> Iterator[Upserts]:
-    """Yield the row counts of all MERGEs: of batches, backfills and replays."""
+    """Yield the row counts of all MERGEs; batches, backfills and replays run them."""
     for snapshot in line:
         if upserts := Upserts.of(_summary(snapshot)):
             yield upserts
 
 
 def backfills_of(line: Sequence[Snapshot], feed: str) -> Iterator[Backfill]:
-    """Yield the feed's backfills, each with the number of the feed's commits before it."""
+    """Yield the feed's backfills, with the number of the feed's commits before a backfill."""
     after = 0
     for snapshot in line:
         summary = _summary(snapshot)
@@ -119,7 +119,7 @@ def replays_of(line: Sequence[Snapshot], feed: str) -> Iterator[ReplayCommit]:
 
 
 def rows_before(line: Sequence[Snapshot]) -> int:
-    """Count the rows that the table had before the oldest snapshot that is left."""
+    """Return the number of rows that the table had before the oldest snapshot in ``line``."""
     if not line or not has_parent(line[0]):
         return 0
     summary = _summary(line[0])
@@ -128,9 +128,9 @@ def rows_before(line: Sequence[Snapshot]) -> int:
 
 
 def others_in(line: Sequence[Snapshot]) -> Iterator[OtherCommit]:
-    """Yield commits of no feed that may have changed rows.
+    """Yield commits of other writers, not of a feed, that may have changed rows.
 
-    Compactions change none, nor do the empty snapshots of fences and of a branch that begins in an empty table.
+    Compactions change no rows. Nor do the empty snapshots of fences, and of a branch that begins in an empty table.
     """
     for snapshot in line:
         summary = _summary(snapshot)
@@ -149,7 +149,7 @@ def others_in(line: Sequence[Snapshot]) -> Iterator[OtherCommit]:
 
 
 def stored_position(table: str, feed: str, *, connections: Connections) -> Position | None:
-    """Read where a feed stands in a table of a catalog; None without the table, or without a commit of the feed."""
+    """Return a feed's position in a table of a catalog; None without the table or without a commit of the feed."""
     try:
         return position_in(open_table(table, connections=connections), feed, where=table)
     except ResourceMissing:
@@ -157,7 +157,7 @@ def stored_position(table: str, feed: str, *, connections: Connections) -> Posit
 
 
 def position_in(table: Table, feed: str, *, where: str) -> Position | None:
-    """Return where a feed stands in a table, as ``IcebergLedger.position`` does; ``where`` is for messages."""
+    """Return a feed's position in a table, as ``IcebergLedger.position`` does; messages call the table ``where``."""
     text = table.properties.get(f"{POSITION}.{feed}")
     recorded = Position.from_json(text) if text is not None else None
     line, whole = ancestors(table, feed)
@@ -167,7 +167,7 @@ def position_in(table: Table, feed: str, *, where: str) -> Position | None:
             continue
         if recorded is not None and recorded.snapshot_id == snapshot.snapshot_id:
             return recorded
-        # Another engine has moved the table, and left the property behind.
+        # Another engine has changed the table's current snapshot, and the property still has the old position.
         commit = Commit.of(snapshot.snapshot_id, summary)
         return Position(commit.ranges, snapshot.snapshot_id, is_move=commit.move is not None)
     if text is None or (recorded is not None and not whole):
@@ -181,14 +181,14 @@ def _summary(snapshot: Snapshot) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class ReplayCommit:
-    """One replay of dead letters, as its snapshot says."""
+    """One replay of dead letters, read from its snapshot."""
 
     replay_id: str
     snapshot_id: int
     rows: int
     counts: Mapping[Partition, Counts]
     grown: int = 0
-    """How many rows more the table has since."""
+    """The change in the table's number of rows."""
     batch_id: None = None
 
     @property
@@ -198,7 +198,7 @@ class ReplayCommit:
 
 @dataclass(frozen=True)
 class OtherCommit:
-    """A commit of no feed that changed the table's rows."""
+    """A commit of another writer, not of a feed, that changed the table's rows."""
 
     snapshot_id: int
     operation: str

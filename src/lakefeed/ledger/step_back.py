@@ -1,4 +1,4 @@
-"""Moves the ledger of dead letters back with their feed."""
+"""Plans how the ledger of a feed's dead letters follows when the feed moves back."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class StepBack:
 
 
 def step_back(feed: str, letters: OffsetRanges, position: OffsetRanges | None) -> StepBack | None:
-    """Plan how dead letters follow a feed that has moved back, or entered a topic that was recreated.
+    """Plan how dead letters follow a feed that has moved back, or that reads a recreated topic.
 
-    ``letters`` are the ranges of their newest commit, ``position`` those of the rows' newest one, if there is one.
-    Returns None if the letters are not ahead.
+    ``letters`` are the ranges of the letters' newest commit, ``position`` those of the rows' newest commit, if any.
+    Returns None if the letters are not ahead of the rows.
     """
     stands, ids = (position.ends, position.topic_ids) if position is not None else ({}, {})
     moved: dict[Partition, tuple[int, int]] = {}
@@ -33,7 +33,7 @@ def step_back(feed: str, letters: OffsetRanges, position: OffsetRanges | None) -
         key, before = span.key, letters.topic_ids.get(span.topic, "")
         now = ids.get(span.topic, before)
         if now != before:
-            # These letters are of another topic; none of them is read again.
+            # These letters belong to the old topic, and the feed does not read its records again.
             left[span.topic] = before
             if key not in stands:
                 continue

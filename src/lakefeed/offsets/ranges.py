@@ -1,4 +1,4 @@
-"""Offset ranges and their arithmetic: what a micro-batch holds, what has to come next, and sets of offsets."""
+"""Offset ranges: the offsets of a micro-batch, the position after them, and sets of offsets."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Partition = tuple[str, int]
 """A topic's name and a partition's number."""
 
 OLDEST = "oldest"
-"""The mark of a place before all records that there are."""
+"""The mark of the position before all existing records."""
 
 Value = TypeVar("Value")
 _WRITTEN = re.compile(r"([A-Za-z0-9._-]{1,249}):(\d{1,9}):(\d{1,18}):(\d{1,18})", re.ASCII)
 
 
 def by_partition(topics: Mapping[str, Mapping[Any, Value]]) -> dict[Partition, Value]:
-    """Read values of JSON that are by topic, and then by the number of the partition; ValueError if one comes twice."""
+    """Read JSON values grouped by topic and partition number; raise ValueError if a partition occurs twice."""
     pairs = [((topic, int(number)), value) for topic, values in topics.items() for number, value in values.items()]
     if len(found := dict(pairs)) != len(pairs):
         raise ValueError("a partition is there twice")
@@ -32,7 +32,7 @@ def by_partition(topics: Mapping[str, Mapping[Any, Value]]) -> dict[Partition, V
 
 
 def by_topic(values: Mapping[Partition, Value]) -> dict[str, dict[str, Value]]:
-    """Group values for JSON as ``by_partition`` reads them."""
+    """Group values by topic and partition number for JSON, in the format that ``by_partition`` reads."""
     topics: dict[str, dict[str, Value]] = {}
     for (topic, number), value in values.items():
         topics.setdefault(topic, {})[str(number)] = value
@@ -52,9 +52,9 @@ class OffsetRange:
     start: int
     end: int
     marks: tuple[str, str] | None = None
-    """What the source calls start and end, where it does not know them by their number, such as sequence numbers."""
+    """The source's own names of start and end, such as sequence numbers; None if it uses the offsets themselves."""
     epoch: int | None = field(default=None, compare=False)
-    """The epoch of the leader that Kafka's records are read from. The same records may have another leader later."""
+    """The epoch of the Kafka leader that the records were read from. Another leader may serve them later."""
 
     def __post_init__(self) -> None:
         if self.partition < 0 or self.start < 0 or self.end < self.start:
@@ -70,11 +70,11 @@ class OffsetRange:
 
     @property
     def records(self) -> int:
-        """Count the offsets; compaction and transactions can leave fewer records in them."""
+        """The number of offsets; compaction and transactions can leave fewer records."""
         return self.end - self.start
 
     def cut(self, start: int, end: int) -> OffsetRange:
-        """Return other offsets of the same partition, without marks."""
+        """Return the range ``[start, end)`` of the same partition, without marks."""
         return OffsetRange(self.topic, self.partition, start, end)
 
     def __str__(self) -> str:
@@ -94,15 +94,15 @@ class OffsetRange:
 
 @dataclass(frozen=True)
 class OffsetRanges:
-    """The offset ranges of one micro-batch: at most one for each partition, empty ranges included.
+    """The offset ranges of one micro-batch: at most one per partition; ranges may be empty.
 
-    Empty ranges count: they carry the position of a partition that had nothing new, so that one commit alone
-    says where every partition stands.
+    A partition without new records has an empty range at its position. So every commit has the positions of all
+    partitions.
     """
 
     ranges: tuple[OffsetRange, ...]
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    """Topic name to the broker's id for it (KIP-516): a topic that is recreated has another id."""
+    """The broker's ids of the topics, by topic name (KIP-516): a recreated topic has another id."""
 
     def __post_init__(self) -> None:
         ordered = tuple(sorted(self.ranges))
@@ -119,17 +119,17 @@ class OffsetRanges:
         *,
         marks: Mapping[Partition, tuple[str, str]] | None = None,
     ) -> OffsetRanges:
-        """Return the ranges from one position to another; a partition that is new at the end starts at 0."""
+        """Return the ranges from one position to another; a partition that only ``end`` has starts at 0."""
         ranges = (OffsetRange(*key, start.get(key, 0), at, (marks or {}).get(key)) for key, at in end.items())
         return cls(tuple(ranges), dict(topic_ids or {}))
 
     @classmethod
     def at(cls, position: Mapping[Partition, int], topic_ids: Mapping[str, str] | None = None) -> OffsetRanges:
-        """Return the empty ranges at a position."""
+        """Return empty ranges at a position."""
         return cls.between(position, position, topic_ids)
 
     def in_epochs(self, epochs: Mapping[Partition, int]) -> OffsetRanges:
-        """Return the same ranges with the epochs of these partitions' leaders."""
+        """Return the same ranges with leader epochs, which ``epochs`` has by partition."""
         return replace(self, ranges=tuple(replace(span, epoch=epochs.get(span.key)) for span in self.ranges))
 
     @property
@@ -138,18 +138,18 @@ class OffsetRanges:
 
     @property
     def ends(self) -> dict[Partition, int]:
-        """Return the position after these ranges."""
+        """The position after these ranges."""
         return {span.key: span.end for span in self.ranges}
 
     @property
     def end_marks(self) -> dict[Partition, str]:
-        """Return the source's own names for the ends, of the partitions that have one."""
+        """The source's own names of the ends; only of partitions whose range has marks."""
         return {span.key: span.marks[1] for span in self.ranges if span.marks is not None}
 
     def to_json(self) -> str:
         """Write ``{"topic": {"id": "…", "ranges": {"0": [start, end]}, "marks": {"0": ["…", "…"]}}}``.
 
-        Leaders' epochs stand beside them: ``"epochs": {"0": 5}``. A source may have no ``marks`` and no ``epochs``.
+        A topic also has its leaders' epochs: ``"epochs": {"0": 5}``. ``marks`` and ``epochs`` are optional.
         """
         topics: dict[str, dict[str, Any]] = {}
         for span in self.ranges:
@@ -163,7 +163,7 @@ class OffsetRanges:
 
     @classmethod
     def from_json(cls, text: str) -> OffsetRanges:
-        """Read what ``to_json`` wrote."""
+        """Read the output of ``to_json``."""
         try:
             topics = json.loads(text)
             pairs = by_partition({topic: entry.get("marks", {}) for topic, entry in topics.items()})
@@ -178,17 +178,17 @@ class OffsetRanges:
 
 
 def offset_number(offset: Any) -> int:
-    """Return the number in a source's offset JSON: ``12``, or of ``{"at": 12, "mark": "…"}``."""
+    """Return the offset from a value of a source's offset JSON: ``12`` or ``{"at": 12, "mark": "…"}``."""
     return int(offset["at"] if isinstance(offset, dict) else offset)
 
 
 def spark_offsets(text: str) -> dict[Partition, int]:
-    """Read offset JSON: ``{"topic": {"0": 12}}``, or ``{"topic": {"0": {"at": 12, "mark": "…"}}}``."""
+    """Read offsets from offset JSON: ``{"topic": {"0": 12}}`` or ``{"topic": {"0": {"at": 12, "mark": "…"}}}``."""
     return {key: offset_number(offset) for key, offset in by_partition(json.loads(text)).items()}
 
 
 def spark_marks(text: str) -> dict[Partition, str]:
-    """Read the marks in a source's offset JSON; Kafka's has none."""
+    """Read the marks from a source's offset JSON; Kafka's has none."""
     offsets = by_partition(json.loads(text))
     return {key: str(offset["mark"]) for key, offset in offsets.items() if isinstance(offset, dict)}
 
@@ -205,7 +205,7 @@ def union(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
 
 
 def difference(ranges: Iterable[OffsetRange], taken: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """Return the offsets of ``ranges`` that are in none of ``taken``, in as few ranges as possible, sorted."""
+    """Return the offsets of ``ranges`` without those of ``taken``, in as few ranges as possible, sorted."""
     cuts = _group(union(taken))
     left: list[OffsetRange] = []
     for span in union(ranges):
@@ -220,26 +220,26 @@ def difference(ranges: Iterable[OffsetRange], taken: Iterable[OffsetRange]) -> l
 
 
 def intersection(ranges: Iterable[OffsetRange], others: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """Return the offsets that are in both, in as few ranges as possible, sorted."""
+    """Return the offsets that are in both arguments, in as few ranges as possible, sorted."""
     ranges = union(ranges)
     return difference(ranges, difference(ranges, others))
 
 
 class Offsets:
-    """Offsets that can be asked for one by one."""
+    """A set of offsets with a fast test for one offset."""
 
     def __init__(self, ranges: Iterable[OffsetRange]) -> None:
         self._ranges = _group(union(ranges))
 
     def has(self, topic: str, partition: int, offset: int) -> bool:
-        """Check that one of the ranges holds it."""
+        """Return whether the set has the offset."""
         here = self._ranges.get((topic, partition), [])
         number = bisect_right(here, offset, key=lambda span: span.start)
         return number > 0 and offset < here[number - 1].end
 
 
 def overlapping(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, OffsetRange] | None:
-    """Return two of the ranges that share an offset; None if there are none."""
+    """Return two ranges that share an offset; None if no ranges overlap."""
     for here in _group(ranges).values():
         for first, second in pairwise(here):
             if second.start < first.end:
@@ -248,16 +248,16 @@ def overlapping(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, OffsetRange
 
 
 def layers(ranges: Iterable[OffsetRange]) -> list[list[OffsetRange]]:
-    """Group the ranges so that each group has a partition at most once, as Spark's Kafka source takes them."""
+    """Group the ranges: a group has at most one range per partition, as Spark's Kafka source requires."""
     return [[span for span in layer if span is not None] for layer in zip_longest(*_group(ranges).values())]
 
 
 def portions(ranges: Iterable[OffsetRange], size: int) -> Iterator[list[OffsetRange]]:
-    """Cut ranges into portions: each of at most ``size`` offsets, and of each partition at most one range."""
+    """Cut ranges into portions of at most ``size`` offsets, with at most one range per partition."""
     queues = {key: here[::-1] for key, here in _group(union(ranges)).items()}
     while queues:
         room, portion = size, []
-        # The partition with the fewest offsets first, so that others get what it leaves of its share.
+        # The shortest ranges come first: the other partitions share the room that they leave.
         shortest_first = sorted(queues, key=lambda key: queues[key][-1].records)
         for left, key in zip(range(len(queues), 0, -1), shortest_first, strict=True):
             first = queues[key][-1]
@@ -275,7 +275,7 @@ def portions(ranges: Iterable[OffsetRange], size: int) -> Iterator[list[OffsetRa
 
 
 def _group(ranges: Iterable[OffsetRange]) -> dict[Partition, list[OffsetRange]]:
-    """Group the ranges by partition, without empty ones, in order."""
+    """Group the ranges by partition, sorted, without empty ranges."""
     found: dict[Partition, list[OffsetRange]] = defaultdict(list)
     for span in sorted(ranges):
         if span.records:

@@ -1,1 +1,1 @@
-"""From bytes to rows, and back: sources, decoders, schemas, transforms, encoders."""
+"""Turns bytes into rows, and rows into bytes: sources, decoders, schemas, transforms, encoders."""

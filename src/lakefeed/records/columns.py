@@ -1,4 +1,4 @@
-"""The columns of the rows that a feed writes, as a value without Spark."""
+"""The columns of the rows that a feed writes, as values that need no Spark."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ MOST_COLUMNS = 2000
 
 @dataclass(frozen=True)
 class RowColumn:
-    """A column: its name, its type in SQL's words, and the columns of a struct."""
+    """A column: its name, its type in SQL, and the columns inside it if it is a struct."""
 
     name: str
     type: str
     columns: tuple[RowColumn, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON, with the keys of OpenLineage's schema facet."""
+        """Return the column for JSON, with the keys of OpenLineage's schema facet."""
         nested = {"fields": [column.as_dict() for column in self.columns]} if self.columns else {}
         return {"name": self.name, "type": self.type, **nested}
 

@@ -1,4 +1,4 @@
-"""The encodings of a topic's values: plain facts for the decoder, without Spark."""
+"""The encodings of a topic's values, as plain values for the decoder, without Spark."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ ID_HEADERS = {
     part: (f"__{part}_schema_id", f"apicurio.{part}.globalId", f"apicurio.{part}.contentId")
     for part in ("value", "key")
 }
-"""Headers in which serializers of Confluent and Apicurio put a schema's id, if they do not put it before the data."""
+"""The headers with a schema's id, for serializers of Confluent and Apicurio that do not put the id before the data."""
 
 ID_IN_HEADER = "the schema's id is in the header %s, not before the data: lakefeed does not read such records yet"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RegisteredFormat:
-    """A format in Confluent's wire format: each value names its writer's schema by an id in the registry.
+    """A format in Confluent's wire format: every value has the id of its writer's schema in the registry.
 
     Attributes:
-        registry_url: address of a registry with Confluent's REST API, without credentials in it.
-        reader_schema: Avro schema (JSON) of the result; writers' schemas are resolved to it. For those that are
-            not Avro, ``lakefeed.records.decode.avro_schema.avro_schema_of`` has one.
-        credentials: name under which ``lakefeed.jvm.put_credentials`` has put them.
-        registry_patience_seconds: how long a task retries a registry that does not answer, before it fails.
-        accept: whose records are read: ``schema.accept`` of a pipeline file.
-        subject: the subject whose ids the values have; a registry with contexts has ids of its own in each.
-        subjects: a schema id that is registered under none of them is refused. Default: any subject.
+        registry_url: the address of a registry with Confluent's REST API, without credentials.
+        reader_schema: the Avro schema (JSON) of the result; the decoder resolves writers' schemas to it. For other
+            schemas, ``lakefeed.records.decode.avro_schema.avro_schema_of`` returns an Avro schema.
+        credentials: the name of the credentials that ``lakefeed.jvm.put_credentials`` has stored.
+        registry_patience_seconds: how long a task retries if the registry does not answer, before the task fails.
+        accept: the rule for writers' schemas whose records are read: ``schema.accept`` of a pipeline file.
+        subject: the subject of the values' ids; in a registry with contexts, every context has its own ids.
+        subjects: a schema id that is not registered under one of them is refused. Default: all subjects are allowed.
     """
 
     registry_url: str
@@ -52,22 +52,22 @@ class ConfluentAvro(RegisteredFormat):
 
 @dataclass(frozen=True, kw_only=True)
 class ConfluentProtobuf(RegisteredFormat):
-    """Protobuf in Confluent's wire format: after the id, message indexes name the message of the schema.
+    """Protobuf in Confluent's wire format: message indexes after the id select a message of the schema.
 
-    The message has the name of the reader's record, as Avro compares them: without namespace.
+    The message must have the name of the reader's record; as in Avro, namespaces are ignored.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConfluentJson(RegisteredFormat):
-    """JSON in Confluent's wire format, described by a JSON Schema in the registry; ``lenient`` is as for ``Json``."""
+    """JSON in Confluent's wire format with a JSON Schema in the registry; ``lenient`` is as for ``Json``."""
 
     lenient: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlainAvro:
-    """Avro without a header, as Spark's ``to_avro`` writes it. The result has the reader's schema, or the writer's."""
+    """Avro without a header, as Spark's ``to_avro`` writes it. The result has the reader's schema or the writer's."""
 
     writer_schema: str
     reader_schema: str | None = None
@@ -75,14 +75,14 @@ class PlainAvro:
 
 @dataclass(frozen=True, kw_only=True)
 class PlainProtobuf:
-    """Protobuf messages without a header: all values are of one given type.
+    """Protobuf messages without a header: all values are messages of one given type.
 
     Attributes:
-        schema: text of a ``.proto`` file, or the bytes of a descriptor set (``protoc --descriptor_set_out
+        schema: the text of a ``.proto`` file, or the bytes of a descriptor set (``protoc --descriptor_set_out
             --include_imports``).
-        message: its name, with the package or without. Default: the first of the (last) file.
-        references: texts of files that the ``.proto`` file imports; Protobuf's own are known.
-        reader_schema: Avro schema (JSON) of the result. Default: what follows from the message.
+        message: the message's name, with or without the package. Default: the first message of the (last) file.
+        references: the texts of files that the ``.proto`` file imports, without Protobuf's own files.
+        reader_schema: the Avro schema (JSON) of the result. Default: derived from the message.
     """
 
     schema: str | bytes
@@ -93,14 +93,14 @@ class PlainProtobuf:
 
 @dataclass(frozen=True, kw_only=True)
 class Json:
-    """One JSON object in UTF-8 for each value.
+    """Values that are JSON objects in UTF-8.
 
     Attributes:
-        schema: of the result: Spark DDL (``id BIGINT, name STRING``), an Avro record schema (JSON), or the JSON
-            of a Spark ``StructType``. Fields that it declares not null are required.
-        sampled: whether the schema was guessed from records; then a feed keeps it.
-        lenient: read numbers and booleans as text, NaN and Infinity, whole numbers with more digits than a double
-            keeps, and half surrogate pairs, instead of refusing them.
+        schema: the schema of the result: Spark DDL (``id BIGINT, name STRING``), an Avro record schema (JSON), or the
+            JSON of a Spark ``StructType``. Fields that the schema declares not null are required.
+        sampled: whether the schema was guessed from records; the feed then stores it.
+        lenient: whether to accept numbers and booleans as text, NaN and Infinity, whole numbers with more digits than
+            a double has, and half surrogate pairs, instead of refusing them.
     """
 
     schema: str
@@ -115,7 +115,7 @@ class String:
 
 @dataclass(frozen=True, kw_only=True)
 class Raw:
-    """Bytes as they are, in one column ``value``."""
+    """Undecoded bytes, in one column ``value``."""
 
 
 OwnSpec = ConfluentAvro | ConfluentProtobuf | ConfluentJson | PlainAvro | PlainProtobuf | Json | String | Raw
@@ -124,17 +124,17 @@ DecodeSpec = OwnSpec | JavaFormat | ExpressionFormat
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedDecoder:
-    """The decoder of a source's records, by the registry's schemas of one moment.
+    """The decoder of a source's records, from the registry's schemas at the time of the start.
 
     Attributes:
-        spec: what decodes the values.
-        key: what decodes the keys; None if they stay bytes.
-        latest_id: id of the subject's newest version, or of the older one in ``spec``; None for formats whose records
-            name no schema, and where a schema file is given.
-        notes: what to report of versions that cannot be used, and were passed over.
-        older: the decoders by older versions, the newest first: they follow if the rows of this one fit no table.
-        writer_schema: from an id to the writer's schema, as an Avro record schema whatever it is in the registry; None
-            for formats whose records name no schema.
+        spec: the decoding of the values.
+        key: the decoding of the keys; None if keys stay bytes.
+        latest_id: the id of the subject's newest version, or of the older version in ``spec``; None for formats
+            without schema ids, and for a schema file.
+        notes: messages about versions that cannot be used and were skipped.
+        older: returns the decoders for older versions, the newest first, in case this decoder's rows fit no table.
+        writer_schema: returns the writer's schema for an id, always as an Avro record schema; None for formats
+            without schema ids.
     """
 
     spec: DecodeSpec
@@ -146,10 +146,10 @@ class ResolvedDecoder:
 
 
 def registry_address(url: str) -> str:
-    """Return the address, or several with commas between them, without a slash at its end.
+    """Return an address, or several addresses with commas, without slashes at the end.
 
     Raises:
-        ConfigError: not http(s), no host, or credentials inside, which Spark's settings would show.
+        ConfigError: an address is not http(s), has no host, or has credentials, which Spark's settings would show.
     """
     return ",".join(_address(each.strip()) for each in url.split(","))
 

@@ -1,1 +1,1 @@
-"""Writes many topics in one job, each to a table of its own."""
+"""Writes many topics to separate tables in one job."""

@@ -1,12 +1,12 @@
-"""Schedules the tables of a job: in each round, each table with new records writes its next batch.
+"""Schedules the tables of a job: in every round, all tables with new records write their next batch.
 
-Not a streaming query. Spark shares a query's limit out by lag, so that a loud topic leaves a quiet one next to nothing;
-one table that cannot be written ends the query; and a checkpoint for all would know less than the tables' own ledgers.
+This is not one streaming query, for three reasons. Spark divides a query's limit by lag, so a busy topic leaves almost
+nothing to a quiet topic. One table that cannot be written ends the query. A checkpoint for all tables would have less
+information than the tables' own ledgers.
 
-Tables are written at the same time by threads that each have a session. A batch sets and names things in its session: a
-temporary view for the transform, another for the MERGE, ANSI mode while rules are resolved. In one session the batches
-of two topics would see each other's. A session for each table would have a catalog with connections of its own for
-each, too: so there are as many as write at the same time.
+Several threads with separate sessions write tables at the same time. A batch changes its session: it creates temporary
+views for the transform and for the MERGE, and sets ANSI mode to resolve rules. In one session, two topics' batches
+would disturb each other. A session has a catalog with connections, so there is one per thread, not per table.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 def run_multi_table(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSummary:
-    """Run a pipeline whose topics go to a table each; see ``Pipeline.run``."""
+    """Run a pipeline with one table per topic; see ``Pipeline.run``."""
     before, began = s3_requests(spark), time.monotonic()
     scheduler = MultiTableScheduler(feed, spark, options)
     options.monitor.note_path("reader and encoder: chosen for each table; lakefeed plan --topic … names them")
@@ -77,12 +77,12 @@ def run_multi_table(feed: Feed, spark: SparkSession, options: RunOptions) -> Run
 
 
 class MultiTableScheduler:
-    """Runs a pipeline with a table for each topic; its rounds are the batches of the run.
+    """Runs a pipeline with one table per topic; the rounds are the batches of the run.
 
     Attributes:
-        tables: by topic, in the order in which they were found.
-        done: rounds in which a table has written a batch.
-        over_budget: rounds that made more requests to S3 than the budget of their batches.
+        tables: the tables by topic, in the order of their discovery.
+        done: the number of rounds in which a table has written a batch.
+        over_budget: the number of rounds with more S3 requests than the budget of their batches.
     """
 
     def __init__(self, feed: Feed, spark: SparkSession, options: RunOptions) -> None:
@@ -107,10 +107,10 @@ class MultiTableScheduler:
         self._outage = Outage(stop=options.stop, monitor=options.monitor, say=options.on_note)
 
     def run(self, *, on_batch: Callable[[FinishedBatch], None]) -> None:
-        """Run rounds until stopped, or with ``once`` until each table has the records of the start, or has failed.
+        """Run rounds until stopped; with ``once``, until all tables have the records of the start or have failed.
 
         Raises:
-            LakefeedError: of a table whose failure is to end the job; or the broker is away for minutes.
+            LakefeedError: the error of a table whose failure ends the job, or of a broker that is away for minutes.
         """
         try:
             self._steering.wait_for_start(sink=self._feed.identity.owner.sink)
@@ -127,7 +127,7 @@ class MultiTableScheduler:
             while (outcome := self._steering.settle()) != "stop":
                 began = time.monotonic()
                 if outcome == "resumed":
-                    # No broker was asked in a pause: that is no outage.
+                    # During a pause there are no requests to brokers, so the pause is no part of an outage.
                     self._outage.is_over()
                 self._options.monitor.tick()
                 topics = self._describe()
@@ -147,13 +147,13 @@ class MultiTableScheduler:
                     self._options.monitor.tick()
 
     def _change(self, request: ActionRequest) -> None:
-        """Take over the trigger and the size of batches for the next rounds of this run."""
+        """Apply a new trigger or size of batches to the next rounds of this run."""
         if request.trigger is not None:
             self._seconds = trigger_seconds(request.trigger)
         self._limit = request.max_records_per_batch or self._limit
 
     def _describe(self) -> dict[str, TopicDescription] | None:
-        """Describe the topics, and add tasks for new ones; None while no broker answers."""
+        """Return the descriptions of the topics, and add tasks for new topics; None while no broker answers."""
         try:
             if time.monotonic() - self._looked_at >= LOOK_FOR_TOPICS_SECONDS and not (self._once and self.tables):
                 self._add_tables()
@@ -183,19 +183,19 @@ class MultiTableScheduler:
             self.tables[topic] = table
             if (clash := self._taken.take(topic, table.feed.config, table)) is not None:
                 other, place = clash
-                # The topic whose rows the table has keeps it. At a start both come at once, by name.
+                # The table belongs to the topic whose rows it has. At a start, topics come in the order of their names.
                 owner, late = (table, other) if table.has_landed() and not other.has_landed() else (other, table)
                 late.refuse(shares_a_table(owner.topic, late.topic, place))
         self._looked_at = time.monotonic()
 
     def _has_begun(self, topics: Sequence[str]) -> bool:
-        """Check that a table has rows of its topic: then those without came later. Not asked where it is the same."""
+        """Return whether a table has rows, so that the other topics are new; False if new topics start like others."""
         if self._source.new_topics == self._source.start:
             return False
         return any(is_begun(self._feed.for_topic(topic), self._spark) for topic in topics)
 
     def _due(self, topics: Mapping[str, TopicDescription]) -> list[tuple[int, TableTask]]:
-        """List the tables that have records to write, with their numbers."""
+        """Return the tables that have records to write, with their numbers."""
         return [
             (number, table)
             for number, (name, table) in enumerate(self.tables.items())
@@ -210,14 +210,14 @@ class MultiTableScheduler:
         def step(table: TableTask) -> tuple[str, BatchResult | None, str | None]:
             return table.topic, *table.step(topics[table.topic], limit=self._limit)
 
-        # The tables of one session write one after the other.
+        # The tables of one session write one by one.
         due = self._due(topics)
         begun = [self._threads[number % len(self._threads)].submit(step, table) for number, table in due]
         try:
             with self._options.monitor.round(self.done) if begun else nullcontext():
                 steps = [self._result_of(future) for future in begun]
         finally:
-            # Where one has failed for all, what has not begun does not begin.
+            # If the failure of one table ends the job, cancel the tables that have not begun.
             for future in begun:
                 future.cancel()
         results = [result for _, result, _ in steps if result is not None]
@@ -246,13 +246,13 @@ class MultiTableScheduler:
         return results
 
     def _result_of(self, future: Future[T]) -> T:
-        """Wait for a table; the driver lives while it waits."""
+        """Wait for a table's result, and meanwhile record that the driver is alive."""
         while not wait([future], timeout=TICK_SECONDS).done:
             self._options.monitor.tick()
         return future.result()
 
     def _observe(self, steps: Mapping[str, BatchResult | None], topics: Mapping[str, TopicDescription]) -> None:
-        """Note the positions of the tables, what those of this round have done, and how far the topics reach."""
+        """Report the tables' positions, the results of this round, and the topics' ends to the monitor."""
         monitor = self._options.monitor
         parts = [(name, part) for name, topic in topics.items() for part in topic.partitions]
         for name, table in self.tables.items():

@@ -54,10 +54,10 @@ def next_ranges(
     limit: int = sys.maxsize,
     until: Mapping[int, int] | None = None,
 ) -> OffsetRanges:
-    """Return the ranges of the next batch: each partition gets its share of the limit, and at least one offset.
+    """Return the ranges of the next batch: partitions share the limit by lag, with at least one offset per partition.
 
-    A partition that the table's ``position`` lacks begins at the topic's first offset. No range goes beyond ``until``,
-    by default the topic's end.
+    A partition without a ``position`` begins at its first offset. No range ends after ``until``, by default the topic's
+    end.
     """
     left = []
     for partition in topic.partitions:
@@ -74,13 +74,13 @@ def next_ranges(
 
 
 class Taken(Generic[Part]):
-    """The tables that are in use, and by which topic."""
+    """The tables in use, with their topics."""
 
     def __init__(self) -> None:
         self._at: dict[str, list[tuple[Place, Part]]] = defaultdict(list)
 
     def take(self, topic: str, config: PipelineConfig, part: Part) -> tuple[Part, str] | None:
-        """Register the tables of a topic; returns which part's rows would mix with it, and in which table, if any."""
+        """Register the tables of a topic; if its rows would mix with another part's, return that part and the table."""
         clash = None
         for place in tables_of_topic(topic, config):
             there = self._at[place.name]
@@ -91,12 +91,12 @@ class Taken(Generic[Part]):
 
 
 def has_landed(position: Position | None, topic: str) -> bool:
-    """Check by its ledger that a table has rows of this topic."""
+    """Return whether a table has rows of this topic, according to its ledger."""
     return position is not None and topic in {span.topic for span in position.ranges.ranges}
 
 
 def is_begun(feed: Feed, spark: SparkSession) -> bool:
-    """Check that the table of a topic's feed has rows of it, or where it begins; False if it is unavailable."""
+    """Return whether a topic's table has rows or a recorded start of the topic; False if it is unavailable."""
     try:
         position = feed.ledger_table(spark).position()
         return any(has_landed(position, topic) for topic in feed.config.kafka.topics or ())
@@ -105,9 +105,9 @@ def is_begun(feed: Feed, spark: SparkSession) -> bool:
 
 
 def require_own(position: Position | None, topic: str, table: str) -> None:
-    """Refuse a table whose ledger has the offsets of another topic under the feed's name.
+    """Raise an error if the table's ledger has offsets of another topic under the feed's name.
 
-    Names of feeds have '_' for what topics may have besides, so that two topics can have one name.
+    A feed's name has '_' for other characters of its topic's name, so two topics can have the same feed name.
     """
     if position is not None and position.ranges.ranges and not has_landed(position, topic):
         raise shares_a_table(position.ranges.ranges[0].topic, topic, table)
@@ -123,15 +123,15 @@ def shares_a_table(first: str, topic: str, table: str) -> ConfigError:
 
 @dataclass
 class TableTask:
-    """Writes one topic to its table, batch by batch; its failures do not stop the others.
+    """Writes one topic to its table in batches; a failure does not stop other tables.
 
-    The table's own ledger says where it resumes: a failed table is behind, and no checkpoint has its position.
+    The table resumes at its own ledger's position: after a failure it is behind, and no checkpoint has its position.
 
     Attributes:
-        feed: of this topic alone.
-        until: the end offsets up to which a run that ends by itself writes.
-        failure: why it is paused or stopped; None if it is not.
-        has_answered: whether a table of the job has landed a batch in this run, so that its servers were there.
+        feed: the feed of this topic alone.
+        until: the end offsets for a run that ends by itself.
+        failure: the error that has paused or stopped the table; None without one.
+        has_answered: returns whether a table of the job has landed a batch in this run: then its servers have answered.
     """
 
     topic: str
@@ -152,7 +152,7 @@ class TableTask:
     _reached: OffsetRanges = field(default=NOTHING)
     _retry_at: float = 0.0
     _unanswered_since: float | None = None
-    """When a server that had answered rightly first failed the table; None while all answer."""
+    """The start of an outage of a server that had answered correctly before; None while all servers answer."""
     _waiting_since: float | None = None
     _batch_id: int = 0
 
@@ -162,7 +162,7 @@ class TableTask:
 
     @property
     def begins(self) -> StartingOffsets:
-        """The place where the topic begins, if its table has nothing of it."""
+        """The start of the topic, if the table has nothing of it."""
         return self.feed.config.kafka.starting
 
     @property
@@ -171,32 +171,32 @@ class TableTask:
         return self._reached
 
     def is_due(self, topic: TopicDescription) -> bool:
-        """Check that there are records to write, and the table does not wait after a failure."""
+        """Return whether there are records to write and the table does not wait after a failure."""
         stopped = self.on_failure == "stop" and not self.waits_for_server
         if self.failure is not None and (stopped or time.monotonic() < self._retry_at):
             return False
         if self.begins.kind == "latest" and self._latest is None:
             self._latest = self._first_offsets(topic)
         if self._writer is None:
-            # A topic without a record may be without a schema too.
+            # Wait for the first record: an empty topic may not have a schema yet.
             return any(topic.ends.values())
         lag = next_ranges(self._position, topic, until=self.until).records
         source = self.feed.config.kafka
         if lag == 0 or self.until is not None or lag >= (source.min_records_per_batch or 0):
             return lag > 0
-        # Too few records for a batch, unless the first has waited long enough.
+        # There are fewer records than a batch should have: wait, but not longer than max_wait_seconds.
         now = time.monotonic()
         if self._waiting_since is None:
             self._waiting_since = now
         return now - self._waiting_since >= source.max_wait_seconds
 
     def backlog(self, topic: TopicDescription) -> int:
-        """Return how many offsets are not written yet; all offsets of the topic if the table has not begun."""
+        """Return the number of unwritten offsets; all offsets of the topic if the table is not open yet."""
         return next_ranges(self._position, topic).records
 
     @property
     def waits_for_server(self) -> bool:
-        """Check that the table is tried again, whatever ``on_failure`` says: see ``Outage``."""
+        """Return whether the table waits for a server and retries despite ``on_failure``: see ``Outage``."""
         since = self._unanswered_since
         return since is not None and time.monotonic() - since < PATIENCE_SECONDS
 
@@ -205,10 +205,10 @@ class TableTask:
         return {span.partition: span.end for span in self._reached.ranges}
 
     def step(self, topic: TopicDescription, *, limit: int | None = None) -> tuple[BatchResult | None, str | None]:
-        """Write the next batch, if there are records for it; returns its result, and a message for the user.
+        """Write the next batch if there are records; return its result, and a message for the user.
 
-        It has at most ``limit`` records, by default as many as the pipeline file says. A failure is raised if the
-        pipeline file says that the job ends then.
+        The batch has at most ``limit`` records, by default the pipeline file's limit. Raises the error of a failure if
+        the pipeline file says that failures end the job.
         """
         try:
             result = self._write_next(topic, limit=limit)
@@ -220,17 +220,17 @@ class TableTask:
         return result, note
 
     def refuse(self, error: LakefeedError) -> None:
-        """Stop the table until the pipeline file has changed."""
+        """Stop the table with this error until the pipeline file changes."""
         self.on_failure = "stop"
         self.failure = error
 
     def close(self) -> None:
-        """End the run of this table."""
+        """Close the reader of this table."""
         if self._writer is not None:
             self._writer.reader.close()
 
     def has_landed(self) -> bool:
-        """Check that the table has rows of this topic; False if it is unavailable."""
+        """Return whether the table has rows of this topic; False if the table is unavailable."""
         return is_begun(self.feed, self.spark)
 
     def summary(self) -> TableSummary:
@@ -269,7 +269,7 @@ class TableTask:
         return result
 
     def _begin(self, topic: TopicDescription) -> BatchWriter:
-        """Open the table and prepare it. Only when it has records: a job may have hundreds of tables."""
+        """Open the table, and return its writer. Call this only if there are records: a job may have many tables."""
         require_fit(self.feed.config)
         self.feed.require_stateless(self.spark)
         sink = self.feed.ledger_table(self.spark)
@@ -306,24 +306,24 @@ class TableTask:
         return first_offsets(self.feed.config.kafka, {self.topic: topic}, now=self._created_at)
 
     def _began_together(self) -> bool:
-        """Check that the other driver began just before: each may have a table of the other's, and one has to stay."""
+        """Return whether another driver started just before this one; this one then retries, so that one remains."""
         if self._writer is None or self.batches or datetime.now(UTC) - self._created_at > TOGETHER:
             return False
         return is_of_earlier_driver(self._writer.sink.fence_taken(), self._writer.fence)
 
     def _is_outage(self, error: LakefeedError) -> bool:
-        """Check that the server has answered rightly before; of rights to this table, others say nothing."""
+        """Return whether the server has answered correctly before; other tables prove no access to this one."""
         if isinstance(error, BrokerUnreachable) or self.batches:
             return True
         return isinstance(error, Unreachable) and self.has_answered()
 
     def _fail(self, error: LakefeedError) -> str:
-        """Pause or stop the table; returns a message for the user, which is empty if the failure is known."""
+        """Pause or stop the table; return a message for the user, empty if it is the same failure as before."""
         if not error.passes:
             self._unanswered_since = None
         elif self._unanswered_since is None and self._is_outage(error):
             self._unanswered_since = time.monotonic()
-        # Opened again, the table would take the fence from the other driver, which would take it back.
+        # If this driver opened the table again, both drivers would take the fence from each other forever.
         if isinstance(error, DriverReplaced):
             if not self._began_together():
                 raise error
@@ -334,7 +334,7 @@ class TableTask:
         is_known = self.failure is not None and self.failure.what == error.what
         self.failure = error
         self.close()
-        # The columns or the position that were read of the table may be the cause: open it again.
+        # Outdated columns or an outdated position may be the cause, so open the table again.
         self._writer, self._reached = None, NOTHING
         pause = min(self.retry_seconds, LONGEST_PAUSE_SECONDS) if self.waits_for_server else self.retry_seconds
         self._retry_at = time.monotonic() + pause
@@ -344,5 +344,5 @@ class TableTask:
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """The errors of a table or of Spark; imports PySpark only when a table runs."""
+    """Return the errors of a table or of Spark; this imports PySpark only when a table runs."""
     return LakefeedError, py4j.Py4JError, spark_errors.PySparkException

@@ -1,16 +1,16 @@
-"""From a record's bytes to a row: ``decoded`` reads every value, ``rows`` selects the valid ones.
+"""Turns records into rows: ``decoded`` reads all values, ``rows`` selects the valid ones.
 
-Between the two each record has its position and ``decoded: struct<value, schema_id, error>``:
+Between the two, a record has its position and ``decoded: struct<value, schema_id, error>``:
 
 ========================  ==========  ===========  =========
 record                    value       schema_id    error
 ========================  ==========  ===========  =========
-right                     the struct  the id       null
+valid                     the struct  the id       null
 a null value (tombstone)  null        null         null
-not readable              null        id if known  why
+unreadable                null        id if known  the reason
 ========================  ==========  ===========  =========
 
-(``schema_id`` only where the format has one.)
+(``schema_id`` is set only if the format has schema ids.)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every registered schema as an Avro schema, so that tables and their evolution know one kind of schema."""
+"""Translates registered schemas to Avro schemas, so that tables and their evolution handle only one kind."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def avro_schema_of(
     message: str | None = None,
     subject: str | None = None,
 ) -> str:
-    """Return the Avro record schema (JSON) that is equivalent to the schema with this id, whatever its kind.
+    """Return the Avro record schema (JSON) that is equivalent to the schema with this id, for all kinds of schemas.
 
-    Avro schemas are returned as they are, references put in. Of Protobuf and JSON Schema, what a writer may leave
-    out is a union with null and has the default null; a proto3 field without presence has zero as its default.
+    Avro schemas stay unchanged, but contain the schemas that they refer to. In Protobuf and JSON Schema, optional
+    fields become unions with null and the default null; a proto3 field without presence has the default zero.
 
     Args:
-        spark: any session; Protobuf is translated in its JVM.
-        kind: of the schema in the registry. Default: any.
-        message: for Protobuf, the message, with the package or without. Default: the schema's first.
-        subject: whose id it is, where a registry has several contexts.
+        spark: any session; its JVM translates Protobuf.
+        kind: the expected kind of the schema in the registry. Default: any kind.
+        message: for Protobuf, the message, with or without the package. Default: the schema's first message.
+        subject: the subject of the id, for a registry with several contexts.
 
     Raises:
-        ResourceMissing: there is no such id, or the schema refers to one that is gone.
-        SchemaIncompatible: the schema is of another kind, cannot be read, describes no record, or has no such message.
+        ResourceMissing: the registry does not have the id, or a schema that this one refers to.
+        SchemaIncompatible: the schema has another kind, is unreadable, describes no record, or lacks the message.
         Unreachable: the registry does not answer.
     """
     schema, where = registry.schema(schema_id, subject), f"schema id {schema_id} of {registry.url}"
@@ -54,7 +54,7 @@ def avro_schema_of(
 def table_schema(
     spark: SparkSession | None, schema: RegisteredSchema, *, registry: str, message: str | None = None
 ) -> str:
-    """Return the Avro schema (JSON) that a table can be made of; an error names subject, version and id."""
+    """Return an Avro schema (JSON) that can become a table; errors name subject, version and id."""
     try:
         text = avro_schema_of_schema(spark, schema, message=message)
         require_usable(text)
@@ -69,10 +69,10 @@ def table_schema(
 def usable_versions(
     spark: SparkSession | None, client: SchemaRegistry, subject: str, *, block: str, message: str | None = None
 ) -> Iterator[tuple[RegisteredSchema, str, list[str]]]:
-    """Yield the versions of a subject that a table can be made of, newest first; if none can, raise the newest's error.
+    """Yield the versions of a subject that can become a table, newest first; without any, raise the newest's error.
 
-    Each comes with its Avro schema, and with what is wrong with the newer ones that cannot be used. ``spark`` may be
-    None: Protobuf is not translated then.
+    A version comes with its Avro schema, and with the errors of newer versions that cannot be used. If ``spark`` is
+    None, Protobuf is not translated.
     """
     refused: list[LakefeedError] = []
     usable = 0
@@ -98,12 +98,12 @@ def _newest_first(client: SchemaRegistry, subject: str) -> Iterator[int | None]:
 
 
 def avro_schema_of_schema(spark: SparkSession | None, schema: SchemaText, *, message: str | None = None) -> str:
-    """Translate a schema as ``avro_schema_of`` does; ``spark`` may be None for kinds other than Protobuf."""
+    """Translate a schema like ``avro_schema_of``; ``spark`` may be None for all kinds except Protobuf."""
     if schema.kind == "JSON":
         return _of_json_schema(schema)
     if schema.kind == "AVRO":
         return schema.text
-    assert spark is not None  # Protobuf is translated in its JVM.
+    assert spark is not None  # Its JVM translates Protobuf.
     references = [reference.text for reference in schema.references]
     return avro_schema_of_text(spark, schema.kind, schema.text, references=references, message=message)
 
@@ -111,7 +111,7 @@ def avro_schema_of_schema(spark: SparkSession | None, schema: SchemaText, *, mes
 def avro_schema_of_text(
     spark: SparkSession, kind: str, schema: str | bytes, *, references: Sequence[str] = (), message: str | None = None
 ) -> str:
-    """Translate a schema of kind ``AVRO`` or ``PROTOBUF`` given as text, or a Protobuf descriptor set as bytes."""
+    """Translate the text of an ``AVRO`` or ``PROTOBUF`` schema, or the bytes of a Protobuf descriptor set."""
     if kind == "AVRO":
         return str(schema)
     try:

@@ -1,4 +1,4 @@
-"""Changes of keyed rows: unwraps Debezium's change events, and marks the records that delete a row.
+"""Handles changes of rows with keys: unwraps Debezium's change events, and marks records that delete a row.
 
 Format: https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-create-events
 """
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from lakefeed.config.models import PipelineConfig
 
 OP = "debezium_op"
-"""Column: c, r (a snapshot's read), u or d."""
+"""The column with the operation: c, r (read by a snapshot), u or d."""
 
 TS_MS = "debezium_ts_ms"
-"""Column: when the database made the change, in ms since 1970; when the connector saw it, where that is not given."""
+"""The column with the time of the change in the database, or else in the connector, in ms since 1970."""
 
 OWN_KEY = f"{OWN}_key"
-"""Column with the decoded key, beside the fields of the value."""
+"""The column with the decoded key, beside the value's fields."""
 
 _DELETE = "d"
 _UPSERTS = ("c", "r", "u")
@@ -38,10 +38,10 @@ class DeleteRule:
     """The rule for records that delete the row of their key.
 
     Attributes:
-        tombstones: those with a null value.
-        columns: those that have one of these values in this column.
-        keys: the key columns, filled from the record's key where a delete has none.
-        are_columns: whether these are the rows' columns, as no transform follows: then none of them may be null.
+        tombstones: whether a record with a null value deletes.
+        columns: columns with values; a record with one of the values deletes.
+        keys: the key columns; if a delete lacks them, their values come from the record's key.
+        are_columns: whether the rows have the key columns because no transform follows; then keys must not be null.
     """
 
     tombstones: bool
@@ -51,10 +51,10 @@ class DeleteRule:
 
 
 def unwrap(records: DataFrame) -> DataFrame:
-    """Replace the change event in ``decoded.value`` by its row.
+    """Replace the change events in ``decoded.value`` by their rows.
 
-    The row of a delete is what is in ``before``: all of it, or its key alone, as the database logs it. A tombstone
-    stays null. A truncate, which has no row, and events with an unknown ``op`` are errors of their record.
+    The row of a delete comes from ``before``, which has the whole row or only its key, depending on the database's
+    log. A tombstone stays null. A truncate has no row, so it is an error of its record, as is an unknown ``op``.
     """
     decoded = sf.col("decoded")
     event, schema = decoded["value"], _struct(records.select("decoded.value").schema, "value")
@@ -83,7 +83,7 @@ def unwrap(records: DataFrame) -> DataFrame:
 
 
 def _after(event: StructType) -> StructType:
-    """Return the type of ``after``, which has the rows' columns; raise a ConfigError if it is no record."""
+    """Return the type of ``after``, which has the rows' columns; raise ConfigError if it is not a record."""
     after = event["after"].dataType if "after" in event.names else None
     what = "envelope: debezium requires values with the fields op and after"
     hint = "leave decode.envelope out if the connector unwraps its events itself (ExtractNewRecordState)"
@@ -98,7 +98,7 @@ def _after(event: StructType) -> StructType:
 
 
 def why_no_rows(values: StructType) -> ConfigError | None:
-    """Return why change events of this type have no rows; None if they have."""
+    """Return why change events of this type have no rows; None if they have rows."""
     try:
         _after(_events(values))
     except ConfigError as error:
@@ -112,7 +112,7 @@ def _events(values: StructType) -> StructType:
 
 
 def row_type(event: StructType) -> StructType:
-    """Return the columns that ``unwrap`` makes of events of this type; the type itself if they are no events."""
+    """Return the columns after ``unwrap`` of events of this type; the type itself if it is no event's."""
     if "after" not in event.names or not isinstance(event["after"].dataType, t.StructType):
         return event
     added = [t.StructField(OP, t.StringType()), t.StructField(TS_MS, t.LongType())]
@@ -120,7 +120,7 @@ def row_type(event: StructType) -> StructType:
 
 
 def delete_rule(config: PipelineConfig) -> DeleteRule | None:
-    """Return the pipeline's rule for deletes; None if its rows are only added."""
+    """Return the pipeline's rule for deletes; None if the pipeline only adds rows."""
     sink = config.upserting
     if sink is None:
         return None
@@ -183,7 +183,7 @@ def _key_columns(rows: DataFrame, keys: Sequence[str]) -> dict[str, Column]:
     key, key_type = sf.col(OWN_KEY), rows.schema[OWN_KEY].dataType
     own = {name.lower() for name in key_type.names} if isinstance(key_type, t.StructType) else set()
     if isinstance(key_type, t.StructType) and "payload" in key_type.names and requested.isdisjoint(own):
-        # As Connect's JsonConverter writes keys with their schemas.
+        # Connect's JsonConverter writes keys with their schemas like this.
         key, key_type = key["payload"], key_type["payload"].dataType
     names = {name.lower(): name for name in key_type.names} if isinstance(key_type, t.StructType) else {}
     columns = {}

@@ -1,4 +1,4 @@
-"""Adds the column ``decoded`` to records. Python plans; ``io.lakefeed.decode.DecodeFunction`` decodes in the JVM."""
+"""Adds the column ``decoded`` to records. ``io.lakefeed.decode.DecodeFunction`` decodes in the JVM."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lakefeed.records.schema.parse import require_usable
 from lakefeed.records.spec import DecodeSpec
 
 KEY = "decoded_key"
-"""Column with the decoded key: a struct of its fields, or the one value of formats that have but one."""
+"""The column with the decoded key: a struct of the key's fields, or the value itself for formats with one value."""
 
 _RESULT = "_lakefeed_key"
 _VALUE = "_lakefeed_value"
@@ -26,19 +26,19 @@ _ID_HEADER = "_lakefeed_id_header"
 
 
 def decoded(records: DataFrame, spec: DecodeSpec, *, key: DecodeSpec | None = None) -> DataFrame:
-    """Add the column ``decoded: struct<value, schema_id, error>``, to a batch or a stream.
+    """Add the column ``decoded: struct<value, schema_id, error>`` to a batch or a stream.
 
-    A record that cannot be read gets an ``error``, it never stops the job. A schema registry that does not answer does
-    stop it: see ``registry_error_of``.
+    An unreadable record gets an ``error`` and never stops the job. But if the schema registry does not answer, the job
+    stops: see ``registry_error_of``.
 
     Args:
-        records: with the column ``value`` (bytes), as Spark's Kafka source gives it.
-        spec: how the values are encoded.
-        key: how the keys (column ``key``) are encoded. Adds the column ``decoded_key``, and a key that cannot be read
-            is an error of its record.
+        records: have the column ``value`` (bytes), as Spark's Kafka source returns it.
+        spec: the encoding of the values.
+        key: the encoding of the keys (column ``key``). It adds the column ``decoded_key``; an unreadable key is an
+            error of its record.
 
     Raises:
-        ConfigError: a schema that cannot be used, or the JVM does not have the credentials.
+        ConfigError: a schema cannot be used, or the JVM does not have the credentials.
     """
     result = _with_value(records, spec)
     return result if key is None else _with_key(result, key)
@@ -76,7 +76,7 @@ def _with_value(records: DataFrame, spec: DecodeSpec, part: Literal["value", "ke
 
 
 def _by_expression(records: DataFrame, spec: ExpressionFormat) -> DataFrame:
-    """Add what an expression of an installed package decodes; a value that it passes over is an error, no tombstone."""
+    """Decode by an installed package's expression; if it returns neither value nor reason, the record is an error."""
     name = getattr(spec.decode, "__qualname__", repr(spec.decode))
     try:
         result = records.withColumn("decoded", sf.when(sf.col("value").isNotNull(), spec.decode(sf.col("value"))))
@@ -93,9 +93,9 @@ def _by_expression(records: DataFrame, spec: ExpressionFormat) -> DataFrame:
 
 
 def _with_key(records: DataFrame, spec: DecodeSpec) -> DataFrame:
-    """Add the column ``KEY`` to records whose values are decoded.
+    """Add the column ``KEY`` to records with decoded values.
 
-    A key that cannot be read makes the record an error, whose reason begins with ``key:``. A null key is null.
+    A record with an unreadable key is an error; its reason begins with ``key:``. A null key stays null.
     """
     decoded = sf.col("decoded")
     as_values = records.withColumnsRenamed({"value": _VALUE, "key": "value", "decoded": KEY})
@@ -117,7 +117,7 @@ def with_result(records: DataFrame, value: Column, *, schema_id: Column, error: 
 
 
 def _has_one_value(spec: DecodeSpec) -> bool:
-    """Tell whether the struct of the value wraps a single value, which had no fields."""
+    """Return whether the value's struct wraps a single value without fields."""
     match spec:
         case specs.String() | specs.Raw():
             return True
@@ -132,7 +132,7 @@ def _has_one_value(spec: DecodeSpec) -> bool:
 
 
 def decoder_options(spark: SparkSession, spec: DecodeSpec) -> dict[str, str]:
-    """Return the decoder's options: ``DecodeOptions.java`` reads them. ``Raw`` needs no decoder and has none."""
+    """Return the decoder's options, which ``DecodeOptions.java`` reads. ``Raw`` needs no decoder and has no options."""
     options: dict[str, str] = {}
     if isinstance(spec, specs.RegisteredFormat):
         options = _registry_options(spark, spec)
@@ -194,7 +194,7 @@ def _protobuf_options(spark: SparkSession, spec: specs.PlainProtobuf) -> dict[st
 
 
 def _table_type(spark: SparkSession, text: str, *, of: str) -> StructType:
-    """Return the Spark type of a schema given as DDL, as an Avro record schema or as the JSON of a StructType."""
+    """Return the Spark type of a schema: DDL, an Avro record schema or the JSON of a StructType."""
     try:
         schema: DataType
         java: Any = spark._jvm
@@ -202,12 +202,12 @@ def _table_type(spark: SparkSession, text: str, *, of: str) -> StructType:
             document = json.loads(text)
             if document.get("type") == "record":
                 require_usable(text)
-                # Columns may have names that are none in Avro.
+                # Columns may have names that Avro does not allow.
                 parser = java.org.apache.avro.Schema.Parser(java.org.apache.avro.NameValidator.NO_VALIDATION)
                 converted = java.org.apache.spark.sql.avro.SchemaConverters.toSqlType(parser.parse(text))
                 document = json.loads(str(converted.dataType().json()))
             schema = t.StructType.fromJson(document)
-        else:  # Not PySpark's own parser: it needs a session.
+        else:  # PySpark's own parser needs a session.
             schema = t.StructType.fromJson(json.loads(java.org.apache.spark.sql.types.StructType.fromDDL(text).json()))
     except LakefeedError as unusable:
         raise ConfigError(

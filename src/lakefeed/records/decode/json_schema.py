@@ -1,10 +1,10 @@
-"""JSON Schema as an Avro schema: what its objects look like as rows.
+"""Translates a JSON Schema to the Avro schema of the rows that its objects become.
 
-Drafts 4 to 2020-12, as far as they say which fields there are and of what type. What no column can hold (a choice
-of several types, objects of no known fields, schemas inside themselves) is text: the JSON itself.
+It reads the fields and their types from schemas of drafts 4 to 2020-12. A value that no column can hold becomes text
+with its JSON: a choice between types, an object without known fields, a schema inside itself.
 
-A place of the schema is a tuple of parts, all of which hold: ``$ref`` and ``allOf`` become more parts of one place.
-``SchemaDocuments`` checks the shape of each schema first, so here all keywords have the types that they should have.
+A place of the schema is a tuple of parts, and a value has to meet all parts: ``$ref`` and ``allOf`` add parts to a
+place. ``SchemaDocuments`` has already checked the schemas' shapes, so all keywords have the right types here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lakefeed.records.decode.json_schema_document import TYPES, Pointer, Resolve
 from lakefeed.records.schema.avro import ANY, DEEPEST, MOST_COLUMNS
 
 NAME = "lakefeed.json.name"
-"""Property of an Avro field: the property's name, where the field cannot have it."""
+"""The attribute of an Avro field with the JSON property's name, if the field cannot have this name."""
 
 _FORMATS = {
     "date-time": {"type": "long", "logicalType": "timestamp-micros"},
@@ -31,7 +31,7 @@ _SINGLE: dict[str, Any] = {"integer": "long", "number": "double", "boolean": "bo
 _CHOICES = ("oneOf", "anyOf")
 _MOST_STEPS = 5 * MOST_COLUMNS
 _LONGEST_RECORD_NAME = 200
-# What describes no value: a schema of these alone says nothing about types.
+# These keywords say nothing about values: a schema with only them allows all types.
 _SILENT = {"title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly"}
 
 _Part: TypeAlias = tuple[Any, Resolver]
@@ -43,7 +43,7 @@ class _Recursive(Exception):
 
 
 class _Made(NamedTuple):
-    """The Avro type of the values at a place; ``is_any`` is the mark ``ANY``, which belongs to the field."""
+    """The Avro type of the values at a place; with ``is_any``, the field gets the attribute ``ANY``."""
 
     type: Any
     nullable: bool = False
@@ -51,7 +51,7 @@ class _Made(NamedTuple):
 
     @property
     def schema(self) -> Any:
-        """The type with null where it is one of the values."""
+        """The type, as a union with null if it is nullable."""
         return ["null", self.type] if self.nullable and self.type != "null" else self.type
 
 
@@ -75,13 +75,13 @@ class _Place:
 
 
 def avro_schema(text: str, references: Mapping[str, str] | None = None, *, name: str = "Value") -> str:
-    """Translate a JSON Schema to the Avro record schema (JSON) of the objects that it describes.
+    """Translate a JSON Schema to the Avro record schema (JSON) of its objects.
 
-    A property is nullable, with null as its default, unless ``required`` names it and null is none of its types.
-    A field has the property's name, whatever that is; only the empty name becomes ``_``.
+    A field is nullable with the default null, unless ``required`` has the property and its types exclude null.
+    A field has the property's name, even if Avro does not allow the name; only the empty name becomes ``_``.
 
     Raises:
-        ConfigError: no JSON Schema of an object, a ``$ref`` that leads nowhere, or more than 10,000 columns.
+        ConfigError: this is no JSON Schema of an object, a ``$ref`` has no target, or there are over 10,000 columns.
     """
     documents = SchemaDocuments(text, references or {})
     title = documents.root.get("title")
@@ -126,7 +126,7 @@ class _Translation:
         return self._choice(place, words[0]) if words else self._single(place)
 
     def several(self, root: _Place) -> _Made:
-        """Return the record of all properties of a root's choice between objects; text if it is another choice."""
+        """Return a record with the properties of all choices of the root; text if not all choices are objects."""
         with suppress(_Recursive):
             if self._are_objects(root):
                 parts, around = self._flat(root)
@@ -144,7 +144,7 @@ class _Translation:
         return bool(options) and all(map(self._are_objects, inner))
 
     def _flat(self, place: _Place) -> tuple[list[_Part], frozenset[tuple[int, bool]]]:
-        """Return the place's parts with those that references and ``allOf`` lead to, and what is around them."""
+        """Return the place's parts, with those of references and ``allOf``, and the references around them."""
         found: list[_Part] = []
         around = place.around
         left = [(part, place.around, False, False) for part in reversed(place.parts)]
@@ -187,7 +187,7 @@ class _Translation:
         return self._one_of(place.having((*base, (option, resolver))) for option in options if option is not False)
 
     def _one_of(self, places: Iterable[_Place]) -> _Made:
-        """Return the type that all places have, or text."""
+        """Return the type of all places if it is the same, otherwise text."""
         found = [self.type(place) for place in places]
         types = [made._replace(nullable=False) for made in found if made.type != "null"]
         if not types:
@@ -235,8 +235,8 @@ class _Translation:
     def _sometimes(self, place: _Place) -> dict[str, list[_Part] | None]:
         """Return the properties that choices and conditions add to an object with properties.
 
-        None for one that some objects may have with any value: where a choice is not taken, its properties are free,
-        unless the choice that is taken has no ``additionalProperties``.
+        A property is None if it may have any value in some objects: an object of another choice may have any value
+        there, unless that other choice forbids ``additionalProperties``.
         """
         found: dict[str, list[_Part] | None] = {}
         seen: set[int] = set()
@@ -287,7 +287,7 @@ class _Translation:
         return _Made({"type": "array", "items": made.schema}, is_any=made.is_any)
 
     def _unused(self, name: str) -> str:
-        """Return a free name: Avro names a record once; here each place has a record of its own."""
+        """Return an unused record name: in Avro, a name has one definition, and here every place has its own record."""
         name = name[:_LONGEST_RECORD_NAME]
         chosen = name
         while chosen in self._names:
@@ -301,7 +301,7 @@ _FLATTENED = ("allOf", "$ref", "$dynamicRef", "$recursiveRef", "$id", "id", "def
 
 
 def _having(parts: Iterable[_Part], word: str) -> list[_Part]:
-    """Return what the parts that have a keyword say there."""
+    """Return the values of a keyword, for the parts that have it."""
     return [(schema[word], resolver) for schema, resolver in parts if word in schema]
 
 
@@ -314,7 +314,7 @@ def _properties(parts: Iterable[_Part]) -> dict[str, list[_Part]]:
 
 
 def _choices_of(part: _Part) -> Iterator[list[_Part]]:
-    """Yield, for each choice or condition of a part, the schemas of which one holds at least."""
+    """Yield the schemas of every choice or condition of a part; a value meets at least one of them."""
     schema, resolver = part
     yield from _alternatives(part)
     several = [[schema.get("then", {}), schema.get("else", {})]] if "then" in schema or "else" in schema else []
@@ -323,20 +323,20 @@ def _choices_of(part: _Part) -> Iterator[list[_Part]]:
 
 
 def _alternatives(part: _Part) -> Iterator[list[_Part]]:
-    """Yield the schemas of each choice of a part."""
+    """Yield the schemas of every ``oneOf`` or ``anyOf`` of a part."""
     schema, resolver = part
     yield from ([(option, resolver) for option in schema[word]] for word in _CHOICES if word in schema)
 
 
 def _kinds(schemas: Iterable[Mapping[str, Any]]) -> tuple[set[str] | None, bool]:
-    """Return the types without null that fit all schemas, and whether null is one; None for any type."""
+    """Return the types, without null, that fit all schemas (None for any type), and whether null fits."""
     schemas = list(schemas)
     said = [kinds for kinds in map(_said, schemas) if kinds is not None]
     if not said:
         if any("properties" in schema for schema in schemas):
             return {"object"}, False
         return ({"array"}, False) if any("items" in schema for schema in schemas) else (None, True)
-    # Schemas that contradict each other hold for nothing; the last is then what was meant to override the others.
+    # If the schemas contradict each other, no value fits; the last schema was probably meant to override the others.
     kinds = set.intersection(*said) or set(said[-1])
     if "number" in kinds:
         kinds.discard("integer")
@@ -344,7 +344,7 @@ def _kinds(schemas: Iterable[Mapping[str, Any]]) -> tuple[set[str] | None, bool]
 
 
 def _said(schema: Mapping[str, Any]) -> set[str] | None:
-    """Return the types that one schema names; each number is a whole one too."""
+    """Return the types that one schema allows (None for any type); number includes integer."""
     kinds: set[str] = set(TYPES)
     if "type" in schema:
         kinds &= {schema["type"]} if isinstance(schema["type"], str) else set(schema["type"])
@@ -357,7 +357,7 @@ def _said(schema: Mapping[str, Any]) -> set[str] | None:
             kinds |= {"number"} if "number" in found and "integer" in kinds else set()
     if kinds == set(TYPES):
         return None
-    # Of OpenAPI, and in registries too.
+    # nullable is a keyword of OpenAPI; schemas in registries use it too.
     return kinds | {"null"} if schema.get("nullable") is True else kinds
 
 

@@ -1,4 +1,4 @@
-"""The documents that a JSON Schema is made of: read, checked for their shape, and found by reference."""
+"""The documents of a JSON Schema: reads them, checks their shapes, and resolves references."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from lakefeed.errors import ConfigError
 from lakefeed.records.schema.avro import DEEPEST
 
 Resolver: TypeAlias = Any
-"""``referencing``'s resolver, whose class is not public: finds what references mean, from one place of a document."""
+"""The resolver of ``referencing``, whose class is not public: it resolves references from one place of a document."""
 
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _LEGACY = (DRAFT3, DRAFT4, DRAFT6, DRAFT7)
-# What only later drafts have, in a schema that does not say which draft it is.
+# Only later drafts have these keywords; they show the draft of a schema without ``$schema``.
 _LATER = ("$defs", "$anchor", "$dynamicAnchor", "$dynamicRef", "prefixItems", "unevaluatedProperties")
 _MAPS = ("properties", "patternProperties", "definitions", "$defs", "dependentSchemas")
 _LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
@@ -44,7 +44,7 @@ _TEXTS = ("$id", "$schema", "$anchor", "$dynamicAnchor", "$ref", "$dynamicRef")
 
 @dataclass(frozen=True)
 class Pointer:
-    """A place in a schema, for errors; ``level`` counts the schemas around it."""
+    """A place in a schema, for error messages; ``level`` is the number of schemas around it."""
 
     steps: tuple[str, ...] = ()
     level: int = 0
@@ -69,7 +69,7 @@ def too_deep() -> ConfigError:
 
 
 class SchemaDocuments:
-    """A JSON Schema and the schemas that it refers to, by the names that ``$ref`` gives them."""
+    """A JSON Schema and the schemas that it refers to, by their names in ``$ref``."""
 
     def __init__(self, text: str, references: Mapping[str, str]) -> None:
         self._legacy: dict[int, bool] = {}
@@ -85,18 +85,18 @@ class SchemaDocuments:
         self.resolver: Resolver = registry.resolver_with_root(self._resources[""])
 
     def is_legacy(self, schema: Mapping[str, Any]) -> bool:
-        """Check that a part of these documents is of draft 7 or older, which ignores the siblings of ``$ref``."""
+        """Return whether a part of these documents has draft 7 or older, which ignores keywords beside ``$ref``."""
         return self._legacy.get(id(schema), False)
 
     def inside(self, schema: dict[str, Any], resolver: Resolver) -> Resolver:
-        """Return the resolver for the references in ``schema``, which may have a base of its own."""
+        """Return the resolver for the references in ``schema``; the schema may have its own base."""
         if not isinstance(schema.get("$id", schema.get("id")), str):
             return resolver
         specification = DRAFT202012 if not self.is_legacy(schema) else DRAFT7 if "$id" in schema else DRAFT4
         return resolver.in_subresource(specification.create_resource(schema))
 
     def targets(self, schema: dict[str, Any], resolver: Resolver, path: Pointer) -> Iterator[tuple[Any, Any]]:
-        """Yield the schemas that the references of ``schema`` lead to, each with its own resolver."""
+        """Yield the targets of the references in ``schema``, with their resolvers."""
         for word in _REFERENCES:
             if word not in schema:
                 continue
@@ -119,7 +119,7 @@ class SchemaDocuments:
         return specification.create_resource(document)
 
     def _retrieve(self, uri: str) -> Resource[Any]:
-        """Find the document of an address that is not exactly a reference's name by the end of its path."""
+        """Find the document of an address without an exact match, by the longest common end of the paths."""
 
         def same(key: str) -> int:
             return sum(1 for _ in takewhile(lambda two: two[0] == two[1], zip(_path(uri), _path(key), strict=False)))
@@ -131,7 +131,7 @@ class SchemaDocuments:
 
 
 def _path(uri: str) -> list[str]:
-    """Return the parts of an address, from its end."""
+    """Return the parts of an address in reverse order."""
     parts = urlsplit(uri)
     return [each for each in reversed((parts.netloc + parts.path).split("/")) if each]
 
@@ -149,7 +149,7 @@ def _read(text: str, what: str) -> dict[str, Any]:
 
 
 def _specification(document: Mapping[str, Any], schemas: Iterable[Mapping[str, Any]]) -> Specification[Any]:
-    """Return the draft of a document: what it says, or else the oldest that has all its keywords."""
+    """Return the draft of a document: the one that it declares, or the oldest draft that has all its keywords."""
     said = document.get("$schema")
     if isinstance(said, str):
         return specification_with(said, default=DRAFT202012)
@@ -159,7 +159,7 @@ def _specification(document: Mapping[str, Any], schemas: Iterable[Mapping[str, A
 
 
 def _check(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return all schemas in a document, after a check of their shape."""
+    """Return all schemas in a document, after a check of their shapes."""
     found: list[dict[str, Any]] = []
     left: list[tuple[Any, Pointer]] = [(document, Pointer())]
     while left:

@@ -1,4 +1,4 @@
-"""How the bytes of one value or key are read for people: by a decode block, or as their writer wrote them."""
+"""Plans how to show the bytes of a value or key to people: by a decode block, or with the writer's schema."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from lakefeed.records.decode.registry import SchemaText
 Format = Literal["avro", "protobuf", "json_schema", "json", "text", "bytes", "null"]
 
 HEADER = 5
-"""Bytes of the registry's wire format before a value: a zero, and the schema id."""
+"""The number of bytes before a value in the registry's wire format: a zero byte and the schema id."""
 _KINDS: dict[str, Format] = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json_schema"}
 
 
 class ReadingPlan(NamedTuple):
-    """How the bytes of a value or a key are read: ``name`` is unique among the plans of a topic."""
+    """The way to read the bytes of a value or a key; ``name`` is unique among a topic's plans."""
 
     format: Format
     name: str
@@ -36,7 +36,7 @@ def schema_id(data: bytes) -> int:
 
 
 def plan_of(spec: specs.DecodeSpec, part: str) -> ReadingPlan:
-    """Return how a feed reads a part of its records, the value or the key."""
+    """Return the plan of a feed for a part of its records: the value or the key."""
     name = f"feed's {part}"
     match spec:
         case specs.Raw():
@@ -57,7 +57,7 @@ def plan_of(spec: specs.DecodeSpec, part: str) -> ReadingPlan:
 
 
 def writers_plan(number: int, schema: SchemaText) -> ReadingPlan:
-    """Return how a value is read with its writer's schema; of Protobuf see ``protobuf_plan``."""
+    """Return the plan to read a value with its writer's schema; for Protobuf see ``protobuf_plan``."""
     kind = _KINDS[schema.kind]
 
     def options(spark: SparkSession) -> dict[str, str]:
@@ -70,7 +70,7 @@ def writers_plan(number: int, schema: SchemaText) -> ReadingPlan:
 
 
 def protobuf_plan(number: int, schema: SchemaText, path: Sequence[int], end: int) -> ReadingPlan:
-    """Return how the message is read that a path of indexes names in a file; ``end`` is where its bytes begin."""
+    """Return the plan to read a message; ``path`` are its indexes in the file, ``end`` is where its bytes begin."""
 
     def options(spark: SparkSession) -> dict[str, str]:
         references = tuple(reference.text for reference in schema.references)
@@ -83,7 +83,7 @@ def protobuf_plan(number: int, schema: SchemaText, path: Sequence[int], end: int
 
 
 def message_indexes(data: bytes) -> tuple[list[int], int] | None:
-    """Read the message indexes behind a Protobuf header; return them and where the message begins."""
+    """Return the message indexes after a Protobuf header, and the offset where the message begins."""
     at = HEADER
 
     def zigzag() -> int:

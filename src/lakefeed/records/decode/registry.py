@@ -1,4 +1,4 @@
-"""A schema registry as Python needs it: look up, register, list. The JVM decoder asks for the schemas of records.
+"""A client of a schema registry: looks up, registers and lists schemas. The JVM decoder has another client for records.
 
 https://docs.confluent.io/platform/current/schema-registry/develop/api.html
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json_schema": "JSON"}
-"""The kind of a schema in the registry, by the block of a pipeline file that decodes with it."""
+"""The kinds of schemas in the registry, by the decode blocks of a pipeline file."""
 
 DEEPEST_REFERENCE = 32
 MOST_REFERENCES = 1_000
@@ -45,7 +45,7 @@ _ACCEPTED = "application/vnd.schemaregistry.v1+json, application/vnd.schemaregis
 
 @dataclass(frozen=True, kw_only=True)
 class ReferredSchema:
-    """A schema that another one refers to by ``name``: the path of an import, or the value of ``$ref``."""
+    """A schema that another schema refers to by ``name``: the path of an import, or the value of ``$ref``."""
 
     name: str
     text: str
@@ -55,12 +55,12 @@ class ReferredSchema:
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaText:
-    """A schema as it is registered.
+    """A registered schema.
 
     Attributes:
-        text: the schema; an Avro schema stands alone, with the types of other subjects that it refers to put in.
+        text: the schema; an Avro schema is complete, because it contains the types of other subjects.
         kind: ``AVRO``, ``PROTOBUF`` or ``JSON``.
-        references: all that it refers to, each after those that it needs itself.
+        references: all schemas that it refers to, in an order in which dependencies come first.
     """
 
     text: str
@@ -70,7 +70,7 @@ class SchemaText:
 
 @dataclass(frozen=True, kw_only=True)
 class RegisteredSchema(SchemaText):
-    """One version of a subject, such as ``trips-value``; records carry its ``schema_id``."""
+    """One version of a subject, such as ``trips-value``; records have its ``schema_id``."""
 
     subject: str
     version: int
@@ -78,26 +78,26 @@ class RegisteredSchema(SchemaText):
 
 
 class _Refused(Exception):
-    """The registry's answer with an error, a ``Response``."""
+    """Wraps the registry's ``Response`` with an error."""
 
 
 class NotARegistry(ConfigError):
-    """A server answers that is no registry: a wrong address, or a load balancer while the registry restarts."""
+    """A server that is no registry answers: the address is wrong, or a load balancer answers during a restart."""
 
     passes = True
 
 
 class SchemaRegistry:
-    """A registry with Confluent's REST API; a call takes a few seconds at most.
+    """A client of a registry with Confluent's REST API; a call takes at most a few seconds.
 
-    Every method raises Unreachable if the registry does not answer, AccessDenied if it refuses the credentials, and
-    ResourceMissing if it has no such subject or id; the hint then has the subjects with a similar name.
+    All methods raise Unreachable if the registry does not answer, AccessDenied if it refuses the credentials, and
+    ResourceMissing if it does not have the subject or id; the hint then has subjects with similar names.
 
     Args:
-        url: base address without credentials, or several with commas; Apicurio's ends in ``/apis/ccompat/v7``. Not
-            usable: a ConfigError.
+        url: the base address without credentials, or several with commas; Apicurio's ends in ``/apis/ccompat/v7``.
+            An unusable address is a ConfigError.
         username: for HTTP basic authentication, with the password.
-        token: returns a bearer token; called again when the registry refuses it.
+        token: returns a bearer token; called again if the registry refuses the token.
     """
 
     def __init__(
@@ -119,11 +119,11 @@ class SchemaRegistry:
 
     @classmethod
     def of(cls, settings: Registry) -> Self:
-        """Make the client of a pipeline's registry."""
+        """Return the client of a pipeline's registry."""
         return cls(settings.url, username=settings.username, password=settings.password, token=_token_of(settings))
 
     def latest(self, subject: str, *, block: str | None = None, version: int | None = None) -> RegisteredSchema:
-        """Return the newest version of a subject, or the given one; refuse another kind than the block decodes."""
+        """Return the newest or the given version of a subject; refuse a kind that the block does not decode."""
         with self._failures(f"subject {subject}"):
             found = self._version(subject, str(version or "latest"))
         if block is not None and found.kind != KINDS[block]:
@@ -136,33 +136,33 @@ class SchemaRegistry:
         return found
 
     def versions(self, subject: str) -> list[RegisteredSchema]:
-        """Return all versions of a subject that are not deleted, oldest first."""
+        """Return all versions of a subject without deleted ones, oldest first."""
         with self._failures(f"subject {subject}"):
             return [self._version(subject, str(number)) for number in self.version_numbers(subject)]
 
     def version_numbers(self, subject: str) -> list[int]:
-        """Return the numbers of all versions of a subject that are not deleted, oldest first."""
+        """Return the numbers of all versions of a subject without deleted ones, oldest first."""
         with self._failures(f"subject {subject}"):
             return sorted(int(number) for number in self._ask(list, "GET", "subjects", subject, "versions"))
 
     def latest_id(self, subject: str) -> int:
-        """Return the id of a subject's newest version, whether its schema can be used or not."""
+        """Return the id of a subject's newest version, even if its schema cannot be used."""
         with self._failures(f"subject {subject}"):
             return int(self._ask(dict, "GET", "subjects", subject, "versions", "latest")["id"])
 
     def schema(self, schema_id: int, subject: str | None = None) -> SchemaText:
-        """Return the schema with this id, in the context of a subject."""
+        """Return the schema with this id; a registry with contexts looks the id up in the subject's context."""
         query = {"subject": subject} if subject else None
         with self._failures(f"schema id {schema_id}"):
             found = self._ask(dict, "GET", "schemas", "ids", str(schema_id), query=query)
             return SchemaText(**self._contents(found, subject))
 
     def by_id(self, schema_id: int) -> str:
-        """Return the text of the schema with this id, as ``SchemaText.text`` is."""
+        """Return the text of the schema with this id: see ``SchemaText.text``."""
         return self.schema(schema_id).text
 
     def subjects_of(self, schema_id: int, subject: str | None = None) -> set[str]:
-        """Return the subjects that the schema with this id is registered under, deleted versions apart."""
+        """Return the subjects with the schema of this id, without deleted versions."""
         with self._failures(f"schema id {schema_id}"):
             query = {"subject": subject} if subject and _context(subject) else None
             versions = self._ask(list, "GET", "schemas", "ids", str(schema_id), "versions", query=query)
@@ -171,10 +171,10 @@ class SchemaRegistry:
     def register(
         self, subject: str, text: str, *, kind: str = "AVRO", references: Sequence[ReferredSchema] = ()
     ) -> int:
-        """Register a schema as the next version of ``subject``, if it is not there yet; return its id.
+        """Register a schema as the next version of ``subject``, unless it is already registered; return its id.
 
         Raises:
-            ConfigError: the registry says that the schema is not valid, or not compatible with those before.
+            ConfigError: the schema is invalid or incompatible with earlier versions, according to the registry.
         """
         document: dict[str, Any] = {"schema": text}
         if kind != "AVRO":
@@ -211,7 +211,7 @@ class SchemaRegistry:
     def _referred(
         self, answer: Mapping[str, Any], seen: set[tuple[str, int]], depth: int, context: str
     ) -> Iterator[ReferredSchema]:
-        """Yield all schemas that one refers to, each after those that it needs itself; bounded as in Java."""
+        """Yield all schemas that a schema refers to, dependencies first; the limits are the same as in Java."""
         if depth > DEEPEST_REFERENCE or len(seen) > MOST_REFERENCES:
             raise ConfigError(
                 f"the schema refers to more than {MOST_REFERENCES:,} others, or through more than {DEEPEST_REFERENCE}",
@@ -235,7 +235,7 @@ class SchemaRegistry:
         document: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
     ) -> T:
-        """Return the JSON of the answer; ask each address a second time after a bad moment of the registry."""
+        """Return the JSON of the answer; if the registry fails for a moment, try all addresses a second time."""
         if "authorization" not in self._headers:
             self._log_in()
         tail = "/".join(["", *(quote(part, safe="") for part in path)]) + (f"?{urlencode(query)}" if query else "")
@@ -257,7 +257,7 @@ class SchemaRegistry:
         return _checked(kind, json.loads(answer.body))
 
     def _log_in(self) -> bool:
-        """Get a token, where the login is one; return whether it is."""
+        """Request a new token if the login uses tokens; return whether it does."""
         if self._token is not None:
             self._headers["authorization"] = f"Bearer {self._token()}"
         return self._token is not None
@@ -269,7 +269,7 @@ class SchemaRegistry:
         except _Refused as refused:
             raise self._error_of(refused.args[0], what) from None
         except (ValueError, KeyError, TypeError, RecursionError):
-            # A success whose body is no JSON, or other JSON: a web server, but not a registry.
+            # The status is a success, but the body is not a registry's JSON: the server is another web server.
             raise _not_a_registry(self.url, 200) from None
         except ssl.SSLError as error:
             raise explain(error, server="the schema registry", where=self.url) from None
@@ -321,7 +321,7 @@ class SchemaRegistry:
 
 
 def _context(subject: str) -> str:
-    """Return the context that a subject's name begins with, as ``:.staging:``; empty for the default one."""
+    """Return the context at the start of a subject's name, such as ``:.staging:``; empty for the default context."""
     return subject[: subject.find(":", 1) + 1] if subject.startswith(":.") else ""
 
 
@@ -362,7 +362,7 @@ def _checked(kind: type[T], answer: Any) -> T:
 
 
 def inline(text: str, referred: Sequence[str]) -> str:
-    """Put each type out of ``referred``, ordered by need, in where an Avro schema (JSON) uses it first."""
+    """Return an Avro schema (JSON) with the types of ``referred``, dependencies first, defined at their first use."""
     definitions: dict[str, Any] = {}
     try:
         for schema in referred:
@@ -371,20 +371,20 @@ def inline(text: str, referred: Sequence[str]) -> str:
     except RecursionError:
         raise ConfigError("the Avro schema, or one that it refers to, has too many levels inside each other") from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        # Parsed alone, the malformed one raises the error that says what is wrong.
+        # Parse the schemas one by one: the malformed schema raises an error with the reason.
         for schema in (*referred, text):
             parse_any(schema, is_part=True)
         raise ConfigError("the Avro schema and those that it refers to do not fit together") from None
 
 
 def _names(schema: dict[str, Any], namespace: str) -> tuple[str, str]:
-    """Return the full name of a named type, and the namespace inside it."""
+    """Return the full name of a named type, and the namespace for the types inside it."""
     full = full_name(schema["name"], schema.get("namespace", namespace))
     return full, full.rpartition(".")[0]
 
 
 def _collect(schema: Any, namespace: str, definitions: dict[str, Any]) -> None:
-    """Add each named type to ``definitions`` under its full name, with its namespace written out."""
+    """Add all named types to ``definitions`` by full name, with explicit namespaces."""
     if isinstance(schema, list):
         for branch in schema:
             _collect(branch, namespace, definitions)
@@ -402,7 +402,7 @@ def _collect(schema: Any, namespace: str, definitions: dict[str, Any]) -> None:
 
 
 def _with_types(schema: Any, namespace: str, definitions: dict[str, Any], known: set[str]) -> Any:
-    """Return ``schema`` with the definition of each type in ``definitions`` that is not ``known`` yet."""
+    """Return ``schema`` with the types of ``definitions`` that are not ``known`` yet defined at their first use."""
     if isinstance(schema, str):
         full = full_name(schema, namespace)
         full = full if full in definitions or full in known else schema

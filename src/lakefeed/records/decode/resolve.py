@@ -1,4 +1,4 @@
-"""From the ``decode:`` block to what decodes: reads schema files and asks the registry for the table's schema."""
+"""Finds the decoder for a ``decode:`` block: reads schema files, and requests the table's schema from the registry."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def resolve_decoder(
     kept: str | None = None,
     accept: Accept = "same_record",
 ) -> ResolvedDecoder:
-    """Find what decodes the records of a source.
+    """Return the decoder of a source's records.
 
-    The session is never the thread's active one: a thread that the caller starts has none. ``kept`` is the reader's
-    schema that the table keeps: guessed with ``json: {schema: sample}``, merged of the writers' with a registry.
-    Without it the subject's newest version that can be used is the reader's.
+    The session is a parameter, because a thread of the caller may have no active session. ``kept`` is the reader's
+    schema that the table stores: guessed with ``json: {schema: sample}``, or merged from writers' schemas with a
+    registry. Without it, the reader's schema is the subject's newest version that can be used.
     """
     choices = partial(_choices, spark, decode, source, kept, accept)
     return replace(next(choices()), older=lambda: islice(choices(), 1, None))
@@ -55,7 +55,7 @@ def resolve_decoder(
 def _choices(
     spark: SparkSession, decode: Decode, source: NumberedSource, kept: str | None, accept: Accept
 ) -> Iterator[ResolvedDecoder]:
-    """Yield the decoders by all versions that can be used: of each of the keys' those of the values', newest first."""
+    """Yield the decoders for all usable versions: for every version of the keys, all of the values, newest first."""
     keys = iter([None]) if decode.key is None else _resolve(spark, decode.key, source, "key", accept)
     values = _resolve(spark, decode, source, "value", accept, kept)
     for key in keys:
@@ -76,14 +76,14 @@ def _writers(spark: SparkSession, decode: Decode, value: ResolvedDecoder) -> Cal
 
 
 def put_credentials(spark: SparkSession, decode: Decode) -> None:
-    """Give the registries' credentials to the JVM, under the names that the specs use."""
+    """Pass the registries' credentials to the JVM, under the names in the specs."""
     for registry in (decode.registry, decode.key.registry if decode.key else None):
         if registry is not None and registry.credentials is not None and registry.credentials_name is not None:
             jvm.put_secret(spark, registry.credentials_name, registry.credentials)
 
 
 def subject_of(named: str | None, source: NumberedSource, part: Part) -> str:
-    """Return the subject that has the table's schema; a ConfigError if none is named for a pattern of topics."""
+    """Return the subject of the table's schema; raise ConfigError for a pattern of topics without a subject."""
     if named:
         return named
     if source.topics:
@@ -103,7 +103,7 @@ def _resolve(
     accept: Accept,
     kept: str | None = None,
 ) -> Iterator[ResolvedDecoder]:
-    """Yield what decodes the values or the keys; from the registry, by each usable version of the subject."""
+    """Yield the decoders of the values or the keys; with a registry, one for every usable version of the subject."""
     if kept is not None and encoded.json_ is not None and encoded.is_sampled:
         yield ResolvedDecoder(spec=specs.Json(schema=kept, sampled=True, lenient=encoded.json_.lenient))
         return
@@ -133,7 +133,7 @@ def _accepting(
 
 
 def _allowed_subjects(encoded: Encoded, source: NumberedSource) -> tuple[str, ...]:
-    """Return the subjects whose writers' schemas the decoder accepts; none for any."""
+    """Return the subjects whose writers' schemas the decoder accepts; empty to accept all."""
     named = encoded.avro.subjects if encoded.avro is not None else []
     topics = source.topics or ()
     if not topics and any("{topic}" in subject for subject in named):
@@ -171,7 +171,7 @@ def _spec(spark: SparkSession, encoded: Encoded, source: NumberedSource) -> Deco
 def _kept(
     reader: str, spark: SparkSession, encoded: Encoded, registry: Registry, subject: str
 ) -> Iterator[ResolvedDecoder]:
-    """Yield the decoder by the table's schema: the subject's newest version is merged into it later, if it can be."""
+    """Yield the decoder for the table's schema; the subject's newest version is merged later, if possible."""
     latest_id, notes = None, tuple[str, ...]()
     try:
         latest_id = SchemaRegistry.of(registry).latest_id(subject)
@@ -181,7 +181,7 @@ def _kept(
 
 
 def _registered(spark: SparkSession, encoded: Encoded, registry: Registry, subject: str) -> Iterator[ResolvedDecoder]:
-    """Yield the decoders by the versions of a subject that can be used."""
+    """Yield the decoders for all usable versions of a subject."""
     message = encoded.protobuf.message if encoded.protobuf else None
     client = SchemaRegistry.of(registry)
     for found, text, passed in usable_versions(spark, client, subject, block=encoded.kind, message=message):
@@ -199,7 +199,7 @@ def _registered_spec(encoded: Encoded, registry: Registry, reader: str) -> Decod
 
 def _avro_file(avro: AvroDecode) -> DecodeSpec:
     file = avro.schema_file
-    assert file is not None  # The model requires a schema where there is no registry, and else the registry was asked.
+    assert file is not None  # Without a registry, the model requires a file; with one, the caller uses the registry.
     text = file.read_text("utf-8")
     try:
         require_usable(text)
@@ -214,7 +214,7 @@ def _avro_file(avro: AvroDecode) -> DecodeSpec:
 
 def _protobuf_file(protobuf: ProtobufDecode) -> DecodeSpec:
     file = protobuf.schema_file
-    assert file is not None  # The model requires a schema where there is no registry.
+    assert file is not None  # Without a registry, the model requires a file.
     if file.suffix != ".proto":
         return specs.PlainProtobuf(schema=file.read_bytes(), message=protobuf.message)
     text = file.read_text("utf-8")
@@ -223,7 +223,7 @@ def _protobuf_file(protobuf: ProtobufDecode) -> DecodeSpec:
 
 
 def _imported(text: str, folder: Path, seen: set[str]) -> Iterator[str]:
-    """Yield the texts of all files that a .proto file imports from its own folder, but not Protobuf's own."""
+    """Yield the texts of all files that a .proto file imports from its own folder, without Protobuf's own files."""
     for name in re.findall(r'^\s*import\s+(?:public\s+|weak\s+)?"([^"]+)"\s*;', text, re.MULTILINE):
         path = folder / name
         if name in seen or (name.startswith("google/") and not path.is_file()):
@@ -248,7 +248,7 @@ def _json_schema(block: JsonDecode, source: NumberedSource) -> str:
         return block.schema_file.read_text("utf-8")
     from lakefeed.records.schema.inference import infer_schema, newest_values
 
-    assert isinstance(source, KafkaSource)  # The pipeline's model refuses samples of others.
+    assert isinstance(source, KafkaSource)  # The pipeline's model refuses samples from other sources.
     guess = infer_schema(newest_values(source, records=block.sample_records))
     if not guess.ddl:
         raise ConfigError(

@@ -1,6 +1,6 @@
-"""Values that a change event lacks: Debezium writes a placeholder where the database did not log the column.
+"""Values that a change event lacks: Debezium writes a placeholder if the database did not log the column.
 
-It is the text itself, its bytes, an array or a map of it alone, or its bytes as an array of whole numbers:
+A column has it as text, as bytes, as the only item of an array or a map, or as an array of its bytes' numbers:
 https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-toasted-values
 """
 
@@ -27,7 +27,7 @@ OfLeaf = Callable[[Path, "Column", "DataType"], "Column | None"]
 
 
 class Leaf(NamedTuple):
-    """A field that may be lacking: its path, its value, its type, and whether it is lacking."""
+    """A field that may have the placeholder: its path, value and type, and the condition that it is ``lacking``."""
 
     path: Path
     value: Column
@@ -37,13 +37,13 @@ class Leaf(NamedTuple):
 
 @dataclass(frozen=True)
 class Unavailable:
-    """The placeholder, and what becomes of a value that it stands for where no stored value is known."""
+    """The placeholder, and the treatment of a missing value if its stored value is unknown."""
 
     placeholder: str
     then: OnUnavailable = "set_null"
 
     def found(self, column: Column, type_: DataType) -> Column | None:
-        """Return the condition that a value is the placeholder; None if no value of its type can be."""
+        """Return the condition that a value is the placeholder; None if the type cannot hold the placeholder."""
         data = self.placeholder.encode()
         match type_:
             case t.StringType():
@@ -62,7 +62,7 @@ class Unavailable:
 
     @classmethod
     def of_records(cls, config: PipelineConfig) -> Self | None:
-        """Return the rule for records before they are rows; None where the sink has one, or none is needed."""
+        """Return the rule for decoded records; None if the sink has a rule, or no rule is needed."""
         placeholder, sink = config.decode.placeholder, config.upserting
         if placeholder is None or cls.of_sink(config) is not None or config.decode.on_unavailable == "keep":
             return None
@@ -70,14 +70,14 @@ class Unavailable:
 
     @classmethod
     def of_sink(cls, config: PipelineConfig) -> Self | None:
-        """Return the rule for a sink that has the stored values; None for any other one."""
+        """Return the rule for a sink that can read the stored values; None for other sinks."""
         placeholder = config.decode.placeholder
         if placeholder is None or config.upserting is None or not config.sink.chosen.reads_stored_rows:
             return None
         return cls(placeholder, config.decode.on_unavailable or "set_null")
 
     def without(self, rows: DataFrame) -> DataFrame:
-        """Return rows with null for each placeholder, if that is the rule."""
+        """Return rows with placeholders replaced by null, unless the rule keeps placeholders."""
         if self.then == "keep":
             return rows
         return rows.select(
@@ -89,7 +89,7 @@ class Unavailable:
         )
 
     def before_rows(self, decoded_records: DataFrame) -> DataFrame:
-        """Replace each placeholder in ``decoded.value`` by null, or make it the error of its record."""
+        """Replace placeholders in ``decoded.value`` by null, or mark their records as errors, according to the rule."""
         decoded = sf.col("decoded")
         value, error, type_ = decoded["value"], decoded["error"], decoded_records.select("decoded.value.*").schema
         if self.then == "error":
@@ -102,7 +102,7 @@ class Unavailable:
         return with_result(decoded_records, value, schema_id=decoded["schema_id"], error=error)
 
     def leaves(self, value: Column, type_: DataType, path: Path = ()) -> list[Leaf]:
-        """Return the fields at all levels that can be the placeholder."""
+        """Return the fields at all levels that can have the placeholder."""
         leaves: list[Leaf] = []
 
         def note(path: Path, column: Column, leaf: DataType) -> None:
@@ -117,14 +117,14 @@ class Unavailable:
         return None if found is None else sf.when(found, sf.lit(None)).otherwise(column)
 
     def _texts(self) -> set[str]:
-        """Return the placeholder's texts: its own, those of its bytes, and an array or a map of it as JSON."""
+        """Return all texts of the placeholder: itself, its encoded bytes, and JSON of an array or a map with it."""
         own, data = self.placeholder, self.placeholder.encode()
         coded = {base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode(), data.hex()}
         return {own, *coded, *(json.dumps(each, separators=(",", ":")) for each in ([own], {own: own}))}
 
 
 def rebuilt(column: Column, type_: DataType, leaf: OfLeaf, path: Path = ()) -> Column | None:
-    """Return a value with what ``leaf`` returns for its fields, at all levels; None if that is nothing for all."""
+    """Return a value with its fields at all levels replaced by ``leaf``; None if ``leaf`` replaces no field."""
     if not isinstance(type_, t.StructType):
         made = leaf(path, column, type_)
         return made if made is None or not path else made.alias(path[-1])

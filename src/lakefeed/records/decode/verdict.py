@@ -1,6 +1,6 @@
-"""Decides for each decoded record whether it is a row, a dead letter, skipped, or the end of the job.
+"""Decides whether a decoded record becomes a row, becomes a dead letter, is skipped, or stops the job.
 
-It is the only place that decides this, for the table's rows and for the dead letters alike.
+Only this module decides that, both for the table's rows and for the dead letters.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ OnError = Literal["fail", "dead_letter"]
 OnNull = Literal["fail", "skip", "keep", "dead_letter"]
 OnBadTimestamp = Literal["error", "keep"]
 METADATA = ("topic", "partition", "offset", "timestamp", "key", "headers", "sequence_number")
-"""What a row can keep of a record beside its value; ``metadata_column`` names the columns."""
+"""The parts of a record that a row can keep beside the value; ``metadata_column`` returns the columns' names."""
 
 METADATA_PREFIX = "kafka_"
-"""Not a bare ``_``: ``_partition`` is a name of Iceberg's own, and Spark cannot read a column that is called so."""
+"""The prefix is not ``_``: Iceberg reserves the name ``_partition``, and Spark cannot read a column of that name."""
 
 ROW, DEAD_LETTER, SKIPPED, STOP = range(4)
-"""The verdicts, as ``OutcomeFunction.java`` knows them."""
+"""The verdicts, with the same numbers as in ``OutcomeFunction.java``."""
 VERDICTS = {"fail": STOP, "dead_letter": DEAD_LETTER, "skip": SKIPPED, "drop": SKIPPED, "keep": ROW}
 
 TOMBSTONE = "the value is null (a tombstone)"
-"""Why a record without a value is no row."""
+"""The reason why a record without a value is no row."""
 
 UUID = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 _ANSI = "spark.sql.ansi.enabled"
@@ -47,12 +47,12 @@ _ANSI = "spark.sql.ansi.enabled"
 
 @dataclass(frozen=True)
 class RowExpectation:
-    """A rule that each record has to meet.
+    """A rule that all records have to meet.
 
     Attributes:
-        name: stands in the reason of a dead letter.
-        rule: SQL over the columns of the row. It has to be true; null, or an error in computing it, is not.
-        on_violation: leave the record out and count it, make it a dead letter, or stop.
+        name: the name of the rule in the reasons of dead letters.
+        rule: SQL over the row's columns that has to be true; null or an error in its computation breaks the rule.
+        on_violation: drop and count the record, make it a dead letter, or stop.
     """
 
     name: str
@@ -65,17 +65,17 @@ class RecordPolicy:
     """The treatment of invalid records.
 
     Attributes:
-        on_error: of a record that cannot be read.
-        on_null: of a null value (a tombstone); ``keep`` makes it a row of nulls.
-        on_bad_timestamp: of a timestamp that Spark cannot hold: an ``error`` of its record, or ``keep`` the row with a
-            null time. Default: an error where the time is kept, since elsewhere no column has it.
-        expect: rules for the records that can be read, in this order; the first that is broken counts.
-        refused_schemas: ids of writers' schemas whose records must not become rows, and why.
-        takes: columns that have to be of one of Iceberg's types beside Spark's: ``uuid`` or ``fixed[4]``.
-        isolated: records whose rows the transform or the sink has failed at, and why.
-        envelope: what the values are wrapped in.
-        deletes: which records delete the row of their key; None if rows are only added.
-        unavailable: a placeholder that no row may have.
+        on_error: for an unreadable record.
+        on_null: for a null value (a tombstone); ``keep`` makes it a row of nulls.
+        on_bad_timestamp: for a timestamp that Spark cannot hold: an ``error`` of its record, or ``keep`` the row with a
+            null time. Default: an error if the rows keep the time.
+        expect: the rules for readable records, in this order; the first broken rule counts.
+        refused_schemas: the ids of writers' schemas whose records must not become rows, with reasons.
+        takes: columns with an Iceberg type that Spark does not have: ``uuid`` or ``fixed[4]``.
+        isolated: records that made the transform or the sink fail, with reasons.
+        envelope: the format of the envelope around the values.
+        deletes: the rule for records that delete the row of their key; None if rows are only added.
+        unavailable: the placeholder that no row may have.
     """
 
     on_error: OnError = "fail"
@@ -91,14 +91,14 @@ class RecordPolicy:
 
 
 def metadata_column(name: str) -> str:
-    """Return the column that holds a record's ``name``, one of ``METADATA``."""
+    """Return the name of the column with a record's ``name``, which is one of ``METADATA``."""
     return f"{METADATA_PREFIX}{name}"
 
 
 def classify(decoded_records: DataFrame, policy: RecordPolicy, *, keep: Sequence[str] = ()) -> DataFrame:
-    """Select the fields of each value, the requested metadata, and the column ``RECORD`` with the verdict.
+    """Return the values' fields, the requested metadata, and the column ``RECORD`` with the verdict.
 
-    The arguments are those of ``lakefeed.records.decode.rows``. A rule that does not fit the columns is a ConfigError.
+    The arguments are those of ``lakefeed.records.decode.rows``. Raises ConfigError if a rule does not fit the columns.
     """
     if policy.envelope is not None:
         decoded_records = unwrap(decoded_records)
@@ -122,7 +122,7 @@ def classify(decoded_records: DataFrame, policy: RecordPolicy, *, keep: Sequence
     )
     if policy.deletes is not None:
         rows = with_deleted(rows, policy.deletes, null_value=sf.col(f"{RECORD}.null_value"))
-    # So that a rule, as it is parsed here, gives null where it would stop the job, as 1/0 does: the record is broken.
+    # Without ANSI mode, a rule such as 1/0 > 2 is null and breaks the record; otherwise it would stop the job.
     with spark_setting(rows.sparkSession, _ANSI, "false"):
         reason, verdict = _verdict(rows, policy)
         with_verdict = sf.struct(
@@ -144,22 +144,22 @@ def rows(
     deletes: DeleteRule | None = None,
     unavailable: Unavailable | None = None,
 ) -> DataFrame:
-    """Select the rows of decoded records; a record that cannot be read stops the job.
+    """Return the rows of decoded records; an unreadable record stops the job.
 
-    ``decode_error_of`` says which record it was. A pipeline can continue after it: ``lakefeed.feed.batch_writer``.
+    ``decode_error_of`` returns the failed record. A pipeline can continue after it: ``lakefeed.feed.batch_writer``.
 
     Args:
-        decoded_records: what ``decoded`` returned, with the columns topic, partition and offset.
-        on_null: what a null value (a tombstone) does: ``fail`` stops the job, ``skip`` leaves the record out,
+        decoded_records: the result of ``decoded``, with the columns topic, partition and offset.
+        on_null: the treatment of a null value (a tombstone): ``fail`` stops the job, ``skip`` omits the record,
             ``keep`` makes it a row of nulls.
         on_bad_timestamp: as in ``RecordPolicy``.
-        keep: names out of ``METADATA``; ``offset`` becomes the column ``kafka_offset``.
-        deletes: which records delete the row of their key: the column ``lakefeed_deleted``.
-        unavailable: a placeholder that no row may have.
+        keep: names from ``METADATA``; ``offset`` becomes the column ``kafka_offset``.
+        deletes: the rule for records that delete the row of their key; it adds the column ``lakefeed_deleted``.
+        unavailable: the placeholder that no row may have.
 
     Raises:
-        ConfigError: an unknown name in ``keep``, a column that the records do not have, or a field of the value
-            with the name of a metadata column.
+        ConfigError: ``keep`` has an unknown name, the records lack a column, or a field of the value has the name of
+            a metadata column.
     """
     policy = RecordPolicy(
         on_null=on_null,
@@ -171,7 +171,7 @@ def rows(
     record, verdict = sf.col(f"{RECORD}.record"), sf.col(f"{RECORD}.verdict")
     position = sf.format_string(POSITION, record["topic"], record["partition"], record["offset"])
     stop = sf.raise_error(sf.concat(position, sf.lit(": "), sf.col(f"{RECORD}.reason"))).cast("boolean")
-    # In the filter, since that is never optimised away.
+    # Stop in the filter, because Spark never optimizes the filter away.
     is_row = sf.when(verdict == STOP, stop).otherwise(verdict == ROW)
     return classify(decoded_records, policy, keep=keep).filter(is_row).drop(RECORD)
 
@@ -180,7 +180,7 @@ def _error(policy: RecordPolicy, *, bad_timestamps: bool) -> Column:
     error = sf.col("decoded.error")
     for schema_id, why in policy.refused_schemas.items():
         refused = sf.col("decoded.schema_id") == schema_id
-        # Also where the value cannot be read: it was read with the schema of others, and that error may be a result.
+        # This also replaces an error of decoding, which may come from reading the value with another schema.
         says_so = sf.coalesce(error.contains(why), sf.lit(False))
         error = sf.when(refused & ~says_so, sf.lit(f"schema id {schema_id}: {why}")).otherwise(error)
     if bad_timestamps:
@@ -194,7 +194,7 @@ def _error(policy: RecordPolicy, *, bad_timestamps: bool) -> Column:
 
 
 def _verdict(rows: DataFrame, policy: RecordPolicy) -> tuple[Column, Column]:
-    """Return the reason why a record is no row (null if it is one, or is skipped), and the verdict."""
+    """Return the verdict, after the reason why a record is no row (null for rows and skipped records)."""
     if policy.on_null not in VERDICTS:
         raise ConfigError(
             f"on_null: {policy.on_null!r} is not known", hint="use 'fail', 'skip', 'keep' or 'dead_letter'"
@@ -202,7 +202,7 @@ def _verdict(rows: DataFrame, policy: RecordPolicy) -> tuple[Column, Column]:
     error, null_value = sf.col(f"{RECORD}.error"), sf.col(f"{RECORD}.null_value")
     tombstone = sf.lit(TOMBSTONE if policy.on_null in ("fail", "dead_letter") else None)
     reason = sf.when(error.isNotNull(), error)
-    # No rule is for a record without a value, nor for one that is of its key alone.
+    # Rules do not apply to records without a value, or to deletes with only a key.
     verdict = sf.when(error.isNotNull(), VERDICTS[policy.on_error])
     keyless = _keyless(rows, policy.deletes)
     if policy.on_null == "keep":
@@ -226,13 +226,13 @@ def _verdict(rows: DataFrame, policy: RecordPolicy) -> tuple[Column, Column]:
     reason = reason.when(keyless.isNotNull(), keyless)
     verdict = verdict.when(keyless.isNotNull(), VERDICTS[policy.on_error]).otherwise(ROW)
     if COPY in rows.select(f"{RECORD}.record.*").columns:
-        # Not one that is a dead letter: those of a batch are found again without knowing the copies.
+        # A dead letter stays one even if it is a copy: a later search for a batch's letters does not know copies.
         verdict = sf.when(sf.col(f"{RECORD}.record.{COPY}") & (verdict == ROW), SKIPPED).otherwise(verdict)
     return reason.otherwise(sf.lit(None)).cast("string"), verdict
 
 
 def _keyless(rows: DataFrame, deletes: DeleteRule | None) -> Column:
-    """Return which key column is null, as no row of an upsert can have it; null if none is, or a transform follows."""
+    """Return the reason if a key column is null, which an upsert cannot write; null if none is, or with a transform."""
     why, have = sf.lit(None).cast("string"), {name.lower() for name in rows.columns}
     for key in deletes.keys if deletes is not None and deletes.are_columns else ():
         if key.lower() in have:

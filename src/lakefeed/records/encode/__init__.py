@@ -1,1 +1,1 @@
-"""From rows to the bytes of records."""
+"""Turns rows into the bytes of records."""

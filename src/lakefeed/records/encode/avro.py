@@ -1,4 +1,4 @@
-"""Avro schemas and the rows that are to fit them, as Spark's own Avro support sees both."""
+"""Checks that rows fit Avro schemas, by Spark's own Avro support."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from lakefeed.lazy import Column, DataFrame, SparkSession, StructType, py4j, sf,
 from lakefeed.records.schema.fit import WIDER
 
 NULL_MARK = "lakefeed: null where the schema allows none: field"
-"""How the error begins that a row with a null raises inside Spark; the field's name follows."""
+"""The beginning of the error that a null in a field without null raises inside Spark; the field's name follows."""
 _NO_SYMBOL = re.compile(r"cannot be written since it's not defined in enum (?P<symbols>\"[^\n]*\")")
-"""Of Spark's own encoder."""
+"""The error of Spark's own encoder for an unknown symbol."""
 _UNFIT = re.compile(r"IllegalArgumentException: field (?P<field>[^\s:]+)[^\n]*\n\s*at io\.lakefeed\.produce\.")
-"""Of lakefeed's encoders: an unknown symbol, a number that is too large, a wrong count of bytes."""
+"""The error of lakefeed's encoders: an unknown symbol, a too large number, or a wrong number of bytes."""
 
 
 def struct_of(spark: SparkSession, schema: str) -> StructType:
-    """Return the columns that an Avro record schema means to Spark."""
+    """Return the Spark columns of an Avro record schema."""
     parsed = _parse(spark, schema)
     try:
         sql_type = _avro(spark).SchemaConverters.toSqlType(parsed).dataType()
@@ -38,7 +38,7 @@ def struct_of(spark: SparkSession, schema: str) -> StructType:
 
 
 def derived(rows: DataFrame, *, name: str) -> str:
-    """Derive the Avro schema from the rows' own types, all columns in order."""
+    """Return an Avro schema for the rows' types, with all columns in order."""
     try:
         converters = _avro(rows.sparkSession).SchemaConverters
         return str(converters.toAvroType(rows._jdf.schema(), False, name, "").toString())
@@ -50,7 +50,7 @@ def derived(rows: DataFrame, *, name: str) -> str:
 
 
 def require_fit(rows: DataFrame, schema: str, *, key: str | None = None) -> None:
-    """Check that rows can be written with a schema, before any is; the schema need not have the column ``key``."""
+    """Check, before rows are written, that a schema fits them; the schema may lack the column ``key``."""
     spark = rows.sparkSession
     requested = struct_of(spark, schema)
     required = [field.name for field in requested.fields if not field.nullable]
@@ -66,10 +66,10 @@ def require_fit(rows: DataFrame, schema: str, *, key: str | None = None) -> None
 
 
 def columns(rows: DataFrame, schema: str | None, *, refuses_nulls: bool = True) -> list[Column]:
-    """Return the columns of the value: the schema's fields, widened to its types, or all columns without a schema.
+    """Return the value's columns: the schema's fields, widened to its types; without a schema, all columns.
 
-    A null in a field that allows none stops the job with an error that begins with ``NULL_MARK``; unless the encoder
-    ``refuses_nulls`` itself, and the columns need not.
+    With ``refuses_nulls``, a null in a field without null stops the job with an error that begins with ``NULL_MARK``.
+    Set it to False if the encoder refuses nulls itself.
     """
     if schema is None:
         return [sf.col(quoted((name,))) for name in rows.columns]
@@ -110,9 +110,9 @@ def _misfit(what: str, rows: DataFrame) -> ConfigError:
 
 
 def row_error(text: str) -> ConfigError | None:
-    """Return what is wrong with a row, if Spark's whole message says that an encoder could not write one.
+    """Return the error of a row, if Spark's whole message says that an encoder could not write it.
 
-    The value itself is left out: it is a record's.
+    The error omits the value, because values of records must not appear in errors.
     """
     hint = "compare the row with the schema: symbols of an enum, bounds of a number, size of bytes"
     if (unfit := _UNFIT.search(text)) is not None:

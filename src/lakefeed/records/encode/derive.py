@@ -1,4 +1,4 @@
-"""Schemas that follow from the rows' own types, where none is given: as Protobuf and as JSON Schema."""
+"""Derives Protobuf and JSON Schemas from the rows' types, if the user gives no schema."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _JSON: dict[str, dict[str, str]] = {
 
 
 def proto(columns: StructType, *, name: str) -> str:
-    """Write a ``.proto`` text with one message of these columns, in their order; nullable ones are ``optional``."""
+    """Return a ``.proto`` text with one message of these columns in order; nullable columns are ``optional``."""
     body = _message(columns, name, indent="")
     imports = 'import "google/protobuf/timestamp.proto";\n\n' if "google.protobuf.Timestamp" in body else ""
     return f'syntax = "proto3";\n\n{imports}{body}'
@@ -45,7 +45,7 @@ def _message(columns: StructType, name: str, *, indent: str) -> str:
 
 
 def _proto_type(type_: DataType, column: str, nested: str, indent: str) -> tuple[str, str]:
-    """Return the type's words, and the definition of the message that they name, if they name one."""
+    """Return the Protobuf type, and the definition of its message if it is a message."""
     if isinstance(type_, t.StructType):
         return nested, _message(type_, nested, indent=indent)
     if isinstance(type_, t.ArrayType) and not isinstance(type_.elementType, t.ArrayType | t.MapType):
@@ -66,9 +66,9 @@ def _proto_type(type_: DataType, column: str, nested: str, indent: str) -> tuple
 
 
 def json_schema(columns: StructType, *, name: str) -> str:
-    """Write a JSON Schema of an object with these columns; those that are not nullable are required.
+    """Return a JSON Schema of an object with these columns; columns that are not nullable are required.
 
-    It is open: later versions may add columns.
+    The schema allows additional properties, so later versions may add columns.
     """
     document = {"$schema": "http://json-schema.org/draft-07/schema#", "title": name, **_object(columns)}
     return json.dumps(document)

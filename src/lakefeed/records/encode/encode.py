@@ -1,8 +1,8 @@
-"""Rows to records: columns become a key, a value and headers, in the shape that Spark's Kafka sink takes.
+"""Encodes rows as records: columns become a key, a value and headers, in the columns of Spark's Kafka sink.
 
-The value is made in the JVM: by lakefeed's encoders of Avro and Protobuf, and by Spark's ``to_json`` and ``to_csv``.
-Confluent's wire format is the byte 0, the schema's id in the registry as 4 bytes, big-endian, and then the data; with
-Protobuf, the message's place in the schema stands before them:
+The JVM encodes the values: with lakefeed's encoders for Avro and Protobuf, and with Spark's ``to_json`` and ``to_csv``.
+Confluent's wire format is the byte 0, the schema's id in the registry as 4 bytes (big-endian), and then the data. With
+Protobuf, the message's indexes in the schema come before the data:
 https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format
 """
 
@@ -27,12 +27,12 @@ from lakefeed.records.encode import avro, derive
 Format = Literal["confluent-avro", "confluent-protobuf", "json-schema", "avro", "protobuf", "json", "csv", "string"]
 NameStrategy = Literal["topic", "record", "topic-record"]
 FRAMED: Mapping[str, str] = {"confluent-avro": "AVRO", "confluent-protobuf": "PROTOBUF", "json-schema": "JSON"}
-"""The formats with a registered schema, and what the registry calls its kind."""
+"""The formats with a registered schema, with the schema's kind in the registry."""
 
 ENCODE_CATALOG = "io.lakefeed.produce.EncodeCatalog"
 
-_MOST_COMPILED_AS_A_WHOLE = 100  # Columns: Spark's default of spark.sql.codegen.maxFields.
-# As RFC 4180 has it, and not a blank less than the value has.
+_MOST_COMPILED_AS_A_WHOLE = 100  # A number of columns: Spark's default of spark.sql.codegen.maxFields.
+# The options of RFC 4180, with all blanks of the value.
 _LINES = {
     "nullValue": "",
     "emptyValue": '""',
@@ -40,7 +40,7 @@ _LINES = {
     "ignoreLeadingWhiteSpace": "false",
     "ignoreTrailingWhiteSpace": "false",
 }
-# Spark's own text has milliseconds, its values microseconds.
+# By default, Spark writes milliseconds, but its values have microseconds.
 _EXACT_TIMES = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
@@ -49,15 +49,15 @@ _EXACT_TIMES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """How values are encoded, settled before the first row is sent.
+    """The encoding of values, chosen before the first row is sent.
 
     Attributes:
-        format: ``confluent-avro``, ``confluent-protobuf`` and ``json-schema`` with Confluent's header; ``avro``,
-            ``protobuf``, ``json``, ``csv`` and ``string`` without.
-        schema: the Avro schema (JSON) whose fields the value has; None for all columns as they are.
-        written: the schema as it is written down or registered, for Protobuf.
-        message: for Protobuf, the message's name; None for the first.
-        subject: where the schema is registered, with ``schema_id``; None without a registry.
+        format: ``confluent-avro``, ``confluent-protobuf`` and ``json-schema`` have Confluent's header; ``avro``,
+            ``protobuf``, ``json``, ``csv`` and ``string`` have no header.
+        schema: the Avro schema (JSON) with the value's fields; None for all columns unchanged.
+        written: the schema in its own kind, as given or registered, for Protobuf.
+        message: for Protobuf, the message's name; None for the first message.
+        subject: the subject of the registered schema, which has ``schema_id``; None without a registry.
     """
 
     format: Format
@@ -73,7 +73,7 @@ def to_records(
 ) -> DataFrame:
     """Encode rows into the columns ``key`` (if requested), ``value`` and ``headers`` (if given).
 
-    Arguments and errors are those of :func:`settle`; ``headers`` are the same for each record.
+    Arguments and errors are those of :func:`settle`; all records have the same ``headers``.
     """
     return encoded(rows, settle(rows, key=key, **settings), key=key, headers=headers)
 
@@ -81,7 +81,7 @@ def to_records(
 def settle(
     rows: DataFrame,
     *,
-    format: Format = "confluent-avro",  # noqa: A002  (the word that Spark uses)
+    format: Format = "confluent-avro",  # noqa: A002  (Spark's own word)
     topic: str,
     registry: SchemaRegistry | str | None = None,
     subject: str | None = None,
@@ -93,21 +93,21 @@ def settle(
     """Choose the schema, check that the rows fit it, and register it if it is not registered yet.
 
     Args:
-        rows: batch or streaming.
+        rows: a batch or a stream.
         format: see :class:`Encoding`.
-        topic: names the subject, and a schema that is made from the rows.
-        registry: where the schema is registered, or its URL; the formats with a header need it.
-        subject: another subject than the strategy's.
-        strategy: how subjects are named: ``topic`` (``<topic>-value``), ``record`` (the record's full name) or
+        topic: the topic; it gives the subject's name, and the name of a schema that is derived from the rows.
+        registry: the registry of the schema, or its URL; the formats with a header need it.
+        subject: the subject, instead of the strategy's.
+        strategy: the rule for subjects' names: ``topic`` (``<topic>-value``), ``record`` (the record's full name) or
             ``topic-record`` (both, with a hyphen between).
-        key: the column that becomes the record's key: binary as it is, anything else as text. It is part of the
-            value only if the schema has it.
-        schema: an Avro schema, a ``.proto`` text or a JSON Schema, as the format expects it. Default: the subject's
-            latest if the rows fit it, else one made from the rows.
-        message: for Protobuf, the message. Default: the schema's first.
+        key: the column that becomes the record's key: binary unchanged, other types as text. The value has this column
+            only if the schema has it.
+        schema: an Avro schema, a ``.proto`` text or a JSON Schema, depending on the format. Default: the subject's
+            latest schema if the rows fit it, otherwise a schema derived from the rows.
+        message: for Protobuf, the message. Default: the schema's first message.
 
     Raises:
-        ConfigError: the rows do not fit the schema, the registry refuses it, or there is no such column.
+        ConfigError: the rows do not fit the schema, the registry refuses the schema, or the key column is missing.
     """
     if key is not None and key not in rows.columns:
         raise ConfigError(
@@ -131,7 +131,7 @@ def settle(
         raise ConfigError(f"{format} needs a schema registry", hint=hint)
     elif isinstance(registry, str):
         registry = SchemaRegistry(registry)
-    # A name that all formats allow: letters, digits and underscores, not beginning with a digit.
+    # All formats allow this name: letters, digits and underscores, without a digit at the start.
     name = re.sub(r"\W", "_", topic, flags=re.ASCII)
     name = f"_{name}" if name[0].isdigit() else name
 
@@ -149,11 +149,11 @@ def settle(
             latest = registry.latest(default)
         if latest is not None:
             _require_kind(f"the schema of subject {default}", latest, kind)
-            # The rows' own schema may still follow the latest: the registry decides.
+            # If the rows do not fit, the registry decides whether the rows' own schema may follow the latest one.
             with suppress(ConfigError):
                 known = Encoding(format=format, schema=fitting(latest), written=latest, message=message)
                 return replace(known, subject=default, schema_id=latest.schema_id)
-    # A JSON Schema of the rows takes them as they are: Avro lacks some of their names and numbers.
+    # A JSON Schema of the rows fits them unchanged; do not translate it to Avro, which lacks some names and numbers.
     fits_as_it_is = schema is None and kind == "JSON"
     if schema is None:
         schema = SchemaText(text=_derived(rows, kind, name), kind=kind)
@@ -173,7 +173,7 @@ def settle(
 def encoded(
     rows: DataFrame, encoding: Encoding, *, key: str | None = None, headers: Mapping[str, str] | None = None
 ) -> DataFrame:
-    """Encode rows whose encoding is settled; see :func:`to_records`."""
+    """Encode rows with a chosen encoding; see :func:`to_records`."""
     rows = _computed_before(rows)
     record = [value_of(rows, encoding, key=key).alias("value")]
     if key is not None:
@@ -190,16 +190,16 @@ def encoded(
 
 
 def _computed_before(rows: DataFrame) -> DataFrame:
-    """Keep Spark from computing many columns in the method that encodes them, which Janino compiles for minutes."""
+    """Compute many columns before they are encoded: one Java method for both would take Janino minutes to compile."""
     if len(rows.columns) <= _MOST_COMPILED_AS_A_WHOLE:
         return rows
-    # Spark splits the code of projections of many columns, and joins no two if the first is not deterministic.
+    # Spark splits the code of wide projections. It does not merge two if the first one is not deterministic.
     first = rows.columns[0]
     return rows.withColumn(first, sf.when(sf.spark_partition_id() >= 0, sf.col(quoted((first,)))))
 
 
 def value_of(rows: DataFrame, encoding: Encoding, *, key: str | None = None) -> Column:
-    """Encode the values alone; see :func:`to_records`."""
+    """Return a column with the encoded values; see :func:`to_records`."""
     if encoding.format == "string":
         return sf.col(quoted((_only_column(rows, key),))).cast("string").cast("binary")
     if encoding.schema is not None and encoding.format in ("avro", "confluent-avro"):
@@ -215,7 +215,7 @@ def value_of(rows: DataFrame, encoding: Encoding, *, key: str | None = None) -> 
 
 
 def _avro_value(rows: DataFrame, encoding: Encoding, schema: str) -> Column:
-    """Encode rows as Avro: by ``AvroEncode.java``, or Spark where that does not write one of the types."""
+    """Encode rows as Avro with ``AvroEncode.java``, or with Spark if that does not support one of the types."""
     from pyspark.sql.avro.functions import to_avro
 
     spark = rows.sparkSession
@@ -232,17 +232,17 @@ def _avro_value(rows: DataFrame, encoding: Encoding, schema: str) -> Column:
 
 
 def json_of(columns: Column) -> Column:
-    """Write a struct as a JSON object: nulls as such, times to the microsecond, bytes as base64."""
+    """Return a struct as a JSON object: with nulls, times with microseconds, and bytes as base64."""
     return sf.to_json(columns, {"ignoreNullFields": "false", **_EXACT_TIMES})
 
 
 def header(schema_id: int) -> bytearray:
-    """Return Confluent's five bytes before the data."""
+    """Return Confluent's header: the five bytes before the data."""
     return bytearray(struct.pack(">bI", 0, schema_id))
 
 
 def subject_name(strategy: NameStrategy, *, topic: str, record: str) -> str:
-    """Return the subject of a topic's values, by Confluent's strategies.
+    """Return the subject of a topic's values for one of Confluent's strategies.
 
     Source: https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#subject-name-strategy
     """
@@ -261,7 +261,7 @@ def _only_column(rows: DataFrame, key: str | None) -> str:
 
 
 def _require_plain(rows: DataFrame) -> None:
-    """Refuse columns of several values: Spark writes them as a text that nothing reads back."""
+    """Refuse arrays, maps and structs, because Spark writes them as texts that no reader can parse."""
     for field in rows.schema.fields:
         if isinstance(field.dataType, t.ArrayType | t.MapType | t.StructType):
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""The schemas of records: read, merge and compare them, and change a table to fit."""
+"""Reads, merges and compares the schemas of records, and changes a table to fit them."""
 
 from __future__ import annotations
 

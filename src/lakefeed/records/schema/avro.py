@@ -1,4 +1,4 @@
-"""Avro schemas as a graph that can be merged: types by full name, references instead of nesting.
+"""Avro schemas as a graph that can be merged: named types are stored by full name, and uses refer to them.
 
 Terms and rules: https://avro.apache.org/docs/1.12.0/specification/
 """
@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from lakefeed.errors import ConfigError
 
 NO_DEFAULT: Final = object()
-"""Stands for a field without default; None is the default null."""
+"""Marks a field without a default; None is the default null."""
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 LOGICAL: Final = {
     "int": {"date", "time-millis"},
@@ -25,14 +25,14 @@ LOGICAL: Final = {
     "string": {"uuid"},
     "fixed": {"decimal", "uuid", "duration"},
 }
-# Producers may register any schema. A few named types that use each other mean millions of columns, so the limits are
-# on the columns of a schema, not on its text. The decoder has the same limits (``io.lakefeed.decode.SchemaLimits``).
+# Producers may register any schema. A few named types that use each other can mean millions of columns. So the limits
+# count columns, not the length of the text. The decoder has the same limits (``io.lakefeed.decode.SchemaLimits``).
 MOST_COLUMNS = 10_000
-"""Columns and fields inside them, at all levels."""
+"""The maximum number of columns, with the fields inside them at all levels."""
 DEEPEST = 100
-"""Levels of records, arrays, maps and unions inside each other."""
+"""The maximum number of nested records, arrays, maps and unions."""
 _SHORTEST_LIST = 5
-# What Avro's resolution reads into a wider type, and what of it a table's column can become.
+# Avro's resolution reads a type into these wider types. A table's column can be changed only as _WIDENS says.
 _READS = {
     "int": {"long", "float", "double"},
     "long": {"float", "double"},
@@ -46,7 +46,7 @@ _UNITS = ("millis", "micros", "nanos")
 
 @dataclass(frozen=True)
 class Primitive:
-    """A type without parts; ``logical`` only if Avro knows it for this type, because readers ignore others."""
+    """A primitive type; ``logical`` is set only if Avro defines it for this type, because readers ignore others."""
 
     name: str
     logical: str | None = None
@@ -63,7 +63,7 @@ class Container:
 
     @property
     def step(self) -> str:
-        """The name of the values in the path of a column."""
+        """The name of the values in a column's path."""
         return "element" if self.kind == "array" else "value"
 
 
@@ -74,13 +74,13 @@ class Union:
 
 @dataclass(frozen=True)
 class Ref:
-    """A named type, by its key in ``AvroSchema.types``."""
+    """A reference to a named type by its key in ``AvroSchema.types``."""
 
     key: str
 
 
 ANY = "lakefeed.json"
-"""Property of a field that takes any JSON as text (``io.lakefeed.decode.JsonValue``)."""
+"""The attribute of a field that accepts any JSON as text (``io.lakefeed.decode.JsonValue``)."""
 
 Type = Primitive | Container | Union | Ref
 NULL: Final = Primitive("null")
@@ -88,7 +88,7 @@ NULL: Final = Primitive("null")
 
 @dataclass
 class Field:
-    """A record's field. ``absent``: a schema that was merged lacks it; it is not written to JSON."""
+    """A record's field. ``absent`` says that a merged schema lacks the field; the JSON does not have this flag."""
 
     name: str
     type: Type
@@ -100,7 +100,7 @@ class Field:
 
 @dataclass
 class Named:
-    """A record with its fields, an enum with its symbols or a fixed with its size and logical type."""
+    """A named type: a record with fields, an enum with symbols, or a fixed with size and logical type."""
 
     kind: Literal["record", "enum", "fixed"]
     name: str
@@ -113,7 +113,7 @@ class Named:
 
     @property
     def short_names(self) -> set[str]:
-        """Its name and its aliases without namespaces."""
+        """The name and the aliases without namespaces."""
         return {short_name(name) for name in (self.name, *self.aliases)}
 
 
@@ -129,13 +129,13 @@ class AvroSchema:
 
     @property
     def record(self) -> Named:
-        """The outermost type of a schema from ``parse``, which reads records only."""
+        """The outermost record; only for schemas from ``parse``, which refuses other types."""
         assert isinstance(self.root, Ref)
         return self.look_up(self.root)
 
 
 def union(types: list[Type]) -> Type:
-    """Make a union; int beside long alone is long, and float beside double is double, as Spark reads them too."""
+    """Return a union. Without other members, int and long become long, and float and double double, as in Spark."""
     flat = tuple(types)
     for narrow, wide in (("int", "long"), ("float", "double")):
         if {member for member in flat if member != NULL} == {Primitive(narrow), Primitive(wide)}:
@@ -144,7 +144,7 @@ def union(types: list[Type]) -> Type:
 
 
 def members(type_: Type) -> tuple[Type, ...]:
-    """Return the members of a union without null; a type that is no union is its own only member."""
+    """Return the members of a union without null; another type is its only member."""
     flat = type_.members if isinstance(type_, Union) else (type_,)
     return tuple(member for member in flat if member != NULL)
 
@@ -154,7 +154,7 @@ def nullable(type_: Type) -> bool:
 
 
 def with_null(type_: Type, *, first: bool = True) -> Type:
-    """Add null to the type, as the first member of the union or the last."""
+    """Return the type as a union with null as its first or last member."""
     rest = members(type_)
     if not rest:
         return NULL
@@ -162,7 +162,7 @@ def with_null(type_: Type, *, first: bool = True) -> Type:
 
 
 def type_kind(type_: Type) -> str:
-    """Return the name of a type, of which a union has one member."""
+    """Return the name of a type; a union may have only one member of this name."""
     match type_:
         case Primitive(name=kind) | Container(kind=kind) | Ref(key=kind):
             return kind
@@ -174,7 +174,7 @@ def short_name(full: str) -> str:
 
 
 def schema_json(schema: AvroSchema) -> str:
-    """Write the schema as JSON, each named type defined where it is used first."""
+    """Return the schema as JSON; named types are defined at their first use."""
     return json.dumps(_document(schema.root, schema, set(), ""), ensure_ascii=False)
 
 
@@ -195,7 +195,7 @@ def _document(type_: Type, schema: AvroSchema, defined: set[str], around: str) -
     namespace, _, name = named.name.rpartition(".")
     head: dict[str, Any] = {"name": name} if namespace == around else {"name": name, "namespace": namespace}
     if named.aliases:
-        # An alias without a dot would be one of the type's own namespace.
+        # Avro would put an alias without a dot into the type's own namespace.
         head["aliases"] = [f".{alias}" if namespace and "." not in alias else alias for alias in named.aliases]
     if named.kind == "fixed":
         return {"type": "fixed", **head, "size": named.size, **_logical_attributes(named.logical)}
@@ -219,7 +219,7 @@ def _logical_attributes(type_: Primitive) -> dict[str, Any]:
 
 
 def type_text(type_: Type, schema: AvroSchema) -> str:
-    """Describe the type in a few words: ``long``, ``decimal(9,2)``, ``array of Address``, ``string or null``."""
+    """Return a short description of the type: ``long``, ``decimal(9,2)``, ``array of Address``, ``string or null``."""
     match type_:
         case Primitive(logical="decimal"):
             return f"decimal({type_.precision},{type_.scale})"
@@ -240,7 +240,7 @@ def type_text(type_: Type, schema: AvroSchema) -> str:
 
 
 def wider(ours: Type, other: Type) -> Primitive | None:
-    """Return the type that reads both and that our column can become; None if there is none."""
+    """Return a type that reads both types, and to which our column can be changed; None if there is none."""
     if not isinstance(ours, Primitive) or not isinstance(other, Primitive):
         return None
     if "decimal" in (ours.logical, other.logical):
@@ -251,7 +251,7 @@ def wider(ours: Type, other: Type) -> Primitive | None:
             return ours
         return other if other.scale == ours.scale else None
     if ours.name == other.name or ours.name in _READS.get(other.name, ()):
-        # A plain number takes the logical type of the other side.
+        # A number without a logical type is compatible with every logical type of the other side.
         plain = None in (ours.logical, other.logical)
         return ours if plain or ours.logical == other.logical or _reads_unit(ours, other) else None
     widens = _WIDENS.get(ours.name) == other.name and ours.logical is None and other.logical is None
@@ -259,18 +259,18 @@ def wider(ours: Type, other: Type) -> Primitive | None:
 
 
 def _reads_unit(ours: Primitive, other: Primitive) -> bool:
-    """Return whether a moment of another unit is one of ours: the decoder converts it where nothing is lost."""
+    """Return whether our unit can hold times of the other unit: the decoder converts them if nothing is lost."""
     family, _, unit = str(ours.logical).rpartition("-")
     other_family, _, other_unit = str(other.logical).rpartition("-")
     if not family or family != other_family:
         return False
-    # Spark keeps milliseconds as microseconds.
+    # Spark stores milliseconds as microseconds.
     finest = "micros" if unit == "millis" and family != "time" else unit
     return _UNITS.index(other_unit) <= _UNITS.index(finest)
 
 
 def require_bounded(schema: AvroSchema) -> None:
-    """Refuse a schema of too many columns or levels, in a time that the limits bound."""
+    """Refuse a schema with too many columns or levels; the limits also bound the time of this check."""
     for count, _ in enumerate(walk(schema, schema.root), start=1):
         if count > MOST_COLUMNS:
             what = f"the schema means more than {MOST_COLUMNS:,} columns, fields inside columns counted"
@@ -281,9 +281,9 @@ def require_bounded(schema: AvroSchema) -> None:
 def walk(
     schema: AvroSchema, type_: Type, path: str = "", *, around: frozenset[str] = frozenset(), depth: int = 1
 ) -> Iterator[tuple[str, Field | None]]:
-    """Yield the path of each column, outer ones first, with its field; None for the member of a union.
+    """Yield the paths of all columns with their fields, outer columns first; a union's member has no field (None).
 
-    A record inside itself is one column of JSON.
+    A record inside itself is one column with JSON.
     """
     flat = members(type_)
     depth += len(flat) > 1
@@ -304,11 +304,11 @@ def walk(
 
 
 def child_path(path: str, name: str) -> str:
-    """Return the path of a field inside the one at a path; the outermost record has the empty path."""
+    """Return the path of a field inside the record at ``path``; the outermost record has the empty path."""
     return f"{path}.{name}" if path else name
 
 
 def too_deep() -> ConfigError:
-    """Make the error for a schema of too many levels."""
+    """Return the error for a schema with too many levels."""
     hint = "write a record that contains itself for what may be nested without end"
     return ConfigError(f"the schema has more than {DEEPEST} levels inside each other", hint=hint)

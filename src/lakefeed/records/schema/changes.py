@@ -1,10 +1,10 @@
-"""The changes between two reader's schemas, and the history of them in a table's own properties.
+"""The changes between two reader's schemas, and the history of changes in a table's properties.
 
 ``lakefeed.schema-history``
     ``{"dropped": 0, "entries": [{"at": "2026-11-21T18:00:00Z", "id": 7, "changes": [[kind, path, before, after]]}]}``,
-    newest last, at most ``LIMIT`` entries; ``dropped`` counts the older ones that had to go.
+    the newest last, at most ``LIMIT`` entries; ``dropped`` is the number of older entries that were removed.
 ``lakefeed.schema-ids``
-    the ids that have been merged, ``1,2,7``.
+    the ids of merged schemas, such as ``1,2,7``.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Change:
     """One change of the reader's schema.
 
     Attributes:
-        kind: ``promoted`` is a wider type, an enum's new symbols too; ``dropped`` a field that a writer lacks and
-            that therefore became optional: its column stays.
-        path: after the change: ``address.zip``, ``items.element.price``, ``totals.value``.
-        before: the type in words; for ``renamed`` the old name; None for ``added``.
-        after: the type in words; for ``renamed`` the new name.
+        kind: ``promoted`` is a wider type, or an enum with new symbols; ``dropped`` is a field that became optional
+            because a writer lacks it: its column stays.
+        path: the path after the change: ``address.zip``, ``items.element.price``, ``totals.value``.
+        before: a description of the old type; for ``renamed`` the old name; None for ``added``.
+        after: a description of the new type; for ``renamed`` the new name.
     """
 
     kind: Kind
@@ -69,28 +69,28 @@ class Change:
 
 @dataclass(frozen=True)
 class Entry:
-    """The changes of a table at one time by one schema id; None for its first columns or a change without an id."""
+    """The changes of a table for one schema id at one time; the id is None for the first columns, or if unknown."""
 
     at: datetime
     schema_id: int | None
     changes: tuple[Change, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for ``--output json``."""
+        """Return the entry for ``--output json``."""
         changes = [asdict(change) for change in self.changes]
         return {"at": _stamp(self.at), "schema_id": self.schema_id, "changes": changes}
 
 
 @dataclass(frozen=True)
 class History:
-    """A table's entries, newest last, and how many older ones are gone."""
+    """A table's entries, the newest last, and the number of removed older entries."""
 
     entries: tuple[Entry, ...] = ()
     dropped: int = 0
 
 
 def read_history(properties: Mapping[str, str]) -> History:
-    """Read the history in a table's properties; a ``ConfigError`` if it was changed by hand."""
+    """Read the history from a table's properties; raise ``ConfigError`` if it is invalid."""
     if HISTORY not in properties:
         return History()
     try:
@@ -105,7 +105,7 @@ def read_history(properties: Mapping[str, str]) -> History:
 
 
 def read_ids(properties: Mapping[str, str]) -> frozenset[int]:
-    """Read the schema ids that have been merged into the table; a ``ConfigError`` as for the history."""
+    """Read the ids of the schemas that were merged into the table; raise ``ConfigError`` if they are invalid."""
     try:
         return frozenset(int(number) for number in properties.get(IDS, "").split(",") if number)
     except ValueError as error:
@@ -115,9 +115,9 @@ def read_ids(properties: Mapping[str, str]) -> frozenset[int]:
 def history_properties(
     properties: Mapping[str, str], entries: Iterable[Entry], *, ids: Iterable[int] = ()
 ) -> dict[str, str]:
-    """Return the new values of the two properties for new entries, oldest first, and merged ids.
+    """Return the new values of the two properties after new entries, oldest first, and newly merged ids.
 
-    Properties that would not change are left out, and so are entries without changes.
+    The result omits unchanged properties, and the history omits entries without changes.
     """
     entries = list(entries)
     before, known = read_history(properties), read_ids(properties)
@@ -152,10 +152,10 @@ def _broken(key: str, error: Exception) -> ConfigError:
 
 
 def renames(text: str) -> tuple[Change, ...]:
-    """List the renames that a schema's aliases show, outer fields before inner ones, whenever they happened.
+    """Return all renames that a schema's aliases show, outer fields before inner fields.
 
-    With them ``ddl.statements`` finds from the table alone the columns that still have an older name: also after a
-    crash between a change of the schema and that of the table.
+    With them, ``ddl.statements`` finds columns that still have an older name, without other information than the
+    table's: also after a crash between the changes of the schema and of the table.
     """
     schema = parse(text)
     columns = ((path, field) for path, field in walk(schema, schema.root) if field is not None)
@@ -163,7 +163,7 @@ def renames(text: str) -> tuple[Change, ...]:
 
 
 def differences(before: AvroSchema, after: AvroSchema) -> tuple[Change, ...]:
-    """List the changes between two schemas, outer fields before inner ones."""
+    """Return the changes between two schemas, outer fields before inner fields."""
     return tuple(_Comparison(before, after).compare(before.root, after.root, ""))
 
 
@@ -216,7 +216,7 @@ class _Comparison:
             if old.name != field.name:
                 yield Change("renamed", place, old.name, field.name)
             if old.default is NO_DEFAULT and field.default is None and nullable(old.type):
-                # It was optional already, but no reader could do without it.
+                # The old field allowed null but had no default, so a reader needed it in all records.
                 yield self._change("dropped", place, old.type, field.type)
             if members(old.type) and field.extra.get(ANY) and not old.extra.get(ANY):
                 yield Change("promoted", place, type_text(old.type, self._before), "any JSON as text")

@@ -1,7 +1,7 @@
-"""Makes a table fit new rows: ``ALTER TABLE`` statements of Iceberg's Spark SQL, in an order that is safe.
+"""Changes a table to fit new rows, by ``ALTER TABLE`` statements of Iceberg's Spark SQL in a safe order.
 
-Each statement is one commit of the table's metadata. After a crash between two of them the rest follows from the
-table as it is then.
+A statement is one commit of the table's metadata. After a crash between two statements, the remaining statements
+follow from the table's current columns.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ def statements(
     grow: bool = True,
     defaults: Mapping[str, tuple[str, str]] | None = None,
 ) -> tuple[str, ...]:
-    """List the statements after which the table takes rows of ``want``; none if it does already.
+    """Return the statements that make the table accept rows of type ``want``; empty if it already does.
 
-    Nothing is ever dropped: a column that the rows lack stays, and becomes optional. Names are compared without
-    regard to case, as Spark does.
+    They never drop a column: if the rows lack a column, it stays and becomes optional. Names are compared without
+    case, as in Spark.
 
     Args:
         table: catalog.namespace.table.
-        have: the table's columns; ``want`` is the rows'.
-        changes: the renamed fields among them count: the changes of the reader's schema in order, or its ``renames``.
-        grow: False refuses new columns and renames none; columns may still become optional or wider.
-        defaults: of new columns, for rows that were there before: see ``column_defaults``.
+        have: the table's columns; ``want`` are the rows' columns.
+        changes: the changes of the reader's schema in order, or its ``renames``; only renames are used.
+        grow: False refuses new columns and does not rename columns; columns may still become optional or wider.
+        defaults: the defaults of new columns for existing rows: see ``column_defaults``.
 
     Raises:
-        SchemaIncompatible: Iceberg has no such change, naming the column and both types; or a new column with
-            ``grow=False``.
+        SchemaIncompatible: Iceberg does not support a change (the error names the column and both types), or there is
+            a new column with ``grow=False``.
     """
     refuse_same_but_for_case(want, where="the rows")
     alter = f"ALTER TABLE {quoted(tuple(table.split('.')))}"
@@ -76,7 +76,7 @@ def statements(
 def trial_steps(
     *, have: StructType, want: StructType, changes: Sequence[Change] = (), grow: bool = True
 ) -> list[list[list[Any]]]:
-    """List the changes of ``statements`` as ``io.lakefeed.commit.TrialSchema`` takes them, each list one commit."""
+    """Return the changes of ``statements`` for ``io.lakefeed.commit.TrialSchema``; an inner list is one commit."""
     renames, have = find_renames(have, want, changes if grow else ())
     plan = _Plan("")
     plan.compare_fields(have, want, ())
@@ -98,12 +98,12 @@ def _new_column(path: Path, type_: DataType, defaults: Mapping[str, tuple[str, s
 
 
 def column_sql(path: Path, type_: DataType) -> str:
-    """Write a column with its type, as a definition in SQL."""
+    """Return a column's definition in SQL: its name and type."""
     return f"{quoted(path)} {type_sql(type_)}"
 
 
 def type_sql(type_: DataType) -> str:
-    """Write a type in SQL, names quoted; all inside it is optional, as a new column's parts have to be."""
+    """Return a type in SQL with quoted names; all inner fields are optional, as Iceberg requires for new columns."""
     if isinstance(type_, t.StructType):
         stored = [field for field in type_.fields if carries_data(field.dataType)]
         return f"STRUCT<{', '.join(f'{quoted((field.name,))}: {type_sql(field.dataType)}' for field in stored)}>"
@@ -111,7 +111,7 @@ def type_sql(type_: DataType) -> str:
         return f"ARRAY<{type_sql(type_.elementType)}>"
     if isinstance(type_, t.MapType):
         return f"MAP<{type_sql(type_.keyType)}, {type_sql(type_.valueType)}>"
-    # A text with a collation of its own is a string by its name alone.
+    # A string with a collation has the type name of a plain string, but a longer simpleString.
     if type_.typeName() not in _PLAIN or " " in type_.simpleString():
         hint = "cast the column, or leave it out, in transform.sql"
         raise SchemaIncompatible(f"an Iceberg table has no columns of type {type_.simpleString()}", hint=hint)
@@ -120,7 +120,7 @@ def type_sql(type_: DataType) -> str:
 
 @dataclass
 class _Plan:
-    """The changes that a walk through the columns of table and rows finds."""
+    """The changes that a comparison of the table's and the rows' columns finds."""
 
     table: str
     optional: list[Path] = field(default_factory=list)
@@ -164,7 +164,7 @@ class _Plan:
 
 
 def _promotes(have: DataType, want: DataType) -> bool:
-    """Return whether Iceberg promotes the type, https://iceberg.apache.org/spec/#schema-evolution."""
+    """Return whether Iceberg can promote the type: https://iceberg.apache.org/spec/#schema-evolution."""
     if isinstance(have, t.DecimalType) and isinstance(want, t.DecimalType):
         return have.scale == want.scale and have.precision < want.precision
     return (type(have), type(want)) in {(t.IntegerType, t.LongType), (t.FloatType, t.DoubleType)}
@@ -173,7 +173,7 @@ def _promotes(have: DataType, want: DataType) -> bool:
 def find_renames(
     have: StructType, want: StructType, changes: Sequence[Change]
 ) -> tuple[list[tuple[Path, str]], StructType]:
-    """Find the renames that table and rows both confirm: path and new last name; and the table's columns after them."""
+    """Return the renames (path, new name) that both table and rows confirm, and the table's columns after them."""
     have = deepcopy(have)
     found = []
     renames = [change for change in changes if change.kind == "renamed" and change.before is not None]
@@ -196,7 +196,7 @@ def find_renames(
 
 
 def _struct_at(type_: DataType, path: Sequence[str]) -> StructType | None:
-    """Return the struct at a path; None if the path leads elsewhere."""
+    """Return the struct at a path; None if there is no struct."""
     for name in path:
         inner = {step.lower(): part for step, part in reversed(inner_types(type_))}.get(name.lower())
         if inner is None:

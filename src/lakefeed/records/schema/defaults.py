@@ -1,4 +1,4 @@
-"""Writes the defaults of a reader's schema in SQL, for columns that a table gets later than its first rows."""
+"""Writes the defaults of a reader's schema in SQL, for columns that are added to a table with rows."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _TYPES = {"int": "integer"}
 
 
 def column_defaults(text: str) -> Mapping[str, tuple[str, str]]:
-    """Return the Spark type and the default in SQL of each field of an Avro record schema that has such a default.
+    """Return the Spark types and SQL defaults of an Avro record schema's fields, for fields with defaults.
 
-    A text is a parameter. A default of null is none: a column that is added is null in rows from before in any case.
-    Defaults of records, arrays, bytes and logical types are left out.
+    Texts become parameters. A default of null is omitted, because a new column is null in existing rows anyway.
+    Defaults of records, arrays, bytes and logical types are omitted.
     """
     schema = parse(text)
     found = {}
@@ -33,7 +33,7 @@ def column_defaults(text: str) -> Mapping[str, tuple[str, str]]:
 
 
 def _kind(schema: AvroSchema, type_: Type) -> str | None:
-    """Return the name of a plain type, alone or beside null; None for any other."""
+    """Return the name of a plain type, which may be in a union with null; None for other types."""
     flat = members(type_)
     if len(flat) != 1:
         return None

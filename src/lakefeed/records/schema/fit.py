@@ -1,4 +1,4 @@
-"""The columns of schemas and tables, found without a JVM, and rows that fit them."""
+"""Finds the columns of schemas and tables without a JVM, and fits rows to them."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ WIDER = {
     "integer": ("long", "double"),
     "float": ("double",),
 }
-"""The types that have every value of a type, exactly."""
+"""For a type, the types that can hold all its values exactly."""
 RowTransform = Callable[[Any], "DataFrame"]
-"""From decoded rows, or those of each stream by its name, to the sink's."""
+"""A function from decoded rows, or from the streams' rows by name, to the sink's rows."""
 
 
 def columns_of(text: str) -> StructType:
-    """Return the columns of an Avro record schema, as the decoder makes them (``io.lakefeed.decode.AvroTypes``)."""
+    """Return the columns of an Avro record schema, as in the decoder (``io.lakefeed.decode.AvroTypes``)."""
     types = spark_types()
     schema = parse(text)
     columns: StructType = types.StructType.fromJson(_avro_type(schema, schema.root, frozenset()))
@@ -52,13 +52,13 @@ def columns_of(text: str) -> StructType:
 
 
 def columns_of_table(iceberg: Any) -> StructType:
-    """Return the columns of an Iceberg table (pyiceberg's ``table.schema()``) as Spark shows them."""
+    """Return the columns of an Iceberg table (pyiceberg's ``table.schema()``) as Spark types."""
     columns: StructType = spark_types().StructType.fromJson(_iceberg_type(iceberg.as_struct()))
     return columns
 
 
 def spark_types() -> Any:
-    """Import PySpark's types, which need no JVM; ``MissingExtra`` if it is not installed."""
+    """Return PySpark's module of types, which needs no JVM; raise ``MissingExtra`` if PySpark is not installed."""
     try:
         from pyspark.sql import types
     except ImportError:
@@ -88,7 +88,7 @@ def _avro_type(schema: AvroSchema, type_: Type, around: frozenset[str]) -> Any:
                 return _struct(
                     (field.name, _avro_type(schema, field.type, inside), nullable(field.type)) for field in named.fields
                 )
-    # An enum; or a record inside itself, as JSON: the type of a table's column is finite.
+    # This is an enum, or a record inside itself: it becomes JSON, because the type of a column must be finite.
     return "string"
 
 
@@ -132,15 +132,14 @@ def _map(keys: Any, values: Any, null: bool) -> dict[str, Any]:
 
 
 def align_columns(rows: DataFrame, table_schema: StructType) -> DataFrame:
-    """Return the rows with the table's columns, in its order; ``rows`` itself if they fit already.
+    """Return the rows with the table's columns in the table's order; ``rows`` itself if they already fit.
 
-    What the rows lack becomes null, inside structs, arrays of structs and map values too; a null struct stays
-    null. A column that can only be null is left out if the table lacks it. Types are widened where no value is
-    lost. Names are compared without regard to case, as Spark does. It is a projection: for batches and streams
-    alike, without Python in it.
+    Missing columns become null, also inside structs, arrays of structs and map values; a null struct stays null. A
+    column that can only be null is omitted if the table lacks it. Types are widened if no value is lost. Names are
+    compared without case, as in Spark. The result is a projection without Python code, for batches and streams.
 
     Raises:
-        SchemaIncompatible: the rows have what the table does not, or another type.
+        SchemaIncompatible: the rows have a column that the table lacks, or a column of another type.
     """
     if same_type(rows.schema, table_schema):
         return rows
@@ -149,9 +148,9 @@ def align_columns(rows: DataFrame, table_schema: StructType) -> DataFrame:
 
 
 class StorableRows:
-    """A transform whose rows have no columns without data, at no level.
+    """Wraps a transform and removes columns without data from its rows, at all levels.
 
-    Iceberg and Parquet have no column for records without fields and for arrays of nulls.
+    Iceberg and Parquet have no columns for records without fields and for arrays of nulls.
     """
 
     def __init__(self, transform: RowTransform) -> None:
@@ -160,7 +159,7 @@ class StorableRows:
         self._notes: list[str] = []
 
     def __call__(self, decoded_rows: Any) -> DataFrame:
-        """Transform the rows, and leave out the columns that carry no data; a ``ConfigError`` if none does."""
+        """Return the transformed rows without columns that have no data; raise ``ConfigError`` if none is left."""
         rows = self._transform(decoded_rows)
         if why := next(filter(None, (name_taken(name, ()) for name in rows.columns)), None):
             raise ConfigError(why.replace("field", "column", 1), hint="give it another name in the transform")
@@ -179,28 +178,28 @@ class StorableRows:
         return align_columns(rows, storable)
 
     def notes(self) -> tuple[str, ...]:
-        """Return what was left out since the last call; each column once."""
+        """Return messages about columns that were removed since the last call; every column is reported once."""
         taken, self._notes = tuple(self._notes), []
         return taken
 
 
 def same_type(have: DataType, want: DataType) -> bool:
-    """Return whether two types have the same names and types in the same order; nullability does not count."""
+    """Return whether two types have the same names and types in the same order; nullability is ignored."""
     return have.simpleString() == want.simpleString()
 
 
 def find_field(struct: StructType, name: str) -> StructField | None:
-    """Find the field of that name, without regard to case."""
+    """Return the field of that name, compared without case; None if there is none."""
     return by_name(struct).get(name.lower())
 
 
 def by_name(struct: StructType) -> dict[str, StructField]:
-    """Return the fields by their names in lower case; of two that differ in case only, the first."""
+    """Return the fields by lower-case name; of two names that differ only in case, the first field."""
     return {field.name.lower(): field for field in reversed(struct.fields)}
 
 
 def inner_types(type_: DataType, path: str = "") -> list[tuple[str, DataType]]:
-    """Return the types of a struct's fields, of an array's elements or a map's values, with their paths."""
+    """Return the types of a struct's fields, an array's elements or a map's values, with their paths."""
     if isinstance(type_, t.StructType):
         return [(child_path(path, field.name), field.dataType) for field in type_.fields]
     if isinstance(type_, t.ArrayType):
@@ -211,14 +210,14 @@ def inner_types(type_: DataType, path: str = "") -> list[tuple[str, DataType]]:
 
 
 def paths(type_: DataType, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the path and the DDL name of the type of everything inside a type, as ``SinkConfig.refuses`` takes them."""
+    """Yield paths and DDL type names of all parts of a type, for ``SinkConfig.refuses``."""
     for inner, part in inner_types(type_, path):
         yield inner, part.typeName().upper()
         yield from paths(part, inner)
 
 
 def carries_data(type_: DataType) -> bool:
-    """Return whether the type has other values than nulls."""
+    """Return whether the type can hold other values than null."""
     inner = inner_types(type_)
     if inner or isinstance(type_, t.StructType):
         return any(carries_data(part) for _, part in inner)
@@ -235,7 +234,7 @@ def casts_to(have: DataType, want: DataType) -> bool:
 
 
 def refuse_same_but_for_case(type_: DataType, *, where: str, path: str = "") -> None:
-    """Refuse two fields of one struct that Spark would take for one, with their names."""
+    """Refuse two fields of one struct whose names differ only in case, because Spark treats them as one."""
     seen: dict[str, str] = {}
     for inner_path, inner in inner_types(type_, path):
         first = seen.get(inner_path.lower())
@@ -294,7 +293,7 @@ def _kind(type_: DataType) -> str:
 
 
 def _with_data(type_: Any, path: str, left_out: dict[str, str]) -> Any:
-    """Return the type without the fields that carry no data; note the path of each outermost one, and its kind."""
+    """Return the type without fields that have no data; add their outermost paths and kinds to ``left_out``."""
     if isinstance(type_, t.StructType):
         kept = []
         for field in type_.fields:

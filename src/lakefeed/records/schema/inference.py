@@ -1,4 +1,4 @@
-"""A schema guessed from JSON records, with everything that speaks against it."""
+"""Guesses a schema from JSON records, and reports all values that do not fit it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lakefeed.records.schema.fit import columns_of
 _LONG = range(-(2**63), 2**63)
 _DECIMAL = range(-(10**38) + 1, 10**38)
 _LONGEST_NAME = 200
-# The record itself and the text are levels too.
+# The record itself and the text are also levels.
 _DEEPEST = DEEPEST - 2
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KINDS = {type(None): "null", bool: "boolean", float: "double", str: "string", list: "array", dict: "object"}
@@ -30,7 +30,7 @@ _DECIMAL_TYPE = {"type": "bytes", "logicalType": "decimal", "precision": 38, "sc
 
 @dataclass(frozen=True)
 class TypeConflict:
-    """Something in the sample that does not fit the guess."""
+    """A part of the sample that does not fit the guess."""
 
     path: str
     what: str
@@ -41,12 +41,12 @@ class TypeConflict:
 
 @dataclass(frozen=True, kw_only=True)
 class InferredSchema:
-    """A guess from so many records.
+    """A guess from a number of ``records``.
 
     Attributes:
-        ddl: the columns as Spark DDL, all of them optional; a sample cannot prove that none is ever missing.
-        avro: the same as an Avro record schema; Avro's own tools refuse it where a name is none in Avro.
-        conflicts: what does not fit the guess, and what it could not know.
+        ddl: the columns as Spark DDL; all are optional, because a sample cannot prove that a field is always present.
+        avro: the same columns as an Avro record schema; Avro's own tools refuse names that Avro does not allow.
+        conflicts: the values that do not fit the guess, and the types that the sample does not show.
     """
 
     records: int
@@ -56,10 +56,10 @@ class InferredSchema:
 
 
 def infer_schema(values: Iterable[bytes], *, name: str = "Value") -> InferredSchema:
-    """Guess the schema of JSON objects: of each field the type that most values have.
+    """Guess the schema of JSON objects: a field has the type of most of its values.
 
-    Whole numbers beside others are doubles. Anything else that differs is a conflict: such records cannot be
-    decoded with the guess, and would be dead letters.
+    Whole numbers beside other numbers become doubles. Any other difference is a conflict: the guess cannot decode
+    such records, and they would be dead letters.
 
     Raises:
         ConfigError: the records have more than 10,000 different fields.
@@ -69,7 +69,7 @@ def infer_schema(values: Iterable[bytes], *, name: str = "Value") -> InferredSch
     for value in values:
         records += 1
         try:
-            # Of bytes json would take UTF-16 too.
+            # Decode the bytes first, because json would also accept UTF-16.
             document = json.loads(value.decode("utf-8-sig"), object_pairs_hook=_fields, parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
             broken[str(error) if isinstance(error, _DuplicateError) else "no JSON in UTF-8"] += 1
@@ -91,13 +91,13 @@ def infer_schema(values: Iterable[bytes], *, name: str = "Value") -> InferredSch
 
 
 class _DuplicateError(ValueError):
-    """A name that an object has twice."""
+    """An object has a name twice."""
 
 
 def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
-        name.encode()  # Half of a surrogate pair is no character of a name: a ValueError.
+        name.encode()  # Raise a ValueError for half of a surrogate pair.
         if name in found:
             raise _DuplicateError(f"twice the field {name}")
         found[name] = value
@@ -118,7 +118,7 @@ class _Place:
 
 
 class _Sample:
-    """The values of all records, at a bounded number of places."""
+    """The values of all records by path; the number of paths is limited."""
 
     def __init__(self) -> None:
         self.root = _Place()
@@ -127,7 +127,7 @@ class _Sample:
 
     def add(self, place: _Place, value: Any, depth: int, path: str) -> None:
         if depth > _DEEPEST:
-            # What is deeper than a table can be is text, as a column of STRING takes it.
+            # Values below the deepest level of a table become JSON text in a STRING column.
             place.kinds["string"] += 1
             return
         place.kinds[_kind(value)] += 1
@@ -152,13 +152,13 @@ class _Sample:
 
 def _kind(value: Any) -> str:
     if type(value) is int:
-        # A column of STRING takes longer numbers, as text.
+        # A STRING column holds longer numbers as text.
         return "long" if value in _LONG else "decimal" if value in _DECIMAL else "string"
     return _KINDS[type(value)]
 
 
 class _Guess:
-    """Chooses the Avro type of each place, and notes what does not fit it."""
+    """Chooses the Avro types of all places, and records the values that do not fit."""
 
     def __init__(self, conflicts: list[TypeConflict]) -> None:
         self._conflicts = conflicts
@@ -166,7 +166,7 @@ class _Guess:
         self._records = Counter(PRIMITIVES)
 
     def record(self, place: _Place, name: str, path: str) -> dict[str, Any]:
-        """Return the Avro record of an object."""
+        """Return the Avro record for an object."""
         name = self._unused_name(name)
         spelled: dict[str, str] = {}
         for column in place.fields:
@@ -209,16 +209,16 @@ class _Guess:
         return "string" if most == "null" or (most == "object" and not place.fields) else most
 
     def _unused_name(self, name: str) -> str:
-        """Return a name in Avro that no other record has: paths that differ in odd characters become one name."""
+        """Return an unused Avro record name: paths that differ only in special characters have the same name."""
         name = f"_{name}" if name[:1].isdigit() else name
         self._records[name] += 1
         return name if self._records[name] == 1 else f"{name}__{self._records[name]}"
 
 
 def newest_values(source: KafkaSource, *, records: int) -> list[bytes]:
-    """Read the values of the newest records, about as many of each partition; null values are left out.
+    """Return the values of the newest records, spread evenly over the partitions, without null values.
 
-    Without any records, or a topic, it is a ResourceMissing.
+    Raises ResourceMissing if there are no records or no topic.
     """
     ranges = list(newest_ranges(source, records))
     if not any(span.records for span in ranges):
@@ -232,7 +232,7 @@ def newest_values(source: KafkaSource, *, records: int) -> list[bytes]:
 
 
 def newest_ranges(source: KafkaSource, records: int) -> Iterator[OffsetRange]:
-    """Return the ends of the topics' partitions: at most so many records in all, about as many of each."""
+    """Yield ranges at the ends of the topics' partitions: at most ``records`` offsets, spread evenly."""
     cluster = Topics(source.bootstrap_servers, options=source.client_options)
     names = source.topics or [name for name in cluster.list() if source.reads(name)]
     found = [(name, partition) for name in names for partition in cluster.describe(name).partitions]

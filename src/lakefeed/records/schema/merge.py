@@ -1,13 +1,13 @@
-"""Merges a writer's schema into the reader's: the result reads the records of both.
+"""Merges a writer's schema into the reader's schema: the result reads the records of both.
 
-The merged schema is the least upper bound of the two in the order "reads everything that … reads": merging again
-changes nothing, and versions that are compatible with each other may come in any order. Only the text of defaults
-and the order of a union's members depend on it: the earlier one stays.
+The merged schema is the least upper bound of the two in the order "reads everything that … reads". So a second merge
+changes nothing, and compatible versions may be merged in any order. The order affects only the defaults and the order
+of a union's members: those of the earlier schema stay.
 
-Fields and named types belong together if they have the same name or one is an alias of the other; records, enums
-and fixed at the same place do so whatever their names, and namespaces do not count, as in Avro's resolution of
-records (https://avro.apache.org/docs/1.12.0/specification/#schema-resolution). Members of unions belong together by
-their full names first; without namespaces only if one member alone has that name on each side.
+Fields and named types match if they have the same name, or if one name is an alias of the other. Records, enums and
+fixed at the same place always match, and namespaces are ignored, as in Avro's resolution of records
+(https://avro.apache.org/docs/1.12.0/specification/#schema-resolution). Members of unions match by full name first.
+Without namespaces, they match only if the name is unique on both sides.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from lakefeed.records.schema.changes import Change, differences
 from lakefeed.records.schema.parse import parse, refuse_same_but_for_case
 
 _WRITER = ">"
-"""Before the keys of the writer's types: they share one mapping with the reader's."""
+"""The prefix of the keys of the writer's types, which are in one mapping with the reader's types."""
 _NUMBERS = {"int", "long", "float", "double"}
 
 
@@ -53,9 +53,9 @@ class SchemaMerge:
     """The result of a merge.
 
     Attributes:
-        schema: the reader's schema (Avro JSON) that reads the records of both.
-        changes: from the reader's schema before; empty if only aliases were added, which the table does not show.
-        left_out: fields of the writer that are not in ``schema`` (only with ``grow=False``).
+        schema: the new reader's schema (Avro JSON), which reads the records of both.
+        changes: the changes to the reader's schema; empty if only aliases were added, which do not change the table.
+        left_out: the writer's fields that ``schema`` lacks (only with ``grow=False``).
     """
 
     schema: str
@@ -64,19 +64,19 @@ class SchemaMerge:
 
 
 def merge_schemas(reader: str, writer: str, *, grow: bool = True, times_are_numbers: bool = True) -> SchemaMerge:
-    """Merge a writer's schema into the reader's.
+    """Merge a writer's schema into the reader's schema.
 
-    A field that one of the two lacks keeps its default, or else becomes optional with the default null. Types
-    are widened as far as both Avro's resolution and an Iceberg column allow.
+    If one schema lacks a field, the field keeps its default; without a default, it becomes optional with the default
+    null. Types are widened as far as both Avro's resolution and Iceberg's columns allow.
 
     Args:
-        reader: Avro record schema (JSON), as ``writer`` is; it stays to the letter if it reads the records already.
-        grow: False leaves new fields out and keeps the reader's names of renamed ones.
-        times_are_numbers: a time is written as a number, as in Avro, so that one column holds both.
+        reader: an Avro record schema (JSON), like ``writer``; its text stays unchanged if it already reads the records.
+        grow: False omits new fields and keeps the reader's names of renamed fields.
+        times_are_numbers: whether times are written as numbers, as in Avro, so that one column holds both.
 
     Raises:
-        SchemaIncompatible: no schema reads both; names the path and both types.
-        ConfigError: one of the two is no Avro record schema.
+        SchemaIncompatible: no schema reads both; the error names the path and both types.
+        ConfigError: one of the two schemas is no Avro record schema.
     """
     before = parse(reader)
     merge = _Merge(parse(reader), parse(writer, prefix=_WRITER), grow=grow, times_are_numbers=times_are_numbers)
@@ -84,7 +84,7 @@ def merge_schemas(reader: str, writer: str, *, grow: bool = True, times_are_numb
     left_out = tuple(merge.left_out)
     if after == before:
         return SchemaMerge(schema=reader, changes=(), left_out=left_out)
-    for named in after.types.values():  # Those that came with a new field were not merged with anything.
+    for named in after.types.values():  # The merge did not check the types of new fields.
         refuse_same_but_for_case(named, short_name(named.name))
     try:
         require_bounded(after)
@@ -94,9 +94,9 @@ def merge_schemas(reader: str, writer: str, *, grow: bool = True, times_are_numb
 
 
 class _Merge:
-    """Unifies the writer's types with the reader's, pair by pair, until nothing is left to unify.
+    """Unifies pairs of the writer's and the reader's types, until no pair is left.
 
-    Definitions are changed in place, and pairs of named types wait in a queue: recursive types need no more care.
+    It changes definitions in place, and puts pairs of named types into a queue, so recursive types need no extra code.
     """
 
     def __init__(self, reader: AvroSchema, writer: AvroSchema, *, grow: bool, times_are_numbers: bool) -> None:
@@ -112,14 +112,14 @@ class _Merge:
         for key, named in reader.types.items():
             for name in (named.name, *named.aliases):
                 other = writer.types.get(_WRITER + name)
-                # One schema can define a name only once, wherever it is used. It may define our alias as another type.
+                # A schema defines a name only once, so equal names match anywhere. But our alias may be another type.
                 apart = _WRITER + named.name in writer.types
                 if other is not None and (name == named.name or (other.kind == named.kind and not apart)):
                     self._pairs.append((Ref(key), Ref(_WRITER + name), short_name(name)))
         self._unify_all()
 
     def result(self) -> AvroSchema:
-        """Return the merged schema, with only those types that it uses."""
+        """Return the merged schema with only the types that it uses."""
         used: dict[str, Named] = {}
         root = self._resolve(self._both.root, used)
         names = {named.name for named in used.values()}
@@ -128,7 +128,7 @@ class _Merge:
         return AvroSchema(root, used)
 
     def _resolve(self, type_: Type, used: dict[str, Named]) -> Type:
-        """Replace the keys of both schemas by the names of the merged one."""
+        """Return the type with the keys of both schemas replaced by the merged schema's names."""
         match type_:
             case Container():
                 return Container(type_.kind, self._resolve(type_.values, used))
@@ -175,7 +175,7 @@ class _Merge:
         return with_null(Union(plain), first=not null_last)
 
     def _widen(self, single: Type, others: tuple[Type, ...], ours: Type, other: Type, path: str) -> Type:
-        """Widen a single type for a writer's union: only numbers and texts can all be one column."""
+        """Return a type that reads all members of a writer's union; only numbers and texts have one."""
         for member in others:
             both = wider(single, member)
             apart = not self._times_are_numbers and _is_plain(single) != _is_plain(member)
@@ -185,7 +185,7 @@ class _Merge:
         return single
 
     def _merge_members(self, ours: tuple[Type, ...], others: tuple[Type, ...], path: str) -> tuple[Type, ...]:
-        """Merge the members of unions that belong together, and append the others."""
+        """Merge the matching members of two unions, and append the writer's other members."""
         result = list(ours)
         free_ours, free_others = list(range(len(ours))), list(range(len(others)))
 
@@ -227,7 +227,7 @@ class _Merge:
         return type(ours) is type(other) and type_kind(ours) == type_kind(other)
 
     def _is_only_one(self, ours: Type, other: Type, *unions: tuple[Type, ...]) -> bool:
-        """Match the only record of both unions, whatever its name; likewise enum and fixed."""
+        """Return whether both are the only record of their unions, with any names; likewise for enum and fixed."""
         if not isinstance(ours, Ref) or not isinstance(other, Ref):
             return False
         kind = self._look_up(ours).kind
@@ -286,14 +286,14 @@ class _Merge:
             found.aliases = [alias for alias in found.aliases if alias not in names]
         for found, field in pairs:
             if not members(found.type):
-                # It is only null so far: the attributes of the field are the writer's.
+                # The field's type was only null until now, so take the writer's attributes.
                 found.extra = {**field.extra, **found.extra}
             elif field.extra.get(ANY):
                 found.extra = {**found.extra, ANY: True}
             found.type = self._merge(found.type, field.type, child_path(path, found.name))
             null_first = isinstance(found.type, Union) and found.type.members[0] == NULL
             if nullable(found.type) and found.default is not NO_DEFAULT and null_first != (found.default is None):
-                # A default belongs to the union's first member.
+                # A default has to be a value of the union's first member.
                 found.type = with_null(found.type, first=not null_first)
 
     def _add(self, field: Field, ours: Named, path: str, older: dict[str, str]) -> None:
@@ -320,7 +320,7 @@ def _is_plain(type_: Type) -> bool:
 
 
 def _pair_fields(ours: list[Field], others: list[Field]) -> tuple[list[tuple[Field, Field]], list[Field], list[Field]]:
-    """Pair the fields that belong together: by name, then by our aliases, then by theirs; return the rest too."""
+    """Return the pairs of matching fields (by name, by our aliases, by their aliases), and both sides' other fields."""
     mine = {field.name: field for field in ours}
     theirs = {field.name: field for field in others}
     pairs = [(mine.pop(name), theirs.pop(name)) for name in [*theirs] if name in mine]

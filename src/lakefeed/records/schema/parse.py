@@ -1,7 +1,7 @@
-"""Reads Avro schemas as others have registered them: a mistake in one is an error with a message, never a traceback.
+"""Reads Avro schemas that other people have registered: mistakes give an error message, never a traceback.
 
-As lenient as the decoder is (``io.lakefeed.decode.AvroTypes``): names may be odd, and logical types and defaults that
-do not fit their type are ignored.
+It is as lenient as the decoder (``io.lakefeed.decode.AvroTypes``): it accepts names that Avro does not allow, and
+ignores logical types and defaults that do not fit their type.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from lakefeed.records.schema.avro import (
 
 _NUMBER = re.compile(r"[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)", re.ASCII)
 _DIGITS = 38
-"""Of a decimal, as Spark and Iceberg have them."""
+"""The maximum number of digits of a decimal in Spark and Iceberg."""
 _RANGES = {"int": range(-(2**31), 2**31), "long": range(-(2**63), 2**63)}
 
 
 def parse(text: str, *, prefix: str = "") -> AvroSchema:
-    """Read an Avro schema (JSON) of a record; a ConfigError if it is none, or too large.
+    """Read an Avro schema (JSON) of a record; raise ConfigError if it is not one, or is too large.
 
-    The prefix is put before each key, so that one mapping can have the types of two schemas.
+    All keys begin with ``prefix``, so that one mapping can hold the types of two schemas.
     """
     schema = parse_any(text, prefix=prefix)
     if not isinstance(schema.root, Ref) or schema.look_up(schema.root).kind != "record":
@@ -53,7 +53,7 @@ def parse(text: str, *, prefix: str = "") -> AvroSchema:
 
 
 def parse_any(text: str, *, prefix: str = "", is_part: bool = False) -> AvroSchema:
-    """Read an Avro schema of any type; one that is a part may refer to types that other schemas define."""
+    """Read an Avro schema of any type; with ``is_part``, it may refer to types that other schemas define."""
     try:
         schema = _Parser(prefix, is_part=is_part).schema(json.loads(text))
         require_bounded(schema)
@@ -67,13 +67,13 @@ def parse_any(text: str, *, prefix: str = "", is_part: bool = False) -> AvroSche
 
 
 def require_usable(text: str) -> None:
-    """Refuse a schema that no table can be made of: also one whose names of a record differ in case only."""
+    """Refuse a schema that cannot become a table, for example because two names of a record differ only in case."""
     for named in parse_any(text).types.values():
         refuse_same_but_for_case(named, short_name(named.name))
 
 
 def refuse_same_but_for_case(record: Named, path: str) -> None:
-    """Refuse two fields of a record that Spark would take for one, with their paths."""
+    """Refuse two fields of a record whose names differ only in case, because Spark treats them as one."""
     seen: dict[str, str] = {}
     for field in record.fields:
         first = seen.setdefault(field.name.lower(), field.name)
@@ -98,7 +98,7 @@ class _Parser:
         return schema
 
     def _type(self, document: Any, namespace: str, where: str, depth: int) -> Type:
-        if depth > 2 * DEEPEST:  # A union and its member are two levels of text.
+        if depth > 2 * DEEPEST:  # In the JSON, a union and its member are two levels.
             raise too_deep()
         if isinstance(document, str):
             return Primitive(document) if document in PRIMITIVES else self._reference(document, namespace, where)
@@ -154,7 +154,7 @@ class _Parser:
             self._types[key] = Named("fixed", full, aliases, size=size, logical=logical)
         else:
             record = Named("record", full, aliases, _extra(document, "fields"))
-            self._types[key] = record  # Before its fields: they may refer to it.
+            self._types[key] = record  # Add the record before its fields, because they may refer to it.
             self._add_fields(record, _part(document, "fields", f"the record {full!r}"), inside, depth)
         return Ref(key)
 
@@ -174,7 +174,7 @@ class _Parser:
             default = document.get("default", NO_DEFAULT)
             is_real = type_ in (Primitive("float"), Primitive("double"))
             if is_real and isinstance(default, str) and not _NUMBER.fullmatch(default):
-                # Avro's own parser makes a number of it, or refuses the schema.
+                # Avro's own parser converts the text to a number, or refuses the schema.
                 raise ValueError(f"the default of {where} is {_show(default)}, not a number")
             aliases = _texts(document, "aliases", where)
             record.fields.append(Field(name, type_, default, aliases, _extra(document, "default")))
@@ -221,7 +221,7 @@ def _distinct(types: list[Type], where: str) -> list[Type]:
 
 
 def _extra(document: Mapping[str, Any], *known: str) -> dict[str, Any]:
-    """Return the attributes that are kept as they are, such as ``doc``."""
+    """Return the attributes that stay unchanged, such as ``doc``."""
     known = (*known, "name", "namespace", "type", "aliases")
     return {key: value for key, value in document.items() if key not in known}
 
@@ -247,7 +247,7 @@ def _is_int(value: Any) -> TypeGuard[int]:
 
 
 def _is_value(value: Any, type_: Type, schema: AvroSchema) -> bool:
-    """Return whether a default, as JSON, is a value of the type; of any member of a union, as for Avro's reader."""
+    """Return whether a JSON default is a value of the type; for a union, of any member, as in Avro's reader."""
     match type_:
         case Primitive(name="null"):
             return value is None

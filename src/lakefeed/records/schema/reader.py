@@ -1,4 +1,4 @@
-"""The schema that a feed's records are read with, kept in step with its writers' and with its table."""
+"""The schema for reading a feed's records: it follows the writers' schemas, and the table follows it."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ ChangePolicy = Literal["evolve", "ignore", "fail"]
 
 @dataclass(frozen=True)
 class StoredSchema:
-    """A reader's schema as the sink stores it for the next start, with the schema ids that it covers."""
+    """A reader's schema in the sink, for the next start, with the schema ids that it covers."""
 
     schema: str
     ids: frozenset[int]
 
     def to_json(self) -> str:
-        """Write it as a table property."""
+        """Return the text of the table property."""
         return json.dumps({"schema": self.schema, "ids": sorted(self.ids)}, separators=(",", ":"))
 
     @classmethod
     def of_json(cls, text: str) -> StoredSchema:
-        """Read the table property; anything else is a ``ConfigError``."""
+        """Read the table property; raise ``ConfigError`` for other texts."""
         try:
             found = json.loads(text)
             return cls(str(found["schema"]), frozenset(int(number) for number in found["ids"]))
@@ -46,25 +46,25 @@ class StoredSchema:
 
 
 class SchemaKeeper(Protocol):
-    """A sink that stores the reader's schema and changes its columns with it."""
+    """A sink that stores the reader's schema and changes its columns to fit the schema."""
 
     def stored_schema(self) -> StoredSchema | None:
-        """Return the schema that ``apply_schema`` got last; None before the first time."""
+        """Return the schema from the last ``apply_schema``; None before the first call."""
 
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
-        """Make the sink take these rows, before any is written, and store the reader's schema."""
+        """Make the sink accept these rows before they are written, and store the reader's schema."""
 
 
 def refusal(reader: str, writer: str, accept: Accept, *, by_name: bool = True) -> str | None:
     """Return why ``schema.accept`` refuses the records of a writer's schema; None if they may become rows.
 
-    The decoder has the same rule (``io.lakefeed.decode.Acceptance``); a test compares them. Without ``by_name`` the
-    name of the record does not count: JSON Schema has titles, which are not names.
+    The decoder has the same rule (``io.lakefeed.decode.Acceptance``); a test compares both. Without ``by_name``, the
+    record's name is ignored: JSON Schema has titles, which are not names.
     """
     if accept == "any":
         return None
     ours, theirs = parse(reader).record, parse(writer).record
-    # A name or an alias on either side. Namespaces do not count, as in Avro's resolution.
+    # Compare names and aliases of both sides, without namespaces, as in Avro's resolution.
     is_same = short_name(theirs.name) in ours.short_names or short_name(ours.name) in theirs.short_names
     if by_name and not is_same:
         return f"the record is a {theirs.name}, but the table's rows are {ours.name}"
@@ -81,17 +81,17 @@ def refusal(reader: str, writer: str, accept: Accept, *, by_name: bool = True) -
 
 @dataclass
 class Evolution:
-    """The reader's schema of a feed, as writers' schemas are merged into it.
+    """The reader's schema of a feed, and the merge of writers' schemas into it.
 
     Attributes:
-        policy: ``evolve``: the reader's schema and the table change. ``ignore``: new fields are left out, and
-            renamed ones keep the reader's names; else as ``evolve``. ``fail``: any change is an error.
-        reader_schema: Avro record schema (JSON) that reads the records of all known ids but the incompatible ones.
-        known_ids: ids whose schemas were merged or refused.
+        policy: ``evolve``: the reader's schema and the table change. ``ignore``: new fields are omitted, and renamed
+            fields keep the reader's names; otherwise as ``evolve``. ``fail``: any change is an error.
+        reader_schema: the Avro record schema (JSON) that reads the records of all known ids without incompatible ones.
+        known_ids: the ids whose schemas were merged or refused.
         accept: see ``refusal``, also for ``by_name``.
         times_are_numbers: see ``merge_schemas``.
-        incompatible: of each id whose records the reader's schema must not read, why: they are dead letters.
-        unusable_ids: ids whose schema is gone or is none: their records are read as far as the present schema can.
+        incompatible: the ids whose records the reader's schema must not read, with reasons; these are dead letters.
+        unusable_ids: the ids whose schema is missing or invalid; the current schema reads their records if it can.
     """
 
     policy: ChangePolicy
@@ -108,14 +108,14 @@ class Evolution:
 
     @property
     def merged_ids(self) -> frozenset[int]:
-        """The ids whose records ``reader_schema`` reads: to be stored for the next start."""
+        """The ids whose records ``reader_schema`` reads; the sink stores them for the next start."""
         return frozenset(self.known_ids - self.incompatible.keys())
 
     def merge_writer_schema(self, schema_id: int, writer_schema: str) -> SchemaMerge | None:
-        """Merge a writer's schema; None if the reader's stays: it fits as it is, or does not fit at all.
+        """Merge a writer's schema; return None if the reader's schema stays, because it fits or cannot be merged.
 
         Raises:
-            SchemaChanged: policy ``fail``, and the schema would change, or does not fit.
+            SchemaChanged: with the policy ``fail``, if the schema would change or does not fit.
         """
         if schema_id in self.known_ids:
             return None
@@ -148,7 +148,7 @@ class Evolution:
         return merge
 
     def refuse(self, schema_id: int, why: str) -> None:
-        """Make the records of this id unreadable: they are dead letters, or stop the feed."""
+        """Make the records of this id unreadable: they become dead letters, or stop the feed."""
         self.known_ids.add(schema_id)
         self.incompatible[schema_id] = why
         self.note(schema_id, f"{why}; its records are not landed")
@@ -157,12 +157,12 @@ class Evolution:
         self._notes.append((schema_id, text))
 
     def take_notes(self) -> tuple[str, ...]:
-        """Return what to report to the user since the last call."""
+        """Return the messages for the user since the last call."""
         taken, self._notes = self._notes, []
         return tuple(f"schema id {schema_id}: {text}" for schema_id, text in taken)
 
     def _forget_foreign(self) -> None:
-        """Classify foreign schemas again later: a reader's schema that has grown may have a field of theirs now."""
+        """Make foreign schemas unknown again, because the larger reader's schema may now share a field with them."""
         self.known_ids -= self._foreign
         self.incompatible = {number: why for number, why in self.incompatible.items() if number not in self._foreign}
         self._notes = [(number, text) for number, text in self._notes if number not in self._foreign]
@@ -176,13 +176,13 @@ def _change_error(schema_id: int, what: str) -> SchemaChanged:
 
 @dataclass
 class ReaderSchema:
-    """The schema that a feed's values are decoded with now.
+    """The current schema for decoding a feed's values.
 
     Attributes:
-        decoder: what decodes; its own schema is the registry's latest that can be used, or that of the table.
+        decoder: the decoder; its own schema is the registry's latest usable one, or the table's.
         policy: see ``Evolution``.
         keeper: the sink.
-        stored: the schema that the sink keeps. Default: none yet.
+        stored: the schema that the sink stores. Default: none yet.
     """
 
     decoder: ResolvedDecoder
@@ -212,7 +212,7 @@ class ReaderSchema:
 
     @property
     def spec(self) -> DecodeSpec:
-        """How to decode, with the reader's schema of this moment."""
+        """The decoding with the current reader's schema."""
         spec = self.decoder.spec
         return (
             replace(spec, reader_schema=self._evolution.reader_schema) if isinstance(spec, RegisteredFormat) else spec
@@ -220,21 +220,21 @@ class ReaderSchema:
 
     @property
     def covered_ids(self) -> frozenset[int] | None:
-        """The writers' schemas that this one covers; None if the format has no ids."""
+        """The ids of the writers' schemas that this schema covers; None if the format has no ids."""
         if self.decoder.writer_schema is None:
             return None
         return frozenset(self._evolution.known_ids | self._evolution.unusable_ids)
 
     @property
     def refused_ids(self) -> dict[int, str]:
-        """Ids of writers' schemas that cannot be merged into this one, and why."""
+        """The ids of writers' schemas that cannot be merged into this schema, with reasons."""
         return dict(self._evolution.incompatible)
 
     def begin(self, rows_of: Callable[[], DataFrame]) -> None:
-        """Prepare the sink for the rows of the schema that it stores, with the latest merged in if that can be used.
+        """Prepare the sink for the rows of its stored schema, merged with the latest schema if that can be used.
 
-        The latest is not merged where a change stops the feed: only a record of it does. Where rows fit no table,
-        older versions of the keys' schema follow, and of the values' if the sink stores none.
+        If a change has to stop the feed, the latest schema is not merged: only a record with it stops the feed. If the
+        rows fit no table, older versions of the keys' schema are tried, and of the values' if the sink stores none.
         """
         refused: SchemaIncompatible | None = None
         for decoder in chain([self.decoder], self.decoder.older()):
@@ -252,7 +252,7 @@ class ReaderSchema:
 
     def _begin(self, rows_of: Callable[[], DataFrame]) -> None:
         if self.decoder.writer_schema is None:
-            # A guessed schema stays: a guess from other records may differ.
+            # Store a guessed schema, because a later guess from other records may differ.
             given = self.decoder.spec
             sampled = StoredSchema(given.schema, frozenset()) if isinstance(given, Json) and given.sampled else None
             self.keeper.apply_schema(rows_of().schema, sampled, ())
@@ -264,11 +264,11 @@ class ReaderSchema:
         self.merge_writer_schemas([] if self.policy == "fail" else self._latest_ids, rows_of=rows_of)
 
     def merge_writer_schemas(self, schema_ids: Iterable[int], *, rows_of: Callable[[], DataFrame]) -> None:
-        """Merge the writers' schemas that are new, and prepare the sink for the rows that follow from them.
+        """Merge the new writers' schemas, and prepare the sink for the rows of the merged schema.
 
-        A schema whose rows the table cannot take, or whose names the rows have already, is refused: its records
-        are unreadable, and the feed continues. It is an error if the rows do not fit as they were before, and a
-        SchemaChanged if the feed is to stop at a change.
+        A schema is refused if the table cannot take its rows, or if the rows already have its names: its records are
+        then unreadable, and the feed continues. Raises an error if even the old rows do not fit the table, and
+        SchemaChanged if a change has to stop the feed.
         """
         before = deepcopy(self._evolution)
         try:
@@ -276,7 +276,7 @@ class ReaderSchema:
             return
         except (SchemaIncompatible, ConfigError):
             self._evolution = before
-            # Raises if the table is at fault, and not one of these schemas.
+            # This raises an error if the table is the cause, and not one of these schemas.
             self._apply(rows_of)
         for schema_id in sorted(schema_ids):
             before = deepcopy(self._evolution)
@@ -287,13 +287,13 @@ class ReaderSchema:
                 self._evolution.refuse(schema_id, misfit.what)
 
     def notes(self) -> tuple[str, ...]:
-        """Return what to report to the user since the last call."""
+        """Return the messages for the user since the last call."""
         passed, self._passed_over = self._passed_over, []
         return (*passed, *self._evolution.take_notes())
 
     def _merge(self, schema_ids: Iterable[int], rows_of: Callable[[], DataFrame]) -> None:
         evolution, read = self._evolution, self.decoder.writer_schema
-        assert read is not None  # Only its records have ids.
+        assert read is not None  # Formats with schema ids have this function.
         entries = []
         for schema_id in sorted(set(schema_ids) - evolution.known_ids - evolution.unusable_ids):
             try:

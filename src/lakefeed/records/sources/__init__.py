@@ -1,1 +1,1 @@
-"""Sources of records: Kafka, sources of other packages, and sources whose rows come decoded."""
+"""Sources of records: Kafka, sources from other packages, and sources with decoded rows."""

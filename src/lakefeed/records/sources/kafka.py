@@ -1,4 +1,4 @@
-"""Spark's Kafka source, as a stream or as a batch of explicit offset ranges; and the topics that it reads."""
+"""Reads Kafka as a stream or as a batch of explicit offset ranges, and describes the source's topics."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from lakefeed.ledger.feed_position import Position
 from lakefeed.offsets.ranges import OLDEST, OffsetRange, OffsetRanges, Partition, layers, spark_marks, spark_offsets
 
 FORMAT = "io.lakefeed.kafka.KafkaRecords"
-"""Spark's Kafka source, but for records whose timestamp it cannot hold: those stop Spark's own."""
+"""Spark's Kafka source with one change: it accepts records with timestamps that Spark cannot hold."""
 BAD_TIMESTAMP = "bad_timestamp"
-"""The timestamp in milliseconds of a record where Spark cannot hold it; its ``timestamp`` is null."""
+"""The column with a timestamp in ms that Spark cannot hold; the record's ``timestamp`` is then null."""
 RECORDS_PER_TASK = 50_000
-"""A fraction of a second's work: with fewer records, more tasks save no time, and write more and smaller files."""
+"""Work for a fraction of a second: tasks with fewer records save no time, and write more and smaller files."""
 COPY = "lakefeed_copy"
-"""Whether a record is a copy of an earlier one."""
+"""The column that says whether a record is a copy of an earlier record."""
 REQUIRED = ("key", "value", "topic", "partition", "headers")
 
 
@@ -40,16 +40,16 @@ def read_stream(
     bounded: bool = True,
     fast_path: bool = False,
 ) -> DataFrame:
-    """Read the records of the source's topics as a streaming DataFrame, undecoded.
+    """Return a streaming DataFrame of the undecoded records of the source's topics.
 
     Columns: key, value, topic, partition, offset, timestamp, timestampType, bad_timestamp, and headers if requested.
 
     Args:
-        starting: where a query without a checkpoint begins, for every partition; -2 is its first record. Default: where
-            the source says, if that is earliest or latest.
-        gather: wait for ``min_records_per_batch``. A bounded query does not: Spark would leave the rest unread.
-        bounded: let no batch have more than ``max_records_per_batch``. Spark's real-time mode has no such bound.
-        fast_path: read with lakefeed's reader of offset ranges, not Spark's.
+        starting: the start offsets of all partitions for a query without a checkpoint; -2 is the first record. Default:
+            the source's start, if it is earliest or latest.
+        gather: wait for ``min_records_per_batch``. A query that ends by itself must not: Spark would not read the rest.
+        bounded: limit batches to ``max_records_per_batch``. Spark's real-time mode does not support this limit.
+        fast_path: read with lakefeed's reader of offset ranges instead of Spark's.
     """
     reader = spark.readStream.format(FORMAT).options(
         **client_options(source), **_subscription(source), fastPath=fast_path
@@ -59,7 +59,7 @@ def read_stream(
         reader = reader.option("maxTriggerDelay", f"{source.max_wait_seconds}s")
     if bounded:
         reader = reader.option("maxOffsetsPerTrigger", source.max_records_per_batch)
-    # Other places than these two are found before: a query that has a checkpoint must not ask for them again.
+    # The caller resolves other starts than these two, because a query with a checkpoint must not look them up again.
     word = source.start if source.starting.is_word else "earliest"
     start = word if starting is None else json.dumps(starting)
     return reader.options(startingOffsets=start, failOnDataLoss="true", includeHeaders=headers).load()
@@ -73,9 +73,9 @@ def read_batch(
     headers: bool = False,
     fast_path: bool = False,
 ) -> DataFrame:
-    """Read the records of explicit offset ranges, or all that the topics hold now, as a batch, undecoded.
+    """Return a batch DataFrame of the undecoded records of offset ranges, or of all present records.
 
-    Records of offsets that are in two ranges come twice.
+    If two ranges overlap, their common records come twice.
     """
     options: dict[str, bool | str] = {"includeHeaders": headers, "failOnDataLoss": "true", "fastPath": fast_path}
     reader = spark.read.format(FORMAT).options(**client_options(source), **options)
@@ -87,9 +87,9 @@ def read_batch(
 
 
 def newest_per_key(records: DataFrame) -> DataFrame:
-    """Keep of each key in each partition the newest record of a batch, unless its value is null: then the key is gone.
+    """Return a batch's newest records per key and partition, without keys whose newest value is null.
 
-    A topic that is compacted to its end has the same records. Records without a key stay as they are.
+    A fully compacted topic has the same records. Records without a key all stay.
     """
     key = ("topic", "partition", "key")
     rest = [name for name in records.columns if name not in key]
@@ -98,17 +98,17 @@ def newest_per_key(records: DataFrame) -> DataFrame:
     return (
         newest.filter("newest.value IS NOT NULL")
         .select(*(sf.col(name if name in key else f"newest.{name}").alias(name) for name in records.columns))
-        # Outcomes are counted for each stretch of one partition: not one for each record.
+        # Sort, because outcomes are counted per run of records of one partition: runs should be long.
         .sortWithinPartitions("topic", "partition", "offset")
     )
 
 
 def batch_ranges(spark: SparkSession, query_name: str) -> OffsetRanges:
-    """Return the offset ranges of the micro-batch that a query is working on, from inside its ``foreachBatch``.
+    """Return the offset ranges of a query's current micro-batch; call this inside the query's ``foreachBatch``.
 
-    Spark decides them before the batch begins and has written them to its offset log; a replay has the same.
-    They are taken from the batch's own plan (``StreamExecution.lastExecution``), the only place that has both
-    ends without reading the checkpoint again.
+    Spark chooses the ranges before the batch begins, and writes them to its offset log; a repeated batch has the same
+    ranges. They come from the batch's plan (``StreamExecution.lastExecution``), the only place that has both ends
+    without another read of the checkpoint.
     """
     session: Any = spark
     spans = json.loads(jvm.java(spark).query.RunningBatch.spans(session._jsparkSession, query_name))
@@ -120,12 +120,12 @@ def batch_ranges(spark: SparkSession, query_name: str) -> OffsetRanges:
 
 
 def query_id(spark: SparkSession, query_name: str) -> str:
-    """Return Spark's id of a running query, which is the checkpoint's."""
+    """Return Spark's id of a running query; the checkpoint stores this id."""
     return next(str(query.id) for query in spark.streams.active if query.name == query_name)
 
 
 def client_options(source: KafkaSource) -> dict[str, str]:
-    """Return the options of Kafka's client, each with its prefix."""
+    """Return the options of the Kafka client with their prefixes."""
     given = {"kafka.bootstrap.servers": source.bootstrap_servers, **CONSUMER_DEFAULTS, **source.client_options}
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in given.items()}
 
@@ -137,7 +137,7 @@ def _subscription(source: KafkaSource) -> dict[str, str]:
 
 
 def _assignment(ranges: Sequence[OffsetRange]) -> dict[str, str]:
-    """Write offsets for the source, which takes one range of each partition."""
+    """Return the source's options for these ranges; the source accepts one range per partition."""
     starts: dict[str, dict[int, int]] = defaultdict(dict)
     ends: dict[str, dict[int, int]] = defaultdict(dict)
     for span in OffsetRanges(tuple(ranges)).ranges:
@@ -148,9 +148,9 @@ def _assignment(ranges: Sequence[OffsetRange]) -> dict[str, str]:
 
 
 def task_count(ranges: OffsetRanges, *, most: int) -> int:
-    """Return how many tasks read and write a batch: one for each partition at most, and few where it is small.
+    """Return the number of tasks to read and write a batch: at most one per partition, fewer for a small batch.
 
-    A batch of ``most`` records is spread over all partitions, whatever its records weigh; a smaller one over its share.
+    A batch of ``most`` records has a task for every partition; a smaller batch has proportionally fewer.
     """
     filled = sum(span.records > 0 for span in ranges.ranges)
     if filled <= 1:
@@ -160,20 +160,20 @@ def task_count(ranges: OffsetRanges, *, most: int) -> int:
 
 
 def coalesce_small(batch: DataFrame, ranges: OffsetRanges, *, most: int) -> DataFrame:
-    """Read a small batch with fewer tasks than one for each partition, because each task writes files of its own."""
+    """Return a small batch with fewer tasks than partitions, because every task writes separate files."""
     count = task_count(ranges, most=most)
     return batch.coalesce(count) if count < sum(span.records > 0 for span in ranges.ranges) else batch
 
 
 def deduplicated(records: DataFrame) -> DataFrame:
-    """Leave out the duplicates of a topic's records: of those that lakefeed's Kafka sink has sent twice, one stays.
+    """Return a topic's records without duplicates: if lakefeed's Kafka sink has sent a record twice, one stays.
 
-    They are recognized by their headers; records of other writers stay as they are. A stream remembers, for each
-    partition of the topic, the rows of the writer's newest batch: the state is as large as that. A query that groups
-    after it runs in append mode only.
+    Duplicates are recognized by their headers; all records of other writers stay. The state of a stream has the rows
+    of the writer's newest batch for every partition of the topic. A query that groups the result runs only in append
+    mode.
 
     Args:
-        records: from Spark's Kafka source with ``includeHeaders``; a batch or a stream, in a session from
+        records: a batch or a stream from Spark's Kafka source with ``includeHeaders``, in a session from
             ``lakefeed.session``.
 
     Raises:
@@ -190,7 +190,7 @@ def deduplicated(records: DataFrame) -> DataFrame:
 
 
 def mark_copies(records: DataFrame) -> DataFrame:
-    """Add the boolean column ``COPY`` to the records; see ``deduplicated``."""
+    """Return the records with the boolean column ``COPY``; see ``deduplicated``."""
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
     if missing := [name for name in REQUIRED if name not in records.columns]:
@@ -201,11 +201,11 @@ def mark_copies(records: DataFrame) -> DataFrame:
 
 
 class SourceTopics:
-    """The topics that a source reads: a recreated topic (KIP-516), and one that was cut off, is not what was read.
+    """The topics of a source; notices topics that were recreated (KIP-516) or cut off since the feed read them.
 
     Attributes:
-        has_new_leaders: whether a partition of the ranges that were identified last has another leader than before:
-            what was fetched ahead of the old one must not be used.
+        has_new_leaders: whether a partition in the last ``identify`` has another leader than before: discard records
+            that were fetched ahead from the old leader.
     """
 
     has_new_leaders = False
@@ -217,13 +217,13 @@ class SourceTopics:
         self._epochs: dict[Partition, int] = {}
 
     def names(self) -> list[str]:
-        """List the topics that are named, or else match now, in one request."""
+        """Return the named topics, or the topics that currently match the pattern, with at most one request."""
         return sorted(self._source.topics or [name for name in self._topics.list() if self._source.reads(name)])
 
     def describe(self, position: Position | None = None) -> dict[str, TopicDescription | None]:
-        """Describe each topic now; None for one that is named and does not exist.
+        """Return descriptions of all topics; None for a named topic that does not exist.
 
-        Partitions that no longer have all records up to the position have the offset from which on they differ.
+        If a partition no longer has all records up to the position, its description has the offset of the difference.
         """
         names = self.names()
         existing = self._topics.describe_all(names)
@@ -233,7 +233,7 @@ class SourceTopics:
         return found if position is None else mark_cut_offs(self._source, found, position.ranges.ranges)
 
     def identify(self, ranges: OffsetRanges) -> OffsetRanges:
-        """Add the topics' ids and the leaders' epochs to the ranges; refuse a topic that was recreated or cut off."""
+        """Return the ranges with topic ids and leader epochs; refuse a topic that was recreated or cut off."""
         ids, epochs = self._topics.identify([span.key for span in ranges.ranges])
         for name, topic_id in ids.items():
             if self._ids.setdefault(name, topic_id) != topic_id:

@@ -1,4 +1,4 @@
-"""The protocol of a source of another package: see docs/extension-points.md."""
+"""The protocol of a source from another package: see docs/extension-points.md."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["PartitionDescription", "Position", "SourceReader", "TopicDescription
 
 
 class SourceReader(Protocol):
-    """Reads one source in one session. Its class is called with the session and the settings, completed.
+    """Reads one source in one session. Its class is called with the session and the completed settings.
 
     Attributes:
-        has_new_leaders: whether what was read ahead of a partition that ``identify`` saw last must not be used.
+        has_new_leaders: whether a partition in the last ``identify`` has a new leader: discard records read ahead.
     """
 
     has_new_leaders: bool
@@ -27,32 +27,32 @@ class SourceReader(Protocol):
     def read_stream(
         self, *, starting: Mapping[str, Mapping[int, int]] | None = None, marks: Mapping[Partition, str] | None = None
     ) -> DataFrame:
-        """Read the records as a streaming DataFrame with the columns of Spark's Kafka source, undecoded.
+        """Return a streaming DataFrame of undecoded records with the columns of Spark's Kafka source.
 
         Args:
-            starting: the first offset of each partition, by topic, for a query without a checkpoint. Default: where
-                the settings say.
-            marks: the source's own names for these positions, where it does not know them by a number.
+            starting: the first offsets by topic and partition, for a query without a checkpoint. Default: the start
+                in the settings.
+            marks: the source's own names for these positions, if it does not use numbers.
         """
 
     def read_batch(self, spans: Sequence[OffsetRange], *, of: OffsetRanges) -> DataFrame:
-        """Read some records again, as a batch DataFrame with these columns; ``of`` are the ranges of their commit."""
+        """Return some records again, as a batch DataFrame with these columns; ``of`` are the ranges of their commit."""
 
     def describe(self, position: Position | None = None) -> dict[str, TopicDescription | None]:
-        """Describe each topic now, with its id, its partitions, and whether those still have the records after it.
+        """Return the current ids and partitions of all topics, and whether records after ``position`` still exist.
 
-        It is called as a run starts. A topic that does not exist is None.
+        It is called when a run starts. A topic that does not exist is None.
         """
 
     def identify(self, ranges: OffsetRanges) -> OffsetRanges:
-        """Add the topics' ids to the ranges of a batch that is about to be written.
+        """Return the ranges of a batch with the topics' ids, before the batch is written.
 
         Raises:
-            RecordsLost: a topic was recreated since it was described; nothing of the batch is written.
+            RecordsLost: a topic was recreated since ``describe``; nothing of the batch is written.
         """
 
 
 def open_reader(spark: SparkSession, settings: InstalledSource) -> SourceReader:
-    """Return what reads a source of another package."""
+    """Return the reader of a source from another package."""
     reader: SourceReader = load(settings.reader, "the source's code")(spark, settings)
     return reader

@@ -1,4 +1,4 @@
-"""Streams whose rows come decoded: files, rate, socket, Iceberg tables, and any format that Spark reads as a stream."""
+"""Streams with decoded rows: files, rate, socket, Iceberg tables, and any format that Spark reads as a stream."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lakefeed.lazy import DataFrame, SparkSession
 
 
 def read_rows(spark: SparkSession, source: Source) -> DataFrame:
-    """Read the rows of a source, whose rows come decoded, as a streaming DataFrame."""
+    """Return a streaming DataFrame of a source with decoded rows."""
     reader = spark.readStream
     match getattr(source, source.kind):
         case RateSource() as rate:

@@ -1,1 +1,1 @@
-"""Transforms of rows, between decoding and the sink."""
+"""Transforms decoded rows into the sink's rows."""

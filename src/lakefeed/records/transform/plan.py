@@ -1,4 +1,4 @@
-"""Finds how Spark would run a transform as a stream: what it keeps from batch to batch, and whether it can at all."""
+"""Analyzes how Spark runs a transform as a stream: whether Spark can run it, and which state it keeps."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 
 @dataclass(frozen=True)
 class QueryPlan:
-    """The state that a transform keeps from batch to batch.
+    """The state that a transform keeps between batches.
 
     Attributes:
-        state: each operator that keeps state, and what it keeps, in the words of ``io.lakefeed.query.StreamingPlan``;
-            empty if every row is made of one record alone.
+        state: texts of ``io.lakefeed.query.StreamingPlan`` that describe the operators with state; empty if every row
+            depends on only one record.
     """
 
     state: tuple[str, ...] = ()
 
     @property
     def stateful(self) -> bool:
-        """Check that it has to be a part of the streaming query."""
+        """Return whether the transform has to be a part of the streaming query."""
         return bool(self.state)
 
     @classmethod
@@ -53,8 +53,8 @@ class QueryPlan:
 
         Args:
             frame: the transformed stream.
-            output_mode: refused, with Spark's reason, where Spark cannot run the stream in it.
-            streams: the number of topics that it reads separately; 0 if it has one view of all.
+            output_mode: the output mode; raises ConfigError with Spark's reason if Spark cannot run the stream in it.
+            streams: the number of topics that the transform reads separately; 0 for one view of all topics.
         """
         java = jvm.java(frame.sparkSession).query.StreamingPlan
         dataset: Any = frame
@@ -94,10 +94,10 @@ class QueryPlan:
 
     @contextmanager
     def settings(self, spark: SparkSession) -> Iterator[None]:
-        """Give a query that is started inside the settings that its state requires, where ``spark:`` names none.
+        """Set Spark settings for the state of a query that this block starts, unless ``spark:`` sets them.
 
-        Parts: each is a PUT of every batch, and Spark's default is 200. Store: Spark's default has one kind of value
-        for each operator. A query that has a checkpoint keeps the parts and the store that it has begun with.
+        Partitions: one costs a PUT per batch, and Spark's default is 200. Store: Spark's default supports only one
+        kind of value per operator. A query with a checkpoint keeps the partitions and the store of its first start.
         """
         requested = {}
         given = spark.conf.getAll
@@ -115,7 +115,7 @@ class QueryPlan:
                 spark.conf.unset(key) if key not in given else spark.conf.set(key, given[key])
 
     def require_same_state(self, noted: Sequence[str], *, checkpoint: str) -> None:
-        """Refuse to resume a checkpoint whose noted state another transform has made, with the differences."""
+        """Raise an error with the differences if the checkpoint's state comes from another transform."""
         if tuple(noted) == self.state:
             return
         lines = [line for line in ndiff(list(noted), list(self.state)) if not line.startswith("?")]
@@ -128,7 +128,7 @@ class QueryPlan:
 
 
 class _StateVariables:
-    """Stands in for Spark's ``StatefulProcessorHandle``: ``init`` declares variables by a DDL text or a StructType."""
+    """Replaces Spark's ``StatefulProcessorHandle`` and records the variables that ``init`` declares."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -143,23 +143,23 @@ class _StateVariables:
         self._add("map", stateName, [userKeySchema, valueSchema], ttlDurationMs)
 
     def deleteIfExists(self, stateName: str) -> None:
-        """Accept a removed variable, which is not reported."""
+        """Ignore a removed variable."""
 
     def _add(self, kind: str, name: str, schemas: list[Any], ttl: int | None) -> None:
-        # The same types have the same text, however they are written.
+        # Parse DDL texts, so that the same types have the same text.
         types = [schema if isinstance(schema, t.DataType) else t.DataType.fromDDL(schema) for schema in schemas]
         text = " to ".join(type_.simpleString() for type_ in types)
         self.texts.append(f"{kind} {name} {text}{f', for {ttl} ms' if ttl else ''}")
 
 
 def state_variables(pickled: bytes) -> str:
-    """List the variables that the ``init`` of a stateful processor declares; PySpark hands it to the JVM pickled."""
+    """Return the variables that a stateful processor's ``init`` declares, from PySpark's pickled processor."""
     from pyspark.serializers import CloudPickleSerializer
 
     serializer: Any = CloudPickleSerializer()  # type: ignore[no-untyped-call]
     command = serializer.loads(bytes(pickled))
     if not isinstance(command, tuple):
-        # Larger than a megabyte: PySpark hands out a broadcast in its place.
+        # PySpark replaces a command larger than a megabyte by a broadcast.
         command = serializer.loads(command.value)
     processor = command[0].__self__._stateful_processor
     variables = _StateVariables()
@@ -171,26 +171,26 @@ def state_variables(pickled: bytes) -> str:
         what = f"init(handle) of {type(processor).__name__} fails: {type(error).__name__}: {error}"
         hint = "init only declares variables: getValueState, getListState, getMapState, deleteIfExists"
         raise ConfigError(what, where="transform", hint=hint) from error
-    # Sorted: the order of the declarations does not matter.
+    # Sort the texts, because the order of the declarations does not matter.
     return "; ".join(sorted(variables.texts)) or "nothing"
 
 
 def keeps_no_state(config: PipelineConfig) -> bool:
-    """Return whether the pipeline file alone shows that the query keeps nothing from batch to batch."""
+    """Return whether the pipeline file alone shows that the query keeps no state between batches."""
     return config.transform is None and config.source.numbered is not None and not _deduplicates(config)
 
 
 def transform_id(config: PipelineConfig, *, folder: Path | None) -> str | None:
-    """Identify the transform, without Spark; None where the pipeline file alone shows that there is no state.
+    """Return an id of the transform, without Spark; None if the pipeline file alone shows that there is no state.
 
-    Two transforms with the same id keep the same state. A function in Python may import others, whose change is not
-    noticed here but by the next start. Python functions are looked up in the folder of the pipeline file.
+    Two transforms with the same id keep the same state. If a Python function imports other modules, the id ignores
+    changes of these modules; the next start notices them. Python functions are searched in the pipeline file's folder.
     """
     if keeps_no_state(config):
         return None
     found: dict[str, Any] = {"deduplicate": _deduplicates(config)}
     if (transform := config.transform) is not None:
-        # Options of static tables hold no state, and may hold secrets: so may texts among a function's options.
+        # Omit options of static tables: they hold no state and may be secret. A function's texts may be secret too.
         found |= transform.model_dump(exclude={"tables": {"__all__": {"options"}}, "steps": {"__all__": {"options"}}})
         for name, step in transform.all_steps.items():
             plain = {key: value for key, value in step.options.items() if not isinstance(value, str)}

@@ -1,4 +1,4 @@
-"""Runs a transform over decoded rows: steps in Spark SQL and in a user's Python, on a stream and on a batch alike."""
+"""Runs a transform over decoded rows of a stream or a batch: steps in Spark SQL and in a user's Python."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from lakefeed.lazy import sf, spark_errors, t
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# What a pandas function or a transformWithState needs beside PySpark; the longer names first.
+# The packages that a pandas function or a transformWithState needs besides PySpark; longer names come first.
 PANDAS = ("pyarrow", "protobuf", "google.protobuf", "numpy", "pandas")
 _imported: dict[str, Path] = {}
-"""The file of each module that came from a pipeline's folder: those of two pipelines may have one name."""
+"""The files of modules from pipelines' folders: two pipelines may have modules of the same name."""
 
 
 class TransformSteps:
-    """A pipeline's transform of rows from the view that it names, with the functions of the pipeline's folder."""
+    """A pipeline's transform of the rows in its view, with functions from the pipeline's folder."""
 
     def __init__(self, transform: Transform | None, *, view: str, folder: Path | None = None) -> None:
         self._transform = transform
@@ -40,11 +40,11 @@ class TransformSteps:
 
     @property
     def streams(self) -> Mapping[str, str]:
-        """The topic of each stream that the transform joins, by the stream's name; empty if it has but one view."""
+        """The topics of the streams that the transform joins, by the streams' names; empty with one view."""
         return {name: stream.topic for name, stream in self._transform.streams.items()} if self._transform else {}
 
     def __call__(self, rows: DataFrame | Mapping[str, DataFrame]) -> DataFrame:
-        """Transform all decoded rows, or those of each stream by its name; static tables are looked up now."""
+        """Return the transformed rows from all decoded rows, or from the streams' rows by name; opens static tables."""
         views = rows if isinstance(rows, Mapping) else {self._view: rows}
         result = next(iter(views.values()))
         transform = self._transform
@@ -86,9 +86,9 @@ class TransformSteps:
 def split_by_topic(
     records: DataFrame, streams: Mapping[str, str], read: Callable[[DataFrame], DataFrame]
 ) -> DataFrame | Mapping[str, DataFrame]:
-    """Read the rows of all records; or where a transform joins streams, of each stream's topic by its name.
+    """Return the rows of all records; if a transform joins streams, return the rows by the streams' names.
 
-    The topics are separated before anything is read out of a record: each is then decoded, classified and counted once.
+    The topics are separated before records are decoded, so every record is decoded, classified and counted once.
     """
     if not streams:
         return read(records)
@@ -96,10 +96,10 @@ def split_by_topic(
 
 
 def load(path: str, *, where: str, folder: Path | None = None) -> Any:
-    """Import what ``package.module:name`` names.
+    """Import ``package.module:name`` and return the object.
 
-    The folder of the pipeline file is looked in first. A module in it, and those in it that it imports, are sent to the
-    executors by value: they need not have them.
+    The folder of the pipeline file is searched first. A module from this folder, and other modules there that it
+    imports, are sent to the executors by value, so executors need no copies.
     """
     from pyspark import cloudpickle
 
@@ -130,7 +130,7 @@ def load(path: str, *, where: str, folder: Path | None = None) -> Any:
         hint = f"it has {', '.join(names) or 'nothing to call'}"
         raise ConfigError(f"the module {module_name} has no {name}", where=where, hint=hint)
     for module_here, file in own.items():
-        # A module that is imported in a function, for one, is not loaded yet; one of this name can be another's.
+        # The module may not be loaded yet, for example if a function imports it. A loaded one may be another file's.
         imported = sys.modules.get(module_here)
         if imported is not None and getattr(imported, "__file__", None) == str(file):
             _imported[module_here] = file
@@ -145,10 +145,10 @@ def _missing_pandas(package: str, *, where: str) -> MissingExtra:
 
 
 class Function:
-    """A function that takes DataFrames and returns one.
+    """A user's function from DataFrames to a DataFrame.
 
-    A parameter with the name of an earlier step, a table or the pipeline gets that; the first other one gets the rows
-    of the step before. ``options`` are passed by name.
+    A parameter with the name of an earlier step, a table or the pipeline gets that frame. The first other parameter
+    gets the rows of the previous step. ``options`` are passed by name.
     """
 
     def __init__(self, path: str, options: Mapping[str, Any], *, where: str, folder: Path | None = None) -> None:
@@ -165,7 +165,7 @@ class Function:
                 raise ConfigError(f"the function takes no argument {name}", where=self._where, hint=hint)
 
     def __call__(self, before: DataFrame, frames: Mapping[str, DataFrame]) -> DataFrame:
-        """Call the function with the rows of the step before, or with the frames that it names."""
+        """Call the function with the rows of the previous step, or with the frames that its parameters name."""
         from pyspark.sql import DataFrame
 
         arguments: dict[str, DataFrame] = {}
@@ -205,7 +205,7 @@ def _add_view(frames: dict[str, DataFrame], name: str, frame: DataFrame) -> None
 
 
 def _with_watermark(rows: DataFrame, watermark: Watermark | None, *, where: str) -> DataFrame:
-    """Give the rows their watermark; in a batch nothing is late."""
+    """Return the rows with their watermark; a batch needs none, because no row is late."""
     if watermark is None:
         return rows
     place = f"{where}.watermark"
@@ -227,7 +227,7 @@ def _require_columns(rows: DataFrame, columns: list[str], *, where: str) -> None
 
 @contextmanager
 def _explain_errors(where: str, frames: dict[str, DataFrame]) -> Iterator[None]:
-    """Report Spark's reason and the columns that exist."""
+    """Replace Spark's error by a ConfigError with Spark's reason and the existing columns."""
     try:
         with quietly():
             yield
