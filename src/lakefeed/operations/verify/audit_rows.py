@@ -167,7 +167,7 @@ def _present(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
     offsets = Offsets(covered(evidence.landed))
     landed = {replay.replay_id for replay in evidence.replays}
     for letter in sorted(kept.letters):
-        # Later batches may have landed since the table was read. A replay that was cut off deletes its letters later.
+        # Ignore letters of batches that landed after the table was read, and those that an interrupted replay deletes.
         if offsets.has(letter.topic, letter.partition, letter.offset) and letter.replay_id not in landed:
             present[letter.topic, letter.partition].append(letter.offset)
     # For a renamed topic, some letters belong to the earlier topic of that name.
