@@ -108,8 +108,8 @@ def _session_settings(name: str, connections: Connections, master: str, secret_k
         "spark.sql.variable.substitute": "false",
         # One PUT per checkpoint entry, and never two drivers on one checkpoint: docs/jvm-module.md.
         "spark.sql.streaming.checkpointFileManagerClass": "io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager",
-        # The store has checksums of its own, and Spark's are a file and a listing beside each file of state; of RocksDB
-        # only what has changed: docs/s3-requests.md.
+        # The store has its own checksums; Spark's would be one file and one listing per file of state. RocksDB writes
+        # only its changes: docs/s3-requests.md.
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         # On executors: the driver's trust, the encoder of Parquet files, the counts of S3 requests. On the driver: the
