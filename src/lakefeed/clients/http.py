@@ -134,7 +134,7 @@ def _connect(
 
 def _shut_down(sock: socket.socket) -> None:
     """Shut a socket down, so that every wait for it ends."""
-    plain: Any = socket.socket.shutdown  # Not TLS's own: it would change the object under its reader.
+    plain: Any = socket.socket.shutdown  # Not TLS's own method: it would change the object while a reader uses it.
     with suppress(OSError):
         plain(sock, socket.SHUT_RDWR)
 

@@ -37,7 +37,7 @@ def serve_http(answer: Callable[[HttpRequest], HttpAnswer], *, port: int = 0) ->
     """
 
     class Handler(BaseHTTPRequestHandler):
-        wbufsize = -1  # One packet for an answer: two would wait for each other.
+        wbufsize = -1  # Send an answer as one packet: with two, each side would wait for the other.
 
         def handle_one_request(self) -> None:
             # Any method: the base class would look for a function such as do_GET.

@@ -30,7 +30,7 @@ def ask_rest_catalog(catalog: Catalog) -> None:
     status, body = ask(url, server=_SERVER, headers=headers)
     if status in (401, 403, 419):
         if token is None and catalog.secrets():
-            return  # It answers; how to log in, a property says that only Iceberg's client understands.
+            return  # It answers. Its login is set by a property that only Iceberg's client supports.
         if token is None:
             what, hint = "requires a login", "set catalogs.<name>.credential or token from the environment"
         elif catalog.token is not None:

@@ -145,7 +145,7 @@ class Maintenance:
         )
 
     def _require_no_rewrites(self, health: Health) -> None:
-        """Refuse what would move the table that readers see away from the branch of a feed."""
+        """Refuse steps that commit to the published table if a feed lands in a branch: publishing would then fail."""
         if not health.branches:
             return
         branch = health.branches[0]

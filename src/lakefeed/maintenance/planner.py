@@ -14,14 +14,14 @@ from lakefeed.maintenance.table_stats import Ancestor, Health, Partition
 LAST = "lakefeed.upkeep.last"
 """Table property: the report of the last maintenance, as JSON."""
 
-MANIFEST_BYTES = 8 * 1024 * 1024  # Iceberg's target (commit.manifest.target-size-bytes).
+MANIFEST_BYTES = 8 * 1024 * 1024  # Iceberg's default (commit.manifest.target-size-bytes).
 HELD_DAYS = 30
 """How long the newest commit of a stopped feed keeps itself and all later snapshots; its position is kept forever."""
 
 REWRITES: tuple[Step, ...] = ("compact", "manifests")
 """The steps that commit snapshots."""
 
-DELETED = 0.3  # Share of rows; Iceberg's own (delete-ratio-threshold of rewrite_data_files).
+DELETED = 0.3  # A share of the rows, as in Iceberg (delete-ratio-threshold of rewrite_data_files).
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 TARGET = "write.target-file-size-bytes"
-TARGET_DEFAULT = 512 * 1024 * 1024  # Iceberg's own.
-SMALL = 0.75  # Of the target; Iceberg's own (min-file-size-bytes of rewrite_data_files).
+TARGET_DEFAULT = 512 * 1024 * 1024  # Iceberg's default.
+SMALL = 0.75  # A share of the target, as in Iceberg (min-file-size-bytes of rewrite_data_files).
 # Upper bounds of the classes of file sizes, in MB; another class is for files above the last bound.
 SIZES_MB = (1, 8, 32, 128, 384, 1024)
 FIGURES = (
@@ -97,16 +97,16 @@ class Health:
     """The state of a table at one moment.
 
     Attributes:
-        snapshot_id: the present one; None while the table is empty.
-        target_bytes: the size that its files should have.
-        sizes: number of data files in each class of ``SIZES_MB``.
-        delete_files: files of position deletes; without deletion vectors.
-        snapshots: all, branches and tags included.
-        branches: those that feeds land in.
-        ancestors: the present snapshot's line, newest first; with branches that of the longest one, which has the
-            table's own in it.
-        metadata_files: versions of metadata.json that are kept.
-        planning_seconds: how long it took to read the manifests, as each query without a filter has to.
+        snapshot_id: the present snapshot; None while the table is empty.
+        target_bytes: the target size of its files.
+        sizes: the number of data files by class of ``SIZES_MB``.
+        delete_files: the number of files of position deletes, without deletion vectors.
+        snapshots: the number of all snapshots, including those of branches and tags.
+        branches: the branches that feeds land in.
+        ancestors: the present snapshot and its ancestors, newest first; with branches those of the longest one,
+            which include the table's.
+        metadata_files: the number of versions of metadata.json that are kept.
+        planning_seconds: the time to read the manifests, which every query without a filter needs too.
     """
 
     table: str

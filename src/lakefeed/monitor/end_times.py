@@ -14,9 +14,9 @@ MOST_MARKS = 120
 class EndTimes:
     """Stores when end offsets of a partition were first observed, to say since when an offset has been there.
 
-    A driver knows the ends of its topics at each batch without a request, but no time of a record that it has not read.
-    So a record counts from the first look that has found it: its age is never above the true one, and below it by at
-    most the time between two looks. The memory is bounded: of many observations every second one is forgotten.
+    A driver gets its topics' ends at every batch without a request, but no times of records that it has not read. So a
+    record counts from the first observation that includes it: its computed age is too low by at most the time between
+    two observations, and never too high. To limit memory, every second of many observations is dropped.
     """
 
     _times: array[float] = field(default_factory=lambda: array("d"))

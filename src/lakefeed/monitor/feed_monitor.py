@@ -192,7 +192,7 @@ class FeedMonitor(RunObserver):
         return batch
 
     def note(self, message: str) -> None:
-        """Note a message of the run for its user, such as a recreated checkpoint."""
+        """Add a message of the run for its user to the events, such as that a checkpoint was recreated."""
         self.events.add("note", message)
 
     def audited(self, message: str, *, is_published: bool) -> None:

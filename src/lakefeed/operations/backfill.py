@@ -154,7 +154,7 @@ class BackfillJob:
 
         Raises a Py4JJavaError if a commit is refused: another backfill has begun, or the feed was rewound.
         """
-        self.plan(request)  # Before anything is made or changed.
+        self.plan(request)  # Raise errors before anything is created or changed.
         read = partial(read_batch, self._spark, self._source, headers=self._feed.source.keeps_headers)
         writer = self._feed.begin_writer(self._spark, self._table, read(), fenced=False)
         started = time.monotonic()
@@ -173,7 +173,7 @@ class BackfillJob:
             added, outcomes = committed.rows or 0, committed.outcomes
             step("landed")
             if expected := outcomes.counts.dead_letters:
-                assert self._dead_letters is not None  # Without a place for them no record becomes one.
+                assert self._dead_letters is not None  # Without a place for dead letters there are none.
                 landed = next(found for found in self._table.ledger.backfills() if found.ranges == commit.ranges)
                 origin = BackfillOrigin(landed.feed, landed.number, landed.committed_at)
                 self._dead_letters.write(writer.rows.classify, origin, spans=outcomes.dead_ranges, expected=expected)

@@ -75,11 +75,11 @@ def make_archive() -> MadeArchive:
 
     Raises:
         MissingExtra: no installed package has the command ``test``, which runs the feed.
-        JavaError: no Java, or one that Spark does not run on.
+        JavaError: there is no Java, or Spark does not run on its version.
         DownloadError: a jar could not be fetched.
         WorldError: the JVM has written no archive.
     """
-    load_command("test")  # As below: an error is better raised here than in the process.
+    load_command("test")  # The process does the same; an error is better raised here than there.
     require_java()
     class_path(default_connections())
     began, begun_at = time.monotonic(), time.time()
@@ -116,7 +116,7 @@ def _run_feeds() -> None:
             if status := test.main([str(file)], standalone_mode=False):
                 raise SystemExit(status)
         for use in _uses_of_clients(session("class-archive")):
-            with suppress(Exception):  # No server answers.
+            with suppress(Exception):  # The calls fail, since no server answers.
                 use()
 
 

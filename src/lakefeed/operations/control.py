@@ -53,7 +53,7 @@ class RunningFeed:
 
         Raises:
             ConfigError: the driver refuses the request, with its reason; or the server refuses the token.
-            AccessDenied: the token is a viewer's.
+            AccessDenied: the token belongs to a viewer.
             ResourceMissing: the server has no feed of this name.
             Unreachable: no answer came, or it came too late.
         """

@@ -292,7 +292,7 @@ class _Server(ThreadingTCPServer):
 
     allow_reuse_address = True
     daemon_threads = True
-    block_on_close = False  # The end of a run waits for no answer.
+    block_on_close = False  # The end of a run does not wait for answers.
     request_queue_size = 128
 
     def __init__(self, host: str, port: int, feed: OwnFeed, token: str | None) -> None:

@@ -243,11 +243,11 @@ def judge(
     """Decide whether a feed runs; return the state and the reasons.
 
     Args:
-        ledger: its newest commits and its fence.
+        ledger: the feed's newest commits and its fence.
         driver: the file that the feed's driver has written on this machine.
         progress: the driver's answer.
         unanswered: why there is no answer although one is expected.
-        lag: offsets that are not committed; None if unknown.
+        lag: the number of uncommitted offsets; None if it is unknown.
         now: in seconds since 1970.
         is_here: whether this machine can see the driver's process.
         topic: the topic whose table is judged, of a driver with many tables.

@@ -46,8 +46,8 @@ class BatchSink(Protocol):
         Any other error stops the feed.
 
         Args:
-            rows: computed and judged already; may be read more than once.
-            batch: its number and, for a sink with ``entries``, the entry of the ledger.
+            rows: computed and checked; may be read more than once.
+            batch: the batch's number and, for a sink with ``entries``, the ledger's entry.
         """
 
 

@@ -75,7 +75,7 @@ def shuffle_limit(session: SparkSession) -> int:
 def latest_per_key(
     changes: DataFrame, *, keys: Sequence[str], order_by: Sequence[str], kept: KeptValues | None = None
 ) -> DataFrame:
-    """Return the newest change of each key, with the values that it lacks itself and an older one has, and ``KEPT``."""
+    """Return the newest change of each key; values that it lacks come from older changes of the key. Adds ``KEPT``."""
     from pyspark.sql import Window
 
     of_key = Window.partitionBy(*(sf.col(name(key)) for key in keys))
@@ -122,7 +122,7 @@ class ChangeSummary:
 def summarize_changes(
     changes: DataFrame, *, keys: Sequence[str], order_by: Sequence[str], bounded: Sequence[str] = ()
 ) -> ChangeSummary:
-    """Count the changes that ``shuffle_by_key`` returned, and find the bounds of the ``bounded`` keys, in one pass."""
+    """Count the changes from ``shuffle_by_key``, and find the bounds of the ``bounded`` keys, in a single pass."""
     own = [sf.col(name(key)).alias(f"key_{at}") for at, key in enumerate(keys)]
     order = [sf.col(name(each)) for each in _order(order_by)]
     # A hash instead of the struct: Spark aggregates numbers without sorting the rows.

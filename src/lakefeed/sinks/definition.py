@@ -47,7 +47,7 @@ Reread = Callable[[Sequence[OffsetRange]], AbstractContextManager[tuple["DataFra
 
 @dataclass(frozen=True, kw_only=True)
 class TableChange:
-    """The statements that make one table ready for a feed."""
+    """The statements that prepare one table for a feed."""
 
     table: str
     is_new: bool
@@ -76,7 +76,7 @@ class RowSink(SchemaKeeper, SinkState, Protocol):
         """Return the feed's commits, newest first; no commits if the sink has no ledger."""
 
     def has(self, commit: Commit) -> bool:
-        """Check that the sink has this batch already."""
+        """Check that the sink already has this batch."""
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Write a batch in one commit; return the number of rows, or None if the sink's log already has the batch."""
@@ -115,7 +115,7 @@ class SchemaPlanner(Protocol):
     """Plans how a start would change the columns of a sink."""
 
     def stored_schema(self) -> StoredSchema | None:
-        """Return the reader's schema that the sink remembers."""
+        """Return the reader's schema that the sink has stored."""
 
     def changes(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> Changes:
         """Return the changes that ``apply_schema`` would make with the same arguments; raise what it would raise."""
@@ -126,7 +126,7 @@ class LedgerTable(Sink, SchemaPlanner, Protocol):
 
     @property
     def name(self) -> str:
-        """catalog.namespace.table"""
+        """The table's name as catalog.namespace.table."""
 
     ledger: IcebergLedger
 
@@ -164,7 +164,7 @@ class RealTimeSink(Sink, Protocol):
 
 
 class StoredRows(Protocol):
-    """The rows of a feed's table, read without Spark."""
+    """The rows of a feed's table, which are read without Spark."""
 
     @property
     def columns(self) -> set[str]:
@@ -175,12 +175,12 @@ class StoredRows(Protocol):
         """The table's location for error messages."""
 
     def read(self, columns: Sequence[str]) -> Any:
-        """Read columns as an Arrow record batch reader."""
+        """Return columns as an Arrow record batch reader."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommitHistory:
-    """The part of a sink's ledger that ``lakefeed verify`` reads at one moment."""
+    """The part of a sink's ledger for ``lakefeed verify``, as it was at one moment."""
 
     commits: tuple[Commit, ...]
     """The feed's commits, oldest first."""
@@ -198,16 +198,16 @@ class TriesRows(Protocol):
     """A sink that can check some rows, without others, for whether it refuses them."""
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
-        """Raise what ``land`` would raise because of these rows; commit nothing."""
+        """Raise the error that ``land`` would raise for these rows; commit nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SinkContext:
-    """The pipeline's settings that a sink may use; ``folder`` is that of the pipeline file."""
+    """The pipeline's settings for a sink; ``folder`` is the folder of the pipeline file."""
 
     feed: str
     place: str
-    """The sink's place in the pipeline file with its name, such as ``sink.iceberg``."""
+    """The sink's place in the pipeline file, with its kind, such as ``sink.iceberg``."""
     connections: Connections
     output_mode: OutputMode = "append"
     evolves: bool = True
@@ -215,10 +215,10 @@ class SinkContext:
     can_lag: bool = False
     """Whether the feed continues while the sink is unavailable."""
     source: KafkaSource | None = None
-    """None for a source other than Kafka."""
+    """The Kafka source; None for another source."""
     folder: Path | None = None
     is_transformed: bool = True
-    """Whether the rows' columns are made by a transform or an envelope, and are not the decoded records' fields."""
+    """Whether a transform or an envelope makes the rows' columns; otherwise they are the decoded records' fields."""
 
     unavailable: Unavailable | None = None
     """The placeholder for values that an upsert leaves unchanged in the table."""
@@ -230,12 +230,12 @@ class SinkContext:
 
     @property
     def groups(self) -> bool:
-        """Check that a row is the newest state of its group, as a query with state produces it."""
+        """Check that rows are the newest states of groups, as a query with state produces them."""
         return self.output_mode == "update"
 
 
 class SinkDefinition(ABC, Generic[Settings]):
-    """The code of one kind of sink. Override ``open``, and the other methods that the sink can serve."""
+    """The code of one kind of sink. Override ``open``, and other methods that the sink supports."""
 
     def __init__(self, settings: Settings, context: SinkContext) -> None:
         self.settings = settings
@@ -249,11 +249,11 @@ class SinkDefinition(ABC, Generic[Settings]):
         """
 
     def open_table(self, spark: SparkSession) -> LedgerTable:
-        """Open the Iceberg table that holds the ledger, for a backfill, a replay or a rewind."""
+        """Open the Iceberg table with the ledger, for a backfill, a replay or a rewind."""
         raise ConfigError("the ledger of this sink is not in an Iceberg table", where=self.context.place)
 
     def open_real_time(self, spark: SparkSession, claim: Claim) -> RealTimeSink:
-        """Open the sink for records one by one."""
+        """Open the sink for single records."""
         raise ConfigError("this sink takes whole batches only", where=self.context.place, hint="trigger: 1 second")
 
     def publisher(self, spark: SparkSession) -> TablePublisher | None:
@@ -265,7 +265,7 @@ class SinkDefinition(ABC, Generic[Settings]):
         return StoredState()
 
     def history(self) -> AbstractContextManager[CommitHistory]:
-        """Open all commits of the feed at one moment, for ``lakefeed verify``; without Spark.
+        """Return a context with all commits of the feed at one moment, for ``lakefeed verify``; without Spark.
 
         A sink with a ``snapshot_table`` does not need this method.
         """
@@ -280,7 +280,7 @@ class SinkDefinition(ABC, Generic[Settings]):
         return iter(())
 
     def preflight(self, rows: Callable[[], StructType | None]) -> list[Check]:
-        """Return the requests that show whether a run can begin, without Spark.
+        """Return requests that show whether a run can start; they need no Spark.
 
         ``rows`` returns the rows' columns; None if only Spark can determine them.
         """
@@ -325,7 +325,7 @@ class NotedSchema:
         return None if self.noted is None else StoredSchema.of_json(self.noted)
 
     def changes(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> Changes:
-        """Return no change; raise what the start would raise."""
+        """Return no changes; raise what the start would raise."""
         self.check(rows)
         return ()
 

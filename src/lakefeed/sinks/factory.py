@@ -1,6 +1,6 @@
 """Opens the sinks of a feed: its own sink alone, or its own and secondary sinks as one.
 
-With several sinks a batch is read, decoded and transformed once, and landed in each of them.
+With several sinks, a batch is read, decoded and transformed once, and then landed in all sinks.
 
 Guarantee: every sink has its own. Secondary sinks get a batch first, the feed's own sink, ``sink:``, last. If the own
 sink has a batch, all others have it too, except sinks that wait. After a crash in between, Spark repeats the batch,
@@ -107,7 +107,7 @@ def _definition(
 
 @dataclass
 class SecondarySink:
-    """A sink beside the feed's own."""
+    """A sink in addition to the feed's own."""
 
     name: str
     sink: Sink
@@ -250,7 +250,7 @@ class FanOutSink(BaseSink):
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Compute the rows once and land them in all sinks, in the feed's own sink last."""
-        assert isinstance(commit, Commit)  # Batches alone come here: see Pipeline.
+        assert isinstance(commit, Commit)  # Only batches get here: see Pipeline.
         kept, spark = rows.persist(), rows.sparkSession
         try:
             with timed("rows"):

@@ -32,7 +32,7 @@ class PythonBatch:
 
     feed: str
     id: int
-    """Spark's number of the batch."""
+    """The number that Spark gave to the batch."""
     ranges: str
     """The batch's offset ranges as JSON; ``write`` stores them with the rows, and ``last`` returns them."""
 

@@ -24,7 +24,7 @@ _KEEPING_NAMES = ("orc", "json", "csv")
 
 
 class MemoryDefinition(SinkDefinition[MemorySinkConfig]):
-    """A view in the running session."""
+    """The definition of a sink that is a view in the running session."""
 
     def open(self, spark: SparkSession, claim: Claim) -> BatchedSink:
         where = f"memory:{self.settings.view or f'{self.context.feed}_rows'}"
@@ -134,7 +134,7 @@ class FormatWriter(PlainWriter):
 
 
 def _require_plain_names(rows: StructType, *, where: str) -> None:
-    """Refuse a column name with ``${…}``: Spark stores it in a Hadoop setting, and Hadoop replaces it."""
+    """Refuse column names with ``${…}``: Spark stores them in a Hadoop setting, and Hadoop would replace that."""
     if found := re.search(r'"name":"([^"]*\$\{[^"]*)"', rows.json()):
         raise SchemaUnusable(
             f"Hadoop would replace ${{…}} in the name of the column '{found[1]}' by one of its settings or variables",

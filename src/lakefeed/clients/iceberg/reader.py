@@ -25,7 +25,7 @@ _CERTIFIED_IO = "lakefeed.clients.iceberg.certified_io.CertifiedFileIO"
 
 
 def open_catalog(name: str, *, connections: Connections) -> Catalog:
-    """Open the Iceberg catalog of that name."""
+    """Open the Iceberg catalog with this name."""
     try:
         from pyiceberg.catalog import load_catalog
     except ImportError:

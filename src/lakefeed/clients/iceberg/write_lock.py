@@ -66,7 +66,7 @@ _lock = threading.Lock()
 
 
 def turns_at(table: str) -> Turns:
-    """Return this process's turns at ``catalog.namespace.table``."""
+    """Return this process's turns at the table ``catalog.namespace.table``."""
     with _lock:
         return _turns.setdefault(table, Turns())
 

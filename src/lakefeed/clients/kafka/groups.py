@@ -113,7 +113,7 @@ def _group_error(error: KafkaException, source: KafkaSource, group: str) -> Lake
 
 
 class MonitoringGroup:
-    """The positions of a feed, as offsets of a consumer group.
+    """A feed's positions, published as offsets of a consumer group.
 
     Spark's source commits no offsets, so tools that compare groups with topics do not see a feed. This group must have
     no members: the broker refuses to alter the offsets of a group with members.
@@ -133,7 +133,7 @@ class MonitoringGroup:
         """Set the group's offsets to the ends of these ranges; return the reason if that fails."""
         ends = [TopicPartition(span.topic, span.partition, span.end) for span in ranges]
         failure = None
-        if not ends:  # Kafka's client raises an error for that.
+        if not ends:  # Kafka's client raises an error for an empty list.
             return None
         try:
             requested = [ConsumerGroupTopicPartitions(self.name, ends)]

@@ -174,7 +174,7 @@ def _tls_refusal(text: str, servers: str) -> LakefeedError:
                 trust.client_context().wrap_socket(sock, server_hostname=host) as tls,
             ):
                 tls.settimeout(_NOTICE_SECONDS)
-                tls.recv(1)  # A server of TLS 1.3 refuses a client's certificate after the handshake.
+                tls.recv(1)  # With TLS 1.3 a server refuses a client's certificate only after the handshake.
         except ssl.SSLError as error:
             return trust.explain(error, server="the Kafka broker", where=server.strip())
         except (OSError, ValueError):
@@ -262,7 +262,7 @@ def _jaas_options(jaas: str) -> dict[str, str]:
 def _login(jaas: str) -> dict[str, str]:
     """Return the user name and password from a PlainLoginModule or ScramLoginModule entry."""
     if "Krb5LoginModule" in jaas:
-        return {}  # librdkafka takes the ticket cache of the process.
+        return {}  # librdkafka uses the ticket cache of the process.
     found = _jaas_options(jaas)
     if not {"username", "password"} <= found.keys():
         raise ConfigError(

@@ -82,7 +82,7 @@ class TopicDescription:
 
     @property
     def ends(self) -> dict[int, int]:
-        """Return the end offset of each partition."""
+        """Return the end offsets by partition."""
         return {partition.id: partition.end_offset for partition in self.partitions}
 
     @property

@@ -176,9 +176,9 @@ def require_executors(spark: SparkSession) -> None:
     """Wait for the first executor: Spark would wait forever, and report it only in its log."""
     context: Any = spark.sparkContext
     if str(context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
-        return  # They come with the first job.
+        return  # Executors start with the first job.
     deadline = time.monotonic() + EXECUTOR_SECONDS
-    while context._jsc.sc().getExecutorMemoryStatus().size() < 2:  # One is the driver.
+    while context._jsc.sc().getExecutorMemoryStatus().size() < 2:  # The driver counts as one.
         if time.monotonic() > deadline:
             what = f"the cluster has started no executor in {EXECUTOR_SECONDS} s"
             hint = (

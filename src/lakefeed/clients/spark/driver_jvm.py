@@ -163,7 +163,7 @@ def _tail(log_file: Path | None, began: int) -> str:
 
 @contextmanager
 def _environment(**variables: str) -> Iterator[None]:
-    """Set variables for the calls inside."""
+    """Set environment variables within this block."""
     os.environ.update(variables)
     try:
         yield

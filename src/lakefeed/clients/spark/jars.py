@@ -76,7 +76,7 @@ class Artifact:
                 return "ok" if hashlib.file_digest(file, "sha256").hexdigest() == self.sha256 else "damaged"
         except FileNotFoundError:
             return "missing"
-        except OSError:  # Such as no permission to read: a fresh copy, or its error, says more.
+        except OSError:  # For example no read permission: downloading again works, or its error says more.
             return "damaged"
 
 
@@ -114,7 +114,7 @@ class Lock:
 
 @dataclass(frozen=True, kw_only=True)
 class Repository:
-    """A repository of jars. Its ``url`` never holds credentials, so it can be shown."""
+    """A repository of jars. Its ``url`` never contains credentials, so it can be shown."""
 
     url: str
     authorization: str | None = field(default=None, repr=False)
@@ -133,7 +133,7 @@ def cache_directory() -> Path:
 
 
 def artifact_path(coordinate: str) -> str:
-    """Return the path of a coordinate in any Maven repository."""
+    """Return the path of a coordinate in a Maven repository."""
     *names, version = coordinate.split(":")
     name, _, kind = ":".join(names).partition("@")
     group, artifact, *classifier = name.split(":")
@@ -149,7 +149,7 @@ def read_lock() -> Lock:
     for package in dict.fromkeys(entry.module.partition(".")[0] for entry in installed_kinds(SINKS_GROUP).values()):
         try:
             lock = files(package).joinpath("jars.lock")
-        except (ImportError, TypeError):  # The package is broken, or one module.
+        except (ImportError, TypeError):  # The package is broken, or it is a single module.
             continue
         if lock.is_file():
             added = list(_artifacts(json.loads(lock.read_text())))
@@ -215,7 +215,7 @@ def _download_all(artifacts: list[Artifact], repository: Repository, progress: P
     def bring(artifact: Artifact) -> None:
         def report(count: int) -> None:
             with reporting:
-                arrived[artifact.coordinate] = count  # Not a sum of chunks: a second try starts at nothing.
+                arrived[artifact.coordinate] = count  # Not a sum of chunks: a second try starts at 0.
                 progress(sum(arrived.values()))
 
         try:
@@ -278,7 +278,7 @@ def download(
     folder = artifact.path.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for part in folder.glob(".*.part"):  # What a killed process has left behind.
+        for part in folder.glob(".*.part"):  # Files that killed processes left behind.
             with suppress(FileNotFoundError):
                 if time.time() - part.stat().st_mtime > _ABANDONED_SECONDS:
                     part.unlink()

@@ -34,7 +34,7 @@ _OPENED = (
 _OPTIONS = (
     f"-Xmx{MEMORY}",
     "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",  # What lives for seconds is not worth the second compiler.
+    "-XX:TieredStopAtLevel=1",  # The second compiler does not pay off within seconds.
     "-Duser.timezone=UTC",
     "-Dlog4j2.level=ERROR",
     *(f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED),
@@ -51,7 +51,7 @@ def plain_jvm(*, log_file: Path) -> Iterator[SparkSession]:
 
     Raises:
         MissingExtra: PySpark, which has these jars, is not installed.
-        JavaError: no Java, or one that Spark does not run on.
+        JavaError: there is no Java, or Spark does not run on its version.
     """
     java = driver_jvm.require_java()
     spec = find_spec("pyspark")

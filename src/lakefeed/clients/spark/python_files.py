@@ -117,7 +117,7 @@ def with_requirements(names: Iterable[str]) -> dict[str, importlib.metadata.Dist
             if match[3] is None:
                 what = f"the Python package {name} is required and not installed"
                 raise ConfigError(what, hint=f"pip install {name}") from None
-            continue  # For another platform or version of Python.
+            continue  # It is required only on another platform or version of Python.
         found[name] = distribution
         for required in distribution.requires or []:
             marker = _REQUIREMENT.match(required)

@@ -169,7 +169,7 @@ def session(
 
     Raises:
         MissingExtra: PySpark is not installed.
-        JavaError: no Java, or one that Spark does not run on.
+        JavaError: there is no Java, or Spark does not run on its version.
         DownloadError: a jar could not be fetched.
         ConfigError: a session without lakefeed's jars already runs, or one of Spark Connect; a standalone cluster has
             no secret; executors lack the driver's version of Python; or a cluster is used with folders ``on_disk``.
@@ -310,7 +310,7 @@ def _running() -> SparkSession | None:
     except spark_errors.PySparkRuntimeError:
         return None
     context: Any = found.sparkContext
-    return found if context._jsc is not None else None  # Without one it is stopped.
+    return found if context._jsc is not None else None  # A stopped session has no context.
 
 
 def log_path(name: str) -> Path:

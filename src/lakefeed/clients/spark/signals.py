@@ -134,7 +134,7 @@ def _is_no_interrupted_call(record: Any) -> bool:
 
 def _note(number: int) -> None:
     _received.append(signal.Signals(number))
-    if number == signal.SIGHUP:  # The terminal is gone, and each write to it is an error: write to nowhere.
+    if number == signal.SIGHUP:  # The terminal is gone, and writing to it would fail: write to /dev/null.
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in _TERMINALS:
             os.dup2(nowhere, stream)

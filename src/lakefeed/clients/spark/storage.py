@@ -97,7 +97,7 @@ def make_folders(connections: Connections) -> None:
 
 
 def require_own_folder(settings: Mapping[str, str]) -> None:
-    """Create a folder for Spark's temporary files; raise a FileDenied if none is writable: its JVM ends silently."""
+    """Create a folder for Spark's temporary files; raise a FileDenied if none is writable: the JVM ends silently."""
     folders = (os.environ.get("SPARK_LOCAL_DIRS") or settings.get("spark.local.dir", "")).split(",")
     refused: OSError | None = None
     for folder in filter(None, folders):

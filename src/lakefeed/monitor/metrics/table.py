@@ -1,6 +1,6 @@
 """The table of metrics: docs/metrics.md, ``/metrics``, Spark's sinks and OTLP are generated from it.
 
-Names follow https://prometheus.io/docs/practices/naming/: base units, ``_total`` for counters. They keep their meaning.
+Names follow https://prometheus.io/docs/practices/naming/: base units, ``_total`` for counters. Meanings never change.
 """
 
 from __future__ import annotations

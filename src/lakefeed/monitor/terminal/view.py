@@ -187,7 +187,7 @@ class RunView:
                 if event.kind == "action" or (event.kind in ("note", "error") and "action" in event.details):
                     try:
                         self.action(event)
-                    except OSError:  # As for a heartbeat.
+                    except OSError:  # The reader has gone, as for a heartbeat.
                         return
             if ends:
                 return
@@ -196,7 +196,7 @@ class RunView:
         while not self._ends.wait(min(1.0, self._heartbeat_seconds)):
             try:
                 self.heartbeat()
-            except OSError:  # The other end of the pipe has gone: that is for the main thread to notice.
+            except OSError:  # The reader of the pipe has gone; the main thread notices it too.
                 return
 
 

@@ -407,7 +407,7 @@ class _PlannedSink(BaseSink):
         self.columns = rows
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> None:
-        """Write nothing: a plan has no batches."""
+        """Do nothing: a plan writes no rows."""
 
 
 def _checkpoint(config: PipelineConfig, status: FeedStatus) -> CheckpointPlan | None:

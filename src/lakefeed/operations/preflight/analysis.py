@@ -114,7 +114,7 @@ def analyze(
         else:
             for sink in sinks_of(part, connections, folder=folder):
                 found += sink.check_rows(frame, stateful=stateful)
-            if part.transform is not None or _is_spark_asked(part):  # Else the file shows them, or a schema.
+            if part.transform is not None or _is_spark_asked(part):  # Otherwise the file or a schema shows the columns.
                 maker = f"decode.{part.decode.kind}" if part.transform is None else place
                 known = refusals(part, list(paths(frame.schema)), place=maker)
                 found += [replace(each, severity="warning") if part.decode.registry else each for each in known]
@@ -158,7 +158,7 @@ def _analyze_rows(feed: Feed, spark: Callable[[], SparkSession], *, has_many_tab
     from lakefeed.feed.real_time import require_fit
     from lakefeed.records.decode.resolve import put_credentials
 
-    _ = feed.transform  # Loads its Python functions, before Spark starts.
+    _ = feed.transform  # Load its Python functions before Spark starts.
     session = spark()
     put_credentials(session, feed.config.decode)
     frame = feed.rows(_records(session, feed.config))

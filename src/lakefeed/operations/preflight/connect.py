@@ -138,7 +138,7 @@ def _start(source: KafkaSource) -> list[Problem]:
     try:
         topics = SourceTopics(source).describe()
     except LakefeedError:
-        return []  # The topics' check says so, as of a topic that is missing.
+        return []  # The check of the topics reports this, as it reports missing topics.
     if None in topics.values():
         return []
     try:
@@ -322,7 +322,7 @@ def _latest_schema(config: PipelineConfig) -> str | None:
     try:
         return table_schema(None, _registry(registry).latest(subject, block=decode.kind), registry=registry.url)
     except LakefeedError:
-        return None  # The subject's check says what is wrong.
+        return None  # The check of the subject reports the error.
 
 
 def _catalog(config: PipelineConfig, connections: Connections) -> list[Check]:
@@ -333,7 +333,7 @@ def _catalog(config: PipelineConfig, connections: Connections) -> list[Check]:
     catalog = connections.catalogs[name]
     key = f"catalogs.{name}.uri"
     if catalog.type == "glue":
-        return []  # AWS itself; the buckets' check has shown whether the keys are right.
+        return []  # It is AWS itself, and the check of the buckets has tested the keys.
     if (file := catalog.sqlite_file) is not None:
         # The run creates the folder of a warehouse on this machine; a check of places covers it.
         is_made = catalog.folder is not None and file.parent == catalog.folder and not file.parent.exists()

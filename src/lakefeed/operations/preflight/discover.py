@@ -208,7 +208,7 @@ def _text_time(name: str) -> Literal["text"] | None:
 
 def _ddl_type(value: Any, depth: int = 1) -> str:
     if depth > DEEPEST - 2:
-        return "STRING"  # The JSON; the record and the text are levels too.
+        return "STRING"  # The nested value as JSON; the record and the text also count as levels.
     if isinstance(value, bool):
         return "BOOLEAN"
     if isinstance(value, int):

@@ -220,7 +220,7 @@ def _count_rows(
     """Count the rows in each partition's span, with the filter of ``rows_where`` as a pyiceberg expression."""
     from pyiceberg import expressions
 
-    own: Any = expressions  # Constructors are made by a plugin that mypy has not got.
+    own: Any = expressions  # Their constructors come from a plugin that mypy does not load.
     topic_column, partition_column, offset_column = columns
     filters = []
     for (topic, partition), (start, end) in spans.items():

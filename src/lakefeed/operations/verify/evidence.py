@@ -265,7 +265,7 @@ def _read_letters(name: str, feed: str, connections: Connections) -> tuple[Lette
     if (files := check_files(table)).lost:
         return None, files
     line, whole = ancestors(table)
-    equal: Any = EqualTo  # Its constructor is made by a plugin that mypy has not got.
+    equal: Any = EqualTo  # Its constructor comes from a plugin that mypy does not load.
     columns = ("topic", "partition", "offset", "replay")
     rows = table.scan(row_filter=equal("feed", feed), selected_fields=columns).to_arrow().to_pylist()
     letters = tuple(Letter(*(row[column] for column in columns)) for row in rows)

@@ -41,8 +41,8 @@ SELECT * FROM (
 QUALIFY row_number() OVER (PARTITION BY topic, part ORDER BY position) <= ?
 ORDER BY ALL
 """
-# The marks are all accounted offsets, and one mark just before and one just after each span. No span follows an end
-# mark, except where the next span begins one offset later: its begin mark is then the same mark.
+# The marks are all accounted offsets, and one just before and one just after each span. Offsets after an end mark are
+# in no span. If the next span begins one offset later, its first mark has the same position as the end mark.
 _ABSENT = """
 WITH marks AS (
   SELECT topic, part, position, 0 AS ends FROM placed WHERE covered
@@ -141,7 +141,7 @@ class IcebergRows:
         return ".".join(self.table.name())
 
     def read(self, columns: Sequence[str]) -> Any:
-        """Read columns as an Arrow record batch reader."""
+        """Return columns as an Arrow record batch reader."""
         return scanned(self.table, self.feed, selected_fields=tuple(columns)).to_arrow_batch_reader()
 
 

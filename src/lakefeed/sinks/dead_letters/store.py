@@ -260,7 +260,7 @@ class DeadLetterStore(Protocol):
         """Remove the chosen letters that are unmarked; return how many."""
 
     def mark(self, positions: DataFrame, replay_id: str) -> None:
-        """Mark the letters at these (topic, partition, offset)."""
+        """Mark the letters at these positions (topic, partition, offset)."""
 
     def judge_again(self, reasons: DataFrame) -> None:
         """Replace the reasons of letters, by topic, partition and offset; keep a reason that contains the timestamp."""

@@ -71,7 +71,7 @@ class TableReader:
         from pyiceberg.expressions import And, EqualTo
 
         table = open_table(self.name, connections=self._connections)
-        equal: Any = EqualTo  # Its constructor is made by a plugin that mypy has not got.
+        equal: Any = EqualTo  # Its constructor comes from a plugin that mypy does not load.
         condition = reduce(And, (equal(name, value) for name, value in choice.exact().items()))
         letters = table.scan(row_filter=condition, selected_fields=("*",) if whole else SMALL).to_arrow()
         for name in TIMES:
@@ -114,7 +114,7 @@ class DeadLetterTable(DeadLetterStore):
             properties={
                 "write.delete.mode": "merge-on-read",
                 "write.update.mode": "merge-on-read",
-                # A dead letter may be large, and few are read together.
+                # Small row groups: a dead letter may be large, and only a few are read at a time.
                 "write.parquet.row-group-size-bytes": str(16 * 1024 * 1024),
             },
         )

@@ -147,7 +147,7 @@ class TopicReader:
         return present
 
     def chosen(self, choice: DeadLetterFilter) -> list[DeadLetter]:
-        """Return the chosen letters, marked ones too."""
+        """Return the chosen letters, including marked ones."""
         return [letter for letter in self.letters(choice.feed) if letter.is_chosen(choice)]
 
     def find(self, choice: DeadLetterFilter, *, whole: bool = False) -> list[dict[str, Any]]:
@@ -215,7 +215,7 @@ class DeadLetterTopic(DeadLetterStore):
         self._reader = TopicReader(topic, cluster=source)
 
     def ensure(self) -> None:
-        """Create the topic if it is missing. It keeps messages forever, and takes as large ones as the source does."""
+        """Create the topic if it is missing. It keeps messages forever and allows the source's largest ones."""
         if (new := self.change()) is not None:
             self._topics.create(new.topic, partitions=new.partitions, config=new.config, exist_ok=True)
 
@@ -283,7 +283,7 @@ class DeadLetterTopic(DeadLetterStore):
         """Refuse nothing: a topic keeps no ledger."""
 
     def follow(self, position: OffsetRanges | None, *, moved: bool) -> int:
-        """Remove nothing: letters of records that are read again are in the topic twice."""
+        """Do nothing: letters of records that are read again are in the topic twice."""
         return 0
 
     def records(self, choice: DeadLetterFilter) -> DataFrame:
@@ -293,7 +293,7 @@ class DeadLetterTopic(DeadLetterStore):
         return self._read(self._of_replay(replay_id))
 
     def drop(self, choice: DeadLetterFilter) -> int:
-        """Send notes that the chosen letters are gone; return how many."""
+        """Send notes that the chosen letters are gone; return the number of letters."""
         letters = self._unmarked(choice)
         self._send_notes(letters, state="gone")
         return len(letters)

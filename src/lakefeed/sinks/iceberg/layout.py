@@ -113,7 +113,7 @@ def upgrade(table: str, *, have: int, want: int | None) -> tuple[tuple[str, ...]
     """Return the statement that upgrades a table's format version, and a note on readers; both empty if it fits.
 
     Raises:
-        ConfigError: the table has a newer version than the pipeline file names.
+        ConfigError: the table has a newer version than the one in the pipeline file.
     """
     if want is None or want == have:
         return (), ()

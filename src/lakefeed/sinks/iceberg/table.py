@@ -315,7 +315,7 @@ def write_modes(sink: IcebergSinkConfig) -> dict[str, str]:
 
 
 def with_summary(writer: DataFrameWriterV2, properties: Mapping[str, str]) -> DataFrameWriterV2:
-    """Have a writer put properties into the summary of its snapshot."""
+    """Make a writer add properties to the summary of its snapshot."""
     return writer.options(**{f"snapshot-property.{key}": value for key, value in properties.items()})
 
 
