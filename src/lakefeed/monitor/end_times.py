@@ -1,4 +1,4 @@
-"""Tracks since when an offset has been in its partition, with a driver's knowledge."""
+"""Estimates since when an offset has been in its partition, from the ends that a driver observes."""
 
 from __future__ import annotations
 

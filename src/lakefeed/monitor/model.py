@@ -87,7 +87,7 @@ class Driver(JsonModel):
     """The process that runs a feed.
 
     Attributes:
-        started: the start time of the process in the operating system; another process with this id has another one.
+        started: the start time of the process in the operating system; a later process with this id has another.
         spark_ui: the URL of Spark's UI; None if it is off.
     """
 
@@ -145,7 +145,7 @@ class RunTotals(JsonModel):
 
 
 class FeedProgress(JsonModel):
-    """One feed at one moment, with its driver's knowledge.
+    """One feed at one moment, as its driver reports it.
 
     Attributes:
         alive_at: when the driver's loop last ran; long ago if the driver hangs.

@@ -139,7 +139,7 @@ def _written(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
 
 
 def _fewer(commit: Commit | Backfill, found: int | None, kept: Letters, pending: str | None) -> Iterator[Finding]:
-    """Find commits with another number of dead letters than they count; if none was written, they may be ``pending``."""
+    """Find commits with another number of dead letters than they count; unwritten ones may be ``pending``."""
     counted = total(commit.counts).dead_letters
     if not counted or found == counted or (found is None and not kept.whole):
         return
