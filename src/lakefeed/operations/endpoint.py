@@ -260,7 +260,7 @@ def _number(query: Mapping[str, str], name: str, default: float) -> float:
 
 
 def json_object(body: bytes) -> Document:
-    """Return the JSON object in a request's body; raise Refused if the body is none."""
+    """Return the JSON object in a request's body; raise Refused if there is none."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):

@@ -195,7 +195,7 @@ class CommitHistory:
 
 @runtime_checkable
 class TriesRows(Protocol):
-    """A sink that can check some rows, without others, for whether it refuses them."""
+    """A sink that can say whether it would refuse some of a batch's rows."""
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
         """Raise the error that ``land`` would raise for these rows; commit nothing."""

@@ -6,8 +6,8 @@ Guarantee: every sink has its own. Secondary sinks get a batch first, the feed's
 sink has a batch, all others have it too, except sinks that wait. After a crash in between, Spark repeats the batch,
 and sinks with a ledger skip it.
 
-The feed leaves a sink behind if the sink can lag and fails. Its ledger says where it stands. Before its next batch,
-or at the next start, the records since then are read again. So it needs a ledger, and a transform without state.
+The feed leaves a sink behind if the sink can lag and fails. The sink's ledger says where it stands. From there the
+records are read again before its next batch, or at the next start. This needs a ledger and a stateless transform.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def begin_of_query(
 
 
 def begin_of_topic(position: Position | None, topic: TopicDescription, *, first: Mapping[Partition, int]) -> Begin:
-    """Return where one of many topics begins: the position of its table decides alone."""
+    """Return where one of many topics begins: only its table's position decides."""
     if position is None:
         return Begin(batch_id=0, positions=_positions(first, {topic.name: topic}))
     return Begin(batch_id=0, positions=_positions(ends(position), {topic.name: topic}))

@@ -32,7 +32,7 @@ RECORDS = (
     "CAST(NULL AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers",
     "'' AS sequence_number",
 )
-"""Builds the columns of Spark's Kafka source, and of installed sources, from its rate source's ``timestamp, value``."""
+"""The columns of Spark's Kafka source, and of installed sources, as SQL on its rate source's ``timestamp, value``."""
 
 
 def parse_sql(config: PipelineConfig, *, spark: Callable[[], SparkSession]) -> list[Problem]:

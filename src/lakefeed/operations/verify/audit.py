@@ -111,7 +111,7 @@ def _moved(commit: Commit, ends: dict[Partition, int]) -> Iterator[Finding]:
     found += [(f"the feed has left the topic {topic} with the id {left[topic]}", topic) for topic in sorted(left)]
     for what, place in found:
         finding = Finding.of(commit.move.reason, what, place, commit=commit, fault=False)
-        # A move has the number of a batch and is none, so its title names the snapshot.
+        # A move is not a batch although it has a batch's number: name the snapshot instead.
         yield replace(finding, what=f"snapshot {commit.snapshot_id}: {what}")
 
 
@@ -123,7 +123,7 @@ def _adopted(evidence: Evidence) -> Iterator[Finding]:
         begins = ", ".join(f"{span.topic}-{span.partition} at {span.end}" for span in commit.ranges.ranges)
         what = f"the table was taken over from {commit.adopted.tool}: counted from there, {begins}"
         finding = Finding.of("adopted", what, commit=commit, fault=False)
-        # The commit has the number of a batch and is none, so its title names the snapshot.
+        # A takeover is not a batch although it has a batch's number: name the snapshot instead.
         yield replace(finding, what=f"snapshot {commit.snapshot_id}: {what}")
 
 
