@@ -1,6 +1,6 @@
 """Writes batches with a user's own class.
 
-Guarantee: depends on the class. Without ``last`` it is at-least-once: after a crash in ``write`` or later the batch is
+Guarantee: depends on the class. Without ``last`` it is at-least-once: after a crash that follows ``write`` the batch is
 written again. It is exactly-once if the class has ``last``, and ``write`` stores ``batch.ranges`` with the rows in one
 transaction: a batch that is stored is skipped, and one that does not start where the last one ended is refused.
 """
