@@ -1,1 +1,1 @@
-"""Talks to what lakefeed runs on: Spark, Kafka, registries, catalogs, stores and databases."""
+"""The clients of the systems that lakefeed uses: Spark, Kafka, registries, catalogs, stores and databases."""

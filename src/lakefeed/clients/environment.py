@@ -1,7 +1,7 @@
-"""Find the endpoints in the process's environment, or else in that of the running local stack.
+"""Find the endpoints in the process's environment, or else in the environment of the running local stack.
 
-``lakefeed local up`` leaves a file in its home with the endpoints and the processes behind them. Reading that file
-keeps the clients independent of the local stack's code.
+``lakefeed local up`` writes a file into its home, with the endpoints and the processes that serve them. The clients
+read this file, so they do not depend on the local stack's code.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ class StackEnvironment(BaseModel):
     processes: dict[int, str]
 
     def is_running(self) -> bool:
-        """Return whether all processes run. Quick: connects to none of them."""
+        """Check that all processes run. This is quick: it connects to none of them."""
         return bool(self.processes) and all(process_start(pid) == began for pid, began in self.processes.items())
 
 
 def default_environment() -> dict[str, str]:
-    """Return the environment, with the running local stack's endpoints if it names none itself."""
+    """Return the environment; if it names no endpoints, add those of the running local stack."""
     if ENDPOINT_VARIABLES & os.environ.keys():
         return dict(os.environ)
     return {**os.environ, **running_stack_environment()}
 
 
 def default_connections() -> Connections:
-    """Return the store and the catalog that ``default_environment`` names."""
+    """Return the store and the catalog that the variables of ``default_environment`` name."""
     from lakefeed.config.connections import Connections
 
     return Connections.from_environment(default_environment())
 
 
 def running_stack_environment() -> dict[str, str]:
-    """Return the variables of the local stack in the default home; empty if it does not run."""
+    """Return the variables of the local stack in the default home; an empty dictionary if it does not run."""
     try:
         stack = StackEnvironment.model_validate_json(stack_environment_file(default_home()).read_text("utf-8"))
     except (OSError, ValidationError, UnicodeDecodeError):
@@ -59,7 +59,7 @@ def running_stack_environment() -> dict[str, str]:
 
 
 def this_user() -> str:
-    """Return the operating system's name of this process's user; its number if it has none."""
+    """Return the name of this process's user in the operating system, or the user's number if there is no name."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -75,17 +75,17 @@ def default_home() -> Path:
 
 
 def measured_throughput() -> Path:
-    """Return the file in which ``lakefeed-bench throughput`` keeps its newest result."""
+    """Return the file in which ``lakefeed-bench throughput`` stores its newest result."""
     return default_home() / "throughput.json"
 
 
 def stack_environment_file(home: Path) -> Path:
-    """Return the file that holds the ``StackEnvironment`` of the local stack in ``home``."""
+    """Return the file with the ``StackEnvironment`` of the local stack in ``home``."""
     return home / "run" / "environment.json"
 
 
 def boot_id() -> str | None:
-    """Return the mark of this machine's boot; None where the system has none."""
+    """Return the id of this machine's boot; None if the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except (OSError, ValueError):
@@ -93,7 +93,7 @@ def boot_id() -> str | None:
 
 
 def pid_namespace() -> str | None:
-    """Return the mark of the namespace in which this process's id counts; None where the system has none."""
+    """Return the id of this process's PID namespace; None if the system has none."""
     try:
         return os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -101,11 +101,11 @@ def pid_namespace() -> str | None:
 
 
 def process_start(pid: int) -> str | None:
-    """Return when a process began, only to be compared with itself; None if it has ended or is a zombie."""
+    """Return a process's start time in a form that is only good for comparing; None if it has ended or is a zombie."""
     stat = Path(f"/proc/{pid}/stat")
     if Path("/proc/self/stat").exists():
         try:
-            # Field 2 is the name in parentheses and may hold anything; 3 is the state, 22 the start time.
+            # Field 2, in parentheses, is the name and may contain anything; field 3 is the state, 22 the start time.
             fields = stat.read_text().rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
             return None
@@ -119,13 +119,13 @@ FOR_ALL, OWNER_ONLY = 0o644, 0o600
 
 
 def write_whole(path: Path, text: str, *, overwrite: bool, mode: int = FOR_ALL) -> bool:
-    """Write a file that no reader sees half, not even after a loss of power; its folder is made where it is missing.
+    """Write a file that no reader ever sees in part, even after a power failure; create its folder if it is missing.
 
-    Without ``overwrite`` return False if the file exists: of two writers at one time only one returns True. A device
-    or a pipe that may be overwritten is written into.
+    Without ``overwrite``, return False if the file exists: of two concurrent writers only one returns True. A device or
+    pipe that may be overwritten is opened and written directly.
     """
     if overwrite and path.exists() and not path.is_file():
-        # A rename would put a file in the place of, say, /dev/null.
+        # A rename would replace, for example, /dev/null by a file.
         path.write_text(text, "utf-8")
         return True
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +135,7 @@ def write_whole(path: Path, text: str, *, overwrite: bool, mode: int = FOR_ALL) 
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        # As an editor would have made it, not private as temporary files are.
+        # With the usual permissions of a file: temporary files are private.
         Path(temporary).chmod(mode)
         if overwrite:
             Path(temporary).replace(path)
@@ -147,7 +147,7 @@ def write_whole(path: Path, text: str, *, overwrite: bool, mode: int = FOR_ALL) 
             return False
         return True
     except OSError as error:
-        # Of a full disk it does not say where.
+        # The error of a full disk does not name the file.
         error.filename = str(path)
         raise
     finally:
@@ -156,13 +156,13 @@ def write_whole(path: Path, text: str, *, overwrite: bool, mode: int = FOR_ALL) 
 
 
 def write_own_file(path: Path, text: str) -> None:
-    """Replace a file that this user alone can read, or create it with its folder; raises OSError."""
+    """Replace a file that only this user can read, or create it with its folder; raise OSError if that fails."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_whole(path, text, overwrite=True, mode=OWNER_ONLY)
 
 
 def read_own_file(path: Path, *, most_bytes: int = 1 << 26) -> str | None:
-    """Read a file; None if there is none, if it is not this user's alone, or if it is too large."""
+    """Read a file; return None if it does not exist, if others may read it, or if it is too large."""
     try:
         stat = path.stat()
         if stat.st_uid != os.getuid() or stat.st_mode & 0o077 or stat.st_size > most_bytes:

@@ -1,7 +1,7 @@
-"""HTTP exchanges that end: within a deadline, and a size. With the standard library alone.
+"""HTTP exchanges that end within a deadline and a size; uses only the standard library.
 
-The timeout of a socket is one of each read: a server that sends a byte a second would hold the caller for ever, and one
-that never ends would fill the memory.
+A socket's timeout applies to a single read. A server that sends one byte a second would hold the caller forever, and a
+server that never stops would fill the memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TRANSIENT = (ConnectionResetError, http.client.RemoteDisconnected, http.client.
 
 
 class Response(NamedTuple):
-    """A server's whole answer."""
+    """A server's complete answer."""
 
     status: int
     body: bytes
@@ -39,9 +39,9 @@ class Response(NamedTuple):
 def ask(
     url: str, *, server: str, headers: Mapping[str, str], timeout: float = TIMEOUT_SECONDS, body: bytes | None = None
 ) -> Response:
-    """Get a URL, or post a form to it; retry a GET after an error of the server, or a connection that it cuts.
+    """Get a URL, or post a form to it; retry a GET after a server error or a lost connection.
 
-    Raises Unreachable, which names the ``server``, without a whole answer within ``timeout`` seconds for each attempt.
+    Raises Unreachable, which names the ``server``, if an attempt gets no complete answer within ``timeout`` seconds.
     """
     pauses = iter(_PAUSES_SECONDS if body is None else ())
     while True:
@@ -76,11 +76,11 @@ def exchange(
     most_bytes: int = MOST_BYTES,
     context: ssl.SSLContext | None = None,
 ) -> Response:
-    """Send one request, and wait for the whole answer. Redirects are not followed: they would take headers along.
+    """Send one request, and wait for the complete answer. Do not follow redirects: they would get the headers too.
 
-    All of it, from the connection to the last byte, takes at most ``seconds``. Without a ``context`` it trusts
-    what this process does: ``lakefeed.config.trust``. Raises TimeoutError, OSError or http.client.HTTPException, and
-    ValueError for a wrong address.
+    From the connection to the last byte, this takes at most ``seconds``. Without a ``context`` it trusts this process's
+    authorities: ``lakefeed.config.trust``. Raises TimeoutError, OSError or http.client.HTTPException, and ValueError
+    for an invalid address.
     """
     parts = urlsplit(url)
     path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
@@ -104,7 +104,7 @@ def exchange(
     except (OSError, http.client.HTTPException):
         if time.monotonic() < until:
             raise
-    # What a server sends without a length looks whole when the time is over.
+    # After the deadline, an answer without a length looks complete although it was cut off.
     if time.monotonic() >= until:
         raise TimeoutError(f"no whole answer within {seconds:g} s")
     if len(text) > most_bytes:
@@ -115,7 +115,7 @@ def exchange(
 def _connect(
     scheme: str, host: str, port: int | None, seconds: float, context: ssl.SSLContext | None
 ) -> http.client.HTTPConnection:
-    """Open a connection, whose TLS handshake is still to be done."""
+    """Open a connection; the caller has to do the TLS handshake."""
     kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
     connection = kind(host, port, timeout=seconds)
     sock = connect(connection.host, connection.port, seconds=seconds)
@@ -133,23 +133,23 @@ def _connect(
 
 
 def _shut_down(sock: socket.socket) -> None:
-    """End every wait for a socket."""
-    plain: Any = socket.socket.shutdown  # Not TLS's own: it would change the object under its reader.
+    """Shut a socket down, so that every wait for it ends."""
+    plain: Any = socket.socket.shutdown  # Not TLS's own method: it would change the object while a reader uses it.
     with suppress(OSError):
         plain(sock, socket.SHUT_RDWR)
 
 
 _LEAST_SECONDS = 1.0
-"""So long each address of a host is tried at least, while there is time."""
+"""The minimum time to try each of a host's addresses, as long as the deadline allows it."""
 
 _Address = tuple[Any, ...]
 
 
 def connect(host: str, port: int, *, seconds: float) -> socket.socket:
-    """Connect to the first address of a host that answers; the socket waits ``seconds`` for each answer from then on.
+    """Connect to the first of a host's addresses that answers; the socket then waits ``seconds`` for each answer.
 
-    The name, and all its addresses, have so many seconds together. Raises TimeoutError or OSError, and ValueError for
-    a host that is no name.
+    The lookup and all attempts together take at most ``seconds`` too. Raises TimeoutError or OSError, and ValueError
+    for an invalid host name.
     """
     until = time.monotonic() + seconds
     addresses = _addresses(host, port, seconds=seconds)
@@ -175,7 +175,7 @@ def connect(host: str, port: int, *, seconds: float) -> socket.socket:
 
 
 def _addresses(host: str, port: int, *, seconds: float) -> list[_Address]:
-    """Look up a name in a thread of its own, which is left behind when the time is over."""
+    """Look up a name in a separate thread, which is abandoned at the deadline."""
     found: list[_Address] = []
     failed: list[Exception] = []
 
@@ -204,17 +204,17 @@ def fetch_token(
     """Fetch a token.
 
     Args:
-        url: where it is given out.
-        client_id: None for a server that knows its clients by the secret alone.
-        client_secret: the client's.
-        scope: what it is for.
+        url: the address of the token endpoint.
+        client_id: None for a server that identifies clients by the secret alone.
+        client_secret: the client's secret.
+        scope: the scope of the token.
         in_body: send the credentials in the form, as Iceberg's clients do, instead of in a header.
-        setting: what an error names.
+        setting: the setting that an error names.
 
     Raises:
         AccessDenied: the server refuses the credentials.
-        ConfigError: the address gives out no tokens.
-        Unreachable: it does not answer.
+        ConfigError: the address is no token endpoint.
+        Unreachable: the server does not answer.
     """
     secret = client_secret.get_secret_value()
     headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}

@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class HttpRequest:
-    """A request as it came; the names of headers are in small letters."""
+    """A request as the server received it; header names are in lower case."""
 
     method: str
     path: str
@@ -22,7 +22,7 @@ class HttpRequest:
 
 @dataclass(frozen=True)
 class HttpAnswer:
-    """An answer of the server; ``Content-Length`` is set by itself."""
+    """An answer of the server, which sets ``Content-Length`` itself."""
 
     status: int = 200
     body: bytes = b""
@@ -31,16 +31,16 @@ class HttpAnswer:
 
 @contextmanager
 def serve_http(answer: Callable[[HttpRequest], HttpAnswer], *, port: int = 0) -> Iterator[str]:
-    """HttpAnswer each request by a function until the block ends; yield the address, without a slash at its end.
+    """Answer requests with a function until the block ends; yield the address, without a slash at its end.
 
-    Requests are answered side by side, each in a thread of its own.
+    Requests are answered concurrently, each in its own thread.
     """
 
     class Handler(BaseHTTPRequestHandler):
-        wbufsize = -1  # One packet for an answer: two would wait for each other.
+        wbufsize = -1  # Send an answer as one packet: with two, each side would wait for the other.
 
         def handle_one_request(self) -> None:
-            # The method's name is in the first line; the base class looks for do_GET and its like.
+            # Any method: the base class would look for a function such as do_GET.
             self.raw_requestline = self.rfile.readline(65537)
             if not self.raw_requestline or not self.parse_request():
                 self.close_connection = True
@@ -61,7 +61,7 @@ def serve_http(answer: Callable[[HttpRequest], HttpAnswer], *, port: int = 0) ->
             self.wfile.flush()
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the name of the base class)
-            """Write no log."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
         server.daemon_threads = True

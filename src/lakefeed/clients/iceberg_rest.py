@@ -1,4 +1,4 @@
-"""Asks an Iceberg REST catalog whether a session could begin: the login, and ``/v1/config``.
+"""Checks that a session could use an Iceberg REST catalog: logs in, and asks for ``/v1/config``.
 
 Source: Iceberg's REST catalog specification and OAuth 2.0's client credentials (RFC 6749, section 4.4).
 """
@@ -19,7 +19,7 @@ _SERVER = "the REST catalog"
 
 
 def ask_rest_catalog(catalog: Catalog) -> None:
-    """Log in to a REST catalog and ask for its configuration, with which every client begins."""
+    """Log in to a REST catalog and ask for its configuration, as every client does first."""
     url = f"{catalog.uri.rstrip('/')}/v1/config"
     if catalog.warehouse is not None:
         url += f"?warehouse={quote(catalog.warehouse, safe='')}"
@@ -30,7 +30,7 @@ def ask_rest_catalog(catalog: Catalog) -> None:
     status, body = ask(url, server=_SERVER, headers=headers)
     if status in (401, 403, 419):
         if token is None and catalog.secrets():
-            return  # It answers; how to log in, a property says that only Iceberg's client understands.
+            return  # It answers. Its login is set by a property that only Iceberg's client supports.
         if token is None:
             what, hint = "requires a login", "set catalogs.<name>.credential or token from the environment"
         elif catalog.token is not None:
@@ -52,13 +52,13 @@ def ask_rest_catalog(catalog: Catalog) -> None:
 
 
 def _traded(catalog: Catalog) -> str | None:
-    """Return the token for the catalog's credential; None if it has none."""
+    """Return a token for the catalog's credential; None if the catalog has no credential."""
     if catalog.credential is None:
         return None
     client, found, secret = catalog.credential.get_secret_value().partition(":")
     return fetch_token(
         urljoin(f"{catalog.uri.rstrip('/')}/", catalog.oauth2_server_uri or "v1/oauth/tokens"),
-        # Iceberg takes a credential without a colon for a secret alone.
+        # Iceberg treats a credential without a colon as a secret without an id.
         client_id=client if found else None,
         client_secret=SecretStr(secret if found else client),
         scope=catalog.scope or "catalog",
@@ -81,7 +81,7 @@ def _json(body: bytes) -> dict[str, Any]:
 
 
 def _error(document: dict[str, Any]) -> str | None:
-    """Return the message of an error of the catalog's, as the specification has it."""
+    """Return the message of a catalog's error, in the specification's format; None if there is none."""
     error = document.get("error")
     message = error.get("message") if isinstance(error, dict) else None
     return str(message)[:200] if message else None

@@ -1,4 +1,4 @@
-"""A PostgreSQL database that holds an Iceberg catalog: its JDBC URL in parts, and whether one may log in."""
+"""A PostgreSQL database with an Iceberg catalog: parses its JDBC URL, and checks the login."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCHEME = "jdbc:postgresql:"
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogDatabase:
-    """The address of a database; ``options`` are the URL's parameters that libpq knows too."""
+    """The address of a database; ``options`` are the URL's parameters that libpq also has."""
 
     host: str
     port: int
@@ -27,7 +27,7 @@ class CatalogDatabase:
 
     @classmethod
     def of(cls, jdbc_url: str) -> CatalogDatabase:
-        """Parse ``jdbc:postgresql://host:port/database?options``; JavaOnly for TLS that only Java knows."""
+        """Parse ``jdbc:postgresql://host:port/database?options``; raise JavaOnly for TLS that only Java supports."""
         parts = urlsplit(jdbc_url.removeprefix("jdbc:"))
         try:
             host, port = parts.hostname, parts.port or 5432
@@ -47,7 +47,7 @@ class CatalogDatabase:
         return f"{self.host}:{self.port}/{self.name}"
 
     def sqlalchemy_url(self, *, username: str | None, password: SecretStr | None) -> str:
-        """Return the URL that SQLAlchemy opens with psycopg; it holds the password."""
+        """Return the URL with which SQLAlchemy opens the database through psycopg; it contains the password."""
         login = quote(username or "", safe="")
         if password is not None:
             login += f":{quote(password.get_secret_value(), safe='')}"
@@ -57,7 +57,7 @@ class CatalogDatabase:
 
 
 def can_log_in() -> bool:
-    """Tell whether the client is installed that ``log_in`` needs."""
+    """Check that the client is installed that ``log_in`` needs."""
     try:
         import psycopg  # noqa: F401
     except ImportError:
@@ -66,7 +66,7 @@ def can_log_in() -> bool:
 
 
 def log_in(catalog: Catalog, *, timeout: float) -> None:
-    """Open the catalog's database and close it again; the timeout is in seconds."""
+    """Open the catalog's database and close it again; ``timeout`` is in seconds."""
     import psycopg
 
     database = CatalogDatabase.of(catalog.uri)
@@ -86,7 +86,7 @@ def log_in(catalog: Catalog, *, timeout: float) -> None:
 
 
 def login_error(text: str, database: CatalogDatabase) -> LakefeedError:
-    """Return the error for a client's or the server's message about a login."""
+    """Return the error for a message about a login, from the client or the server."""
     where = database.address
     if (refused := explain_libpq(text, server="the catalog's database", where=where)) is not None:
         return refused

@@ -1,4 +1,4 @@
-"""Waits for a server that rows go to: a restart of it is to delay a batch, not to end the feed."""
+"""Waits for a server that rows are sent to: its restart must delay a batch and not end the feed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def retry_until(
     seconds: float = PATIENCE_SECONDS,
     pause: float = PAUSE_SECONDS,
 ) -> Done:
-    """Return what a repeatable attempt returns; retry while its error is transient, for ``seconds`` at most."""
+    """Return the result of a repeatable attempt; retry while its error is transient, for at most ``seconds``."""
     deadline = time.monotonic() + seconds
     while True:
         try:

@@ -1,7 +1,7 @@
-"""Asks an S3 store about one bucket, with the standard library alone: no SDK, no JVM, an answer in seconds.
+"""Checks one bucket of an S3 store, only with the standard library: without SDK or JVM, within seconds.
 
-The request is a listing of one key, which any user of a bucket may do and whose errors, unlike those of HEAD,
-come with a code that says what is wrong. It is signed with AWS Signature Version 4:
+The request lists one key. Every user of a bucket may do that, and its errors, unlike those of HEAD, have a code that
+says what is wrong. The request is signed with AWS Signature Version 4:
 https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html
 """
 
@@ -34,7 +34,7 @@ _ENTRY = re.compile(r"<Contents>(.*?)</Contents>", re.DOTALL)
 
 @dataclass(frozen=True, kw_only=True)
 class Keys:
-    """The keys that requests are signed with."""
+    """The keys for signing requests."""
 
     access_key: str
     secret_key: SecretStr
@@ -42,11 +42,11 @@ class Keys:
 
 
 def configured_keys(s3: S3) -> Keys:
-    """Return the keys as declared, or of AWS's default chain, as Spark finds them.
+    """Return the declared keys, or those of AWS's default chain, as Spark finds them.
 
     Raises:
-        MissingExtra: no keys are declared or in the environment, and botocore, which knows the chain, is missing.
-        AccessDenied: the chain has none, or a part of it does not give any.
+        MissingExtra: no keys are declared or in the environment, and botocore, which implements the chain, is missing.
+        AccessDenied: the chain has no keys, or a part of it refuses them.
     """
     access, secret, token = s3.access_key, s3.secret_key, s3.session_token
     if access is None or secret is None:
@@ -58,16 +58,16 @@ def configured_keys(s3: S3) -> Keys:
 
 
 def _keys_of_the_chain() -> Keys:
-    """Ask AWS's default chain: web identity, profile, container, instance."""
+    """Return the keys of AWS's default chain: web identity, profile, container, instance."""
     found = keys_of_the_chain("S3", purpose="looking up S3 keys in AWS's default chain without Spark")
     token = SecretStr(found.token) if found.token else None
     return Keys(access_key=found.access_key, secret_key=SecretStr(found.secret_key), session_token=token)
 
 
 def require_bucket(bucket: str, *, s3: S3, keys: Keys | None, timeout: float = TIMEOUT_SECONDS) -> None:
-    """Require that a bucket is there and that these keys may list it; ``timeout`` is in seconds for each attempt.
+    """Require that a bucket exists and that these keys may list it; ``timeout`` is in seconds per attempt.
 
-    Without keys it asks without a signature: then only a missing bucket or store is noticed. The error says whether the
+    Without keys the request is not signed: then it only finds a missing bucket or store. The error says whether the
     store, the keys, the bucket or its region is wrong.
     """
     url = bucket_url(bucket, s3=s3)
@@ -80,7 +80,7 @@ def require_bucket(bucket: str, *, s3: S3, keys: Keys | None, timeout: float = T
 
 
 def bucket_url(bucket: str, *, s3: S3) -> str:
-    """Return the URL that lists one key of a bucket, with the bucket in the path or in the host's name."""
+    """Return the URL that lists one key of a bucket; the bucket is in the path or in the host name."""
     return f"{_bucket_base(bucket, s3=s3)}?list-type=2&max-keys=1"
 
 
@@ -95,7 +95,7 @@ def prefix_url(bucket: str, prefix: str, *, s3: S3) -> str:
 
 
 class Listing(NamedTuple):
-    """The answer to ``prefix_url``: sizes in bytes by key, in the order of the keys."""
+    """The answer to ``prefix_url``: sizes in bytes by key, sorted by key."""
 
     sizes: dict[str, int]
     is_truncated: bool
@@ -113,7 +113,7 @@ def read_listing(body: bytes) -> Listing:
 
 def _bucket_base(bucket: str, *, s3: S3) -> str:
     base = s3.endpoint or f"https://s3.{s3.region}.amazonaws.com"
-    # A bucket with dots in its name does not fit the store's certificate.
+    # The store's certificate does not cover a bucket with dots in its name.
     if s3.uses_path_style or "." in bucket:
         return f"{base}/{bucket}"
     parts = urlsplit(base)
@@ -130,7 +130,7 @@ def signed_headers(
     headers: Mapping[str, str] | None = None,
     body: bytes = b"",
 ) -> dict[str, str]:
-    """Return the headers of a signed request; the names of ``headers`` are in lower case."""
+    """Return the headers of a signed request; ``headers`` has names in lower case."""
     at = now or datetime.now(UTC)
     stamp, day = at.strftime("%Y%m%dT%H%M%SZ"), at.strftime("%Y%m%d")
     parts = urlsplit(url)
@@ -191,27 +191,27 @@ def _verdict(status: int, body: bytes, *, bucket: str, where: str) -> LakefeedEr
 
 
 def keys_of_the_chain(kind: str, *, purpose: str, profile: str | None = None) -> ReadOnlyCredentials:
-    """Return keys that are valid now.
+    """Return keys from AWS's default chain that are valid now.
 
     Args:
-        kind: what they are for, in one word, for messages.
+        kind: the service that the keys are for, in one word, for messages.
         purpose: why botocore is needed, for the message if it is missing.
-        profile: take this one of ``~/.aws``. Default: AWS_PROFILE, else whatever the chain finds.
+        profile: use this profile of ``~/.aws``. Default: AWS_PROFILE, else the first keys that the chain finds.
 
     Raises:
-        MissingExtra: botocore, which knows the chain, is missing.
-        AccessDenied: the chain has none, or a part of it does not give any.
+        MissingExtra: botocore, which implements the chain, is missing.
+        AccessDenied: the chain has no keys, or a part of it refuses them.
     """
     try:
         from botocore.exceptions import BotoCoreError, ClientError
         from botocore.session import Session
     except ImportError:
         raise MissingExtra.of("botocore", "aws", purpose) from None
-    # It logs a failure with its stack: the error below says it once.
+    # botocore would log a failure with its stack trace; the error below reports it once.
     logging.getLogger("botocore.credentials").disabled = True
     where = "AWS's default chain: environment, web identity, profile, container, instance"
     session = Session(profile=profile)
-    # Its own setting is AWS_CA_BUNDLE.
+    # Otherwise botocore only uses AWS_CA_BUNDLE.
     if (bundle := trust.authorities_file()) is not None:
         session.set_config_variable("ca_bundle", bundle)
     session.set_config_variable("metadata_service_timeout", TIMEOUT_SECONDS)

@@ -1,1 +1,1 @@
-"""Maintenance of Iceberg tables: what is due, and how it is done beside a writer."""
+"""Maintenance of Iceberg tables: finds what is due, and does it while writers run."""

@@ -1,7 +1,7 @@
-"""Runs the steps of upkeep: Iceberg's own Spark actions, in pieces that are short and can fail without harm.
+"""Runs the steps of maintenance: Iceberg's own Spark actions, in pieces that are short and can fail without harm.
 
-Each piece is one commit. Appends never conflict with it: the second committer puts its commit on top of the other's.
-Where others rewrite the same rows, the second is refused; here that is taken as ours to try again.
+A piece is one commit. Appends never conflict with it: the second committer's commit is based on the first one's. If
+another writer rewrites the same rows, Iceberg refuses the second commit; here the piece is then tried again.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ Result = TypeVar("Result")
 
 TRIES = 5
 FIRST_WAIT_SECONDS = 0.5
-# Iceberg's exceptions when the commits of others come first, and its message when it has wrapped them.
+# Iceberg's exceptions if other commits came first, and its message if it has wrapped them.
 CONFLICTS = ("CommitFailedException", "ValidationException", "Cannot commit rewrite because of")
-# A file that was read is gone: others have replaced and expired it meanwhile, or it is lost for good.
+# A file that was read is gone: others replaced and expired it meanwhile, or it is lost for good.
 GONE = "NotFoundException"
 NO_CONFLICTS = ("GC is disabled", "lakefeed refuses the commit", "Unable to determine whether certain files are orphan")
 MB = 1024 * 1024
 
 
 class WriteConflict(Exception):
-    """The commits of others came first each time; nothing of this piece is in the table."""
+    """Other commits came first at every try; nothing of this piece is in the table."""
 
 
 @dataclass
 class Done:
-    """Counts of the work so far; filled while it continues.
+    """Counts of the work so far, updated during the work.
 
     Attributes:
-        bytes: in the small files that were read.
-        orphans: files that nothing referred to, deleted; with dry_run those that would be.
-        conflicts: partitions and steps that were left because others' commits came first each time.
+        bytes: the size of the small files that were read.
+        orphans: the number of unreferenced files that were deleted; with dry_run, of those that would be deleted.
+        conflicts: partitions and steps that were left because other commits came first at every try.
     """
 
     partitions: int = 0
@@ -62,11 +62,11 @@ class Done:
 
 
 class MaintenanceActions:
-    """The steps for one table. Each raises ``WriteConflict`` if the commits of others came first too often.
+    """The steps for one table. A step raises ``WriteConflict`` if other commits came first too often.
 
     Args:
         say: called with one line for each piece.
-        stopping: returns why no new piece is to be begun, and no failed one to be tried again; None while it may.
+        stopping: returns the reason why no piece may begin or be tried again; None if pieces may begin.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class MaintenanceActions:
         self._say = say
         self._stopping = stopping
         self.orphans_at: float | None = None
-        """When orphans were deleted, in seconds since 1970."""
+        """When orphans were last deleted, in seconds since 1970."""
 
     def load(self) -> Any:
-        """Load the Java table as it is at present."""
+        """Load the Java table in its present state."""
         return self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(self._java_session, self._table)
 
     def compact(self, partition: Partition, settings: Compact, *, target_bytes: int) -> None:
-        """Rewrite the small files of a partition to files of ``target_bytes``, piece by piece."""
+        """Rewrite the small files of a partition to files of ``target_bytes``, one piece after the other."""
         group_bytes = settings.group_mb * MB
         average = max(1, partition.small_bytes // max(1, partition.small_files))
         files_at_once = max(settings.min_files, group_bytes // average, 2)
@@ -121,7 +121,7 @@ class MaintenanceActions:
             done.files_after += after
             done.bytes += int(result.rewrittenBytesCount())
             self._say(f"{name}: {before:,} files of {result.rewrittenBytesCount() / 1e6:,.1f} MB became {after:,}")
-            # With no fewer files Iceberg would choose them again and again.
+            # If the number of files did not decrease, Iceberg would choose the same files again and again.
             if after >= before or self._stopping() is not None:
                 return
 
@@ -134,7 +134,7 @@ class MaintenanceActions:
         self._say(f"{done.manifests_before:,} manifests became {done.manifests_after:,}")
 
     def rewrite_delete_files(self) -> None:
-        """Rewrite small files of position deletes, and leave out those whose rows are gone."""
+        """Rewrite small files of position deletes, without deletes whose rows are gone."""
         alone = ("max-concurrent-file-group-rewrites", "1")
         result = self._retry(lambda table: self._actions.rewritePositionDeletes(table).option(*alone).execute())
         done = self._done
@@ -143,13 +143,13 @@ class MaintenanceActions:
         self._say(f"{done.delete_files_before:,} files of deletes became {done.delete_files_after:,}")
 
     def expire(self, expiry: Expiry) -> None:
-        """Remove snapshots, and the files that only they need."""
+        """Remove snapshots, and the files that only these snapshots use."""
 
         def expire(table: Any) -> tuple[int, Any]:
             before = _count_snapshots(table)
             action = self._actions.expireSnapshots(table).expireOlderThan(int(expiry.before * 1000))
             result = action.retainLast(expiry.keep).option("stream-results", "true").execute()
-            # A writer's commit may have come in between: never fewer than none.
+            # A writer may have committed meanwhile: the number must not be negative.
             return max(0, before - _count_snapshots(table)), result
 
         self._done.snapshots, result = self._retry(expire)
@@ -165,7 +165,7 @@ class MaintenanceActions:
         self._say(f"{self._done.snapshots:,} snapshots and {self._done.expired_files:,} files expired")
 
     def find_orphans(self, *, before: float, delete: bool) -> None:
-        """Count the files that nothing refers to and that are older than ``before``, and delete them on demand."""
+        """Count the unreferenced files that are older than ``before``; with ``delete``, delete them."""
         found = self._upkeep.OrphanFiles.find(self._java_session, self.load(), int(before * 1000), delete)
         done = self._done
         done.orphans, done.orphan_bytes = int(found[0]), int(found[1])
@@ -174,7 +174,7 @@ class MaintenanceActions:
             self._say(f"{done.orphans:,} orphans of {done.orphan_bytes / 1e6:,.1f} MB were deleted")
 
     def _retry(self, piece: Callable[[Any], Result]) -> Result:
-        """Try a piece until it does not conflict, and wait twice as long after each try."""
+        """Try a piece until it does not conflict; double the wait after every try."""
         for attempt in range(1, TRIES + 1):
             try:
                 return self._run_in_turn(piece)
@@ -189,7 +189,7 @@ class MaintenanceActions:
         raise AssertionError("unreachable")
 
     def _run_in_turn(self, piece: Callable[[Any], Result]) -> Result:
-        """Run a piece when no MERGE of this process runs, and no writer of another one has requested a pause."""
+        """Run a piece when no MERGE runs in this process, and no writer of another process has requested a pause."""
         with turns_at(self._table).maintaining():
             table = self.load()
             if int(table.properties().getOrDefault(QUIET, "0")) > time.time() * 1000:
@@ -202,12 +202,12 @@ class MaintenanceActions:
 
 
 def is_conflict(text: str) -> bool:
-    """Check that a Java exception's text is about commits of others that came first."""
+    """Check that a Java exception's text says that other commits came first."""
     return any(conflict in text for conflict in CONFLICTS) and not any(other in text for other in NO_CONFLICTS)
 
 
 def as_text(value: Any) -> str | None:
-    """A partition's value as Iceberg reads it from text (``Conversions.fromPartitionString``)."""
+    """Return a partition's value as text that Iceberg can read (``Conversions.fromPartitionString``)."""
     if value is None:
         return None
     if isinstance(value, bool):

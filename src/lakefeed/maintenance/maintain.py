@@ -1,7 +1,7 @@
-"""Maintains one table from end to end: look, take the lease, do what is due piece by piece, look again.
+"""Maintains one table from start to end: inspects it, takes the lease, does what is due, and inspects it again.
 
-Guarantee: whatever happens, the table's rows and the feeds' ledgers stay as they are. Each piece is one commit or none;
-a killed job leaves behind only files that nothing refers to, and a later upkeep finds them as orphans.
+Guarantee: whatever happens, the table's rows and the feeds' ledgers do not change. A piece is one commit or none. A
+killed job only leaves unreferenced files behind, and a later maintenance run finds these as orphans.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from lakefeed.maintenance.table_stats import Health, read_health
 Unfinished = Literal["time", "stopped", "lease"]
 
 POOL = "lakefeed-upkeep"
-"""Spark's scheduler pool of these jobs; it weighs little where ``spark.scheduler.mode`` is FAIR."""
+"""Spark's scheduler pool for these jobs; it has a low weight if ``spark.scheduler.mode`` is FAIR."""
 LEASE_SECONDS = 120.0
 LEASE_POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """One upkeep of one table, with the table's figures (``Health.figures``) ``before`` and ``after``.
+    """The report of maintaining one table, with its figures (``Health.figures``) ``before`` and ``after``.
 
-    With dry_run only orphans are counted, and ``after`` is None. ``scan_seconds`` say how long Spark read all rows,
-    before and after, if that was requested; ``unfinished``, why not all was done that was due.
+    With dry_run only orphans are counted, and ``after`` is None. ``scan_seconds`` has the times in which Spark read all
+    rows before and after, if requested. ``unfinished`` is the reason why not everything that was due was done.
     """
 
     table: str
@@ -54,16 +54,16 @@ class Report:
 
     @property
     def gave_up(self) -> bool:
-        """Check that something was left because others' commits came first."""
+        """Check that work was left because other commits came first."""
         return bool(self.did.conflicts)
 
     def as_dict(self) -> dict[str, Any]:
-        """For ``--output json``."""
+        """Return the document of ``--output json``."""
         return {**asdict(self), "seconds": round(self.seconds, 3), "gave_up": self.gave_up}
 
     @property
     def sentence(self) -> str:
-        """One line for people: what was done."""
+        """The work that was done, in one line for people."""
         did, parts = self.did, []
         if did.files_before:
             parts.append(f"{did.files_before:,} files of {did.partitions:,} partitions became {did.files_after:,}")
@@ -85,7 +85,7 @@ class Report:
 
 @dataclass
 class Maintenance:
-    """Looks after one table, once; its session may run a feed. Set ``stop`` to end after the piece at hand."""
+    """Maintains one table once; its session may run a feed too. Set ``stop`` to end after the current piece."""
 
     table: str
     _: KW_ONLY
@@ -108,10 +108,10 @@ class Maintenance:
         """Do the work that is due.
 
         Args:
-            dry_run: do nothing; count orphans, and report what is due.
-            asked: a user requests it now, so that orphans are looked for in any case.
-            measure_scan: read all rows before and after, and say how long it took.
-            wait: seconds to wait while another job is at work; then TableBusy is raised.
+            dry_run: change nothing; count orphans, and report what is due.
+            asked: whether a user requests it now; then orphans are searched in any case.
+            measure_scan: read all rows before and after, and report the seconds that this took.
+            wait: seconds to wait while another job maintains the table; then TableBusy is raised.
         """
         began = time.monotonic()
         activate(self.spark)
@@ -145,7 +145,7 @@ class Maintenance:
         )
 
     def _require_no_rewrites(self, health: Health) -> None:
-        """Refuse what would move the table that readers see away from the branch of a feed."""
+        """Refuse steps that commit to the published table if a feed lands in a branch: publishing would then fail."""
         if not health.branches:
             return
         branch = health.branches[0]
@@ -173,7 +173,7 @@ class Maintenance:
                 compact = partial(self._actions.compact, partition, settings.compact, target_bytes=health.target_bytes)
                 self._try(partition.key.path or "the table", compact)
             if self._done.partitions:
-                # Compaction made manifests, left delete files without rows, and took its time.
+                # Plan again: compaction took time, wrote manifests, and left delete files without rows.
                 asked = planned.orphans_before is not None
                 planned = plan(self._health(), settings, now=time.time(), asked=asked)
             if planned.delete_files:
@@ -197,7 +197,7 @@ class Maintenance:
             self.say(f"{name}: left alone, the commits of others came first each time")
 
     def _cut(self) -> Unfinished | None:
-        """Return why no new piece is to be begun; None if one may be."""
+        """Return the reason why no new piece may begin; None if one may begin."""
         if self.stop.is_set():
             self._unfinished = "stopped"
         elif self._lease is not None and self._lease.lost.is_set():
@@ -217,19 +217,19 @@ class Maintenance:
 
 
 class Lease:
-    """The right of one upkeep job at a time to look after a table; a context manager.
+    """A context manager that lets only one job at a time maintain a table.
 
-    It is taken by compare-and-set in the table's properties (``io.lakefeed.upkeep.Lease``) and made longer while the
-    work continues; a job that is killed leaves it to end. It keeps work from being done twice. That commits do no harm
-    to each other is Iceberg's own check. On entering it raises ``TableBusy`` if another job does not end in time.
+    The lease is taken by compare-and-set in the table's properties (``io.lakefeed.upkeep.Lease``) and renewed during
+    the work; the lease of a killed job expires. It only prevents double work: Iceberg's own checks prevent harmful
+    commits. Entering the context raises ``TableBusy`` if another job does not end in time.
 
     Args:
         wait: seconds to wait for another job's end.
-        seconds: how long it lasts without being made longer; so long a killed job keeps others out.
+        seconds: the duration of a lease without renewal; a killed job keeps others out for this time.
 
     Attributes:
-        lost: set when another job has it, because this one was not able to make it longer in time.
-        notes: table properties to set when it is given back.
+        lost: set when another job has the lease, because this job could not renew it in time.
+        notes: table properties to set when the lease is released.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Decides what is due at a table, and why. Pure decisions over ``Health``: nothing is read or done here."""
+"""Decides what is due at a table, and why. It decides only from ``Health``: it reads nothing and changes nothing."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from lakefeed.config.values import seconds_of
 from lakefeed.maintenance.table_stats import Ancestor, Health, Partition
 
 LAST = "lakefeed.upkeep.last"
-"""Table property: the report of the last upkeep, as JSON."""
+"""Table property: the report of the last maintenance, as JSON."""
 
-MANIFEST_BYTES = 8 * 1024 * 1024  # Iceberg's target (commit.manifest.target-size-bytes).
+MANIFEST_BYTES = 8 * 1024 * 1024  # Iceberg's default (commit.manifest.target-size-bytes).
 HELD_DAYS = 30
-"""So long the newest commit of a feed that has stopped holds all that came after it; its position is kept for ever."""
+"""How long the newest commit of a stopped feed keeps itself and all later snapshots; its position is kept forever."""
 
 REWRITES: tuple[Step, ...] = ("compact", "manifests")
 """The steps that commit snapshots."""
 
-DELETED = 0.3  # Share of rows; Iceberg's own (delete-ratio-threshold of rewrite_data_files).
+DELETED = 0.3  # A share of the rows, as in Iceberg (delete-ratio-threshold of rewrite_data_files).
 
 
 @dataclass(frozen=True, kw_only=True)
 class LastUpkeep:
-    """The end of the last upkeep and of the last look for orphans, in seconds since 1970, and the report's figures."""
+    """The times of the last maintenance and of the last search for orphans, in seconds since 1970, and its figures."""
 
     at: float | None = None
     orphans_at: float | None = None
@@ -34,7 +34,7 @@ class LastUpkeep:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> LastUpkeep:
-        """Read the table's properties; a value that is not valid counts as none."""
+        """Read the table's properties; ignore an invalid value."""
         try:
             found = json.loads(properties.get(LAST, "{}"))
             return cls(at=found.get("at"), orphans_at=found.get("orphans_at"), did=found.get("did", {}))
@@ -47,9 +47,9 @@ class LastUpkeep:
 
 @dataclass(frozen=True, kw_only=True)
 class Expiry:
-    """The snapshots that may expire: those committed ``before`` (in seconds since 1970), but for the newest ``keep``.
+    """The snapshots that may expire: those committed ``before`` (in seconds since 1970), except the newest ``keep``.
 
-    Of a feed that is ``held_for``, the newest commit holds more of them than the settings do.
+    ``held_for`` is the feed whose newest commit keeps more snapshots than the settings do; None if there is none.
     """
 
     before: float
@@ -60,7 +60,7 @@ class Expiry:
 
 @dataclass(frozen=True)
 class Due:
-    """One step that is due, with the files that it would remove and the bytes that it would read, if known before."""
+    """One step that is due, with the number of files to remove and the bytes to read, if they are known beforehand."""
 
     step: Step
     why: str
@@ -73,9 +73,9 @@ class MaintenancePlan:
     """The rewrites and removals that are due at a table.
 
     Attributes:
-        partitions: to compact, the coldest first.
-        orphans_before: files older than this, in seconds since 1970, may be orphans; None if it is not time to look.
-        due: the same for people.
+        partitions: the partitions to compact, coldest first.
+        orphans_before: files older than this, in seconds since 1970, may be orphans; None if no search is due.
+        due: the same steps, for people.
     """
 
     partitions: tuple[Partition, ...]
@@ -87,8 +87,8 @@ class MaintenancePlan:
 
 
 def plan(health: Health, settings: Upkeep, *, now: float, asked: bool = False) -> MaintenancePlan:
-    """Decide what is due; if a user has ``asked`` for it, orphans are looked for even if they were shortly before."""
-    # A rewrite is a commit to the table that readers see: the branch could not be published any more.
+    """Decide what is due; if a user has ``asked``, search for orphans even if the last search was recent."""
+    # A rewrite is a commit to the published table, and a branch could then not be published any more.
     steps = tuple(step for step in settings.steps if not (health.branches and step in REWRITES))
     due: list[Due] = []
     partitions = _compactable(health, settings.compact) if "compact" in steps else ()
@@ -127,7 +127,7 @@ def plan(health: Health, settings: Upkeep, *, now: float, asked: bool = False) -
 
 
 def _compactable(health: Health, settings: Compact) -> tuple[Partition, ...]:
-    """Return the partitions that are worth a rewrite, the coldest first: one without writers has no conflicts."""
+    """Return the partitions that are worth a rewrite, coldest first: without writers there are no conflicts."""
     due = [
         partition
         for partition in health.partitions
@@ -139,13 +139,13 @@ def _compactable(health: Health, settings: Compact) -> tuple[Partition, ...]:
 
 
 def expiry(ancestors: tuple[Ancestor, ...], settings: Expire, *, now: float) -> Expiry:
-    """Decide how far back the snapshots can go.
+    """Decide up to which time snapshots may expire.
 
-    The newest commit of each feed stays, and so does all that came after it: a feed that starts again reads there
-    which dead letters it has to make good, and a replay that was cut off whether it has landed. After ``HELD_DAYS``
-    days this ends, since one feed that is gone would hold the snapshots of all others; where the feed stands is then
-    known from the table's property alone. Snapshots that are not published stay in any case. The ancestors are the
-    present snapshot's line, newest first.
+    The newest commit of each feed stays, with all later commits. From these, a feed that starts again reads which dead
+    letters it still has to write, and an interrupted replay reads whether it has landed. After ``HELD_DAYS`` days they
+    may expire, since one abandoned feed would otherwise keep the snapshots of all feeds; the feed's position is then
+    only in the table's property. Unpublished snapshots always stay. ``ancestors`` are the present snapshot and its
+    ancestors, newest first.
     """
     requested = now - seconds_of(settings.older_than)
     newest: dict[str, int] = {}
@@ -154,7 +154,7 @@ def expiry(ancestors: tuple[Ancestor, ...], settings: Expire, *, now: float) -> 
             newest.setdefault(ancestor.holds, depth)
     deepest = max(newest.values(), default=-1)
     bound = [ancestor.at for ancestor in ancestors[: deepest + 1]]
-    # With what was committed before, they show that the branch can be published.
+    # Unpublished snapshots, and the commit before them, are the proof that the branch can be published.
     bound += [ancestor.at for ancestor in ancestors if not ancestor.is_published]
     before = min([requested, *bound])
     kept = _kept(ancestors, before=before, keep=settings.keep)
@@ -168,6 +168,6 @@ def expiry(ancestors: tuple[Ancestor, ...], settings: Expire, *, now: float) -> 
 
 
 def _kept(ancestors: tuple[Ancestor, ...], *, before: float, keep: int) -> int:
-    """Count as Iceberg does: up to the first snapshot that is neither among the newest ``keep`` nor young enough."""
+    """Count as Iceberg does: up to the first snapshot that is neither among the newest ``keep`` nor recent enough."""
     too_old = (depth for depth, ancestor in enumerate(ancestors) if depth >= keep and ancestor.at < before)
     return next(too_old, len(ancestors))

@@ -1,4 +1,4 @@
-"""Reads how a table is at one moment, with pyiceberg: files, deletes, manifests, snapshots; never a data file."""
+"""Reads the state of a table at one moment, with pyiceberg: files, deletes, manifests, snapshots; no data files."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 TARGET = "write.target-file-size-bytes"
-TARGET_DEFAULT = 512 * 1024 * 1024  # Iceberg's own.
-SMALL = 0.75  # Of the target; Iceberg's own (min-file-size-bytes of rewrite_data_files).
-# Upper bounds of the classes of file sizes, in MB; one more class is above the last.
+TARGET_DEFAULT = 512 * 1024 * 1024  # Iceberg's default.
+SMALL = 0.75  # A share of the target, as in Iceberg (min-file-size-bytes of rewrite_data_files).
+# Upper bounds of the classes of file sizes, in MB; another class is for files above the last bound.
 SIZES_MB = (1, 8, 32, 128, 384, 1024)
 FIGURES = (
     "files", "bytes", "small_files", "delete_files", "partitions", "manifests", "manifest_bytes", "snapshots",
@@ -29,9 +29,9 @@ FIGURES = (
 
 @dataclass(frozen=True)
 class PartitionKey:
-    """One partition of one partition spec, with a value for each of the spec's fields, as its transform has made it.
+    """One partition of one partition spec, with the transformed values of the spec's fields.
 
-    The path is for people, as ``pickup_at_day=2018-02-08``; empty for a table without partitions.
+    ``path`` is for people, such as ``pickup_at_day=2018-02-08``; it is empty for a table without partitions.
     """
 
     spec_id: int
@@ -44,10 +44,10 @@ class Partition:
     """The files of one partition.
 
     Attributes:
-        small_files: data files below 3/4 of the target size.
-        records: rows, the deleted ones too.
-        deleted: rows that delete files take away, if they name different ones.
-        newest: sequence number of the last commit that wrote to it; the coldest partition has the lowest.
+        small_files: the number of data files below 3/4 of the target size.
+        records: the number of rows, including deleted ones.
+        deleted: the number of rows that delete files remove, if no row is in two of them.
+        newest: sequence number of the last commit that wrote to the partition; the coldest partition has the lowest.
     """
 
     key: PartitionKey
@@ -62,13 +62,13 @@ class Partition:
 
 @dataclass(frozen=True, kw_only=True)
 class Ancestor:
-    """One snapshot of the line that the table's present state descends from; files, bytes and rows are those it added.
+    """One snapshot among the ancestors of the table's present state; files, bytes and rows are those that it added.
 
     Attributes:
         at: when it was committed, in seconds since 1970.
-        holds: the feed whose progress it records; None for commits of no feed, such as compactions.
-        replaces: whether it changed no rows, as a compaction does.
-        is_published: whether readers see it; not while it is in the branch of a feed alone.
+        holds: the feed whose progress it stores; None for commits of no feed, such as compactions.
+        replaces: whether it changed no rows, such as a compaction.
+        is_published: whether readers see it; False while it is only in the branch of a feed.
     """
 
     snapshot_id: int
@@ -83,7 +83,7 @@ class Ancestor:
 
 @dataclass(frozen=True)
 class Growth:
-    """The files, bytes, rows and commits that writers add in a day, measured over some ``days``."""
+    """The files, bytes, rows and commits that writers add per day, measured over ``days``."""
 
     days: float
     files: float
@@ -94,19 +94,19 @@ class Growth:
 
 @dataclass(frozen=True, kw_only=True)
 class Health:
-    """A table at one moment.
+    """The state of a table at one moment.
 
     Attributes:
-        snapshot_id: the present one; None while the table is empty.
-        target_bytes: the size that its files should have.
-        sizes: number of data files in each class of ``SIZES_MB``.
-        delete_files: files of position deletes; without deletion vectors.
-        snapshots: all, branches and tags included.
-        branches: those that feeds land in.
-        ancestors: the present snapshot's line, newest first; with branches that of the longest one, which has the
-            table's own in it.
-        metadata_files: versions of metadata.json that are kept.
-        planning_seconds: how long it took to read the manifests, as each query without a filter has to.
+        snapshot_id: the present snapshot; None while the table is empty.
+        target_bytes: the target size of its files.
+        sizes: the number of data files by class of ``SIZES_MB``.
+        delete_files: the number of files of position deletes, without deletion vectors.
+        snapshots: the number of all snapshots, including those of branches and tags.
+        branches: the branches that feeds land in.
+        ancestors: the present snapshot and its ancestors, newest first; with branches those of the longest one,
+            which include the table's.
+        metadata_files: the number of versions of metadata.json that are kept.
+        planning_seconds: the time to read the manifests, which every query without a filter needs too.
     """
 
     table: str
@@ -144,10 +144,10 @@ class Health:
 
     @property
     def growth(self) -> Growth | None:
-        """Growth over the last 7 days, or as far back as snapshots exist; None if they show nothing."""
+        """The growth over the last 7 days, or since the oldest snapshot; None if the snapshots show no growth."""
         since = max((ancestor.at for ancestor in self.ancestors), default=0) - 7 * 86_400
         recent = [ancestor for ancestor in self.ancestors if ancestor.at >= since]
-        # The files of the oldest one were added before the measured time.
+        # The oldest snapshot's files were added before the measured time.
         added = [ancestor for ancestor in recent[:-1] if not ancestor.replaces]
         days = (recent[0].at - recent[-1].at) / 86_400 if recent else 0.0
         if not added or days <= 0:
@@ -156,13 +156,13 @@ class Health:
         return Growth(round(days, 3), *(count / days for count in sums))
 
     def figures(self) -> dict[str, Any]:
-        """Return the numbers that a report compares before and after maintenance."""
+        """Return the figures that a report compares before and after maintenance."""
         figures = {name: getattr(self, name) for name in FIGURES}
         return figures | {"partitions": len(self.partitions), "planning_seconds": round(self.planning_seconds, 3)}
 
 
 def read_health(table: str, *, connections: Connections, target_bytes: int | None = None) -> Health:
-    """Read how a table is now; the default of ``target_bytes``, the size of its files, is the table's property."""
+    """Read the present state of a table; ``target_bytes``, the target size of its files, defaults to its property."""
     opened = open_table(table, connections=connections)
     metadata = opened.metadata
     target = target_bytes or int(opened.properties.get(TARGET, TARGET_DEFAULT))
@@ -193,9 +193,9 @@ def read_health(table: str, *, connections: Connections, target_bytes: int | Non
 def _count_files(
     table: Table, manifests: Iterable[ManifestFile], *, small_below: int
 ) -> tuple[Iterable[Partition], list[int], int]:
-    """Add up all files manifest by manifest, so that memory is bounded by the number of partitions.
+    """Count all files manifest by manifest, so that memory only grows with the number of partitions.
 
-    Returns the partitions, the number of data files in each class of ``SIZES_MB``, and that of delete files.
+    Returns the partitions, the number of data files by class of ``SIZES_MB``, and the number of delete files.
     """
     from pyiceberg.manifest import DataFileContent, FileFormat
 
@@ -212,7 +212,7 @@ def _count_files(
                 partition = partitions[spec.spec_id, values] = Partition(PartitionKey(spec.spec_id, values, path))
             partition.newest = max(partition.newest, entry.sequence_number or 0)
             if file.content != DataFileContent.DATA:
-                # A deletion vector is the only one of its data file: there is nothing to merge it with.
+                # A data file has only one deletion vector, so there is nothing to merge it with.
                 delete_files += file.file_format != FileFormat.PUFFIN
                 partition.deleted += file.record_count
                 continue
@@ -249,6 +249,6 @@ def _ancestors(table: Table) -> Iterator[Ancestor]:
 
 
 def _feeds_with_branches(table: Table) -> dict[str, str]:
-    """Return the feeds that land in a branch, and which."""
+    """Return the branches that feeds land in, by feed."""
     prefix = f"{BRANCH}."
     return {key.removeprefix(prefix): name for key, name in table.properties.items() if key.startswith(prefix)}

@@ -1,6 +1,6 @@
-"""Asks drivers and dashboards over HTTP for feeds: their list, progress, history and events.
+"""Asks drivers and dashboards over HTTP for their feeds: list, progress, history and events.
 
-An answer is bounded in time and size: the other end may hang, or be a stranger.
+The time and size of an answer are limited, since the server may hang or be another program.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lakefeed.monitor.model import FeedProgress
 
 ASK_SECONDS = 3.0
 MOST_BYTES = 16 << 20
-"""The progress of a job with 10,000 partitions has 3 MB."""
+"""The limit of an answer's size; the progress of a job with 10,000 partitions has 3 MB."""
 LONGEST_NUMBER = 19
 
 D = TypeVar("D", bound=JsonModel)
@@ -36,12 +36,12 @@ class Events(JsonModel):
 
 @dataclass(frozen=True)
 class FeedServer:
-    """A driver's endpoint, or a dashboard, and the token that opens it.
+    """A driver's endpoint, or a dashboard, and the token for it.
 
-    Methods with a ``feed`` ask for one of those that a dashboard shows; a driver has one.
+    Methods with a ``feed`` ask for one feed of a dashboard; a driver has only one.
 
     Attributes:
-        seconds: for a whole answer.
+        seconds: the timeout for a complete answer.
     """
 
     url: str
@@ -49,20 +49,20 @@ class FeedServer:
     seconds: float = ASK_SECONDS
 
     def progress(self, feed: str | None = None) -> FeedProgress:
-        """Return the feed's progress; raises as ``get``."""
+        """Return the feed's progress; raise errors as ``get`` does."""
         return self.read(FeedProgress, "/progress" if feed is None else feed_path(feed, "progress"))
 
     def history(self, feed: str | None = None, *, most: int) -> RunHistory:
-        """Return the feed's history as at most so many points; raises as ``get``."""
+        """Return the feed's history as at most ``most`` points; raise errors as ``get`` does."""
         page = f"history?most={most}"
         return self.read(RunHistory, f"/{page}" if feed is None else feed_path(feed, page))
 
     def events(self, feed: str, *, after: int) -> tuple[Event, ...]:
-        """Return the events of the run after this number; raises as ``get``."""
+        """Return the run's events after this number; raise errors as ``get`` does."""
         return self.read(Events, feed_path(feed, f"events?after={after}")).events
 
     def read(self, kind: type[D], path: str) -> D:
-        """Return the document at a path; raises as ``get``."""
+        """Return the document at a path; raise errors as ``get`` does."""
         document = self.get(path)
         try:
             return kind.model_validate(document)
@@ -78,9 +78,9 @@ class FeedServer:
         """Return the JSON object at a path.
 
         Raises:
-            Unreachable: there is no answer in time, or it is no such document.
-            ConfigError: the token is refused, or missing.
-            ResourceMissing: there is no such page.
+            Unreachable: there is no answer in time, or the answer is no JSON object.
+            ConfigError: the server refuses the token, or requires one.
+            ResourceMissing: there is no page at this path.
         """
         status, document = self.exchange(path)
         if status != 200:
@@ -90,9 +90,9 @@ class FeedServer:
     def exchange(
         self, path: str, *, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, dict[str, Any]]:
-        """Return the status and the JSON object at a path; with a body it is posted there.
+        """Return the status and the JSON object at a path; post the body to it if there is one.
 
-        Raises Unreachable without such an answer in time.
+        Raises Unreachable if no JSON object comes in time.
         """
         sent = {"Connection": "close", **(headers or {})}
         if self.token:
@@ -128,7 +128,7 @@ def _whole(digits: str) -> int:
 
 
 def ask(url: str, token: str) -> FeedProgress:
-    """Ask a driver's endpoint; Unreachable if it does not answer in time, or refuses its own token."""
+    """Return the answer of a driver's endpoint; raise Unreachable if none comes in time, or if it refuses the token."""
     try:
         return FeedServer(url, token).progress()
     except (ConfigError, ResourceMissing) as error:
@@ -136,7 +136,7 @@ def ask(url: str, token: str) -> FeedProgress:
 
 
 def feed_path(feed: str, page: str) -> str:
-    """Return the path of a feed's page."""
+    """Return the path of a page about a feed."""
     return f"/api/feeds/{quote(feed, safe='')}/{page}"
 
 
@@ -149,7 +149,7 @@ def _refusal(status: int, document: Mapping[str, Any], where: str) -> LakefeedEr
         )
     if status == 404:
         return ResourceMissing("the server has no such page", where=where)
-    # A dashboard says so of a driver that has gone, or hangs.
+    # A dashboard answers so for a driver that has gone or hangs.
     why = document.get("error")
     said = f": {one_line(why)}" if isinstance(why, str) else ""
     return Unreachable(f"the server answers with status {status}{said}", where=where)

@@ -1,4 +1,4 @@
-"""Counts what a run has done since it began; no count ever falls, whatever becomes of the query within the run."""
+"""Counts the work of a run since it began; no count ever decreases, even if the query restarts within the run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakefeed.monitor.model import RunTotals
 DURATION_BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 """Upper bounds of the histogram of durations, in seconds."""
 MOST_REASONS = 20
-"""Reasons of dead letters that are counted each: they come from data, and a series is kept for each by every reader."""
+"""The number of dead-letter reasons with a count of their own: reasons come from data, and each is a series."""
 OTHER = "other"
 UNCLASSED = "unknown"
 
@@ -25,13 +25,13 @@ class RunCounters:
     """Sums over the batches of a run.
 
     Attributes:
-        totals: also in ``FeedProgress.totals``.
-        seconds: of all batches together; ``shortest`` and ``longest`` are of one, infinite and 0 before the first.
-        durations: batches by the first of ``DURATION_BOUNDS`` that they fit in; the last entry is for longer ones.
+        totals: the sums that ``FeedProgress.totals`` also has.
+        seconds: the duration of all batches; ``shortest`` and ``longest`` are infinite and 0 before the first batch.
+        durations: numbers of batches by the first of ``DURATION_BOUNDS`` that they fit in; the last is for longer ones.
         requests: S3 requests by class of keys.
-        reasons: dead letters by reason; those of further reasons are under ``OTHER``.
-        published: how often the branch of a table became what readers see.
-        audits_failed: how often it did not, and the feed continued.
+        reasons: dead letters by reason; reasons beyond ``MOST_REASONS`` are counted under ``OTHER``.
+        published: how many times the branch of a table was published.
+        audits_failed: how many times an audit prevented that, and the feed continued.
     """
 
     totals: RunTotals = field(default_factory=RunTotals)
@@ -54,7 +54,7 @@ class RunCounters:
     reasons: Mapping[str, int] = field(default_factory=dict)
 
     def plus(self, batch: FinishedBatch) -> RunCounters:
-        """Return the counts with one more batch."""
+        """Return the counts with one more batch added."""
         requests, seconds = batch.requests, max(0.0, batch.seconds)
         at = bisect_left(DURATION_BOUNDS, seconds)
         return replace(
@@ -77,7 +77,7 @@ class RunCounters:
         )
 
     def _bounded_reasons(self, batch: FinishedBatch) -> dict[str, int]:
-        """Return the batch's dead letters by reason; those without one, and of too many others, under ``OTHER``."""
+        """Return the batch's dead letters by reason; those without one, or beyond ``MOST_REASONS``, under ``OTHER``."""
         known, found = set(self.reasons) - {OTHER}, dict[str, int]()
         for reason in batch.reasons:
             if len(known) < MOST_REASONS:

@@ -1,7 +1,7 @@
-"""The drivers that run on this machine, by files in the user's own folder: who they are, and where they answer.
+"""The drivers on this machine, from files in the user's own folder: their processes, and their endpoints.
 
-A driver writes ``drivers/<digest of feed and checkpoint>.json`` when it begins, readable by its user alone, and notes
-there how it ends. The file of one that was killed has no end, and its process has gone.
+When a driver begins, it writes ``drivers/<digest of feed and checkpoint>.json``, readable only by its user. When it
+ends, it writes how. If a driver was killed, its file has no end, and its process no longer exists.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class DriverFile(JsonModel):
     """One driver's file.
 
     Attributes:
-        identity: what makes a feed this one: its name and where its position is kept.
-        url: of the driver's endpoint, ``token`` what opens it; None without an endpoint.
-        fence: the driver's in the ledger, once it ``has_begun`` to write; None where the sink has no fences.
-        ended: how its run has ended, at ``ended_at``; None while it runs, and if it was killed.
-        error: what has ended its run, if it has failed.
-        boot: of the machine, and ``pid_namespace``, in which ``pid`` counts: a container has its own.
-        alive_at: when the process was there last, by the time of the file: at most ``TOUCH_SECONDS`` before its end.
+        identity: the text that identifies a feed: its name and where its position is stored.
+        url: of the driver's endpoint, and ``token`` for it; None without an endpoint.
+        fence: the driver's fence in the ledger, once it ``has_begun`` to write; None if the sink has no fences.
+        ended: how the run ended, at ``ended_at``; None while it runs, or if it was killed.
+        error: the error that ended the run, if it failed.
+        boot: id of the machine's boot; with ``pid_namespace`` it says where ``pid`` is valid: a container has its own.
+        alive_at: when the process last existed, from the file's time: at most ``TOUCH_SECONDS`` before its end.
     """
 
     feed: str
@@ -69,16 +69,16 @@ class DriverFile(JsonModel):
 
     @property
     def is_running(self) -> bool:
-        """Check that the process still runs, is the one that has written the file, and has not ended its run."""
+        """Check that the process that wrote the file still runs, and has not ended its run."""
         if self.ended is not None or self.started is None or self.boot not in (None, boot_id()):
             return False
         return process_start(self.pid) == self.started
 
     @property
     def is_here(self) -> bool:
-        """Check that its process, if it runs, is one of those that this process can see.
+        """Check that this process could see the driver's process, if it runs.
 
-        Two containers may have one name and one home, and each a process of this id.
+        Two containers may share a host name and a home, and may each have a process with this id.
         """
         is_same_boot = self.boot in (None, boot_id())
         is_visible = not is_same_boot or self.pid_namespace in (None, pid_namespace())
@@ -90,7 +90,7 @@ def drivers_folder() -> Path:
 
 
 def path_of(identity: str, *, folder: Path | None = None) -> Path:
-    """Return the file of a feed; its name says nothing of the feed's."""
+    """Return the file of a feed; its name reveals nothing about the feed."""
     digest = hashlib.sha256(identity.encode()).hexdigest()[:24]
     return (folder or drivers_folder()) / f"{digest}.json"
 
@@ -107,10 +107,10 @@ def announced(
     folder: Path | None = None,
     say: Callable[[str], None] = _log.warning,
 ) -> Iterator[Callable[[str | None], None]]:
-    """Keep the driver's file within this block; gives what notes the driver's fence there.
+    """Keep the driver's file within this block; yield a function that writes the driver's fence into it.
 
-    A folder that cannot be written to is no reason to fail, and is said; nor is a user without a home. A driver that
-    ends while an earlier one still runs, as one whose start was refused, gives the file back.
+    If the folder is not writable, this does not fail but reports it; without a home it does nothing. If an earlier
+    driver still runs when this one ends, for example because the start was refused, the earlier one's file is restored.
     """
     try:
         path = path_of(identity, folder=folder)
@@ -151,7 +151,7 @@ def announced(
         raise
     finally:
         ends.set()
-        # A driver that has taken the feed over has a file of its own there.
+        # If another driver has taken over the feed, the file is that driver's.
         found = read(path)
         if found is not None and (found.pid, found.since) == (own.pid, own.since):
             others = earlier is not None and (earlier.pid, earlier.since) != (own.pid, own.since)
@@ -163,14 +163,14 @@ def announced(
 
 
 def _failure_of(error: BaseException) -> Failure:
-    """Return an error for those who ask when the driver has gone, as its endpoint had it, without secrets."""
+    """Return the error for readers of the file after the driver's end: as its endpoint shows it, without secrets."""
     found = Failure.of(error, at=time.time())
     words = {name: value and one_line(value, most=LONGEST_IN_LOG) for name, value in found if isinstance(value, str)}
     return found.model_copy(update=words)
 
 
 def _touch(path: Path, own: DriverFile, ends: threading.Event) -> None:
-    """Keep the time of the file: after a kill it shows until when the process was there."""
+    """Touch the file regularly: after a kill its time shows how long the process existed."""
     while not ends.wait(TOUCH_SECONDS):
         found = read(path)
         if found is not None and (found.pid, found.since, found.ended) == (own.pid, own.since, None):
@@ -179,7 +179,7 @@ def _touch(path: Path, own: DriverFile, ends: threading.Event) -> None:
 
 
 def _write(path: Path, driver: DriverFile) -> OSError | None:
-    """Write a driver's file; return the error that kept it from being written."""
+    """Write a driver's file; return the error if that fails."""
     try:
         write_own_file(path, driver.model_dump_json())
     except OSError as error:
@@ -188,7 +188,7 @@ def _write(path: Path, driver: DriverFile) -> OSError | None:
 
 
 def read(path: Path) -> DriverFile | None:
-    """Read one driver's file; None if there is none, or if it is not this user's own."""
+    """Read one driver's file; return None if it does not exist, or if others can read it."""
     try:
         text = read_own_file(path)
         found = None if text is None else DriverFile.model_validate_json(text)
@@ -198,7 +198,7 @@ def read(path: Path) -> DriverFile | None:
 
 
 def find(identity: str, *, folder: Path | None = None) -> DriverFile | None:
-    """Return the driver that runs a feed on this machine, or that ran it last."""
+    """Return the driver that runs a feed on this machine, or the one that ran it last."""
     try:
         return read(path_of(identity, folder=folder))
     except RuntimeError:  # The user has no home.
@@ -206,10 +206,10 @@ def find(identity: str, *, folder: Path | None = None) -> DriverFile | None:
 
 
 def all_drivers(*, folder: Path | None = None) -> list[DriverFile]:
-    """Return all drivers of this user on this machine, by name of the feed; killed ones and failed ones too.
+    """Return this user's drivers on this machine, sorted by feed, including killed and failed ones.
 
-    Those that have failed are there until they run again. Those that have ended are left out, and those of other
-    machines, whose home is shared with this one.
+    A failed driver is listed until its feed runs again. Drivers that ended without error are left out, and drivers of
+    other machines that share this home.
     """
     try:
         found = [read(path) for path in sorted((folder or drivers_folder()).glob("*.json"))]

@@ -1,7 +1,7 @@
-"""Keeps the progress of one running feed, and hands it to every view.
+"""Keeps the progress of one running feed, and gives it to all views.
 
-The feed's threads report (``lakefeed.feed.observer`` says when), the views' threads read: one lock, held for
-microseconds. Nothing here asks a server.
+The feed's threads report events (``lakefeed.feed.observer`` says when), and the views' threads read. Both use one
+lock, for microseconds. Nothing here sends a request to a server.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from lakefeed.stopwatch import Stopwatch, timing
 MOST_REASONS = 5
 RATE_SECONDS = 60.0
 TASKS_AFTER_SECONDS = 2.0
-"""A shorter batch is over before a view has shown its tasks: Spark is not asked for them."""
+"""Spark is only asked for the tasks of batches longer than this: a shorter one ends before a view shows them."""
 TASKS_EVERY_SECONDS = 1.0
 
 
 class FeedMonitor(RunObserver):
-    """The progress of one run of a feed; made by the run, read by ``snapshot``.
+    """The progress of one run of a feed; the run writes it, and ``snapshot`` reads it.
 
     Example:
         >>> monitor = FeedMonitor("taxi")
@@ -57,7 +57,7 @@ class FeedMonitor(RunObserver):
         self.control = FeedControl(self.events, show=self._show_pause, clock=clock)
         self.stopwatch = Stopwatch()
         self._clock = clock
-        # The wall's clock may be set while a feed runs: a loop must not seem to hang then, nor a batch to take hours.
+        # The system clock may be set while a feed runs; a loop must not seem to hang then, or a batch to take hours.
         self._steady = steady or (time.monotonic if clock is time.time else clock)
         self._alive: float | None = None
         self._began = 0.0
@@ -84,7 +84,7 @@ class FeedMonitor(RunObserver):
         self._asked_at, self._tasks_wait = 0.0, False
         self.columns: tuple[RowColumn, ...] = ()
         self.documents: dict[str, Callable[[], dict[str, Any]]] = {}
-        """What plug-ins show of the run at the driver's endpoint, by the name of its page below the feed's."""
+        """Documents of plug-ins about the run at the driver's endpoint, by the name of their page below the feed's."""
 
     @property
     def batch_requests(self) -> int:
@@ -109,18 +109,18 @@ class FeedMonitor(RunObserver):
             self._change(sink=sink)
 
     def note_fence_by(self, note: Callable[[str | None], None]) -> None:
-        """Call this with the driver's fence when the feed is open."""
+        """Set the function to call with the driver's fence when the feed is open."""
         self._note_fence = note
 
     def show_path_by(self, show: Callable[[str], None]) -> None:
-        """Call this at the start with the reader and the encoder of the run, in words."""
+        """Set the function to call at the start with a text about the run's reader and encoder."""
         self._show_path = show
 
     def note_path(self, path: str) -> None:
         self._show_path(path)
 
     def note_spark_ui(self, url: str | None) -> None:
-        """Note where Spark's own pages are; None where they are off."""
+        """Note the address of Spark's UI; None if it is off."""
         with self._lock:
             self._change(driver=self._progress.driver.model_copy(update={"spark_ui": url}))
 
@@ -143,7 +143,7 @@ class FeedMonitor(RunObserver):
                 self._read[span.topic, span.partition] = span.end
                 if span.key in self._ends:
                     self._ends[span.key].reaches(span.end, at=now)
-                # Another place than the last end after a move, or of a topic that was recreated.
+                # The start differs from the last end after a move, or if the topic was recreated.
                 self._committed[span.topic, span.partition] = span.start
             offsets = sum(span.records for span in spans) if spans else None
             self._work_on(RunningBatch(batch_id=batch_id, began_at=now, offsets=offsets))
@@ -174,7 +174,7 @@ class FeedMonitor(RunObserver):
     def finish(self, batch: FinishedBatch, *, ends: Mapping[Partition, int] | None = None) -> FinishedBatch:
         with self._lock:
             if ends:
-                # Spark asks for the ends within the phase of planning.
+                # Spark asks for the topics' ends during the phase of planning.
                 planned = batch.finished_at - batch.seconds + batch.phases.get("plan", 0.0)
                 self._observe(ends, at=max(0.0, planned))
             batch = batch.model_copy(update={"lag_seconds": self._age(batch)})
@@ -192,7 +192,7 @@ class FeedMonitor(RunObserver):
         return batch
 
     def note(self, message: str) -> None:
-        """Note a message of the run for its user, such as a recreated checkpoint."""
+        """Add a message of the run for its user to the events, such as that a checkpoint was recreated."""
         self.events.add("note", message)
 
     def audited(self, message: str, *, is_published: bool) -> None:
@@ -240,7 +240,7 @@ class FeedMonitor(RunObserver):
             found = {
                 "tasks_done": counts.done,
                 "tasks": counts.total,
-                # The next job of a batch begins with no records again.
+                # The next job of the same batch counts its records from 0.
                 "records": max(counts.records, running.records or 0) or None,
                 "phase": self.stopwatch.current,
             }
@@ -274,7 +274,7 @@ class FeedMonitor(RunObserver):
 
     @contextmanager
     def until_end(self) -> Iterator[None]:
-        """Note the end of the run in this block, and the error that ends it."""
+        """Note the run's end at the end of this block, and the error that ended it."""
         try:
             yield
         except BaseException as error:
@@ -283,7 +283,7 @@ class FeedMonitor(RunObserver):
         self.ended()
 
     def ended(self, error: BaseException | None = None) -> None:
-        """Note the end of the run, and the error that has ended it."""
+        """Note the run's end, and the error that ended it."""
         self.control.close()
         if error is None:
             with self._lock:
@@ -300,11 +300,11 @@ class FeedMonitor(RunObserver):
             self._change(failed_tables={topic: error.what for topic, error in tables.items()})
 
     def snapshot(self) -> FeedProgress:
-        """Return the progress of this moment; cheap enough for several views a second."""
+        """Return the present progress; cheap enough for several views a second."""
         return self.counted()[0]
 
     def counted(self) -> tuple[FeedProgress, RunCounters]:
-        """Return the progress and the counts of the run, of the same moment."""
+        """Return the progress and the counts of the run at the same moment."""
         with self._lock:
             now, steady, shown = self._clock(), self._steady(), self._progress
             running, alive_at = shown.running, shown.alive_at
@@ -329,16 +329,16 @@ class FeedMonitor(RunObserver):
         return points_of(blocks, since=since, most=most)
 
     def history_since(self, since: float, *, most: int) -> RunHistory:
-        """Return the history as points, and the newest batches whole."""
+        """Return the history as points, and the newest batches with all their values."""
         return RunHistory(points=tuple(self.points(since=since, most=most)), batches=self.batches())
 
     def batches(self) -> tuple[FinishedBatch, ...]:
-        """Return the newest batches whole, oldest first."""
+        """Return the newest batches with all their values, oldest first."""
         with self._lock:
             return tuple(self.history.newest)
 
     def _rate(self, now: float) -> float | None:
-        """Return the records a second over the last minute, 0 of an idle one; None while nothing shows it."""
+        """Return the records a second over the last minute; 0 if the feed was idle, None if it is unknown."""
         rate = self.history.rate(RATE_SECONDS, now=now)
         is_idle = self._progress.running is None and now - self._progress.started_at > RATE_SECONDS
         return 0.0 if rate is None and is_idle else rate
@@ -363,7 +363,7 @@ class FeedMonitor(RunObserver):
     def _work_on(self, running: RunningBatch) -> None:
         self._began = self._asked_at = self._steady()
         self._tasks_wait = False
-        # A server that the feed waits for has to answer this batch first.
+        # If the feed waits for a server, that server has to answer this batch first.
         state = "working" if self._progress.waits_for is None else "retrying"
         self._change(running=running, state=state, progress_at=running.began_at)
 
@@ -377,11 +377,11 @@ class FeedMonitor(RunObserver):
         self._latest = dict(ends)
 
     def _age(self, batch: FinishedBatch) -> float | None:
-        """Return the age of the oldest record that the batch has left unread."""
+        """Return the age of the oldest record that is still unread after the batch."""
         if not batch.lag:
             return None if batch.lag is None else 0.0
         now = self._clock()
-        # The next batch may have begun, and read further.
+        # Use this batch's ends: the next batch may have begun already and read further.
         read = {**self._read, **{span.key: span.end for span in batch.ranges}}
         ages = [
             self._ends[partition].age(read[partition], now=now)
@@ -407,7 +407,7 @@ class FeedMonitor(RunObserver):
 
 
 def this_driver() -> Driver:
-    """Return this process."""
+    """Return the description of this process."""
     try:
         own = version("lakefeed")
     except PackageNotFoundError:

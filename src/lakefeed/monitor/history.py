@@ -1,8 +1,8 @@
-"""The batches of the last 24 hours in a few megabytes: columns of numbers, at most one row a second.
+"""Stores the batches of the last 24 hours in a few megabytes: columns of numbers, at most one row a second.
 
-A batch as an object with its mappings takes 2 kB and more: 200 MB a day at one batch a second. Charts and rates need
-numbers alone, so the history keeps those, 8 bytes each, and the newest batches besides as they are. Where several
-batches end within one second, their row has the sums.
+A batch as an object with its mappings takes 2 kB or more: 200 MB a day at one batch a second. Charts and rates only
+need numbers, so the history stores these in 8 bytes each, and only the newest batches as objects. If several batches
+end within one second, their row has the sums.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from lakefeed.json_model import JsonModel, Time
 HOURS = 24
 MOST_ROWS = HOURS * 3600
 WHOLE_BATCHES = 100
-"""So many of the newest batches are kept whole, with reasons, phases and notes."""
+"""The number of newest batches that are stored as objects, with reasons, phases and notes."""
 
 UNKNOWN = -1
 _BLOCK = 1024
 Block = dict[str, "array[float]"]
 
-# A row is 8 bytes for each of these: 17 of them for 86,400 seconds are 11.8 MB.
+# A row has 8 bytes for each of these columns: 17 columns for 86,400 seconds are 11.8 MB.
 SUMS = (
     "batches",
     "records",
@@ -44,12 +44,12 @@ COLUMNS = ("at", *SUMS, *LAST)
 
 
 class Point(JsonModel):
-    """The batches that have ended within some time, added up; None for what is not known.
+    """The sum of the batches that ended within some time; None for unknown values.
 
     Attributes:
-        at: when the last of them ended.
-        seconds: the batches' own durations.
-        batch: the last one's id; ``lag`` and ``state_rows`` are also its.
+        at: when the last of these batches ended.
+        seconds: the sum of the batches' durations.
+        batch: the id of the last batch; ``lag`` and ``state_rows`` are also the last batch's.
     """
 
     at: Time
@@ -77,16 +77,16 @@ class Point(JsonModel):
 
 
 class RunHistory(JsonModel):
-    """The history of a run as points, and its newest batches whole; both oldest first."""
+    """The history of a run as points, and its newest batches with all their values; both oldest first."""
 
     points: tuple[Point, ...] = ()
     batches: tuple[FinishedBatch, ...] = ()
 
 
 class BatchHistory:
-    """Keeps the batches of the last ``HOURS`` hours; not safe for threads by itself.
+    """Stores the batches of the last ``HOURS`` hours; it is not thread-safe.
 
-    The rows are in blocks of arrays, so that the oldest can be dropped without moving the others.
+    The rows are in blocks of arrays, so that the oldest rows can be dropped without moving the others.
     """
 
     def __init__(self, *, seconds: float = HOURS * 3600, most_rows: int = MOST_ROWS) -> None:
@@ -99,7 +99,7 @@ class BatchHistory:
         return sum(len(block["at"]) for block in self._blocks)
 
     def add(self, batch: FinishedBatch) -> None:
-        """Add a batch that has just ended; drop what is older than the time that is kept."""
+        """Add a batch that has just ended; drop rows that are too old."""
         self.newest.append(batch)
         row = _row(batch)
         if self._blocks and int(self._blocks[-1]["at"][-1]) == int(batch.finished_at):
@@ -114,12 +114,12 @@ class BatchHistory:
             self._blocks.popleft()
 
     def blocks(self, *, since: float = 0.0) -> list[Block]:
-        """Return a copy of the rows since a time, and some before, for ``points_of``: 12 MB at most."""
+        """Return a copy of all blocks with rows since a time, for ``points_of``: at most 12 MB."""
         found = [block for block in self._blocks if block["at"][-1] >= since]
         return [{name: column[:] for name, column in block.items()} for block in found]
 
     def rate(self, seconds: float, *, now: float) -> float | None:
-        """Return the records a second over the last seconds, with the time between batches; None without a batch."""
+        """Return the records a second over the last seconds, including time between batches; None without a batch."""
         records, first = 0.0, None
         for at, duration, count in self._newest_first():
             if at < now - seconds:
@@ -134,7 +134,7 @@ class BatchHistory:
 
 
 def points_of(blocks: Sequence[Block], *, since: float = 0.0, most: int = 500) -> list[Point]:
-    """Return rows since a time as at most so many points, oldest first; neighbours are added up."""
+    """Return rows since a time as at most ``most`` points, oldest first; adjacent rows are added up."""
     rows = [(block, at) for block in blocks for at in range(len(block["at"])) if block["at"][at] >= since]
     width = max(1, math.ceil(len(rows) / most))
     return [_point(rows[at : at + width]) for at in range(0, len(rows), width)]

@@ -1,7 +1,7 @@
 """The progress of a feed as one model: its driver, its batches, its lag, its health.
 
-Every view reads it: lines and panel in the terminal, ``lakefeed status``, ``top``, ``/metrics``, the driver's endpoint.
-docs/metrics.md lists the keys of its JSON, which keep their names and their meaning.
+All views read it: lines and panel in the terminal, ``lakefeed status``, ``top``, ``/metrics``, the driver's endpoint.
+docs/metrics.md lists the keys of its JSON; their names and meanings do not change.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from lakefeed.ledger.pauses import Pause
 State = Literal["starting", "waiting", "working", "retrying", "paused", "stopping", "ended", "failed"]
 
 HANGS_AFTER_SECONDS = 60.0
-"""A driver whose loop has not turned for so long hangs: it turns four times a second."""
+"""A driver hangs if its loop has not run for this time; the loop runs four times a second."""
 
 
 class PartitionLag(JsonModel):
-    """The position of a reader in one partition, and its lag: not read yet, and read but not committed.
+    """The position of a reader in one partition, and its lag: unread offsets, and offsets read but not committed.
 
     Attributes:
-        end: one more than the newest offset in the topic; None, as all others, for what is not known.
-        read: one more than the last offset that was read.
-        committed: one more than the last offset that the sink, or the group, has committed.
-        unread_seconds: the age of the oldest record that was not read; 0 if there is none.
-        uncommitted_seconds: the age of the oldest record that was not committed; 0 if there is none.
+        end: the offset after the newest in the topic; None, as for all fields, if it is unknown.
+        read: the offset after the last one that was read.
+        committed: the offset after the last one that the sink, or the group, has committed.
+        unread_seconds: the age of the oldest unread record; 0 if there is none.
+        uncommitted_seconds: the age of the oldest uncommitted record; 0 if there is none.
     """
 
     topic: str
@@ -45,40 +45,40 @@ class PartitionLag(JsonModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def unread(self) -> int | None:
-        """Offsets that were not read yet; compaction and transactions leave some without a record."""
+        """The number of unread offsets; compaction and transactions leave some without a record."""
         return difference(self.end, self.committed if self.read is None else self.read)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def uncommitted(self) -> int | None:
-        """Offsets that were read and are not committed."""
+        """The number of offsets that were read and are not committed."""
         return None if self.read is None else difference(self.read, self.committed)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def lag(self) -> int | None:
-        """Offsets that are not committed, read or not."""
+        """The number of uncommitted offsets, read or unread."""
         return difference(self.end, self.read if self.committed is None else self.committed)
 
     @property
     def seconds(self) -> float | None:
-        """The age of the oldest record that is not committed."""
+        """The age of the oldest uncommitted record."""
         return 0.0 if self.lag == 0 else self.uncommitted_seconds
 
 
 def difference(end: int | None, start: int | None) -> int | None:
-    """Count the offsets from one position to a later one; 0 if the later one is behind, None if one is unknown."""
+    """Return the number of offsets between two positions; 0 if ``end`` is before ``start``, None if one is unknown."""
     return None if end is None or start is None else max(0, end - start)
 
 
 def total_lag(partitions: Iterable[PartitionLag]) -> int | None:
-    """Add up the lag of partitions; None if one is unknown, or if there are none."""
+    """Return the sum of the partitions' lags; None if one is unknown, or if there are no partitions."""
     lags = [partition.lag for partition in partitions]
     return None if not lags or None in lags else sum(lag for lag in lags if lag is not None)
 
 
 def oldest(partitions: Iterable[PartitionLag]) -> float | None:
-    """Return the age of the oldest record; None if one of them is unknown, which may be older, or if there are none."""
+    """Return the age of the oldest record; None if a partition's age is unknown, or if there are no partitions."""
     ages = [partition.seconds for partition in partitions]
     return None if None in ages else max((age for age in ages if age is not None), default=None)
 
@@ -87,8 +87,8 @@ class Driver(JsonModel):
     """The process that runs a feed.
 
     Attributes:
-        started: the operating system's mark of the process's start, which another process of this id does not have.
-        spark_ui: the URL of Spark's own pages; None where they are off.
+        started: the start time of the process in the operating system; a later process with this id has another.
+        spark_ui: the URL of Spark's UI; None if it is off.
     """
 
     host: str = ""
@@ -99,7 +99,7 @@ class Driver(JsonModel):
 
 
 class Failure(JsonModel):
-    """The newest error of a feed, with what to do next."""
+    """The newest error of a feed, with a hint on what to do next."""
 
     error: str = ""
     what: str = ""
@@ -109,7 +109,7 @@ class Failure(JsonModel):
 
     @classmethod
     def of(cls, error: BaseException, *, at: float) -> Failure:
-        """Return an error's parts; of another than lakefeed's the class alone: its text may have values of records."""
+        """Return an error's parts; of a foreign error only the class, since its text may contain values of records."""
         name = type(error).__name__
         if isinstance(error, LakefeedError):
             return cls(error=name, what=error.what, where=error.where, hint=error.hint, at=at)
@@ -117,12 +117,12 @@ class Failure(JsonModel):
 
     @property
     def text(self) -> str:
-        """The error in one sentence, and where it is."""
+        """The error and its place in one sentence."""
         return f"{self.what} ({self.where})" if self.where else self.what
 
 
 class RunTotals(JsonModel):
-    """Sums over the batches of a run, without those that the sink had already."""
+    """Sums over the batches of a run, without batches that the sink already had."""
 
     batches: int = 0
     records: int = 0
@@ -145,19 +145,19 @@ class RunTotals(JsonModel):
 
 
 class FeedProgress(JsonModel):
-    """One feed at one moment, as its driver knows it.
+    """One feed at one moment, as its driver reports it.
 
     Attributes:
-        alive_at: when the driver's loop turned last; long ago if the driver hangs.
-        progress_at: when a batch or a task ended last.
-        partitions: the lag of each partition, as of the last batch that was planned.
-        rate: records a second over the last minute, with the time between batches; 0 of an idle one, None while a first
-            or long batch runs.
-        last_dead_letters: reasons of the newest batch that had any.
-        failed_tables: by topic, of a job with a table for each: the error of those that do not continue now.
-        fence: the driver's, in the sink's ledger; None where the sink has no fences.
-        paused: the pause that holds; None while there is none.
-        waits_for: the answer of the server that the feed waits for, in the state ``retrying``.
+        alive_at: when the driver's loop last ran; long ago if the driver hangs.
+        progress_at: when the last batch or task ended.
+        partitions: the lag of the partitions at the time when the last batch was planned.
+        rate: records a second over the last minute, including time between batches; 0 if the feed is idle, None while
+            its first batch or a long batch runs.
+        last_dead_letters: the reasons in the newest batch with dead letters.
+        failed_tables: for a job with a table per topic: the errors of tables that do not continue now, by topic.
+        fence: the driver's fence in the sink's ledger; None if the sink has no fences.
+        paused: the current pause; None if there is none.
+        waits_for: in the state ``retrying``, the answer of the server that the feed waits for.
     """
 
     feed: str
@@ -186,7 +186,7 @@ class FeedProgress(JsonModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def lag(self) -> int | None:
-        """Offsets in the topics that are not committed; None if a partition's is unknown, or there are no topics."""
+        """The number of uncommitted offsets; None if a partition's is unknown, or if there are no topics."""
         return total_lag(self.partitions)
 
     @computed_field  # type: ignore[prop-decorator]
@@ -198,13 +198,13 @@ class FeedProgress(JsonModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def lag_seconds(self) -> Seconds | None:
-        """The age of the oldest record that is not committed."""
+        """The age of the oldest uncommitted record."""
         return oldest(self.partitions)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def hangs(self) -> bool:
-        """Check that the driver's loop, once it has begun, has not turned for a minute."""
+        """Check that the driver's loop has begun, and has not run for a minute."""
         if self.state in ("ended", "failed") or self.alive_at == self.started_at:
             return False
         return self.taken_at - self.alive_at > HANGS_AFTER_SECONDS
@@ -213,7 +213,7 @@ class FeedProgress(JsonModel):
         """Return the feed's health.
 
         Args:
-            no_commit_seconds: the feed has stalled after so long without a commit while records wait; None for never.
+            no_commit_seconds: a feed with waiting records has stalled after this time without a commit; None for never.
         """
         live = not self.hangs and self.state != "failed"
         return FeedHealth(
@@ -230,21 +230,21 @@ class FeedProgress(JsonModel):
 
     @property
     def _seconds_stalled(self) -> float:
-        """For how long records have waited without a commit; 0 where none wait, or none should be written."""
+        """How long records have waited without a commit; 0 if none wait, or if the feed should write none."""
         if self.paused is not None or self.state in ("ended", "failed") or not (self.lag or self.running):
             return 0.0
         since = self.taken_at - (self.last_commit_at or self.started_at)
-        # After a quiet night the last commit is long ago, and the record that has just come has not waited yet.
+        # After an idle night the last commit is long ago, but a record that has just arrived has not waited.
         waited = self.lag_seconds if self.lag else self.running.seconds if self.running else None
         return since if waited is None else min(since, waited)
 
 
 class FeedHealth(JsonModel):
-    """The health of a feed, for probes, metrics and alerts alike.
+    """The health of a feed, for probes, metrics and alerts.
 
     Attributes:
-        live: its driver's loop turns, and the run has not failed; to start the process again helps if not.
-        ready: it is live, and open: neither starting nor ended.
+        live: the driver's loop runs, and the run has not failed; if not, restarting the process helps.
+        ready: the feed is live and open: neither starting nor ended.
         stalled: records wait, and no commit has come for too long; a long batch is no reason to kill the driver.
     """
 
@@ -260,5 +260,5 @@ class FeedHealth(JsonModel):
 
     @property
     def is_well(self) -> bool:
-        """Check that nothing is wrong."""
+        """Check that the feed is live and has not stalled."""
         return self.live and not self.stalled

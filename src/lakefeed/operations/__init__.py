@@ -1,1 +1,1 @@
-"""The operations on a pipeline beside running it."""
+"""The operations on a pipeline other than running it."""

@@ -1,9 +1,9 @@
-"""Land old records in a feed's table beside the running feed: in bounded commits, each record once.
+"""Land old records in a feed's table while the feed runs: in bounded commits, every record once.
 
-Guarantee: exactly-once, as the feed's. Each commit carries its offset ranges; it is refused if the table has one of
-these offsets, or the feed is yet to read them, or another backfill has begun since. Whatever ends a backfill, the next
-one lands what is missing then. Dead letters are a commit of their own right after the rows'; a crash between the two is
-made good by the next backfill.
+Guarantee: exactly-once, like the feed's. A commit carries its offset ranges. It is refused if the table already has one
+of these offsets, if the feed has yet to read them, or if another backfill has begun since. After an interruption the
+next backfill lands the missing records. Dead letters are a separate commit right after the commit of the rows; after a
+crash between the two, the next backfill writes them.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from lakefeed.sinks.dead_letters.store import BACKFILLS, BackfillOrigin
 
 @dataclass(frozen=True, kw_only=True)
 class BackfillRequest:
-    """A choice among the missing records; without any, all of them.
+    """A choice among the missing records; without ``ranges``, ``start`` or ``since`` all of them.
 
     Attributes:
-        ranges: those of these ranges, each of which the topic must still have if the table has not.
-        start: or those from this offset on, in each partition.
-        since: or those from the first record with this timestamp or a later one.
+        ranges: only these ranges; the topic must still have all of their records that the table lacks.
+        start: only offsets from this one on, in all partitions.
+        since: only offsets from the first record on that has this timestamp or a later one.
     """
 
     ranges: tuple[OffsetRange, ...] | None = None
@@ -52,7 +52,7 @@ class BackfillRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class BackfillPlan:
-    """The ranges that a backfill lands, and those ``gone`` from table and topic."""
+    """The ranges that a backfill lands, and the ranges that are ``gone`` from both table and topic."""
 
     ranges: tuple[OffsetRange, ...] = ()
     gone: tuple[OffsetRange, ...] = ()
@@ -60,7 +60,7 @@ class BackfillPlan:
 
     @property
     def offsets(self) -> int:
-        """Offsets that are to be landed."""
+        """The number of offsets to land."""
         return sum(span.records for span in self.ranges)
 
     def as_dict(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class BackfillPlan:
 
 @dataclass(frozen=True)
 class BackfillCommit:
-    """One commit of a backfill, the ``number``-th ``of`` all, from 1."""
+    """One commit of a backfill: number ``number`` of ``of`` commits, counted from 1."""
 
     number: int
     of: int
@@ -86,8 +86,8 @@ class BackfillCommit:
 class BackfillSummary(ReadableResult):
     """The result of a backfill, or with ``dry_run`` a prediction of its commits.
 
-    ``settled`` are dead letters of an earlier backfill that was cut off, written now. If it was asked to stop before
-    the end, the next one resumes.
+    ``settled`` is the number of dead letters that this backfill wrote for an earlier, interrupted one. ``stopped`` says
+    that the backfill was asked to stop before its end; the next one resumes.
     """
 
     dry_run: bool = False
@@ -103,7 +103,7 @@ class BackfillSummary(ReadableResult):
 
     @property
     def headline(self) -> str:
-        """The backfill in one line."""
+        """Return the backfill in one line."""
         commits = counted(self.commits, "commit")
         if self.dry_run:
             return f"would make {commits}"
@@ -116,7 +116,7 @@ class BackfillSummary(ReadableResult):
 
 
 class BackfillJob:
-    """Backfills one feed; without a place for dead letters, a bad record stops it."""
+    """Backfills one feed; without a place for dead letters, a bad record stops the backfill."""
 
     def __init__(self, feed: Feed, spark: SparkSession) -> None:
         self._feed, self._spark, self._source = feed, spark, feed.config.kafka
@@ -124,7 +124,7 @@ class BackfillJob:
         self._dead_letters = feed.dead_letter_store(spark) if feed.config.dead_letters else None
 
     def plan(self, request: BackfillRequest) -> BackfillPlan:
-        """Plan what there is to land now; a LakefeedError if the feed has landed nothing yet."""
+        """Return the plan of what can be landed now; raise a LakefeedError if the feed has landed nothing yet."""
         position = self._position()
         topics = topics_of(self._source)
         starts: dict[Partition, int | None] = {}
@@ -137,7 +137,7 @@ class BackfillJob:
         return find_missing(position, topics, request, starts=starts, adopted=adopted, where=servers)
 
     def predict(self, request: BackfillRequest) -> BackfillSummary:
-        """Return what ``run`` would do now."""
+        """Return the summary of what ``run`` would do now."""
         planned = self.plan(request)
         commits = len(list(portions(planned.ranges, self._source.max_records_per_batch)))
         return BackfillSummary(dry_run=True, planned=planned, commits=commits)
@@ -150,11 +150,11 @@ class BackfillJob:
         on_commit: Callable[[BackfillCommit], None],
         step: Callable[[str], None],
     ) -> BackfillSummary:
-        """Land what is missing; for the arguments see ``Pipeline.backfill``.
+        """Land the missing records; for the arguments see ``Pipeline.backfill``.
 
-        A Py4JJavaError if a commit was refused: another backfill has begun, or the feed was rewound.
+        Raises a Py4JJavaError if a commit is refused: another backfill has begun, or the feed was rewound.
         """
-        self.plan(request)  # Before anything is made or changed.
+        self.plan(request)  # Raise errors before anything is created or changed.
         read = partial(read_batch, self._spark, self._source, headers=self._feed.source.keeps_headers)
         writer = self._feed.begin_writer(self._spark, self._table, read(), fenced=False)
         started = time.monotonic()
@@ -173,7 +173,7 @@ class BackfillJob:
             added, outcomes = committed.rows or 0, committed.outcomes
             step("landed")
             if expected := outcomes.counts.dead_letters:
-                assert self._dead_letters is not None  # Without a place for them no record becomes one.
+                assert self._dead_letters is not None  # Without a place for dead letters there are none.
                 landed = next(found for found in self._table.ledger.backfills() if found.ranges == commit.ranges)
                 origin = BackfillOrigin(landed.feed, landed.number, landed.committed_at)
                 self._dead_letters.write(writer.rows.classify, origin, spans=outcomes.dead_ranges, expected=expected)
@@ -206,10 +206,10 @@ class BackfillJob:
         return position
 
     def _settle(self, writer: BatchWriter) -> int:
-        """Write the dead letters of the newest backfill, if it was cut off before; return their number.
+        """Write the newest backfill's dead letters if it was interrupted before it wrote them; return their number.
 
-        Only the newest can lack them: each commit's letters are written before the next commit, and this driver's fence
-        keeps all others from making one.
+        Only the newest commit can lack them: letters are written before the next commit, and the fence of this driver
+        prevents commits of all other drivers.
         """
         newest = next(self._table.ledger.backfills(), None)
         expected = total(newest.counts).dead_letters if newest else 0
@@ -231,11 +231,11 @@ def find_missing(
     adopted: Mapping[Partition, int] | None = None,
     where: str,
 ) -> BackfillPlan:
-    """Find records that the table has not, the topic still has, and the feed will never read.
+    """Find records that the table lacks, the topic still has, and the feed will never read.
 
-    For ``requested.since``, ``starts`` has the offset of each partition at that time; None where there is none so late.
-    ``adopted`` are the offsets at which the feed took the table over: another tool has landed what comes before, and
-    only ``requested.ranges`` say what it has left out. Errors name the brokers, ``where``.
+    For ``requested.since``, ``starts`` has the partitions' offsets at that time; None if a partition has no record so
+    late. ``adopted`` has the offsets at which the feed took over the table. Another tool has landed the offsets before
+    these; only ``requested.ranges`` say which of them it left out. ``where`` are the brokers, for errors.
     """
     if position.covered is None:
         raise CheckpointMismatch(

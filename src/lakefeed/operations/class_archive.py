@@ -1,7 +1,7 @@
-"""Makes the class-data archive without servers: ``lakefeed jars archive``.
+"""Creates the class-data archive without servers: ``lakefeed jars archive``.
 
-A process of its own runs a small feed as a case, with and without state, opens the clients of Kafka and S3 against a
-port where no server listens, and writes the classes that its JVM has loaded by then. A later run maps them.
+A separate process runs a small feed as a test case, with and without state. It opens the clients of Kafka and S3
+against a port where no server listens. At its end the JVM writes the classes that it has loaded; later runs map them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _TRANSFORMS = {
 
 @dataclass(frozen=True, kw_only=True)
 class MadeArchive:
-    """An archive that was made, in how many seconds."""
+    """The archive that was created, and the seconds that this took."""
 
     path: Path
     seconds: float
@@ -71,15 +71,15 @@ class MadeArchive:
 
 
 def make_archive() -> MadeArchive:
-    """Make the archive of this machine's Java and lakefeed's jars; an older one of the same jars is replaced.
+    """Create the archive for this machine's Java and lakefeed's jars; replace an older archive of the same jars.
 
     Raises:
-        MissingExtra: no installed package brings the command ``test``, which runs the feed.
-        JavaError: no Java, or one that Spark does not run on.
+        MissingExtra: no installed package has the command ``test``, which runs the feed.
+        JavaError: there is no Java, or Spark does not run on its version.
         DownloadError: a jar could not be fetched.
-        WorldError: the JVM has written none.
+        WorldError: the JVM has written no archive.
     """
-    load_command("test")  # As below: an error is better raised here than in the process.
+    load_command("test")  # The process does the same; an error is better raised here than there.
     require_java()
     class_path(default_connections())
     began, begun_at = time.monotonic(), time.time()
@@ -105,7 +105,7 @@ def make_archive() -> MadeArchive:
 
 
 def _run_feeds() -> None:
-    """Run the feeds and open the clients, in the process whose JVM writes the archive at its end."""
+    """Run the feeds and open the clients; the JVM of this process writes the archive when it ends."""
     from lakefeed.clients.spark.session import session
 
     test = load_command("test")
@@ -116,12 +116,12 @@ def _run_feeds() -> None:
             if status := test.main([str(file)], standalone_mode=False):
                 raise SystemExit(status)
         for use in _uses_of_clients(session("class-archive")):
-            with suppress(Exception):  # No server answers.
+            with suppress(Exception):  # The calls fail, since no server answers.
                 use()
 
 
 def _uses_of_clients(spark: Any) -> Iterator[Any]:
-    """Yield calls that load what a run uses of Kafka's and S3's clients."""
+    """Yield calls that load the classes of Kafka's and S3's clients that a run uses."""
     java = spark._jvm
     keys = {"access.key": "none", "secret.key": "none", "attempts.maximum": "1", "retry.limit": "0"}
     settings = java.org.apache.hadoop.conf.Configuration(spark.sparkContext._jsc.hadoopConfiguration())

@@ -28,7 +28,7 @@ from lakefeed.records.schema.reader import StoredSchema
 
 @dataclass(frozen=True)
 class TableState:
-    """A table as its catalog has it: its columns in Spark's types, and their history."""
+    """A table as its catalog describes it: its columns in Spark's types, and their history."""
 
     name: str
     columns: StructType
@@ -38,7 +38,7 @@ class TableState:
 
 @dataclass(frozen=True)
 class SchemaComparison:
-    """The type of a column on both sides; None where it is missing."""
+    """The type of one column in the registry and in the table; None on a side that lacks the column."""
 
     path: str
     registry: str | None
@@ -47,11 +47,11 @@ class SchemaComparison:
 
 @dataclass(frozen=True)
 class Outlook:
-    """The effect of the latest version if it came now.
+    """The effect of the latest schema version if its records came now.
 
     Attributes:
-        changes: of the reader's schema; those of the columns alone if the feed has not run yet.
-        ddl: statements for the table; None if only Spark could say, or there is no table yet.
+        changes: of the reader's schema; only of the columns if the feed has not run yet.
+        ddl: statements for the table; None if only Spark can find them, or if there is no table yet.
     """
 
     changes: tuple[Change, ...]
@@ -64,9 +64,9 @@ METADATA_TYPES |= {"key": "binary", "sequence_number": "string"}
 
 
 def registered(config: PipelineConfig) -> list[RegisteredSchema]:
-    """Return all versions of the pipeline's subject, oldest first, each as an equivalent Avro record schema.
+    """Return all versions of the pipeline's subject, oldest first, as equivalent Avro record schemas.
 
-    Protobuf is translated by the JVM, which is started for it.
+    Starts the JVM if the schemas are Protobuf: the JVM translates these.
     """
     decode = config.decode
     if decode.registry is None:
@@ -94,7 +94,7 @@ def registered(config: PipelineConfig) -> list[RegisteredSchema]:
 
 
 def table_state(name: str, *, connections: Connections) -> TableState:
-    """Read a table's columns and their history; a ResourceMissing if there is no such table."""
+    """Read a table's columns and their history; raise a ResourceMissing if there is no such table."""
     from lakefeed.clients.iceberg.reader import open_table
 
     spark_types()
@@ -103,7 +103,7 @@ def table_state(name: str, *, connections: Connections) -> TableState:
 
 
 def existing_table(config: PipelineConfig, *, connections: Connections) -> TableState | None:
-    """Read the pipeline's table; None if it has another sink, or the table is not there yet."""
+    """Read the pipeline's table; return None if the sink is not Iceberg, or if the table does not exist yet."""
     if (name := config.sink.chosen.snapshot_table) is None:
         return None
     try:
@@ -113,7 +113,7 @@ def existing_table(config: PipelineConfig, *, connections: Connections) -> Table
 
 
 def side_by_side(latest: RegisteredSchema, table: TableState | None) -> list[SchemaComparison]:
-    """List all columns of the version and of the table, nested ones too, in the version's order."""
+    """Return all columns of the version and of the table, also nested ones, in the version's order."""
     ours = dict(_leaves(columns_of(latest.text), ""))
     theirs = dict(_leaves(table.columns, "")) if table else {}
     spelt = {path.lower(): path for path in theirs}
@@ -122,7 +122,7 @@ def side_by_side(latest: RegisteredSchema, table: TableState | None) -> list[Sch
 
 
 def outlook(config: PipelineConfig, latest: RegisteredSchema, table: TableState | None) -> Outlook:
-    """Predict what the latest version would change; a SchemaIncompatible if nothing takes both."""
+    """Predict the changes by the latest version; raise a SchemaIncompatible if no schema reads both versions."""
     changes: tuple[Change, ...] = ()
     reader, note = latest.text, None
     recorded = table.properties.get(f"lakefeed.reader.{config.name}") if table else None
@@ -150,7 +150,7 @@ def outlook(config: PipelineConfig, latest: RegisteredSchema, table: TableState 
 
 
 def with_metadata(columns: StructType, config: PipelineConfig) -> StructType:
-    """Add the columns that rows without a transform have beside those of their values."""
+    """Add the columns that rows without a transform have in addition to the columns of their values."""
     t = spark_types()
     if config.decode.envelope == "debezium":
         columns = row_type(columns)

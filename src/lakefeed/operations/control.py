@@ -1,7 +1,7 @@
 """Sends an operator's requests to the driver of a feed, and pauses a feed that does not run.
 
-A driver on this machine is found by its file; one elsewhere by the address of its dashboard. Where no driver runs, the
-pause is kept where the next start looks for it: see ``lakefeed.ledger.pauses``.
+A driver on this machine is found by its file; a driver elsewhere by the address of its dashboard. If no driver runs,
+the pause is stored where the next start looks for it: see ``lakefeed.ledger.pauses``.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ ANSWER_SECONDS = 15.0
 LOOK_SECONDS = 0.3
 NEAR = 3
 CARRIED_OUT = {"pause": "paused", "resume": "resumed", "change": "changed"}
-"""The kind of the event that says that a request was carried out."""
+"""The kind of event that reports that a request was carried out, by action."""
 
 
 @dataclass(frozen=True)
 class RunningFeed:
-    """A feed whose driver can be asked.
+    """A feed whose driver answers requests.
 
     Attributes:
-        driver: its file on this machine; None for one behind a dashboard.
+        driver: the driver's file on this machine; None if the driver is behind a dashboard.
     """
 
     name: str
@@ -49,13 +49,13 @@ class RunningFeed:
     driver: DriverFile | None = field(default=None, repr=False)
 
     def request(self, action: str, **values: Any) -> Event:
-        """Ask for an action; returns the event that logs it.
+        """Request an action; return the event that logs the request.
 
         Raises:
-            ConfigError: the request does not fit the feed, with the driver's reason; or the token is refused.
-            AccessDenied: the token is a viewer's.
-            ResourceMissing: the server knows no such feed.
-            Unreachable: there is no answer, or not in time.
+            ConfigError: the driver refuses the request, with its reason; or the server refuses the token.
+            AccessDenied: the token belongs to a viewer.
+            ResourceMissing: the server has no feed of this name.
+            Unreachable: no answer came, or it came too late.
         """
         given = {name: value for name, value in values.items() if value is not None}
         headers = {ON_BEHALF_OF: quote(this_user())} if self.driver is not None else {}
@@ -70,10 +70,10 @@ class RunningFeed:
             raise Unreachable("the server's answer is not one of lakefeed's", where=self.server.url) from None
 
     def wait_for(self, action: str, event: Event) -> Event:
-        """Wait until a request was carried out; returns the event that says so.
+        """Wait until a request was carried out; return the event that reports it.
 
         Raises:
-            JobFailed: what was requested has failed, or the run has ended before.
+            JobFailed: the requested action has failed, or the run has ended before it.
         """
         number = event.number
         while True:
@@ -91,7 +91,7 @@ class RunningFeed:
         """Wait until the run has ended.
 
         Raises:
-            JobFailed: it has ended with an error, or its process was killed.
+            JobFailed: the run has ended with an error, or its process was killed.
         """
         if self.driver is None:
             self._wait_by_events()
@@ -104,7 +104,7 @@ class RunningFeed:
             raise JobFailed("the run has ended with an error", where=self.name, hint="its log has the reason")
 
     def _file(self) -> DriverFile | None:
-        """Return the driver's file; None if another driver has taken the feed over."""
+        """Return the driver's file; None if another driver has taken over the feed."""
         if self.driver is None:
             return None
         found = drivers.find(self.driver.identity)
@@ -122,7 +122,7 @@ class RunningFeed:
                     if event.kind == "ended":
                         return
             except (Unreachable, ResourceMissing):
-                # The driver's own dashboard ends with it.
+                # The driver's own dashboard ends together with the driver.
                 return
             time.sleep(LOOK_SECONDS)
 
@@ -149,10 +149,10 @@ class RunningFeed:
 
 
 def running_feed(config: PipelineConfig) -> RunningFeed | None:
-    """Return the feed of a pipeline file, if its driver runs on this machine; else None.
+    """Return the feed of a pipeline file if its driver runs on this machine; None if not.
 
     Raises:
-        ConfigError: its driver cannot be asked.
+        ConfigError: the driver runs without an endpoint.
     """
     driver = drivers.find(identity_of(config))
     if driver is None or driver.host != socket.gethostname() or not driver.is_running:
@@ -164,8 +164,8 @@ def running_feed_named(name: str) -> RunningFeed:
     """Return the feed of this name whose driver runs on this machine.
 
     Raises:
-        ResourceMissing: there is none.
-        ConfigError: there are several, or it cannot be asked.
+        ResourceMissing: no driver here has a feed of this name.
+        ConfigError: several drivers have one, or the driver runs without an endpoint.
     """
     running = [driver for driver in drivers.all_drivers() if driver.is_running]
     found = [driver for driver in running if driver.feed == name]
@@ -192,17 +192,17 @@ def _of_driver(driver: DriverFile) -> RunningFeed:
 
 
 def near(name: str, known: Sequence[str]) -> str | None:
-    """Return a hint with the known names that are like this one, or the first of them; None if none is known."""
+    """Return a hint with the names most similar to this one, or else the first names; None if there are no names."""
     shown = difflib.get_close_matches(name, known, n=NEAR) or sorted(set(known))[:NEAR]
     return f"these are known: {', '.join(one_line(feed) for feed in shown)}" if shown else None
 
 
 def stored_pause(config: PipelineConfig, connections: Connections, *, must_exist: bool = False) -> PauseStore:
-    """Return where the pause of a feed is kept that does not run; reads and writes without Spark.
+    """Return the store for the pause of a feed that does not run; it reads and writes without Spark.
 
     Raises:
         CheckpointMismatch: the checkpoint belongs to another feed.
-        ConfigError: the feed has no place for a pause, as it keeps nothing beyond a run.
+        ConfigError: the feed stores nothing beyond a run, so no pause either.
     """
     if config.has_many_tables or config.resumes_by_ledger:
         return LocalPauses.of(config)
@@ -214,7 +214,7 @@ def stored_pause(config: PipelineConfig, connections: Connections, *, must_exist
 
 
 def pause_of_next_start(config: PipelineConfig, connections: Connections) -> Pause | None:
-    """Return the pause that the next start finds; None without any, and where it cannot be read."""
+    """Return the pause that the next start finds; None if there is none, or if it cannot be read."""
     try:
         return stored_pause(config, connections).read()
     except (LakefeedError, OSError):
@@ -222,7 +222,7 @@ def pause_of_next_start(config: PipelineConfig, connections: Connections) -> Pau
 
 
 def pause_next_start(config: PipelineConfig, connections: Connections, *, reason: str) -> Pause:
-    """Pause a feed that does not run: its next start waits. Raises ConfigError if it is paused already."""
+    """Pause a feed that does not run: its next start waits. Raise ConfigError if it is already paused."""
     store = stored_pause(config, connections)
     if (found := store.read()) is not None:
         raise ConfigError(f"the feed is already {found.text}", where=f"feed {config.name}", hint="resume it first")
@@ -232,7 +232,7 @@ def pause_next_start(config: PipelineConfig, connections: Connections, *, reason
 
 
 def resume_next_start(config: PipelineConfig, connections: Connections) -> Pause:
-    """End the pause of a feed that does not run; returns it. Raises ConfigError if it is not paused."""
+    """End the pause of a feed that does not run, and return it. Raise ConfigError if the feed is not paused."""
     store = stored_pause(config, connections)
     if (found := store.read()) is None:
         raise ConfigError("the feed is not paused", where=f"feed {config.name}")

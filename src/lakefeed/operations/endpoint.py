@@ -1,6 +1,6 @@
 """Answers ``lakefeed status`` and other programs of this user, probes and scrapes while a feed runs; no browsers.
 
-A driver has few callers: each connection has one request, in a thread of its own, and a deadline.
+A driver has few callers, so a connection has one request, a thread of its own, and a deadline.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from lakefeed.operations.live_status import identity_of
 
 LOOPBACK = "127.0.0.1"
 ON_BEHALF_OF = "X-Lakefeed-User"
-"""Header: who asks, at the endpoint of the user's own driver."""
+"""Header: the user on whose behalf a request is sent to the endpoint of the user's own driver."""
 MOST_CONNECTIONS = 64
 MOST_BODY = 64 * 1024
 MOST_POINTS = 2000
@@ -54,12 +54,12 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class Served:
-    """The addresses of a running driver; the token is no part of its text.
+    """The addresses of a running driver; the token is not in its repr.
 
     Attributes:
-        url: of the driver's endpoint, which ``token`` opens; None without one.
-        probe_port: the port for probes; None without one.
-        notes: what the user should know of it.
+        url: of the driver's endpoint, which requires ``token``; None if the driver has no endpoint.
+        probe_port: the port for probes; None if there is none.
+        notes: notes for the user on the endpoint.
     """
 
     url: str | None = None
@@ -72,14 +72,14 @@ class Served:
 def reachable(
     config: PipelineConfig, monitor: FeedMonitor, *, port: int | None = 0, probe_port: int | None = None
 ) -> Iterator[Served]:
-    """Let ``lakefeed status`` and probes find this process within this block, as the driver of a feed.
+    """Make this process, as the driver of a feed, reachable for ``lakefeed status`` and probes within this block.
 
     Args:
-        port: of its endpoint on this machine, 0 for a free one; None for no endpoint.
-        probe_port: where it answers probes and scrapes of all callers; None for nowhere.
+        port: of its endpoint on this machine; 0 for a free port, None for no endpoint.
+        probe_port: where it answers probes and scrapes of all callers; None for no port.
 
     Raises:
-        PortTaken: another process listens there.
+        PortTaken: another process listens on one of the ports.
     """
     progress = monitor.snapshot()
     notes: list[str] = []
@@ -106,7 +106,7 @@ def reachable(
 def serve(
     feed: OwnFeed, *, port: int | None = None, probe_port: int | None = None, notes: Sequence[str] = ()
 ) -> Iterator[Served]:
-    """Serve a feed within this block: at an endpoint for programs of this user, at a port for probes."""
+    """Serve a feed within this block: an endpoint for programs of this user, and a port for probes."""
     with ExitStack() as stack:
         url = token = None
         if port is not None:
@@ -120,13 +120,13 @@ def serve(
 
 
 class Refused(Exception):
-    """A request that gets an error as its answer.
+    """A request that is answered with an error.
 
     Args:
-        status: of HTTP.
+        status: the HTTP status.
         error: one sentence.
         hint: what to do next.
-        retry_after: the seconds after which the same request may be answered; None if it is not to be repeated.
+        retry_after: seconds after which the request may be repeated; None if it must not be repeated.
     """
 
     def __init__(self, status: int, error: str, hint: str | None = None, *, retry_after: int | None = None) -> None:
@@ -148,7 +148,7 @@ class OwnFeed:
     """The documents of the feed that this process runs.
 
     Args:
-        settings: of metrics and health.
+        settings: the settings of metrics and health.
     """
 
     def __init__(self, monitor: FeedMonitor, *, settings: MetricSettings | None = None) -> None:
@@ -166,7 +166,7 @@ class OwnFeed:
         return self if name == self.name else None
 
     def row(self) -> Document:
-        """Return the feed's entry in the list of all."""
+        """Return the feed's entry in the list of all feeds."""
         progress = self._monitor.snapshot()
         batch = progress.last_batch
         return {
@@ -189,14 +189,14 @@ class OwnFeed:
         return self._monitor.snapshot().as_dict()
 
     def history(self, *, since: float = 0.0, most: int = 500) -> Document:
-        """Return the history as points, and the newest batches whole."""
+        """Return the history as points, and the newest batches with all their values."""
         return self._monitor.history_since(since, most=most).as_dict()
 
     def events(self, *, after: int) -> Document:
         return {"events": [event.as_dict() for event in self._monitor.events.after(after)]}
 
     def detail(self, what: str) -> Document:
-        """Return what a plug-in shows of the run under this name."""
+        """Return the document that a plug-in provides for the run under this name."""
         read = self._monitor.documents.get(what)
         if read is None:
             raise Refused(501, f"this feed shows no {what}")
@@ -206,7 +206,7 @@ class OwnFeed:
             raise Refused(503, error.what, error.hint) from None
 
     def act(self, request: Mapping[str, Any], *, by: str) -> Document:
-        """Begin an action; returns its event, or raises Refused."""
+        """Start an action and return its event; raise Refused if the feed refuses it."""
         given = {name: request[name] for name in _SETTINGS if request.get(name) is not None}
         try:
             return self._monitor.control.request(request["action"], by=by, **given).as_dict()
@@ -225,13 +225,13 @@ class OwnFeed:
 
 
 def host_name(given: Sequence[str]) -> str | None:
-    """Return the name that a request's headers ``Host`` give; None if that is not one name, with or without a port."""
+    """Return the host name in a request's ``Host`` headers; None unless they are one name, with or without a port."""
     found = _HOST.fullmatch(given[0].lower()) if len(given) == 1 else None
     return None if found is None else found["name"].strip("[]").rstrip(".")
 
 
 def is_address(text: str) -> bool:
-    """Check that a host is an address as numbers, which no DNS is asked for."""
+    """Check that a host is a numeric IP address, which needs no DNS."""
     try:
         ip_address(text)
     except ValueError:
@@ -240,18 +240,18 @@ def is_address(text: str) -> bool:
 
 
 def history_range(query: Mapping[str, str]) -> dict[str, Any]:
-    """Return from when, and how many points of the history, a request's query asks for."""
+    """Return the start time and the number of points of the history that a request's query asks for."""
     most = min(MOST_POINTS, max(1, int(_number(query, "most", 500))))
     return {"since": _number(query, "since", 0.0), "most": most}
 
 
 def event_number(query: Mapping[str, str]) -> int:
-    """Return the number of the event that a request's query asks for the ones after."""
+    """Return the event number in a request's query; the request asks for the events after it."""
     return int(min(2.0**53, max(0.0, _number(query, "after", 0))))
 
 
 def _number(query: Mapping[str, str], name: str, default: float) -> float:
-    """Return a number of a request's query; the default if it is none."""
+    """Return a number from a request's query; the default if the value is no number."""
     try:
         number = float(query.get(name, default))
     except ValueError:
@@ -260,7 +260,7 @@ def _number(query: Mapping[str, str], name: str, default: float) -> float:
 
 
 def json_object(body: bytes) -> Document:
-    """Read a request's body; raises Refused if it is no object of JSON."""
+    """Return the JSON object in a request's body; raise Refused if there is none."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
@@ -271,7 +271,7 @@ def json_object(body: bytes) -> Document:
 
 
 def require_action(document: Document) -> None:
-    """Refuse a request for an action that there is none of."""
+    """Refuse a request for an unknown action."""
     if document.get("action") not in ACTIONS:
         raise Refused(400, "there is no such action", f"one of {', '.join(ACTIONS)}")
 
@@ -288,11 +288,11 @@ def _listening(server: _Server) -> Iterator[int]:
 
 
 class _Server(ThreadingTCPServer):
-    """Answers the owner of a token; without a token, probes of all callers."""
+    """Answers clients with the right token; a server without a token answers probes of all clients."""
 
     allow_reuse_address = True
     daemon_threads = True
-    block_on_close = False  # The end of a run waits for no answer.
+    block_on_close = False  # The end of a run does not wait for answers.
     request_queue_size = 128
 
     def __init__(self, host: str, port: int, feed: OwnFeed, token: str | None) -> None:
@@ -315,7 +315,7 @@ class _Server(ThreadingTCPServer):
         super().server_bind()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Take a connection; of too many the oldest ends, so that a probe is answered among silent ones."""
+        """Accept a connection; if there are too many, end the oldest, so that silent clients cannot block a probe."""
         with self._lock:
             if len(self._deadlines) >= MOST_CONNECTIONS:
                 _end(self._deadlines, next(iter(self._deadlines)))
@@ -328,7 +328,7 @@ class _Server(ThreadingTCPServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """End the connections whose time is over; called several times a second."""
+        """End connections whose deadline has passed; called several times a second."""
         now = time.monotonic()
         with self._lock:
             for request in [request for request, until in self._deadlines.items() if until <= now]:
@@ -340,24 +340,24 @@ class _Server(ThreadingTCPServer):
                 self._deadlines[request] = time.monotonic() + ANSWER_SECONDS
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a client that has gone: stderr is the feed's log."""
+        """Log a disconnected client only for debugging: stderr is the feed's log."""
         _log.debug("a client of the endpoint has gone", exc_info=True)
 
 
 def _end(deadlines: dict[Any, float], request: socket.socket) -> None:
-    """End a connection under its reader; its thread closes it."""
+    """Shut down a connection while its thread reads it; the thread closes it."""
     del deadlines[request]
     with suppress(OSError):
         request.shutdown(socket.SHUT_RDWR)
 
 
 class _Request(BaseHTTPRequestHandler):
-    """One request; the connection ends with its answer."""
+    """One request; the connection ends after the answer."""
 
     server: _Server
 
     def parse_request(self) -> bool:
-        """Let ``do_ANY`` answer each method: without the token none says more than another."""
+        """Route every method to ``do_ANY``: without the token, no method's answer reveals more than another's."""
         is_whole = super().parse_request()
         self.method, self.command = self.command, "ANY"
         self.close_connection = True
@@ -370,7 +370,7 @@ class _Request(BaseHTTPRequestHandler):
         except Refused as refused:
             self._send(refused.status, json_line(refused.as_dict()).encode(), **refused.headers)
         except Exception as error:
-            # Its text may have values of records.
+            # The error's text may contain values of records.
             _log.warning("a request to the endpoint has failed: %s", type(error).__name__)
             self._send(500, json_line({"error": "the endpoint has failed to answer"}).encode())
         else:
@@ -437,9 +437,9 @@ class _Request(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answer what is no request of HTTP."""
+        """Answer bytes that are not an HTTP request."""
         self.request_version = "HTTP/1.0"
         self._send(400, json_line({"error": "this is no request"}).encode())
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Log no request: stderr is the feed's log."""
+        """Log nothing: stderr is the feed's log."""

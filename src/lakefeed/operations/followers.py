@@ -1,4 +1,4 @@
-"""Followers of a run while it lasts: entry points of ``lakefeed.followers``, and lakefeed's own."""
+"""Runs the followers of a run, as long as it lasts: entry points of ``lakefeed.followers``, and lakefeed's own."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from lakefeed.records.sources.kafka import SourceTopics
 _log = logging.getLogger(__name__)
 
 MOST_END_SECONDS = 90.0
-"""So long the end of a run waits for its followers; the longest of ours takes a minute, if the user sets it so."""
+"""How long the end of a run waits for followers; lakefeed's longest takes a minute, if the user sets it so."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FollowedRun:
-    """A run, as its followers see it.
+    """The view that followers have of a run.
 
     Attributes:
         config: the pipeline; ``config.block(MyBlock)`` is the follower's own block.
-        monitor: knows the progress and the events of the run; a follower reads it from a thread of its own.
+        monitor: has the progress and the events of the run; a follower reads it from a thread of its own.
         connections: store and catalogs.
-        spark: the session, which followers must not keep busy; None where the run has none yet.
-        once: whether the run ends by itself when it has read what is there.
-        is_failed_start: whether the run has failed before anything could follow it: the follower is entered, the
-            monitor takes the error, and the follower is left.
+        spark: the session, which followers must not keep busy; None if the run has none yet.
+        once: whether the run ends by itself after it has read the records that are there.
+        is_failed_start: whether the run failed before followers could follow it. Then a follower's context is entered,
+            the monitor gets the error, and the context is left.
         say: shows the user of the run a line, such as an address.
     """
 
@@ -51,22 +51,22 @@ class FollowedRun:
 
 
 Follower = Callable[[FollowedRun], AbstractContextManager[None]]
-"""Follows a run within the context that it returns. Neither may take long, nor delay a batch.
+"""Returns a context that follows a run. Entering and leaving the context must be quick and must not delay a batch.
 
-The context is left after the monitor knows how the run has ended. A LakefeedError on entering it refuses the start.
+The context is left after the monitor has the run's end. A LakefeedError on entering it refuses the start.
 """
 
 
 @contextmanager
 def following(run: FollowedRun) -> Iterator[None]:
-    """Let all followers follow a run within this block; raises the error of one that refuses the start."""
+    """Let all followers follow a run within this block; raise the error of a follower that refuses the start."""
     with _ending_together(run):
         yield
 
 
 @contextmanager
 def reporting_failed_start(config: PipelineConfig, monitor: FeedMonitor, connections: Connections) -> Iterator[None]:
-    """Report an error in this block as the end of the run: it never came so far that anything follows it."""
+    """Report an error in this block as the end of the run, since it failed before followers could follow it."""
     try:
         yield
     except Exception as error:
@@ -77,7 +77,7 @@ def reporting_failed_start(config: PipelineConfig, monitor: FeedMonitor, connect
 
 
 def _followers(run: FollowedRun) -> Iterator[tuple[str, Callable[[], Follower]]]:
-    """Yield each follower's name and what loads it."""
+    """Yield the followers' names and the functions that load them."""
     for entry in plugins.installed(plugins.FOLLOWERS_GROUP):
         yield entry.name, entry.load
     if not run.is_failed_start:
@@ -86,10 +86,10 @@ def _followers(run: FollowedRun) -> Iterator[tuple[str, Callable[[], Follower]]]
 
 
 def _enter(run: FollowedRun, entered: list[AbstractContextManager[None]]) -> Iterator[LakefeedError]:
-    """Enter the followers, and yield the error of each that refuses the start; those after it can report that.
+    """Enter the followers, and yield the errors of those that refuse the start; later followers can report these.
 
-    One that is broken is named, and the run continues without it; if the file has a block of its name, the start is
-    refused.
+    A follower that fails in another way is named in a note, and the run continues without it. If the pipeline file has
+    a block of its name, the start is refused.
     """
     for name, load in _followers(run):
         try:
@@ -111,7 +111,7 @@ def _enter(run: FollowedRun, entered: list[AbstractContextManager[None]]) -> Ite
 
 @contextmanager
 def _ending_together(run: FollowedRun) -> Iterator[None]:
-    """Enter each follower, and leave all at the same time: the end of a run waits for the slowest, not for the sum."""
+    """Enter all followers, and leave them at the same time: a run's end waits for the slowest, not for the sum."""
     entered: list[AbstractContextManager[None]] = []
     try:
         refusals = list(_enter(run, entered))
@@ -120,7 +120,7 @@ def _ending_together(run: FollowedRun) -> Iterator[None]:
             raise refusals[0]
         yield
     finally:
-        # Daemons: after another Ctrl-C the process waits for none of them.
+        # Daemon threads: after another Ctrl-C the process does not wait for them.
         threads = [threading.Thread(target=partial(_leave, each), daemon=True) for each in entered]
         for thread in threads:
             thread.start()
@@ -144,7 +144,7 @@ Ends = Callable[[], Mapping[Partition, int]]
 def observing_ends(
     config: PipelineConfig, monitor: FeedMonitor, *, ends: Ends | None = None, every: float = EVERY_SECONDS
 ) -> Iterator[None]:
-    """Keep the lag of a paused feed up to date within this block, in a thread of its own: no batch does so then."""
+    """Update the lag of a paused feed within this block, in a thread of its own: a paused feed has no batches."""
     if config.source.kafka is None:
         yield
         return
@@ -160,10 +160,10 @@ def observing_ends(
         while not over.wait(every):
             if monitor.control.pause is None:
                 continue
-            # A broker that does not answer leaves the lag as it was; status and lag report the broker.
+            # If a broker does not answer, the lag stays as it was; status and lag report the broker.
             with suppress(LakefeedError):
                 found = look()
-                # Of a feed that was resumed meanwhile, a batch knows better.
+                # If the feed was resumed meanwhile, a batch has newer values.
                 if monitor.control.pause is not None:
                     monitor.observe_ends(found)
 
@@ -171,5 +171,5 @@ def observing_ends(
     try:
         yield
     finally:
-        # Not joined: a broker that hangs is not to delay the end of the run.
+        # Do not join the thread: a broker that hangs must not delay the end of the run.
         over.set()

@@ -1,7 +1,7 @@
-"""The lag of a feed or of any consumer group, in records and in seconds, from broker and ledger: no job has to run.
+"""Computes the lag of a feed or a consumer group, in records and seconds, from broker and ledger; needs no running job.
 
-A feed's position is its sink's ledger; the log of its checkpoint where the sink keeps none. The seconds are the age of
-the record at the position, which a consumer of its own reads: one record of each partition that is behind.
+A feed's position comes from its sink's ledger, or from the log of its checkpoint if the sink has no ledger. The seconds
+are the age of the record at the position. A separate consumer reads it: one record per partition that is behind.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Lag(JsonModel):
     """The lag of a feed or a consumer group.
 
     Attributes:
-        is_known: whether it has a position at all; a feed or a group that has not begun has none.
+        is_known: whether there is a position; a feed or a group that has not begun has none.
     """
 
     name: str
@@ -47,24 +47,24 @@ class Lag(JsonModel):
     @computed_field(alias="lag")  # type: ignore[prop-decorator]
     @property
     def records(self) -> int | None:
-        """Offsets that are not committed; None if a partition's lag is unknown, or there are no partitions."""
+        """The number of uncommitted offsets; None if a partition's lag is unknown, or if there are no partitions."""
         return total_lag(self.partitions)
 
     @computed_field(alias="lag_seconds")  # type: ignore[prop-decorator]
     @property
     def seconds(self) -> Seconds | None:
-        """The age of the oldest record that is not committed; None if that is unknown."""
+        """The age of the oldest uncommitted record; None if it is unknown."""
         return oldest(self.partitions)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FeedOffsets:
-    """The offsets of a feed, by its ledger or its checkpoint.
+    """The offsets of a feed, from its ledger or its checkpoint.
 
     Attributes:
-        offsets: the next one to be committed, by partition.
-        topic_ids: the brokers' ids of the topics that they are in, as far as they are known.
-        batch_id: the newest batch that is done at ``committed_at``, by the checkpoint; None where a ledger has them.
+        offsets: the next offset to commit, by partition.
+        topic_ids: the brokers' ids of the topics of these offsets, if they are known.
+        batch_id: the newest batch that the checkpoint has as done, at ``committed_at``; None if a ledger has offsets.
     """
 
     offsets: Mapping[Partition, int]
@@ -77,7 +77,7 @@ def require_read(source: KafkaSource, topics: Sequence[str], *, feed: str) -> No
     """Refuse a topic that a feed does not read.
 
     Raises:
-        ResourceMissing: there is one.
+        ResourceMissing: the feed does not read one of the topics.
     """
     for topic in topics:
         if not source.reads(topic):
@@ -88,7 +88,7 @@ def require_read(source: KafkaSource, topics: Sequence[str], *, feed: str) -> No
 
 
 def feed_offsets(config: PipelineConfig, *, connections: Connections, folder: Path | None = None) -> FeedOffsets | None:
-    """Return where a feed stands, by its sink's ledger, or else by its checkpoint; None if it has not begun."""
+    """Return a feed's offsets, from its sink's ledger or else from its checkpoint; None if the feed has not begun."""
     sink = sink_of(config, connections, folder=folder).state()
     if sink.keeps_ledger:
         position = sink.position()
@@ -110,13 +110,13 @@ def feed_offsets(config: PipelineConfig, *, connections: Connections, folder: Pa
 
 
 def group_lag(source: KafkaSource, group: str, *, topics: Sequence[str] | None = None) -> Lag:
-    """Return the lag of a consumer group; without ``topics`` of all in which it has committed offsets.
+    """Return the lag of a consumer group in ``topics``, by default in all topics in which it has committed offsets.
 
     Raises:
-        ResourceMissing: the group has committed nothing there, or there is no such topic.
+        ResourceMissing: the group has committed nothing in these topics, or there is no such topic.
         Unreachable: no broker answers.
     """
-    # Before the ends of the topics: a group that reads would else be ahead of them.
+    # Read offsets before the topics' ends: an active group would otherwise be ahead of the ends.
     position = group_offsets(source, group, topics, stable=False)
     cluster = Topics(source.bootstrap_servers, options=source.client_options)
     descriptions = cluster.describe_all(topics if topics is not None else sorted({name for name, _ in position}))
@@ -143,25 +143,25 @@ def lag_of(
     times: Times | None = None,
     now: float | None = None,
 ) -> tuple[PartitionLag, ...]:
-    """Compare a position with the ends of topics, and ask for the times of the records that come next.
+    """Compare a position with the ends of topics, and read the times of the next records.
 
-    The lag is unknown where the position is not one of the topic as it is now: the topic was recreated, or ends before
-    it, or is not there. Topics of the position that are not among ``topics`` are not read any more, and left out.
+    The lag is unknown if the position does not belong to the topic as it is now: the topic was recreated, ends before
+    the position, or does not exist. Topics that are not in ``topics`` are no longer read, and are left out.
 
     Args:
-        position: the next offset to be committed, by partition. It was read before ``topics``.
-        topics: as they are now; None for one that should be there.
-        start: where a feed without any position begins; None for a group, whose beginning is not known.
+        position: the next offset to commit, by partition; read before ``topics``.
+        topics: their present descriptions; None for a topic that should exist and does not.
+        start: where a feed without any position begins; None for a group, whose start is not known.
         source: the cluster, to read from.
-        topic_ids: of the topics that the position is in, as far as they are known.
+        topic_ids: of the topics that the position belongs to, if they are known.
         times: by default ``record_times``.
-        now: in seconds since 1970. Default: after the records were read.
+        now: in seconds since 1970. Default: the time after the records were read.
     """
     found = partitions_of(topics)
     recreated = {
         name for name, topic in topics.items() if topic and (topic_ids or {}).get(name, "") not in ("", topic.topic_id)
     }
-    # A feed that has begun reads what is new to it from its first record on: docs/offsets.md.
+    # A feed that has begun reads new partitions from their first record on: docs/offsets.md.
     begins_at_first = start is not None and (start.kind == "earliest" or bool(position))
     reached = {key: at for key, at in position.items() if key[0] in topics and key[0] not in recreated}
     for key, part in found.items():
@@ -171,7 +171,7 @@ def lag_of(
             continue
         elif begins_at_first or part.start_offset == part.end_offset:
             reached[key] = part.start_offset
-    # Retention may have removed records that were not read: the next record is the first that is left.
+    # Retention may have removed unread records: the next record is then the first one that is left.
     behind = {
         key: max(reached[key], part.start_offset)
         for key, part in found.items()

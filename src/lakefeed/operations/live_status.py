@@ -1,8 +1,8 @@
-"""Reads whether a feed runs, and how: from its ledger, its topics, and its driver where that can be reached.
+"""Reads whether a feed runs, and its condition: from its ledger, its topics, and from its driver if it answers.
 
-The ledger knows of commits only: a feed without new records commits nothing, as one that has stopped. So a driver that
-can be asked decides; without it the age of the newest commit and the lag say what is likely, and the status says that
-it is no more than that. docs/design/watching.md has the reasons.
+The ledger only shows commits: a feed without new records commits nothing, just like a stopped one. If the driver
+answers, its answer decides. Otherwise the age of the newest commit and the lag show what is probable, and the status
+says that it is only probable. docs/design/watching.md has the reasons.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ IS_WELL: tuple[RunState, ...] = ("running", "probably running")
 
 RECENT_SECONDS = 60.0
 SILENT_SECONDS = 600.0
-"""With records to read, a feed that has committed nothing for so long has probably stopped."""
+"""A feed has probably stopped if it has records to read and has not committed for this time."""
 NEWEST_COMMITS = 20
 SKEW_SECONDS = 5.0
-"""By so much the clock of a server may be ahead that dates the commits of a driver on this machine."""
+"""The most that a server's clock, which dates commits, may be ahead of the clock of a driver on this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerFacts:
-    """The part of a feed's ledger that shows whether it runs.
+    """The facts in a feed's ledger that show whether the feed runs.
 
     Attributes:
-        known: where it stands; None if that is not known, or it has not begun.
-        commits: its newest, newest first, without moves; empty for a sink that keeps none.
+        known: the feed's offsets; None if they are unknown, or if the feed has not begun.
+        commits: the newest commits, newest first, without moves; empty for a sink that does not store commits.
         fence: of the driver that may commit.
-        publication: how much of it readers see, for a feed that lands in a branch.
+        publication: how much of the branch readers see, for a feed that lands in a branch.
     """
 
     known: FeedOffsets | None = None
@@ -82,7 +82,7 @@ class LedgerFacts:
 
     @property
     def rate(self) -> float | None:
-        """Records a second from the oldest of these commits to the newest, of the newest driver's."""
+        """Records a second between the oldest and the newest of the newest driver's commits."""
         newest = self.commits[0] if self.commits else None
         own = [commit for commit in self.commits if newest is not None and commit.fence == newest.fence]
         if len(own) < 2 or own[0].committed_at <= own[-1].committed_at:
@@ -92,7 +92,7 @@ class LedgerFacts:
 
     @property
     def interval(self) -> float | None:
-        """The longest time between two of these commits of the newest driver."""
+        """The longest time between two consecutive commits of the newest driver."""
         own = [commit for commit in self.commits if commit.fence == self.commits[0].fence] if self.commits else []
         gaps = [newer.committed_at - older.committed_at for newer, older in pairwise(own)]
         return max(gaps, default=None)
@@ -103,17 +103,17 @@ def _shown_driver(driver: DriverFile) -> dict[str, Any]:
 
 
 class LiveStatus(JsonModel):
-    """The status of a feed from outside: docs/metrics.md lists the keys of its document.
+    """The status of a feed as seen from outside: docs/metrics.md lists the keys of its document.
 
     Attributes:
-        evidence: why the state is taken to be so, as sentences.
+        evidence: the reasons for the state, as sentences.
         driver: the driver's file on this machine; None if there is none.
-        rate: records a second: by the newest commits in the ledger, or else as the driver says of its last minute.
-        last_error: the driver's last one; of a run that has failed the one that has ended it.
-        progress: what the driver answers; None if it does not.
+        rate: records a second, from the newest commits in the ledger; else the driver's value for its last minute.
+        last_error: the driver's last error; if the run has failed, the error that ended it.
+        progress: the driver's answer; None if it does not answer.
         paused: the pause that the next start finds, of a feed whose driver does not answer.
-        publication: how much of it readers see, for a feed that lands in a branch.
-        last_rows: rows of the newest commit.
+        publication: how much of the branch readers see, for a feed that lands in a branch.
+        last_rows: the number of rows of the newest commit.
     """
 
     feed: str
@@ -146,20 +146,20 @@ def live_status(
     folder: Path | None = None,
     identity: str | None = None,
 ) -> LiveStatus:
-    """Return whether a feed runs, where it stands, and how far it is behind; changes nothing.
+    """Return whether a feed runs, its position, and its lag; change nothing.
 
     Args:
-        config: the pipeline; of one topic, where each has a table of its own.
+        config: the pipeline; for a pipeline with many tables, the pipeline of one topic.
         connections: store and catalogs.
-        folder: of the pipeline file.
-        identity: of the pipeline whose driver runs the feed; for one topic's feed that of the whole pipeline.
+        folder: the folder of the pipeline file.
+        identity: of the pipeline whose driver runs the feed; for one topic's feed, of the whole pipeline.
 
     Raises:
-        Unreachable: broker, catalog or store do not answer, and no driver does.
+        Unreachable: broker, catalog or store do not answer, and the driver does not answer either.
     """
     driver = drivers.find(identity or identity_of(config))
     progress, unanswered = _ask(driver)
-    # With a driver's answer the rest is worth showing, even if a server that it needs is away.
+    # If the driver answers, show the rest even if a server that the feed needs does not answer.
     survived = (WorldError, MissingExtra) if progress is not None else ()
     lag = None
     try:
@@ -181,7 +181,7 @@ def live_status(
         lag=lag.records if lag else None,
         now=now,
         is_here=driver is not None and driver.is_here,
-        # A feed that has its topic alone: of a driver with many tables it names the one.
+        # A topic's own feed: of a driver with many tables, judge by the table of this topic.
         topic=topics[0] if topics is not None and len(topics) == 1 else None,
     )
     ended_by = driver.error if driver is not None and state == "failed" else None
@@ -209,20 +209,20 @@ def _lag(config: PipelineConfig, ledger: LedgerFacts) -> Lag | None:
     if config.source.kafka is None:
         return None
     source, known = config.kafka, ledger.known or FeedOffsets(offsets={})
-    # The position was read before: a feed that runs would else be ahead of the ends of its topics.
+    # The position was read before this: otherwise a running feed would be ahead of its topics' ends.
     topics = SourceTopics(source).describe()
     partitions = lag_of(known.offsets, topics, start=source.starting, source=source, topic_ids=known.topic_ids)
     return Lag(name=config.name, kind="feed", partitions=partitions, is_known=ledger.known is not None)
 
 
 def identity_of(config: PipelineConfig) -> str:
-    """Return what makes a feed this one on a machine: its name, its brokers, its sink, and its checkpoint."""
+    """Return the text that identifies a feed on a machine: its name, brokers, sink and checkpoint."""
     brokers = config.source.kafka.bootstrap_servers if config.source.kafka else ""
     return "\n".join((config.name, brokers, Owner.of(config).sink, config.checkpoint or ""))
 
 
 def own_path(kind: str, config: PipelineConfig) -> Path | None:
-    """Return the file of one kind that this user has for a feed on this machine; None for a user without a home."""
+    """Return the path of this user's file of one kind for a feed; None if the user has no home directory."""
     try:
         return drivers.path_of(identity_of(config), folder=default_home() / "run" / kind)
     except RuntimeError:
@@ -240,17 +240,17 @@ def judge(
     is_here: bool = True,
     topic: str | None = None,
 ) -> tuple[RunState, tuple[str, ...]]:
-    """Decide whether a feed runs, and say why.
+    """Decide whether a feed runs; return the state and the reasons.
 
     Args:
-        ledger: its newest commits and its fence.
-        driver: the file that its driver has left on this machine.
+        ledger: the feed's newest commits and its fence.
+        driver: the file that the feed's driver has written on this machine.
         progress: the driver's answer.
-        unanswered: why there is none although it should.
-        lag: offsets that are not committed; None if unknown.
+        unanswered: why there is no answer although one is expected.
+        lag: the number of uncommitted offsets; None if it is unknown.
         now: in seconds since 1970.
-        is_here: whether the driver's process is one that this machine shows.
-        topic: whose table it is, of a driver with many.
+        is_here: whether this machine can see the driver's process.
+        topic: the topic whose table is judged, of a driver with many tables.
     """
     if progress is not None and driver is not None:
         return _by_answer(ledger, driver, progress, topic=topic)
@@ -276,9 +276,9 @@ _GONE = {
 
 
 def _is_taken_over(ledger: LedgerFacts, driver: DriverFile) -> bool:
-    """Check that the newest commits are another driver's."""
+    """Check that the newest commits come from another driver."""
     if driver.ended_at is not None:
-        # A fence alone may also be an operation's, such as a rewind's. Not each run has one, as that of --batch.
+        # The fence alone may come from an operation, such as a rewind. Some runs have no fence, such as --batch.
         is_own = driver.fence is not None and driver.fence == ledger.fence
         return not is_own and (ledger.last_commit_at or 0.0) > driver.ended_at + SKEW_SECONDS
     newest = ledger.last_commit_at
@@ -288,7 +288,7 @@ def _is_taken_over(ledger: LedgerFacts, driver: DriverFile) -> bool:
         return ledger.fence is not None and driver.fence != ledger.fence
     if newest is None or driver.alive_at is None:
         return False
-    # Many tables, and a sink without fences: what was committed after its process had gone is another's.
+    # For many tables and sinks without fences: a commit after the process had gone is another driver's.
     return newest > driver.alive_at + drivers.TOUCH_SECONDS + SKEW_SECONDS
 
 
@@ -313,7 +313,7 @@ def _by_answer(
 def _by_commits(
     ledger: LedgerFacts, *, lag: int | None, now: float, driver: str = "no driver of it is known on this machine"
 ) -> tuple[RunState, tuple[str, ...]]:
-    """Judge by the age of the newest commit; ``driver`` says what is known of a driver."""
+    """Judge by the age of the newest commit; ``driver`` is a sentence about the driver."""
     if ledger.last_commit_at is None:
         return "unknown", (driver, "its sink shows no commit")
     age = now - ledger.last_commit_at
@@ -332,7 +332,7 @@ def _by_commits(
 
 
 def _ask(driver: DriverFile | None) -> tuple[FeedProgress | None, str | None]:
-    """Ask the driver's endpoint; returns its answer, or why there is none."""
+    """Ask the driver's endpoint; return its answer, or the reason why there is none."""
     if driver is None or driver.url is None or driver.token is None:
         return None, None
     if not driver.is_here or not driver.is_running:
@@ -346,7 +346,7 @@ def _ask(driver: DriverFile | None) -> tuple[FeedProgress | None, str | None]:
 def _ledger(
     config: PipelineConfig, connections: Connections, folder: Path | None
 ) -> tuple[LedgerFacts, tuple[str, ...]]:
-    """Read the ledger; returns why its position is unknown, if it is."""
+    """Read the ledger; also return the reasons why its position is unknown, if it is."""
     try:
         if (table := config.sink.chosen.snapshot_table) is not None:
             return _iceberg_facts(table, config.name, connections), ()

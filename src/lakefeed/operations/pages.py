@@ -1,4 +1,4 @@
-"""Find pages of the documentation by name or by words; ``docs/README.md`` is their index, and the site's navigation."""
+"""Find pages of the documentation by name or by words; ``docs/README.md`` is their index and the site's navigation."""
 
 import difflib
 import itertools
@@ -20,18 +20,18 @@ from lakefeed.errors import ResourceMissing
 from lakefeed.messages.pages import page_command
 
 PACKAGED = ("examples", "docs", "CHANGELOG.md")
-"""Beside each other in the package as in the repository, so that links between them hold in both."""
+"""The package has these side by side, as the repository has, so that links between them work in both."""
 
 INDEX = "README.md"
 DESIGN = "design"
 _LINK = re.compile(r"!?\[([^\]]*)\]\(([^)#\s]*)[^)]*\)")
-# An example, with its empty lines; or a heading, a paragraph, a list, a table.
+# A code block with its empty lines; or a heading, a paragraph, a list, a table.
 _BLOCK = re.compile(r"^```.*?^```$|(?:^(?!```)[^\n]+\n?)+", re.S | re.M)
 
 
 @dataclass(frozen=True)
 class Page:
-    """One page: its name for ``lakefeed docs``, its path in the folder, the index's headings above it, its text."""
+    """One page: its name for ``lakefeed docs``, its path in the folder, its headings in the index, and its text."""
 
     topic: str
     path: str
@@ -40,18 +40,18 @@ class Page:
 
     @cached_property
     def blocks(self) -> list[str]:
-        """Its headings, paragraphs, tables and examples."""
+        """The page's headings, paragraphs, tables and examples."""
         return [block.strip() for block in _BLOCK.findall(self.text) if not block.startswith(("<!--", "!["))]
 
     @property
     def description(self) -> str:
-        """Its opening sentence."""
+        """The page's first sentence."""
         opening = next((block for block in self.blocks if not block.startswith(("#", "```"))), "")
         return re.split(r"(?<=[.?]) ", _LINK.sub(r"\1", " ".join(opening.split())))[0]
 
 
 def packaged_root(name: str) -> Path:
-    """Return the folder that has one of ``PACKAGED``: the package, or a checkout, whose references it builds."""
+    """Return the folder that contains one of ``PACKAGED``: the package, or a checkout, which builds its references."""
     package = Path(__file__).resolve().parents[1]
     for root in (package, package.parents[1]):
         if (root / name).exists():
@@ -62,12 +62,12 @@ def packaged_root(name: str) -> Path:
 
 
 def page_folder() -> Path:
-    """Return the folder that has the pages: the installed package's, or a checkout's."""
+    """Return the folder with the pages: the installed package's, or a checkout's."""
     return packaged_root("docs") / "docs"
 
 
 def indexed_pages(folder: Path) -> list[Page]:
-    """Return the pages in the order of the index; a page that is listed twice counts where it is first."""
+    """Return the pages in the order of the index; a page that is listed twice counts at its first place."""
     found: dict[str, Page] = {}
     parts: tuple[str, ...] = ()
     for line in (folder / INDEX).read_text("utf-8").splitlines():
@@ -81,7 +81,7 @@ def indexed_pages(folder: Path) -> list[Page]:
 
 
 def find_page(pages: list[Page], name: str) -> Page | None:
-    """Return a page by its topic or its file; a design note is found without its prefix where no page has that name."""
+    """Return a page by its topic or file; if no page has the name, a design note is found without its prefix."""
     there = {page.topic: page for page in pages}
     path = Path(name)
     name = path.name.removesuffix(".md").lower().replace(" ", "-").replace("_", "-")
@@ -90,13 +90,13 @@ def find_page(pages: list[Page], name: str) -> Page | None:
 
 
 def search_pages(pages: list[Page], words: str, *, most: int = 9) -> list[tuple[Page, str]]:
-    """Return the pages that have the words, the best first, each with the passage that has most of them.
+    """Return the pages that contain the words, best first, with the passage of the page that contains most of them.
 
     Raises:
-        ResourceMissing: no page has one of the words; the hint names the pages with names like them.
+        ResourceMissing: no page contains any of the words; the hint names pages with similar names.
     """
     asked = _normal(words).split()
-    # Two words side by side count as a third, and a word counts the more, the fewer pages have it.
+    # Two adjacent words count as a third; a word counts more if fewer pages have it.
     stems = [re.sub(r"(?<=\w\w\w)s$", "", word) for word in asked]
     terms = {f" {term}" for term in (*stems, *map(" ".join, itertools.pairwise(asked)))}
     texts = [_normal(page.text) for page in pages]
@@ -113,7 +113,7 @@ def search_pages(pages: list[Page], words: str, *, most: int = 9) -> list[tuple[
 
 
 def _score(page: Page, text: str, weights: Mapping[str, float]) -> float:
-    """Return how well a page fits: by its name, title, headings, opening sentence, and the share of its text."""
+    """Return how well a page fits: by its name, title, headings, first sentence, and the words' share of its text."""
     title, *headings = [block for block in page.blocks if block[0] == "#"]
     places = ((9, page.topic), (4, title), (3, " ".join(headings)), (3, page.description))
     total = sum(points * _value(place, weights) for points, place in places)
@@ -123,7 +123,7 @@ def _score(page: Page, text: str, weights: Mapping[str, float]) -> float:
 
 
 def _passage(page: Page, weights: Mapping[str, float]) -> str:
-    """Return the paragraph or example that has most of the words, below its heading; of a table the rows that have."""
+    """Return the paragraph or example with most of the words, below its heading; of a table only the matching rows."""
     heading, passages = "", []
     for block in page.blocks:
         if block[0] == "#":
@@ -141,12 +141,12 @@ def _value(text: str, weights: Mapping[str, float]) -> float:
 
 
 def _normal(text: str) -> str:
-    """Return the words of a text in lower case, each after a blank."""
+    """Return the words of a text in lower case, with a blank before every word."""
     return "".join(f" {word}" for word in re.findall(r"[^\W_]+", text.lower()))
 
 
 def with_commands(text: str) -> str:
-    """Replace links to other pages by the commands that print them, for a terminal."""
+    """Replace links to other pages by the commands that print these pages in a terminal."""
 
     def command(match: re.Match[str]) -> str:
         name, path = match.groups()
@@ -161,13 +161,13 @@ def with_commands(text: str) -> str:
 
 def _topic(path: str) -> str:
     file = Path(path)
-    # A design note may have the name of a page: both have one subject.
+    # A design note may have the same file name as a page on the same subject.
     name = f"{DESIGN}-{file.stem}" if file.parent.name == DESIGN else file.stem
     return (file.parent.name if file.name == INDEX else name).lower()
 
 
 def write_pages(folder: Path, target: Path, page: str) -> Path:
-    """Write the pages of a folder as HTML, with their pictures; return the file of the one with the path ``page``."""
+    """Write the pages of a folder as HTML, with their pictures; return the file of the page at the path ``page``."""
     opened = Path(os.path.normpath(folder / page))
     places = {source: target / source.relative_to(folder.parent) for source in (*folder.rglob("*.md"), opened)}
     for source, place in places.items():
@@ -178,7 +178,7 @@ def write_pages(folder: Path, target: Path, page: str) -> Path:
 
 
 def heading_anchor(text: str, separator: str = "-") -> str:
-    """Return the anchor of a heading as code hosts make it, so that links between pages hold everywhere."""
+    """Return a heading's anchor in the form of code hosts, so that links between pages work everywhere."""
     return re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", separator)
 
 
@@ -188,7 +188,7 @@ def _document(source: Path, pages: set[Path]) -> str:
         return f'<{match[1]} id="{heading_anchor(text)}">{match[2]}</{match[1]}>'
 
     def link(match: re.Match[str]) -> str:
-        """Point a link to another page at its HTML file, and one to any other file at the file itself."""
+        """Point a link to another page at its HTML file, and a link to any other file at that file."""
         file = Path(os.path.normpath(source.parent / match[1]))
         return f'href="{match[1].removesuffix(".md")}.html' if file in pages else f'href="{file.as_uri()}'
 

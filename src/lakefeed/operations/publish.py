@@ -1,4 +1,4 @@
-"""Publish the branch that a feed lands in, or give up what is not published."""
+"""Publish the branch that a feed lands in, or discard its unpublished rows."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from lakefeed.sinks.definition import TablePublisher
 
 
 def publish_branch(feed: Feed, spark: SparkSession, *, dry_run: bool = False) -> Publication:
-    """Audit the branch, and publish it if the audit passes; may run beside the feed. ``dry_run`` only audits.
+    """Audit the branch, and publish it if the audit passes; the feed may run meanwhile. ``dry_run`` only audits.
 
-    Raises what ``Publisher.publish`` raises; an audit that fails is part of the result.
+    Raises what ``Publisher.publish`` raises; a failed audit is part of the result.
     """
     return _publisher(feed, spark).publish(dry_run=dry_run)
 
 
 def discard_branch(feed: Feed, spark: SparkSession) -> None:
-    """Drop the rows that are not published: the feed's next start reads their records again.
+    """Drop the unpublished rows: the feed's next start reads their records again.
 
-    A driver that runs is stopped. A crash in between leaves a feed that its next start refuses with the command that
-    completes this one: ``lakefeed offsets rewind --to table``.
+    This stops a running driver. After a crash in between, the feed's next start is refused; the error names the command
+    that completes the discard: ``lakefeed offsets rewind --to table``.
     """
     publisher, table = _publisher(feed, spark), feed.ledger_table(spark)
     table.take_fence(prefix=REWIND)

@@ -1,4 +1,4 @@
-"""Read chosen records once: offset ranges, a time, or the newest record of each key."""
+"""Read chosen records once: offset ranges, records since a time, or the newest record of each key."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class ReadSummary:
     """The result of one read.
 
     Attributes:
-        whole: whether all ranges were read; if not, enough rows were shown before, and the counts are not known.
-        records: records of the ranges; with the newest of each key, only these. None if that is not known.
-        unreadable: of the records, those that could not be read, or broke a rule whose records are set aside.
-        rows: rows written or shown; None if the target does not say.
-        reasons: why records could not be read, the commonest first.
+        whole: whether all ranges were read. If not, enough rows were shown before the end, and the counts are unknown.
+        records: records in the ranges; only the newest of each key if these were requested. None if unknown.
+        unreadable: the records that could not be read, or that broke a rule that makes dead letters.
+        rows: rows written or shown; None if the target does not count them.
+        reasons: why records could not be read, the most frequent reason first.
     """
 
     target: str
@@ -54,7 +54,7 @@ class ReadSummary:
 
     @property
     def offsets(self) -> int:
-        """Offsets that the ranges span."""
+        """The number of offsets in the ranges."""
         return sum(span.records for span in self.ranges)
 
     def as_dict(self) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class ReadSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchRead:
-    """The way to read records: a pipeline's, or that of a topic without one; would-be dead letters are only counted."""
+    """The settings for reading records, with or without a pipeline; dead letters are counted and not written."""
 
     name: str
     source: KafkaSource
@@ -76,7 +76,7 @@ class BatchRead:
 
     @classmethod
     def of(cls, feed: Feed) -> BatchRead:
-        """Return a feed's way to read records, to read some of them into something else than its sink."""
+        """Return a feed's settings for reading, so that records can be read into another target than its sink."""
         config = feed.config
         return cls(
             name=config.name,
@@ -89,7 +89,7 @@ class BatchRead:
         )
 
     def on_error(self, choice: Literal["fail", "skip"]) -> BatchRead:
-        """Return a read that stops at a bad record, or leaves it out and counts it."""
+        """Return a read that stops at a bad record (fail), or leaves it out and counts it (skip)."""
         if choice == "skip":
             return replace(self, policy=replace(self.policy, on_error="dead_letter"))
         expect = tuple(
@@ -100,12 +100,12 @@ class BatchRead:
         return replace(self, policy=replace(self.policy, on_error="fail", on_null=on_null, expect=expect))
 
     def records(self, spark: SparkSession, ranges: list[OffsetRange], *, latest: bool = False) -> DataFrame:
-        """Read the records of these ranges, undecoded; with ``latest`` the newest of each key."""
+        """Read the records of these ranges, undecoded; with ``latest`` only the newest of each key."""
         records = read_batch(spark, self.source, ranges=ranges, headers=self.decode.reads_headers)
         return newest_per_key(records) if latest else records
 
     def to(self, target: Target, selection: Selection, *, spark: SparkSession, latest: bool = False) -> ReadSummary:
-        """Read the chosen records into a target, with ``latest`` the newest of each key; an error writes nothing."""
+        """Read the chosen records into a target, with ``latest`` only each key's newest; an error writes nothing."""
         started = time.monotonic()
         ranges = offset_ranges(self.source, selection)
         with translating():
@@ -133,7 +133,7 @@ class BatchRead:
     def _writer(self, spark: SparkSession, target: Target) -> BatchWriter:
         put_credentials(spark, self.decode)
         decoder = resolve_decoder(spark, self.decode, self.source, accept=self.accept)
-        # Older records may well have another schema: that is no change that one could stop at.
+        # Older records may have another schema: a read must not stop at that change.
         on_change = "ignore" if self.on_change == "fail" else self.on_change
         rows = RowBuilder(
             schema=ReaderSchema(decoder, policy=on_change, keeper=target),
@@ -144,9 +144,9 @@ class BatchRead:
         return BatchWriter.of_rows(spark, rows, target, feed=self.name)
 
     def _require_all(self, ranges: list[OffsetRange], outcomes: BatchOutcomes) -> None:
-        """Compare the counts with the offsets, and where they are less, with the broker's records.
+        """Compare the counts of records with the offsets, and if they are lower, with the broker's number of records.
 
-        Transactions and compaction leave offsets without a record; a topic may be compacted while it is read.
+        Transactions and compaction leave offsets without records; a topic may be compacted during the read.
         """
         spans: dict[Partition, list[OffsetRange]] = defaultdict(list)
         for span in ranges:
@@ -169,7 +169,7 @@ class BatchRead:
 
 
 class _NoProperties:
-    """The properties of a commit that is no feed's."""
+    """The properties of a commit that belongs to no feed."""
 
     def properties(self) -> dict[str, str]:
         return {}

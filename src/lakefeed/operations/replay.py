@@ -1,9 +1,9 @@
-"""Land dead letters with today's schema and policy, once, and remove them.
+"""Land dead letters with the current schema and policy, exactly once, and remove them.
 
-A replay is three steps: the letters that can be rows now are marked with the replay's id; their rows are appended to
-the feed's table in one commit that carries the id; the marked letters are deleted. Wherever it is cut off, the next
-replay looks whether the table has the marked id, and then deletes the letters, or takes the mark away and begins again.
-So does a replay itself where the sink refuses some of the rows: it isolates their letters, and tries the others.
+A replay has three steps. It marks the letters that can now be rows with its id. It appends their rows to the feed's
+table in one commit with that id. It deletes the marked letters. If a replay was interrupted, the next one checks
+whether the table has the marked id: if so, it deletes the letters; if not, it removes the marks and starts over.
+If the sink refuses some of the rows, the replay isolates their letters, removes the marks, and tries the others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakefeed.sinks.definition import LedgerTable
 
 REPLAYS = ".replays"
-"""Behind the feed's name, in the name of the fence of its replays (``Ledger.java``)."""
+"""The suffix of the feed's name in the name of its replays' fence (``Ledger.java``)."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Replayed:
     """The result of a replay.
 
     Attributes:
-        replay_id: marks its commit in the table; None if there was nothing to land.
-        rows: rows written: a transform may make several of a letter, or none.
-        skipped: letters that today's policy leaves out.
-        still_dead: letters that cannot be rows today either; each has today's reason.
-        finished_earlier: letters removed because an earlier replay, cut off after its commit, had landed them.
+        replay_id: the id in its commit in the table; None if there was nothing to land.
+        rows: the number of rows written: a transform may make several rows of a letter, or none.
+        skipped: letters that the current policy skips.
+        still_dead: letters that still cannot be rows; their reasons are updated.
+        finished_earlier: letters removed because an earlier replay, interrupted after its commit, had landed them.
     """
 
     replay_id: str | None
@@ -53,7 +53,7 @@ class Replayed:
 
 @dataclass(frozen=True)
 class MarkedLetters:
-    """The letters that a replay is to land; a range of ``Replay.ranges`` is a part of them, by position."""
+    """The letters that a replay lands; a range in ``Replay.ranges`` is a part of these letters, by index."""
 
     records: DataFrame
 
@@ -62,13 +62,13 @@ class MarkedLetters:
         return sorted(tuple(each) for each in self.records.select("topic", "partition", "offset").collect())
 
     def offsets(self, part: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """Return the ranges of offsets in which no letters but those of a part lie."""
+        """Return offset ranges that contain the letters of a part and no other letters."""
         of_part = (each for span in part for each in self.positions[span.start : span.end])
         groups = (list(group) for _, group in groupby(of_part, key=lambda each: each[:2]))
         return [OffsetRange(*group[0], group[-1][2] + 1) for group in groups]
 
     def read(self, part: Sequence[OffsetRange]) -> DataFrame:
-        """Read the records of a part."""
+        """Read the records of a part of the letters."""
         topic, partition, offset = sf.col("topic"), sf.col("partition"), sf.col("offset")
         spans = (
             (topic == each.topic) & (partition == each.partition) & offset.between(each.start, each.end - 1)
@@ -86,11 +86,11 @@ def replay(
     table: LedgerTable,
     step: Callable[[str], None] = lambda done: None,
 ) -> Replayed:
-    """Land the chosen dead letters of one feed that can be rows now; ``step`` lets tests cut a replay off.
+    """Land the chosen dead letters of one feed that can be rows now; ``step`` lets tests interrupt a replay.
 
-    Those whose rows cannot be computed, or are refused by the table, stay dead letters: the others are landed.
+    Letters whose rows cannot be computed, or are refused by the table, stay dead letters; all others are landed.
     """
-    # Taking the fence stops any earlier replay, so its marks can be cleared.
+    # The fence stops an earlier replay that still runs, so its marks can be removed.
     fence = table.take_fence(REPLAYS)
     finished = _finish_earlier(letters, table.ledger)
     while True:
@@ -106,7 +106,7 @@ def replay(
         letters.mark(good, replay_id)
         step("marked")
         marked = MarkedLetters(letters.marked(replay_id))
-        # A letter that is marked is deleted after the commit, so each has to be a row of it.
+        # All marked letters are deleted after the commit, so it may only succeed if each of them becomes a row.
         attempting = writer.of_only_rows(marked.read)
         match attempting.attempt(marked.records, Replay(feed, replay_id, fence, landable)):
             case Committed(landed, outcomes):
@@ -127,7 +127,7 @@ def replay(
 
 
 def _finish_earlier(letters: DeadLetterStore, ledger: IcebergLedger) -> int:
-    """Finish replays that were cut off; return how many letters they had landed."""
+    """Finish interrupted replays; return the number of letters that these had landed."""
     finished = 0
     for replay_id in letters.open_replays():
         if ledger.has_replay(replay_id):

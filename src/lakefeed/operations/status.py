@@ -1,4 +1,4 @@
-"""Read where a feed stands, from checkpoint, table, group and topics, and decide what a start would do."""
+"""Read a feed's position, from checkpoint, table, group and topics, and decide what a start would do."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from lakefeed.records.transform.plan import keeps_no_state
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionStatus:
-    """The status of one partition; None for what is not known.
+    """The status of one partition; a field is None if it is unknown.
 
-    Up to ``checkpoint`` that takes the records for landed, likewise ``table`` and ``group``; ``covered`` are the
-    offsets that the table has.
+    ``checkpoint``, ``table`` and ``group`` are the offsets up to which these take records for landed; ``covered`` are
+    the offsets that the table has.
     """
 
     topic: str
@@ -51,7 +51,7 @@ class PartitionStatus:
 
     @property
     def lag(self) -> int | None:
-        """Offsets that are in the topic and not landed; transactions leave some without a record."""
+        """The number of offsets in the topic that have not landed; transactions leave some without a record."""
         reached = self.checkpoint if self.table is None else self.table
         return None if reached is None or self.topic_end is None else max(0, self.topic_end - reached)
 
@@ -61,13 +61,13 @@ class FeedStatus:
     """The status of a feed.
 
     Attributes:
-        start: what a start would do now, as a message.
-        position: where the feed stands in the table; None if that has nothing of it, or does not say.
-        is_position_known: whether the table has the feed's position; not after some rollbacks.
-        decided: how a start would begin; None if it would be refused, or if that is not decided.
-        note: what lakefeed has noted beside the checkpoint; None if there is none yet.
+        start: a message that says what a start would do now.
+        position: the feed's position in the table; None if the table has none, or if it is unknown.
+        is_position_known: whether the table has the feed's position; False after some rollbacks.
+        decided: how a start would begin; None if it would be refused, or if that is undecided.
+        note: lakefeed's note next to the checkpoint; None if there is none yet.
         logged: the newest batch in the log of a sink without a ledger.
-        publication: how much of it readers see, for a feed that lands in a branch.
+        publication: how much of the branch readers see, for a feed that lands in a branch.
     """
 
     feed: str
@@ -99,11 +99,11 @@ class FeedStatus:
 
 
 def feed_status(feed: Feed, spark: Callable[[], SparkSession] | None = None) -> FeedStatus:
-    """Read where a feed stands, and decide how it would start; changes nothing.
+    """Read a feed's position, and decide how it would start; change nothing.
 
-    Reads two or three small files of the checkpoint, and the table's metadata. ``spark`` analyzes the query: it is
-    called only if the transform has changed since the last start, and the decision depends on the state that it keeps.
-    Without it such a start is not decided. Raises CheckpointMismatch if the checkpoint is another pipeline's.
+    Reads two or three small files of the checkpoint, and the table's metadata. ``spark`` is called to analyze the query
+    only if the transform has changed since the last start and the decision depends on the state that it keeps. Without
+    ``spark`` that start stays undecided. Raises CheckpointMismatch if the checkpoint belongs to another pipeline.
     """
     config, identity = feed.config, feed.identity
     note, files = None, None
@@ -121,7 +121,7 @@ def feed_status(feed: Feed, spark: Callable[[], SparkSession] | None = None) -> 
     refusal: LakefeedError | None = None
     letters: Position | None = None
     letters_refusal: LakefeedError | None = None
-    # As in a run: letters follow a feed only by its ledger, and a topic of letters has none.
+    # As in a run: only a ledger can tie dead letters to a feed, and a dead-letter topic has none.
     letters_table = config.dead_letters.table if config.dead_letters and sink.keeps_ledger else None
     if letters_table is not None:
         try:
@@ -130,7 +130,7 @@ def feed_status(feed: Feed, spark: Callable[[], SparkSession] | None = None) -> 
             letters_refusal = unknown
     stateful: bool | None = False
     if not stateless and not config.resumes_by_ledger:
-        # The state is noted before the first batch is planned, so that the note counts from then on.
+        # A run notes the state before it plans the first batch; from then on the note is valid.
         is_noted = state.batch_id is not None and note is not None and note.transform == identity.transform_id
         stateful = bool(note and note.state) if is_noted else None
     try:
@@ -190,7 +190,7 @@ def _publication(config: PipelineConfig, connections: Connections) -> BranchStat
 def _decide(
     facts: Facts, files: StoredCheckpoint | None, *, stateful: bool
 ) -> tuple[Start | None, LakefeedError | None]:
-    """Decide as a run of such a query, which reads no query id if it keeps no state."""
+    """Decide as a run would; a run reads the query id only of a query that keeps state."""
     state = checkpoint_state(files) if files is not None and not stateful else facts.checkpoint
     try:
         return decide(replace(facts, stateful=stateful, checkpoint=state)), None
@@ -206,7 +206,7 @@ def _decide_by_plan(
     *,
     noted_state: Sequence[str],
 ) -> tuple[Start | None, LakefeedError | None]:
-    """Decide for a changed transform; its query is analyzed only where the decision depends on the state it keeps."""
+    """Decide for a changed transform; analyze its query only if the decision depends on the state that it keeps."""
     (start, refusal), (other, other_refusal) = (_decide(facts, files, stateful=stateful) for stateful in (False, True))
     if facts.checkpoint.batch_id is None and start == other and str(refusal) == str(other_refusal):
         return start, refusal

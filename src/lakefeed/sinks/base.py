@@ -1,4 +1,4 @@
-"""The parts of sinks that are the same for all: a ledger answers for the feed, and a writer takes computed batches."""
+"""The common parts of sinks: a ledger says where the feed stands, and a writer writes computed batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakefeed.sinks.definition import Reread
 
 
 class BaseSink:
-    """A sink whose ``ledger`` answers where the feed stands; it neither prepares a first batch nor lags."""
+    """A sink whose ``ledger`` says where the feed stands. It prepares nothing before the first batch and never lags."""
 
     ledger: Ledger
 
@@ -48,7 +48,7 @@ class BaseSink:
         return self.ledger.position()
 
     def has(self, commit: Commit) -> bool:
-        """Return whether the sink has exactly these ranges already, from before a restart."""
+        """Check that the sink already has exactly these offset ranges, from before a restart."""
         return self.ledger.check(commit) is CommitCheck.ALREADY_COMMITTED
 
     def commit_reset(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
@@ -58,50 +58,50 @@ class BaseSink:
         """Do nothing."""
 
     def files_of(self, batch_ids: Iterable[int]) -> int | None:
-        """Return None: files are not counted."""
+        """Return None: this sink does not count files."""
         return None
 
     def lagging(self) -> Mapping[str, str]:
-        """Return nothing: a failure stops the feed."""
+        """Return an empty mapping: this sink never lags, since a failure stops the feed."""
         return {}
 
     def take_notes(self) -> tuple[str, ...]:
-        """Return what users should know of the last batch; a note is returned once."""
+        """Return notes for users on the last batch; a second call does not return them again."""
         return ()
 
 
 @dataclass(frozen=True)
 class FeedEntry:
-    """The entry of a feed in the ledger of a server, as it was read."""
+    """A feed's entry in the ledger of a server, at the time of reading."""
 
     fence: str | None
     reader: str | None
-    """The reader's schema that ``apply_schema`` got last."""
+    """The reader's schema that was passed to ``apply_schema`` last."""
     keyed: str | None
-    """``<keys> <on_delete>`` of the rows; None where they are appended, or there are none yet."""
+    """``<keys> <on_delete>`` of the rows; None if rows are appended, or if there are no rows yet."""
     topics: Mapping[str, str]
-    """The topics whose offsets the rows have, and their ids."""
+    """The topics whose offsets the rows contain, with the topics' ids."""
 
 
 class Writer(Protocol):
     """Writes the rows of a batch, and nothing else."""
 
     def begin(self, columns: StructType) -> None:
-        """Prepare for rows of these columns: at the start, and before the first batch with other ones."""
+        """Prepare for rows of these columns. Called at the start, and before the first batch with other columns."""
 
     def prepared(self, rows: DataFrame, commit: Commit) -> DataFrame:
-        """Return what ``write`` gets of these rows; computed and judged before it is called."""
+        """Return the rows to pass to ``write``. They are computed and checked before ``write`` is called."""
 
     def write(self, rows: DataFrame, commit: Commit, *, commit_id: str) -> None:
-        """Write the rows, which are computed and kept; they may be read more than once."""
+        """Write the rows, which are computed and cached; they may be read more than once."""
 
 
 class BatchedSink(BaseSink):
-    """Lands batches through a writer; the feed's checkpoint notes the reader's schema.
+    """Lands batches through a writer; stores the reader's schema in the feed's checkpoint.
 
-    Guarantee: that of ``ledger``; without one, at-least-once. A batch's rows are computed and judged before any is
-    written, so a batch that must not land leaves nothing. A crash between the write and Spark's commit of the batch
-    lets the same batch come again, with the same records; where the checkpoint is lost, the feed begins where the
+    Guarantee: that of ``ledger``; at-least-once without one. All rows of a batch are computed and checked before the
+    first is written, so a refused batch leaves nothing behind. After a crash between the write and Spark's commit of
+    the batch, Spark repeats the batch with the same records. If the checkpoint is lost, the feed begins where the
     pipeline file says.
     """
 
@@ -122,7 +122,7 @@ class BatchedSink(BaseSink):
         note_schema(self._claim, stored)
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Compute the rows of one micro-batch, look whether they may land, and write them."""
+        """Compute the rows of one micro-batch, check that they may land, and write them; return their number."""
         if not isinstance(commit, Commit):
             raise ConfigError("this sink takes batches only", where=self._where)
         kept = self.writer.prepared(rows, commit).persist()
@@ -136,6 +136,6 @@ class BatchedSink(BaseSink):
 
 
 def note_schema(claim: Claim, stored: StoredSchema | None) -> None:
-    """Note the reader's schema in the feed's checkpoint, for a sink that stores none."""
+    """Store the reader's schema in the feed's checkpoint, for a sink that stores no schema itself."""
     if stored is not None and stored.to_json() != claim.schema:
         claim.note(schema=stored.to_json())

@@ -1,7 +1,7 @@
-"""Declares a sink of another package in a few methods, and lands a feed's batches through it.
+"""Defines the interface of sinks from other packages, and lands a feed's batches through them.
 
-docs/extension-points.md has an example. The feed reads, decodes and judges a batch before the sink gets it, and keeps
-the ledger: the sink stores rows and texts.
+docs/extension-points.md has an example. The feed reads, decodes and checks a batch before the sink gets it. The feed
+also manages the ledger: the sink only stores rows and texts.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = ["Batch", "BatchSink", "ChecksServer", "KeepsEntries", "ReadsRows"]
 
 
 class BatchSink(Protocol):
-    """A sink that takes batches, at least once: a batch that a crash cut off comes again.
+    """A sink that takes batches, at least once: a batch that a crash interrupted is written again.
 
-    It is created as ``kind(settings, feed)``, with its settings and the feed's name, in commands too that only look at
-    a feed; that must not need Spark or a server.
+    lakefeed creates it as ``kind(settings, feed)``, with its settings and the feed's name. Commands that only look at a
+    feed create it too, so its constructor must not need Spark or a server.
     """
 
     def begin(self, columns: StructType) -> None:
@@ -42,21 +42,21 @@ class BatchSink(Protocol):
     def write(self, rows: DataFrame | None, batch: Batch) -> None:
         """Store the rows. Called in the driver, once for each batch, in order.
 
-        If it raises ``lakefeed.errors.Unreachable``, it is called again after a second, for five minutes; any other
-        error stops the feed.
+        If ``write`` raises ``lakefeed.errors.Unreachable``, it is called again after a second, for up to five minutes.
+        Any other error stops the feed.
 
         Args:
-            rows: computed and judged already; may be read more than once.
-            batch: its number and, for a sink with ``entries``, the entry of the ledger.
+            rows: computed and checked; may be read more than once.
+            batch: the batch's number and, for a sink with ``entries``, the ledger's entry.
         """
 
 
 @runtime_checkable
 class KeepsEntries(Protocol):
-    """A sink whose ``write`` stores ``batch.entry`` with the rows in one transaction: it has each record once.
+    """A sink that stores ``batch.entry`` and the rows in one transaction, so it has every record once.
 
-    ``write`` fails, and stores nothing, if the feed has an entry with ``batch.number`` already: a unique key of feed
-    and number. Rows are None for an entry without rows, such as that of a driver that takes the feed over.
+    ``write`` must fail and store nothing if the feed already has an entry with ``batch.number``: use a unique key of
+    feed and number. Rows are None for an entry without rows, such as the entry of a driver that takes over the feed.
     """
 
     def entries(self) -> Iterable[str]:
@@ -68,19 +68,19 @@ class ReadsRows(Protocol):
     """A sink with entries whose rows ``lakefeed verify --deep`` can compare with the ledger."""
 
     def read(self, columns: Sequence[str] | None) -> Any:
-        """Return these columns of all rows as a ``pyarrow.RecordBatchReader``; None for all columns. Without Spark."""
+        """Return columns of all rows as a ``pyarrow.RecordBatchReader``; None means all. Called without Spark."""
 
 
 @runtime_checkable
 class ChecksServer(Protocol):
-    """A sink whose server or folder ``lakefeed check --connect`` and ``lakefeed plan`` can look for."""
+    """A sink that can check its server or folder for ``lakefeed check --connect`` and ``lakefeed plan``."""
 
     def check(self) -> None:
-        """Raise a LakefeedError, such as Unreachable, if a run could not begin. Called without Spark."""
+        """Raise a LakefeedError, such as Unreachable, if a run could not start. Called without Spark."""
 
 
 class BatchSinkDefinition(SinkDefinition[SinkConfig]):
-    """The code of a sink that is a ``BatchSink``."""
+    """The definition of a sink that is a ``BatchSink``."""
 
     def __init__(self, settings: SinkConfig, context: SinkContext, kind: Callable[[Any, str], Any]) -> None:
         super().__init__(settings, context)
@@ -130,7 +130,7 @@ class SinkRows:
 
 @dataclass(frozen=True)
 class BatchSinkWriter:
-    """Writes batches through a ``BatchSink``: rows alone, or with an entry of the ledger."""
+    """Writes batches through a ``BatchSink``: only rows, or rows with an entry of the ledger."""
 
     own: BatchSink
     ledger: EntryLedger | None

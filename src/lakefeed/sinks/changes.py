@@ -1,8 +1,7 @@
-"""Finds the newest change of each key in a micro-batch, checks all of them, and writes the MERGE that lands them.
+"""Finds the newest change of each key in a micro-batch, checks the changes, and builds the MERGE that lands them.
 
-A batch is shuffled by its keys once (``shuffle_by_key``). All that reads it afterwards, such as the MERGE, reads the
-files of that shuffle: no record is decoded twice, no row is copied into a cache, and a join by the keys needs no other
-shuffle.
+A batch is shuffled by its keys once (``shuffle_by_key``). Later steps, such as the MERGE, read the files of that
+shuffle: no record is decoded twice, no row is copied into a cache, and a join by the keys needs no second shuffle.
 """
 
 from __future__ import annotations
@@ -24,23 +23,23 @@ from lakefeed.sinks.kept_values import KeptValues
 
 TOPIC, PARTITION, OFFSET = POSITION_COLUMNS
 KEY_MOVED = "lakefeed: a key has changes in more than one partition"
-"""Spark's error where offsets do not show which change is newer."""
+"""The error that the MERGE raises in Spark if offsets do not show which change is newer."""
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _RANK, _OF_KEY = "_lakefeed_rank", "_lakefeed_of_key"
 
 ROWS_A_TASK, BYTES_A_TASK, STORED_ROWS_A_TASK = 20_000, 32 << 20, 500_000
-"""A batch is split over idle cores until a task has ``ROWS_A_TASK`` changes; then each task gets ``BYTES_A_TASK`` of
-changes, and ``STORED_ROWS_A_TASK`` rows of the table, at most."""
+"""A batch gets a task for every ``ROWS_A_TASK`` changes, up to the number of cores. It gets more tasks only where a
+task would have more than ``BYTES_A_TASK`` of changes, or more than ``STORED_ROWS_A_TASK`` rows of the table."""
 
 
 def deleting(changes: DataFrame) -> DataFrame:
-    """Replace null in the column that marks deletes: a transform may compute it from nullable columns."""
+    """Replace null by false in the column that marks deletes; a transform may compute it from nullable columns."""
     return changes.withColumn(DELETED, sf.coalesce(sf.col(DELETED), sf.lit(False)))
 
 
 def counted_groups(groups: DataFrame, *, keys: Sequence[str], where: str, kind: str) -> int:
-    """Count the rows of a batch of groups, and refuse two of one key; ``kind`` is the sink's in the pipeline file."""
+    """Return the number of rows in a batch of groups; refuse two rows of a key. Errors name the sink's ``kind``."""
     of_key = groups.groupBy(*(sf.col(name(key)) for key in keys)).agg(sf.count(sf.lit(1)).alias(_OF_KEY))
     [row] = of_key.agg(sf.coalesce(sf.sum(_OF_KEY), sf.lit(0)).alias("rows"), sf.max(_OF_KEY).alias("most")).collect()
     if (row["most"] or 0) > 1:
@@ -53,12 +52,12 @@ def counted_groups(groups: DataFrame, *, keys: Sequence[str], where: str, kind: 
 
 
 def shuffle_by_key(changes: DataFrame, *, keys: Sequence[str], partitions: int) -> DataFrame:
-    """Return the changes with those of a key in one partition."""
+    """Return the changes, shuffled so that all changes of a key are in one partition."""
     return kept_rows(changes.repartition(partitions, *(sf.col(name(key)) for key in keys)))
 
 
 def partitions_for(changes: DataFrame, commit: SnapshotProperties) -> int:
-    """Return into how many partitions a batch is shuffled: for its records, and the bytes that Spark takes them for."""
+    """Return the number of partitions for a batch's shuffle, from its records and Spark's estimate of a row's size."""
     own: Any = changes
     most = shuffle_limit(changes.sparkSession)
     if not isinstance(commit, Commit | Backfill):
@@ -69,14 +68,14 @@ def partitions_for(changes: DataFrame, commit: SnapshotProperties) -> int:
 
 
 def shuffle_limit(session: SparkSession) -> int:
-    """Return into how many partitions Spark shuffles in this session."""
+    """Return the number of shuffle partitions in this session."""
     return int(str(session.conf.get(SHUFFLE_PARTITIONS)))
 
 
 def latest_per_key(
     changes: DataFrame, *, keys: Sequence[str], order_by: Sequence[str], kept: KeptValues | None = None
 ) -> DataFrame:
-    """Return the newest change of each key, with the values that it lacks itself and an older one has, and ``KEPT``."""
+    """Return the newest change of each key; values that it lacks come from older changes of the key. Adds ``KEPT``."""
     from pyspark.sql import Window
 
     of_key = Window.partitionBy(*(sf.col(name(key)) for key in keys))
@@ -88,24 +87,24 @@ def latest_per_key(
 
 
 def _order(order_by: Sequence[str]) -> Sequence[str]:
-    # With the position it is a total order: the result must not depend on the order of arrival.
+    # The position makes the order total: the result must not depend on the order in which changes arrive.
     return (*order_by, *POSITION_COLUMNS) if order_by else (OFFSET,)
 
 
 @dataclass(frozen=True)
 class ChangeSummary:
-    """A batch's changes before any is written."""
+    """Counts and findings about a batch's changes, made before any change is written."""
 
     upserts: Upserts
     bounds: Any
     """The ``KeyBounds`` of the JVM module."""
     without_key: str | None
-    """The place of a change without a key."""
+    """The position of a change without a key, for an error."""
     moved: str | None
-    """The place of a key whose changes offsets cannot order."""
+    """The position of the first change of a key that has changes in several partitions, for an error."""
 
     def check(self, *, keys: Sequence[str], table: str, orders: bool = True) -> None:
-        """Refuse a change without a key, and a key whose changes offsets cannot order.
+        """Refuse changes without a key, and keys whose changes offsets cannot order.
 
         ``orders`` says whether the sink takes ``order_by``.
         """
@@ -123,10 +122,10 @@ class ChangeSummary:
 def summarize_changes(
     changes: DataFrame, *, keys: Sequence[str], order_by: Sequence[str], bounded: Sequence[str] = ()
 ) -> ChangeSummary:
-    """Count the changes that ``shuffle_by_key`` returned, and find the bounds of the ``bounded`` keys, in one pass."""
+    """Count the changes from ``shuffle_by_key``, and find the bounds of the ``bounded`` keys, in a single pass."""
     own = [sf.col(name(key)).alias(f"key_{at}") for at, key in enumerate(keys)]
     order = [sf.col(name(each)) for each in _order(order_by)]
-    # A number, which Spark aggregates without sorting the rows.
+    # A hash instead of the struct: Spark aggregates numbers without sorting the rows.
     place = sf.xxhash64(TOPIC, PARTITION)
     of_key = changes.groupBy(*own).agg(
         sf.count(sf.lit(1)).alias("changes"),
@@ -181,7 +180,7 @@ def key_moved(table: str, message: str | None = None, *, orders: bool = True) ->
 
 
 def topic_recreated(topic: str, *, where: str, undo: str) -> CheckpointMismatch:
-    """Return the error for offsets of a recreated topic; ``undo`` is the statement that forgets the one before."""
+    """Return the error for offsets of a recreated topic; ``undo`` is the statement that forgets the old topic."""
     what = "its offsets do not show whether a change is newer than a row of the topic before"
     return CheckpointMismatch(
         f"topic {topic} was recreated: {what}",
@@ -191,16 +190,16 @@ def topic_recreated(topic: str, *, where: str, undo: str) -> CheckpointMismatch:
 
 
 def has_bounds(type_: DataType, stored: str) -> bool:
-    """Return whether Iceberg orders a column, of its own type ``stored``, as Spark does, where a UUID is a string."""
+    """Check that Iceberg orders a column as Spark does; ``stored`` is Iceberg's type: Spark reads UUIDs as strings."""
     whole = t.ByteType, t.ShortType, t.IntegerType, t.LongType
     ordered = (*whole, t.DecimalType, t.DateType, t.TimestampType, t.TimestampNTZType, t.StringType)
     return isinstance(type_, ordered) and stored != "uuid"
 
 
 def _ends(key: str, type_: DataType) -> tuple[Column, Column]:
-    """Return the smallest and greatest value; null for texts beyond ASCII.
+    """Return the smallest and the greatest value of a key; null if one of its texts is not ASCII.
 
-    Iceberg decodes the bounds of its files: where one is no UTF-8, only ASCII compares with it as with the bytes.
+    Iceberg decodes the bounds of its files as UTF-8. With a bound that is not UTF-8, only ASCII compares correctly.
     """
     is_ascii = sf.is_valid_utf8(key) & (sf.octet_length(key) == sf.char_length(key))
     known = sf.bool_and(is_ascii) if isinstance(type_, t.StringType) else sf.lit(True)
@@ -217,10 +216,10 @@ def upsert_sql(
     on_delete: Literal["remove", "mark"] = "remove",
     kept: KeptValues | None = None,
 ) -> str:
-    """Return the MERGE that lands the newest change of each key; it changes nothing if it is run a second time.
+    """Return the MERGE that lands the newest change of each key. A second run of the statement changes nothing.
 
     ``source`` is a view with the table's columns and ``lakefeed_deleted``, one row for each key. ``order_by`` names the
-    columns that say what is newer; none for the offset.
+    columns that decide which change is newer; if there are none, the offset decides.
     """
     where = [f"t.{name(key)} = s.{name(key)}" for key in keys]
     newer, removes = _newer(order_by), on_delete == "remove"
@@ -231,7 +230,7 @@ def upsert_sql(
 
 
 def _newer(order_by: Sequence[str]) -> str:
-    """Return the condition that a change is newer than the row; one without a position is older."""
+    """Return the condition that a change is newer than the table's row. A row without a position is always older."""
     if order_by:
         order = _order(order_by)
         return f"{_struct('s', order)} > {_struct('t', order)}"
@@ -245,9 +244,9 @@ def _newer(order_by: Sequence[str]) -> str:
 def merge_sql(
     table: str, source: str, *matched: str, on: Sequence[str], columns: Sequence[str], inserts: str = ""
 ) -> str:
-    """Return the MERGE of a view ``s`` into a table ``t``, which inserts rows without a match.
+    """Return the MERGE of a view ``s`` into a table ``t``; it inserts the view's rows that have no match.
 
-    ``matched`` are the clauses for rows with one, ``on`` is what makes a match, ``inserts`` a condition.
+    ``matched`` are the clauses for matched rows, ``on`` the conditions of a match, ``inserts`` a condition for inserts.
     """
     listed = ", ".join(map(name, columns))
     values = ", ".join(f"s.{name(column)}" for column in columns)
@@ -266,7 +265,7 @@ def update_sql(columns: Sequence[str], kept: KeptValues | None = None, *, marks:
 
 
 def same_sql(columns: Sequence[str]) -> list[str]:
-    """Return the conditions that these columns are the same, or both null."""
+    """Return the conditions that these columns are equal in both rows, or null in both."""
     return [f"t.{name(column)} <=> s.{name(column)}" for column in columns]
 
 

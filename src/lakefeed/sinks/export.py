@@ -1,7 +1,7 @@
-"""Takes records that are read once: rows to look at, files below a path, or a table that is no feed's.
+"""Writes records that are read once: to the terminal, to files below a path, or to a table that belongs to no feed.
 
-Guarantee: all or nothing. A read that a record stops leaves no row, file or table behind. Not
-exactly-once over several reads: records that are read twice are there twice.
+Guarantee: all or nothing. If a record stops the read, no row, file or table stays behind. It is not exactly-once over
+several reads: a record that is read twice is written twice.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FEED_LOG = "_spark_metadata"
 
 
 class Target(BaseSink, ABC):
-    """A place for the rows of one read; it is made when the rows are there."""
+    """A sink for the rows of one read; it is created when the rows are computed."""
 
     ledger = NoLedger("the rows of one read")
 
@@ -48,18 +48,18 @@ class Target(BaseSink, ABC):
 
     @abstractmethod
     def location(self) -> str:
-        """Return the name of the place, for errors."""
+        """Return the location for error messages."""
 
     @abstractmethod
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Write the rows, if their outcomes allow it; return how many they were."""
+        """Write the rows, if their outcomes allow it; return the number of rows."""
 
 
 class ConsoleResult(Target):
-    """Rows to look at, collected in the driver: ``limit`` at most, None for all.
+    """Rows to look at, collected in the driver: at most ``limit``, or all if it is None.
 
-    With ``as_json`` a row is a JSON object in one text, in the column ``row``; else each column is text, null as None.
-    ``is_whole`` is False if there are more rows than were collected: the records were not all read then.
+    With ``as_json`` a row is one text, a JSON object, in the column ``row``; else columns are texts, and null is None.
+    ``is_whole`` is False if there are more rows than were collected; then not all records were read.
     """
 
     def __init__(self, *, limit: int | None, as_json: bool) -> None:
@@ -87,9 +87,9 @@ class ConsoleResult(Target):
 
 
 class Files(Target):
-    """Files below a path, local or ``s3a://``, written in one job; with ``append`` beside files that are there.
+    """Files below a path, local or ``s3a://``, written in one job; ``append`` allows files that are already there.
 
-    CSV has a header; structs, arrays and maps, which it has no form for, are in it as JSON, and bytes as base64.
+    CSV has a header. It has no form for structs, arrays, maps and bytes: bytes become base64, the others JSON.
     """
 
     def __init__(self, spark: SparkSession, path: str, *, file_format: FileFormat, append: bool) -> None:
@@ -126,10 +126,10 @@ class Files(Target):
 
 
 class PlainTable(Target):
-    """An Iceberg table that is no feed's, in one commit.
+    """An Iceberg table that belongs to no feed, written in one commit.
 
-    With ``append`` rows are added to a table that is there, whose columns stay as they are; else a ConfigError refuses
-    one that has rows. The table of a feed is refused always.
+    With ``append`` rows are added to an existing table, whose columns do not change. Without it a ConfigError refuses a
+    table that has rows. The table of a feed is always refused.
     """
 
     def __init__(self, spark: SparkSession, name: str, *, append: bool) -> None:
@@ -163,7 +163,7 @@ class PlainTable(Target):
 
 
 def flat(rows: DataFrame) -> DataFrame:
-    """Return the rows with columns that CSV can hold: nested ones as JSON, bytes as base64."""
+    """Return the rows with columns that CSV can represent: nested values as JSON, bytes as base64."""
     columns = []
     for field in rows.schema.fields:
         column = sf.col(quoted((field.name,)))

@@ -1,13 +1,13 @@
-"""Opens the sinks of a feed: its own, or several as one.
+"""Opens the sinks of a feed: its own sink alone, or its own and secondary sinks as one.
 
-With several sinks a batch is read, decoded and transformed once, and landed in each of them.
+With several sinks, a batch is read, decoded and transformed once, and then landed in all sinks.
 
-Guarantee: each sink's own. The secondary sinks come first and the feed's own sink, ``sink:``, last: where that has a
-batch, all have it, but for those that wait. A crash in between lets the batch come again, and those with a ledger leave
-it out.
+Guarantee: every sink has its own. Secondary sinks get a batch first, the feed's own sink, ``sink:``, last. If the own
+sink has a batch, all others have it too, except sinks that wait. After a crash in between, Spark repeats the batch,
+and sinks with a ledger skip it.
 
-A sink that can lag is left behind when it fails: its ledger says where it stands, and from there the records are read
-again before its next batch, at the next start at the latest. So it needs a ledger, and a transform without state.
+The feed leaves a sink behind if the sink can lag and fails. The sink's ledger says where it stands. From there the
+records are read again before its next batch, or at the next start. This needs a ledger and a stateless transform.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from lakefeed.stopwatch import timed
 AnySink: TypeAlias = SinkDefinition[Any]
 
 PAUSE_SECONDS = 60
-"""How long a sink that has failed is left alone."""
+"""The pause before a failed sink is tried again."""
 
 
 def sink_of(config: PipelineConfig, connections: Connections, *, folder: Path | None = None) -> AnySink:
-    """Return the definition of the feed's own sink; Python classes are looked for in ``folder`` too, the file's."""
+    """Return the definition of the feed's own sink; ``folder``, the file's, is searched for Python classes too."""
     return _definition("sink", config.sink, config, connections, folder)
 
 
 def sinks_of(config: PipelineConfig, connections: Connections, *, folder: Path | None = None) -> list[AnySink]:
-    """Return the definitions of all sinks, the feed's own first; arguments as for ``sink_of``."""
+    """Return the definitions of all sinks, the feed's own first; the arguments are those of ``sink_of``."""
     return [_definition(place, sink, config, connections, folder) for place, sink in config.sink_blocks]
 
 
@@ -65,9 +65,9 @@ def open_sink(
     note: Callable[[str], None],
     folder: Path | None = None,
 ) -> Sink:
-    """Open the feed's own sink, or that and the secondary ones as one.
+    """Open the feed's own sink, or the own and the secondary sinks as one.
 
-    ``note`` is called when a secondary sink falls behind, and when it resumes.
+    ``note`` is called with a message when a secondary sink falls behind, and when it resumes.
     """
     main, *others = [each.open(spark, claim) for each in sinks_of(config, connections, folder=folder)]
     if not others:
@@ -107,18 +107,18 @@ def _definition(
 
 @dataclass
 class SecondarySink:
-    """A sink beside the feed's own."""
+    """A sink in addition to the feed's own."""
 
     name: str
     sink: Sink
     can_lag: bool
-    """Whether the feed continues without it when it fails."""
+    """Whether the feed continues without this sink when the sink fails."""
     is_new: bool
-    """Whether it has never had a batch, so that it begins with the next one."""
+    """Whether the sink has never had a batch; it then begins with the next one."""
     unavailable: Unavailable | None = None
-    """The placeholder of values that the feed's own sink has stored, and this one has not."""
+    """The placeholder of values that the feed's own sink has stored, and this sink has not."""
     failure: LakefeedError | None = None
-    """Why it waits; None if it does not."""
+    """The error that the sink waits for; None if it does not wait."""
     _fence: str | None = None
     _retry_at: float = 0.0
     _columns: tuple[StructType, StoredSchema | None, Sequence[Entry]] | None = None
@@ -135,7 +135,7 @@ class SecondarySink:
         self._is_ready = True
 
     def is_due(self) -> bool:
-        """Check that the sink does not wait, or has waited long enough."""
+        """Check that the sink does not wait, or that its pause is over."""
         return self.failure is None or time.monotonic() >= self._retry_at
 
     def wait(self, failure: LakefeedError) -> None:
@@ -144,7 +144,7 @@ class SecondarySink:
         self._is_ready = False
 
     def land(self, rows: DataFrame, commit: Commit, *, commit_id: str, again: Reread | None) -> None:
-        """Land a batch, and before it the records that the sink has missed."""
+        """Land the records that the sink has missed, then the batch."""
         if not self._is_ready:
             self.take_fence()
         if self.sink.keeps_ledger:
@@ -166,7 +166,7 @@ class SecondarySink:
         self.failure = None
 
     def catch_up(self, commit: Commit, again: Reread | None) -> None:
-        """Land the records from the sink's position to the starts of a commit, if it lacks any."""
+        """Land the records between the sink's position and the starts of a commit, if there are any."""
         position = self.sink.position()
         if position is None or again is None:
             return
@@ -197,7 +197,7 @@ class SecondarySink:
 
 
 class FanOutSink(BaseSink):
-    """The feed's own sink and the secondary ones, as one; the own sink answers for all."""
+    """The feed's own sink and the secondary sinks, as one; the own sink's ledger is the ledger of all."""
 
     def __init__(self, feed: str, main: Sink, sides: Sequence[SecondarySink], *, note: Callable[[str], None]) -> None:
         self._feed = feed
@@ -205,7 +205,7 @@ class FanOutSink(BaseSink):
         self._sides = tuple(sides)
         self._note = note
         self._again: Reread | None = None
-        # The others have a batch that the own sink has.
+        # The own sink gets a batch last: if it has a batch, the others have it.
         self.ledger = main.ledger
         self.location, self.stored_schema = main.location, main.stored_schema
 
@@ -214,11 +214,11 @@ class FanOutSink(BaseSink):
 
     @property
     def takes(self) -> Mapping[str, str]:
-        """The columns of the feed's own table whose types have fewer values than Spark's."""
+        """The columns of the feed's own table whose types allow fewer values than Spark's types."""
         return getattr(self._main, "takes", {})
 
     def begin(self, reread: Reread | None) -> None:
-        """Let those catch up that lag behind the feed's own sink."""
+        """Let sinks catch up that lag behind the feed's own sink."""
         self._again = reread
         position = self._main.position()
         if position is None:
@@ -243,14 +243,14 @@ class FanOutSink(BaseSink):
         return self._main.take_fence()
 
     def commit_reset(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        """Move the feed's own sink, where records are given up; the others have the same gap."""
+        """Move the feed's own sink past records that are given up; the other sinks get the same gap."""
         self._main.commit_reset(commit, commit_id=commit_id, delete_where=delete_where)
         for side in self._sides:
             side.commit_reset(commit, commit_id=commit_id, delete_where=delete_where)
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Compute the rows once and land them in each sink, in the feed's own last."""
-        assert isinstance(commit, Commit)  # Batches alone come here: see Pipeline.
+        """Compute the rows once and land them in all sinks, in the feed's own sink last."""
+        assert isinstance(commit, Commit)  # Only batches get here: see Pipeline.
         kept, spark = rows.persist(), rows.sparkSession
         try:
             with timed("rows"):
@@ -267,14 +267,14 @@ class FanOutSink(BaseSink):
             kept.unpersist()
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
-        """Let each sink try the rows that can, but those that wait by themselves; compute them at least."""
+        """Let sinks try the rows, except sinks that can lag; compute the rows in any case."""
         rows.write.format("noop").mode("overwrite").save()
         for sink in (*(side.sink for side in self._sides if not side.can_lag), self._main):
             if isinstance(sink, TriesRows):
                 sink.try_rows(rows, commit)
 
     def _try(self, side: SecondarySink, act: Callable[[], None]) -> None:
-        """Let a sink that can lag fail without the others, once it has begun: it would never get what it has missed."""
+        """Run ``act``; if it fails, let a sink that can lag wait, but no new one: it would never get what it missed."""
         waited = side.failure
         try:
             act()

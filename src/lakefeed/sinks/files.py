@@ -1,9 +1,9 @@
 """Writes files below a path with Spark's file sink, whose log ``_spark_metadata`` lists a batch's files exactly once.
 
-Guarantee: exactly-once for readers that honour ``_spark_metadata``, that is Spark reading the root path. Others
-see the files of failed attempts too. The log is keyed by batch id alone, so a path belongs to one checkpoint. A table
-of Spark's or Hive's over the directories gets new partitions after each batch, and at each start those that a crash
-has kept from it; its readers see what lies in the directories.
+Guarantee: exactly-once for readers that honour ``_spark_metadata``, which is Spark reading the root path. Other readers
+also see the files of failed attempts. The log's only key is the batch id, so a path belongs to one checkpoint. A table
+of Spark's or Hive's over the directories gets new partitions after a batch. A start adds partitions that it lacks
+after a crash. Readers of the table see all files in the directories.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class FilesDefinition(SinkDefinition[PathSinkConfig]):
         return FileStreamSink(spark, self.settings, claim)
 
     def state(self) -> SinkState:
-        """Read the newest batch in the log, without Spark."""
+        """Return the state, with the newest batch in the log; read without Spark."""
 
         def newest_batch() -> int | None:
             log = StoredCheckpoint(f"{self.settings.path}/_spark_metadata", s3=self.context.connections.s3)
@@ -61,7 +61,7 @@ class FilesDefinition(SinkDefinition[PathSinkConfig]):
             return super().encoder_refusal(spark, rows)
         if columns is None:
             return None
-        # Values of the others are in the names of directories.
+        # Values of partition columns are in the names of directories, not in files.
         inside = t.StructType([each for each in columns.fields if each.name not in sink.partition_by])
         refusal = jvm.java(spark).parquet.ColumnarParquet.refusal(session, inside.json(), sink.writer_options())
         return None if refusal is None else str(refusal)
@@ -81,12 +81,12 @@ class FileStreamSink(BaseSink):
         self.ledger = BatchLog(sink.path, self._newest, move_hint=f"{hint}; or land the feed in an Iceberg table")
         self._table = None
         if isinstance(sink, FilesSinkConfig) and sink.table is not None:
-            # With its database: the pipeline may have a view of the same name.
+            # With its database: the pipeline may have a view with the name of the table.
             name = sink.table if "." in sink.table else f"default.{sink.table}"
             self._table = PartitionedTable(spark, sink, name)
 
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
-        """Remember the reader's schema. The files need nothing: each has its own columns, which readers merge."""
+        """Store the reader's schema. Files need no change: every file has its own columns, and readers merge them."""
         _require_partition_columns(self._sink, rows)
         note_schema(self._claim, stored)
         if self._table is not None:
@@ -104,7 +104,7 @@ class FileStreamSink(BaseSink):
         return None if newest < 0 else newest
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Write the rows of one micro-batch and list them; return None if the log has the batch already."""
+        """Write the rows of one micro-batch and list their files; return None if the log already has the batch."""
         if not isinstance(commit, Commit):
             raise ConfigError(
                 "a feed of files takes batches only: its log is numbered by them",
@@ -139,11 +139,11 @@ class PartitionedTable:
         self._known: set[str] = set()
 
     def ensure(self, rows: StructType) -> None:
-        """Create the table for rows of this schema, if it is missing, and add the columns that it lacks."""
+        """Create the table for rows of this schema if it is missing, and add columns that it lacks."""
         run(self._spark, f"CREATE DATABASE IF NOT EXISTS {quoted((self._namespace,))}")
         partitions = ", ".join(quoted((name,)) for name in self._sink.partition_by)
         partitioned_by = f"PARTITIONED BY ({partitions})" if partitions else ""
-        # As they were written: of CSV the first line is none of the rows.
+        # With the options of the writer: the first line of a CSV file, for example, is no row.
         values, own = {"path": self._sink.path}, self._sink.writer_options()
         for at, (key, value) in enumerate(own.items()):
             values |= {f"key{at}": key, f"value{at}": value}
@@ -159,7 +159,7 @@ class PartitionedTable:
             run(self._spark, f"ALTER TABLE {self._name} ADD COLUMNS ({_columns(missing)})")
 
     def add(self, directories: Iterable[Any]) -> None:
-        """Make partitions known, such as ``zip=8001/day=2024-01-01``."""
+        """Add partitions to the table, such as ``zip=8001/day=2024-01-01``."""
         new = sorted({str(directory) for directory in directories} - self._known)
         for at in range(0, len(new), MOST_AT_ONCE):
             values: dict[str, str] = {}
@@ -174,7 +174,7 @@ def _columns(fields: Iterable[StructField]) -> str:
 
 
 def _values(directory: str, values: dict[str, str]) -> str:
-    """Write ``zip=8001/day=…`` as SQL, and add its parameters; a name that Spark has escaped is as it was."""
+    """Return ``zip=8001/day=…`` as SQL, without Spark's escapes, and add its parameters to ``values``."""
     listed = []
     for name, _, value in (part.partition("=") for part in directory.split("/")):
         mark = f":value{len(values)}" if value != NULL_PARTITION else "NULL"

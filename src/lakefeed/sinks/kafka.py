@@ -1,14 +1,14 @@
-"""Sends rows as records of another topic, encoded by Spark and written by its Kafka sink.
+"""Sends rows as records to another topic; encodes them in Spark and writes them with Spark's Kafka sink.
 
-Guarantee: at-least-once. A batch that was cut off is sent again from its beginning, and so are the rows of a Spark task
-that fails. Headers identify such copies (docs/kafka-sink.md), and ``lakefeed.deduplicated`` leaves them out:
+Guarantee: at-least-once. After an interruption a batch is sent again from its beginning. If a Spark task fails, its
+rows are sent again. Headers identify these copies (docs/kafka-sink.md), and ``lakefeed.deduplicated`` drops them:
 
-* ``lakefeed.batch``: ``query/number``, Spark's id of the query and its number of the batch;
+* ``lakefeed.batch``: ``query/number``, Spark's id of the query and Spark's number of the batch;
 * ``lakefeed.source``: ``topic/partition/offset`` of the row's record, if the row has it;
-* ``lakefeed.row``: where one record may make several rows, or none is known: a number among equal rows of the batch.
+* ``lakefeed.row``: if a record may make several rows, or is unknown: a number among the batch's equal rows.
 
-That a reader needs no more than the newest batch rests on two things: a batch begins when all of the one before is
-acknowledged; and a row goes to the same partition each time, by its key, or without one by what it is.
+A reader only has to remember the newest batch, for two reasons. A batch begins only after the brokers have acknowledged
+the whole previous batch. A row always goes to the same partition: by its key, or without a key by its content.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ _PLAIN: dict[str, Format] = {"avro": "avro", "protobuf": "protobuf", "json": "js
 
 
 class KafkaDefinition(SinkDefinition[KafkaSinkConfig]):
-    """A topic of Kafka."""
+    """The definition of a topic as sink."""
 
     def open(self, spark: SparkSession, claim: Claim) -> KafkaSink:
         return KafkaSink(spark, self.settings, claim, source=self.context.source)
 
     def open_real_time(self, spark: SparkSession, claim: Claim) -> KafkaSink:
-        """Open the topic for records one by one, which the producer does not hold back."""
+        """Open the topic for single records; the producer sends them without waiting for more."""
         prompt = self.settings.model_copy(update={"options": {"kafka.linger.ms": "0", **self.settings.options}})
         return KafkaSink(spark, prompt, claim, source=self.context.source)
 
     def check_rows(self, rows: DataFrame, *, stateful: bool) -> Iterator[Problem]:
-        """Look for the columns of key, value and headers."""
+        """Check that the rows have the columns for key, value and headers."""
         try:
             require_columns(self.settings, rows)
         except ConfigError as error:
@@ -71,12 +71,12 @@ class KafkaDefinition(SinkDefinition[KafkaSinkConfig]):
         require_columns(self.settings, spark.createDataFrame([], rows))
 
     def preflight(self, rows: Callable[[], StructType | None]) -> list[Check]:
-        """Look for the topic, and ask the registry of its schema."""
+        """Return checks of the topic and of the schema registry."""
         place, value = self.context.place, self.settings.value
         try:
             topics = _topics(producer_settings(self.settings, self.context.source))
         except ConfigError as error:
-            # As for the source: Spark's client can read a Java key store, the one that asks here cannot.
+            # A warning, as for the source: Spark's client can read a Java key store, and the client used here cannot.
             what = f"the topic cannot be looked up before the run: {error.what}"
             warning = Problem(what=what, key=f"{place}.topic", hint=error.hint, severity="warning")
             return [lambda: [warning]]
@@ -90,7 +90,7 @@ class KafkaDefinition(SinkDefinition[KafkaSinkConfig]):
         found = topics.describe(name)
         if source is None or not source.reads(name):
             return
-        # Two lists of brokers may be of one cluster. A topic's id is its own in all clusters.
+        # Different lists of brokers may belong to one cluster. Topic ids are unique across clusters.
         read = Topics(source.bootstrap_servers, options=source.client_options).describe_all([name]).get(name)
         if read is not None and read.topic_id == found.topic_id:
             raise ConfigError(
@@ -102,7 +102,7 @@ class KafkaDefinition(SinkDefinition[KafkaSinkConfig]):
 
 
 class KafkaSink(BatchedSink):
-    """Sends each batch's rows to a topic; ``source`` says how brokers are reached that the sink does not name."""
+    """Sends each batch's rows to a topic; uses the brokers of ``source`` if the sink names none."""
 
     writer: TopicWriter
 
@@ -111,7 +111,7 @@ class KafkaSink(BatchedSink):
         super().__init__(TopicWriter(spark, sink, source=source), claim, NoLedger(where), where=where)
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Send a batch; a ConfigError if a row has no value for a field that has to have one."""
+        """Send a batch; raise a ConfigError if a row has no value for a required field."""
         try:
             return super().land(rows, commit, commit_id=commit_id)
         except Exception as error:
@@ -139,7 +139,7 @@ class TopicWriter:
         self._producer = producer_settings(sink, source)
 
     def begin(self, columns: StructType) -> None:
-        """Settle how these rows are encoded, and register their schema."""
+        """Choose the encoding of these rows, and register their schema."""
         self._partitions = len(_topics(self._producer).describe(self._sink.topic).partitions)
         self._records = RowRecords.settle(self._sink, self._spark.createDataFrame([], columns))
 
@@ -148,7 +148,7 @@ class TopicWriter:
         if self._records is None or self._records.schema != rows.schema:
             self._records = RowRecords.settle(self._sink, rows)
         alone = not has_state(commit.ranges) and bool(jvm.java(self._spark).query.StreamingPlan.onePerRecord(rows._jdf))
-        # Spark's id of the query; a run as a batch has none, and its rows are the feed's.
+        # Spark's id of the query. A run as a batch has no query: use the feed's name.
         query = next((query.id for query in self._spark.streams.active if query.name == commit.feed), commit.feed)
         return self.records(rows, batch=sf.lit(f"{query}/{commit.batch_id}"), one_per_record=alone)
 
@@ -162,13 +162,13 @@ class TopicWriter:
         return {**self._producer, "topic": self._sink.topic}
 
     def write(self, rows: DataFrame, commit: Commit, *, commit_id: str) -> None:
-        """Send the records, and return when the brokers have acknowledged them."""
+        """Send the records; return after the brokers have acknowledged them."""
         rows.write.format("kafka").options(**self.options).save()
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowRecords:
-    """How rows of one schema become records of a topic; the value of one column as it is has no encoding."""
+    """Makes a topic's records from rows of one schema; ``encoding`` is None if the value is one column, unchanged."""
 
     sink: KafkaSinkConfig
     schema: StructType
@@ -176,15 +176,15 @@ class RowRecords:
 
     @classmethod
     def settle(cls, sink: KafkaSinkConfig, rows: DataFrame) -> RowRecords:
-        """Check that the rows have the columns that the sink names, and settle the value's schema in the registry."""
+        """Check that the rows have the sink's columns, and register the value's schema in the registry."""
         require_columns(sink, rows)
         return cls(sink=sink, schema=rows.schema, encoding=_encoding(sink, rows.drop(*POSITION_COLUMNS)))
 
     def of(self, rows: DataFrame, *, batch: Column, one_per_record: bool, partitions: int) -> DataFrame:
-        """Return the records of a batch's rows; ``batch`` is its query and number.
+        """Return the records of a batch's rows; ``batch`` is a column with its query and number.
 
-        The rows have ``POSITION_COLUMNS`` if it is known which record each is made of. With ``one_per_record`` a record
-        makes one row at most.
+        The rows have ``POSITION_COLUMNS`` if their records are known. With ``one_per_record`` a record makes at most
+        one row.
         """
         from pyspark.sql import Window
 
@@ -211,7 +211,7 @@ class RowRecords:
             records = records.withColumn("row", sf.row_number().over(equal) - 1)
             headers.append(header(ROW, sf.col("row")))
         headers += [header(name, sf.col(f"header_{at}")) for at, name in enumerate(self.sink.headers)]
-        # The row itself decides its partition where no key does, so that a copy goes where the first one went.
+        # Without a key the row itself decides the partition, so that a copy goes where the first one went.
         hashed = [sf.col("source")] if placed else [sf.col("value"), sf.col("row")]
         own = sf.pmod(sf.xxhash64(*hashed), sf.lit(partitions)).cast("int")
         return records.select(
@@ -224,12 +224,12 @@ class RowRecords:
     def _value(self, rows: DataFrame) -> Column:
         if self.encoding is not None:
             return value_of(rows.drop(*POSITION_COLUMNS), self.encoding)
-        assert self.sink.value.column is not None  # The only value that has no encoding.
+        assert self.sink.value.column is not None  # Only a value that is one column has no encoding.
         return _column_bytes(self.sink.value.column.name, rows)
 
 
 def require_columns(sink: KafkaSinkConfig, rows: DataFrame) -> None:
-    """Refuse rows that lack the columns of the sink's key, value or headers, by a ConfigError with the setting."""
+    """Raise a ConfigError with the setting if the rows lack a column for the sink's key, value or headers."""
 
     with _refusals("key", rows):
         _ = rows.select(key_of(sink, rows)).schema
@@ -262,7 +262,7 @@ def _refusals(setting: str, rows: DataFrame) -> Iterator[None]:
 
 
 def key_of(sink: KafkaSinkConfig, rows: DataFrame) -> Column:
-    """Return the record's key: bytes as they are, all else as text; null if the sink names none."""
+    """Return the record's key: bytes unchanged, other types as text; null if the sink has no key."""
     if sink.key is None:
         return sf.lit(None).cast("binary")
     if isinstance(sink.key, list):
@@ -305,12 +305,12 @@ def _registry(value: Value) -> SchemaRegistry | None:
 
 
 def header(name: str, value: Column) -> Column:
-    """Return a header as Spark's Kafka sink takes it."""
+    """Return a header in the form that Spark's Kafka sink expects."""
     return sf.struct(sf.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
 
 
 def producer_settings(sink: KafkaSinkConfig, source: KafkaSource | None) -> dict[str, str]:
-    """Return the client options of Spark's Kafka sink; a ConfigError if none names the brokers."""
+    """Return the client options for Spark's Kafka sink; raise a ConfigError if no option names brokers."""
     shared = source_options(source) if source is not None and sink.bootstrap_servers is None else {}
     servers = sink.bootstrap_servers or (source.bootstrap_servers if source is not None else None)
     if servers is None:
@@ -324,9 +324,9 @@ def producer_settings(sink: KafkaSinkConfig, source: KafkaSource | None) -> dict
 
 
 def source_options(source: KafkaSource) -> dict[str, str]:
-    """Return the client options of a source that a producer takes too."""
+    """Return those of a source's client options that are also options of a producer."""
     given = {key.removeprefix(PREFIX): _option_text(value) for key, value in source.client_options.items()}
-    # A login has settings that are in neither list, since no file may write them.
+    # A login has settings that are in neither list, since a pipeline file must not contain them.
     return {f"{PREFIX}{key}": text for key, text in given.items() if key in PRODUCER or key not in CONSUMER}
 
 

@@ -1,7 +1,7 @@
-"""Values that an upsert leaves as they are stored, because their change event lacks them.
+"""Finds values that a change event lacks, and that an upsert therefore leaves unchanged in the table.
 
-A batch's newest change of a key takes each value that it lacks from the newest change before it that has it. What none
-of them has is named in the column ``KEPT``, for the statement that meets the stored row.
+The newest change of a key takes a value that it lacks from the newest older change in the batch that has it. If no
+change has the value, the column ``KEPT`` lists it, and the statement keeps the value of the stored row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.window import WindowSpec
 
 KEPT = f"{OWN}_kept"
-"""Column of the newest changes: the numbers of the values that stay, as ``,3,7,``."""
+"""Column of the newest changes: the numbers of the values that stay as they are stored, as ``,3,7,``."""
 
 LACKING = f"{OWN}_lacking"
 """Column: whether a change lacks a value that the stored row may have."""
@@ -31,7 +31,7 @@ _VALUE = f"{OWN}_value"
 
 @dataclass(frozen=True)
 class KeptValues:
-    """The values of a batch's changes that may be lacking; ``leaves`` has their paths, values and types."""
+    """The values that a batch's changes may lack; ``leaves`` has their paths, values and types."""
 
     unavailable: Unavailable
     columns: StructType
@@ -39,7 +39,7 @@ class KeptValues:
 
     @classmethod
     def of(cls, unavailable: Unavailable | None, columns: StructType, *, keys: Collection[str]) -> KeptValues | None:
-        """Return what may be lacking in rows of these columns; None if nothing can."""
+        """Return the values that rows of these columns may lack; None if they cannot lack any."""
         if unavailable is None:
             return None
         leaves = [
@@ -51,12 +51,12 @@ class KeptValues:
         return cls(unavailable, columns, leaves) if leaves else None
 
     def lacking(self) -> Column:
-        """Return whether a change lacks a value; a delete needs none."""
+        """Return a column: whether a change lacks a value. A delete lacks none."""
         found = (sf.coalesce(leaf.lacking, sf.lit(False)) for leaf in self.leaves)
         return ~sf.col(DELETED) & reduce(or_, found)
 
     def newest(self, newest_first: WindowSpec) -> dict[str, Column]:
-        """Return columns with the newest value of each that a key's changes have, since the key was last deleted."""
+        """Return columns with the newest value in a key's changes since its last delete, one column per value."""
         whole = newest_first.rowsBetween(-(2**63), 2**63 - 1)
         found = {}
         for number, leaf in enumerate(self.leaves):
@@ -66,7 +66,7 @@ class KeptValues:
         return found
 
     def folded(self, latest: DataFrame) -> DataFrame:
-        """Put the values that ``newest`` has found into the newest changes, and add ``KEPT``."""
+        """Put the values from ``newest`` into the newest changes, and add ``KEPT``."""
         numbers = self._numbers
 
         def resolved(path: Path, own: Column, _: DataType) -> Column | None:
@@ -88,7 +88,7 @@ class KeptValues:
         return latest.withColumns(columns).drop(*values)
 
     def value_of(self, column: str, *, marks: bool) -> str:
-        """Return the value to which an update of ``t`` by ``s`` sets a column; a marked row has none that stays."""
+        """Return the SQL that updates a column of ``t`` from ``s``; a row that is marked as deleted keeps no value."""
         numbers = self._numbers
 
         def of(path: Path, type_: DataType) -> str:
@@ -104,7 +104,7 @@ class KeptValues:
         return of((column,), self.columns[column].dataType)
 
     def of_columns(self) -> dict[str, list[int]]:
-        """Return the numbers of each column's values, by its name in small letters."""
+        """Return the numbers of the columns' values, by the column's name in lower case."""
         numbers: dict[str, list[int]] = {}
         for number, leaf in enumerate(self.leaves):
             numbers.setdefault(leaf.path[0].lower(), []).append(number)

@@ -1,8 +1,8 @@
-"""Writes batches with a class of the user's own.
+"""Writes batches with a user's own class.
 
-Guarantee: as the class makes it. Without ``last`` at-least-once: a crash after ``write`` lets the batch come again.
-With it, and a ``write`` that stores ``batch.ranges`` together with the rows in one transaction, exactly-once: a batch
-that is there is not written again, and one that does not continue where the last one ended is refused.
+Guarantee: depends on the class. Without ``last`` it is at-least-once: after a crash that follows ``write`` the batch is
+written again. It is exactly-once if the class has ``last``, and ``write`` stores ``batch.ranges`` with the rows in one
+transaction: a batch that is stored is skipped, and one that does not start where the last one ended is refused.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from lakefeed.sinks.spark_format import PlainWriter
 
 @dataclass(frozen=True)
 class PythonBatch:
-    """The batch as a sink gets it."""
+    """The description of a batch that a user's class gets."""
 
     feed: str
     id: int
-    """Spark's number of the batch."""
+    """The number that Spark gave to the batch."""
     ranges: str
-    """The ranges of its records, as JSON; to be stored with the rows, and given back by ``last``."""
+    """The batch's offset ranges as JSON; ``write`` stores them with the rows, and ``last`` returns them."""
 
 
 class UserSink(Protocol):
     """The methods of a user's class; it may also have ``modes`` (default: append) and ``last() -> str | None``."""
 
     def write(self, rows: DataFrame, batch: PythonBatch) -> None:
-        """Write the rows of one micro-batch. Called in the driver, once for each batch; its errors stop the feed.
+        """Write the rows of one micro-batch. Called in the driver, once for a batch; an error stops the feed.
 
         Args:
-            rows: the rows, computed already; may be read more than once.
-            batch: which batch it is.
+            rows: the computed rows; may be read more than once.
+            batch: the batch's feed, number and ranges.
         """
 
 
 class PythonDefinition(SinkDefinition[PythonSinkConfig]):
-    """A class of the user's own."""
+    """The definition of a user's own class as sink."""
 
     def open(self, spark: SparkSession, claim: Claim) -> BatchedSink:
         own = self._user_sink()
@@ -68,14 +68,14 @@ class PythonDefinition(SinkDefinition[PythonSinkConfig]):
         return f"python:{self.settings.path}"
 
     def check_settings(self) -> Iterator[Problem]:
-        """Load the class, and look whether it takes the options and the output mode."""
+        """Load the class, and check that it takes the options and the output mode."""
         try:
             self._user_sink()
         except ConfigError as error:
             yield Problem.of(error, key=f"{self.context.place}.path")
 
     def _user_sink(self) -> Any:
-        """Make an object of the user's class; a ConfigError if it does not fit the settings or the output mode."""
+        """Create an object of the user's class; raise a ConfigError if it does not fit the settings or output mode."""
         where, mode = f"sink.python: {self.settings.path}", self.context.output_mode
         kind = load(self.settings.path, where="sink.python", folder=self.context.folder)
         try:

@@ -1,4 +1,4 @@
-"""Keeps rows in memory, prints them, or writes them in any format of Spark: sinks without a ledger."""
+"""Collects rows in memory, prints them, or writes them in any format of Spark: sinks without a ledger."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 _KEEPING_NAMES = ("orc", "json", "csv")
-"""Spark's formats of files whose columns it does not hand to Hadoop as a setting."""
+"""Spark's file formats that do not pass the columns' names to Hadoop as a setting."""
 
 
 class MemoryDefinition(SinkDefinition[MemorySinkConfig]):
-    """A view in the running session."""
+    """The definition of a sink that is a view in the running session."""
 
     def open(self, spark: SparkSession, claim: Claim) -> BatchedSink:
         where = f"memory:{self.settings.view or f'{self.context.feed}_rows'}"
@@ -32,7 +32,7 @@ class MemoryDefinition(SinkDefinition[MemorySinkConfig]):
 
 
 class PlainWriter:
-    """Takes rows as they are."""
+    """A writer that leaves rows unchanged."""
 
     def begin(self, columns: StructType) -> None:
         """Do nothing."""
@@ -42,7 +42,7 @@ class PlainWriter:
 
 
 class MemoryView(PlainWriter):
-    """A view over the rows that have come: all of them, the newest of each key, or those of the newest batch."""
+    """A view over the rows so far: all rows, the newest row of each key, or the rows of the newest batch."""
 
     def __init__(self, spark: SparkSession, sink: MemorySinkConfig, context: SinkContext) -> None:
         self._spark = spark
@@ -52,7 +52,7 @@ class MemoryView(PlainWriter):
         self._rows: list[Row] = []
 
     def begin(self, columns: StructType) -> None:
-        """Create the view; a ConfigError if the rows lack a key."""
+        """Create the view; raise a ConfigError if the rows lack a key."""
         from pyspark.sql import Row
 
         for key in self._sink.keys:
@@ -61,13 +61,13 @@ class MemoryView(PlainWriter):
                     f"keys names the column '{key}', which the rows do not have",
                     where=f"sink.memory, columns {', '.join(columns.names)}",
                 )
-        # Earlier rows may lack columns that have come.
+        # Earlier rows lack columns that were added since.
         earlier = [row.asDict() for row in self._rows]
         self._rows = [Row(**{name: values.get(name) for name in columns.names}) for values in earlier]
         self._show(columns)
 
     def write(self, rows: DataFrame, commit: Commit, *, commit_id: str) -> None:
-        """Take the batch into the view; a ConfigError if these are more rows than the driver may keep."""
+        """Add the batch to the view; raise a ConfigError if the view has more rows than the driver may keep."""
         new = rows.limit(self._sink.max_rows + 1).collect()
         if self._mode == "complete":
             self._rows = new
@@ -89,7 +89,7 @@ class MemoryView(PlainWriter):
 
 
 class ConsoleDefinition(SinkDefinition[ConsoleSinkConfig]):
-    """The first rows of each batch, printed."""
+    """The definition of the sink that prints the first rows of each batch."""
 
     def open(self, spark: SparkSession, claim: Claim) -> BatchedSink:
         return BatchedSink(Console(self.settings), claim, NoLedger("console"), where="console")
@@ -107,7 +107,7 @@ class Console(PlainWriter):
 
 
 class SparkFormatDefinition(SinkDefinition[FormatSinkConfig]):
-    """A format that Spark knows by name."""
+    """The definition of a sink in a format that Spark knows by name."""
 
     def open(self, spark: SparkSession, claim: Claim) -> BatchedSink:
         writer, where = FormatWriter(self.settings, output_mode=self.context.output_mode), self.settings.target
@@ -115,14 +115,14 @@ class SparkFormatDefinition(SinkDefinition[FormatSinkConfig]):
 
 
 class FormatWriter(PlainWriter):
-    """Writes each batch in a format of Spark; with the output mode complete it replaces the rows before."""
+    """Writes batches in a format of Spark; with output mode complete, a batch replaces all earlier rows."""
 
     def __init__(self, sink: FormatSinkConfig, *, output_mode: OutputMode) -> None:
         self._sink = sink
         self._save_mode = "overwrite" if output_mode == "complete" else "append"
 
     def begin(self, columns: StructType) -> None:
-        """Refuse names that a format of files would change."""
+        """Refuse column names that a file format would change."""
         if self._sink.path is not None and self._sink.name.lower() not in _KEEPING_NAMES:
             _require_plain_names(columns, where=self._sink.path)
 
@@ -134,7 +134,7 @@ class FormatWriter(PlainWriter):
 
 
 def _require_plain_names(rows: StructType, *, where: str) -> None:
-    """Refuse a column name with ``${…}``: Spark stores it in a Hadoop setting, and Hadoop replaces it."""
+    """Refuse column names with ``${…}``: Spark stores them in a Hadoop setting, and Hadoop would replace that."""
     if found := re.search(r'"name":"([^"]*\$\{[^"]*)"', rows.json()):
         raise SchemaUnusable(
             f"Hadoop would replace ${{…}} in the name of the column '{found[1]}' by one of its settings or variables",

@@ -1,1 +1,1 @@
-"""Iceberg tables without a feed: open one, write SQL for it, resolve write conflicts."""
+"""Iceberg tables outside of feeds: opens tables, writes SQL for them, resolves write conflicts."""

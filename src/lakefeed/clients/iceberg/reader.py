@@ -1,4 +1,4 @@
-"""Opens a table without Spark: with pyiceberg, from which DuckDB, pandas and Polars read on."""
+"""Opens a table without Spark, with pyiceberg; DuckDB, pandas and Polars can read the result."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _CERTIFIED_IO = "lakefeed.clients.iceberg.certified_io.CertifiedFileIO"
 
 
 def open_catalog(name: str, *, connections: Connections) -> Catalog:
-    """Open the Iceberg catalog of that name."""
+    """Open the Iceberg catalog with this name."""
     try:
         from pyiceberg.catalog import load_catalog
     except ImportError:
         raise MissingExtra.of("pyiceberg", "read", "reading a table without Spark") from None
     catalog, s3 = connections.catalog(name), connections.s3
     if catalog.folder is not None and catalog.sqlite_file is not None and not catalog.sqlite_file.exists():
-        # pyiceberg would create it, or complain of its folder.
+        # pyiceberg would create the file, or report that its folder is missing.
         hint = "the first run creates it: lakefeed run pipeline.yaml"
         raise ResourceMissing(f"the catalog {name} has no table yet", where=str(catalog.sqlite_file), hint=hint)
     properties = {
@@ -63,7 +63,7 @@ def open_table(table: str, *, connections: Connections | None = None) -> Table:
         ResourceMissing: there is no such table.
         ConfigError: no such catalog is declared.
         MissingExtra: pyiceberg is not installed.
-        WorldError: the catalog has the table, and its metadata file is gone.
+        WorldError: the catalog has the table, but its metadata file is gone.
 
     Example:
         >>> import lakefeed as lf
@@ -81,33 +81,33 @@ def open_table(table: str, *, connections: Connections | None = None) -> Table:
     except (NoSuchTableError, NoSuchNamespaceError):
         raise ResourceMissing(f"there is no table {table}", where=f"catalog {catalog_name}") from None
     except FileNotFoundError as error:
-        # No ResourceMissing: for its callers a table that is missing is one to be created.
+        # Not a ResourceMissing: callers would create a missing table.
         raise WorldError(METADATA_GONE, where=f"{table}: {error}", hint=BRING_BACK) from None
 
 
 def _reached(catalog: Settings, *, region: str) -> dict[str, Any]:
-    """Return how pyiceberg reaches the catalog: by the same names as Iceberg does, but for databases."""
+    """Return pyiceberg's settings for the catalog: Iceberg's own names, except for databases."""
     if catalog.type == "jdbc":
         return {"type": "sql", "uri": _sqlalchemy_uri(catalog), "warehouse": catalog.warehouse}
     presumed: dict[str, str | None] = {}
     if catalog.type == "glue":
         presumed["glue.region"] = region
     if catalog.credential is not None:
-        # Iceberg's client presumes it; pyiceberg warns.
+        # Iceberg's client uses this default silently; pyiceberg warns about it.
         presumed["oauth2-server-uri"] = f"{catalog.uri.rstrip('/')}/v1/oauth/tokens"
     secrets = {key: secret.get_secret_value() for key, secret in catalog.secrets().items()}
     return {**presumed, **_tls_of(catalog), **catalog.settings(), **secrets}
 
 
 def _file_io(s3: S3) -> str:
-    """Return pyiceberg's access to the store: with a certificate to show, with private authorities, or as it is."""
+    """Return pyiceberg's class for the store: with a client certificate, with private authorities, or the default."""
     if trust.own_files() is not None and (s3.endpoint or "").startswith("https://"):
         return _CERTIFIED_IO
     return _PLAIN_IO if trust.authorities_file() is None else _TRUSTING_IO
 
 
 def _tls_of(catalog: Settings) -> dict[str, Any]:
-    """Return the certificates for a REST catalog, under pyiceberg's names."""
+    """Return the certificates for a REST catalog in pyiceberg's settings."""
     if not catalog.uri.startswith("https://"):
         return {}
     bundle, own = trust.authorities_file(), trust.own_files()
@@ -118,7 +118,7 @@ def _tls_of(catalog: Settings) -> dict[str, Any]:
 
 
 def _without_pool(catalog: Any) -> None:
-    """Let a catalog open a connection for each question: nothing closes a table, and with it a pool."""
+    """Let a catalog open a connection for every query: no one closes a table, so no one would close its pool."""
     from sqlalchemy import NullPool, create_engine
 
     pooled = catalog.engine
@@ -127,7 +127,7 @@ def _without_pool(catalog: Any) -> None:
 
 
 def _sqlalchemy_uri(catalog: Settings) -> str:
-    """Return the catalog's database as SQLAlchemy writes it: ``sqlite:////path``, or PostgreSQL's with the login."""
+    """Return the URL of the catalog's database for SQLAlchemy: ``sqlite:////path``, or PostgreSQL's with the login."""
     if (file := catalog.sqlite_file) is not None:
         return f"sqlite:///{file}"
     if catalog.uri.startswith(postgresql.SCHEME):
@@ -140,7 +140,7 @@ def _sqlalchemy_uri(catalog: Settings) -> str:
 
 @contextmanager
 def _explained(catalog: Settings) -> Iterator[None]:
-    """Raise pyiceberg's and its clients' errors about a catalog as lakefeed's."""
+    """Raise errors of pyiceberg and its clients about a catalog as lakefeed's errors."""
     from pyiceberg.exceptions import AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError
     from requests.exceptions import ConnectionError as NoConnection
     from requests.exceptions import Timeout

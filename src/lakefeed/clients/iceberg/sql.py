@@ -11,7 +11,7 @@ Path = tuple[str, ...]
 
 
 def in_branch(table: str, branch: str | None) -> str:
-    """Return the name under which Iceberg's Spark catalog reads and writes a branch of a table."""
+    """Return the name of a table's branch in Iceberg's Spark catalog."""
     return table if branch is None else f"{table}.branch_{branch}"
 
 
@@ -29,17 +29,17 @@ def with_properties(sql: str, properties: Mapping[str, str]) -> Statement:
 
 
 def quoted_table(identifier: str) -> str:
-    """Quote each part of a name such as catalog.namespace.table."""
+    """Quote the parts of a name such as catalog.namespace.table."""
     return quoted(tuple(identifier.split(".")))
 
 
 def quoted(path: Path) -> str:
-    """Quote a name of one or more parts, each taken as it is."""
+    """Quote a name of one or more parts; a dot within a part does not split it."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in path)
 
 
 def rows_where(spans: Mapping[Partition, tuple[int, int]], *, columns: tuple[str, str, str]) -> Statement:
-    """Write a condition in Spark SQL: rows of these offsets, without the last; a topic's column may be empty."""
+    """Return a Spark SQL condition for rows of these offsets, ends excluded; the topic's column may be empty."""
     topic_column, partition_column, offset_column = columns
     parts, topics = [], {}
     for at, ((topic, partition), (start, end)) in enumerate(sorted(spans.items())):

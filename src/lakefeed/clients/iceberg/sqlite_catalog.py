@@ -29,10 +29,10 @@ CREATE TABLE IF NOT EXISTS iceberg_namespace_properties (
 
 
 def make_catalog(file: Path) -> None:
-    """Make the SQLite file of the Iceberg catalog (JDBC, schema version V1), unless it exists."""
+    """Create the SQLite file of the Iceberg catalog (JDBC, schema version V1), unless it exists."""
     try:
         with closing(sqlite3.connect(file)) as connection:
-            # Readers do not wait for a writer, nor fail: Spark commits while others query.
+            # With WAL, readers neither wait for a writer nor fail: Spark commits while others query.
             connection.execute("PRAGMA journal_mode=WAL")
             connection.executescript(_CATALOG_TABLES)
     except sqlite3.OperationalError as error:

@@ -1,9 +1,9 @@
-"""Coordinates writers that rewrite rows with maintenance that rewrites files, at one table.
+"""Coordinates, for one table, writers that rewrite rows with maintenance that rewrites files.
 
-An append and a rewrite of files do not meet. A MERGE and a rewrite of the same files do: the second one is refused.
-Side by side in one driver, batch after batch, either the MERGE would be run twice or maintenance would never come to an
-end; one after the other both do. Processes do not see each other: there Iceberg refuses one, and the writer asks
-for quiet (``Ledger.ask_for_quiet``).
+Appends and rewrites of files do not conflict. A MERGE and a rewrite of the same files do: Iceberg refuses the second.
+If both ran concurrently in one driver, either every MERGE would run twice or maintenance would never finish, so they
+take turns. Separate processes cannot take turns: there Iceberg refuses one of them, and the writer requests a pause
+of maintenance (``Ledger.ask_for_quiet``).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ CONFLICTS = (
     "missing data files",
     "Cannot determine history between starting snapshot",
 )
-"""Iceberg's messages for a MERGE, UPDATE or DELETE that came second: nothing of it is in the table."""
+"""Iceberg's messages for a MERGE, UPDATE or DELETE that was refused as the second: the table has nothing of it."""
 
 
 class Turns:
-    """The turns at one table. A writer that waits goes first."""
+    """The turns at one table. A waiting writer goes before maintenance."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -36,7 +36,7 @@ class Turns:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Take a writer's turn; waits for the current piece of maintenance."""
+        """Take a writer's turn; wait for the current piece of maintenance."""
         with self._changed:
             self._writers += 1
             self._changed.wait_for(lambda: not self._maintaining)
@@ -49,7 +49,7 @@ class Turns:
 
     @contextmanager
     def maintaining(self) -> Iterator[None]:
-        """Take the turn of maintenance, for one piece; waits until no writer is at work or waits."""
+        """Take the turn of maintenance, for one piece; wait until no writer works or waits."""
         with self._changed:
             self._changed.wait_for(lambda: not self._writers and not self._maintaining)
             self._maintaining = True
@@ -66,17 +66,17 @@ _lock = threading.Lock()
 
 
 def turns_at(table: str) -> Turns:
-    """Return this process's turns at ``catalog.namespace.table``."""
+    """Return this process's turns at the table ``catalog.namespace.table``."""
     with _lock:
         return _turns.setdefault(table, Turns())
 
 
 def run_in_turn(table: str, statement: Callable[[], Result], *, ask_for_quiet: Callable[[], None]) -> Result:
-    """Run a statement beside other writers and maintenance.
+    """Run a statement while other writers and maintenance may run.
 
-    In this process maintenance waits for it, and it for the current piece of maintenance. Against a maintenance job in
-    another process, which may have one piece after the other to commit, it asks for quiet when it has lost once. Raises
-    any other error than a conflict, and the last conflict of ``TRIES``.
+    Within this process, maintenance waits for the statement, and the statement for the current piece of maintenance.
+    Against maintenance in another process, which may commit one piece after the other, it requests a pause after the
+    first conflict. It raises any other error at once, and a conflict only at the last of ``TRIES`` attempts.
     """
     for _ in range(TRIES - 1):
         try:

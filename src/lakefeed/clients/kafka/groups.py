@@ -1,4 +1,4 @@
-"""Consumer groups: the offsets that they have committed, and the one that shows a feed's position to others."""
+"""Consumer groups: the offsets that they have committed, and the group that shows a feed's position to other tools."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from lakefeed.offsets.ranges import OffsetRange, Partition
 
 RETRY_SECONDS = 1.0
 PATIENCE_SECONDS = 15.0
-"""A failure that lasts for so long is worth a message: a coordinator loads in a few seconds."""
+"""A failure that lasts this long is reported; a coordinator usually loads within a few seconds."""
 END_SECONDS = 10.0
-"""The end of a run waits for so long for what was not taken yet."""
+"""The end of a run waits this long for offsets that the broker has not accepted yet."""
 
 
 def group_offsets(
     source: KafkaSource, group: str, topics: Sequence[str] | None = None, *, stable: bool = True
 ) -> dict[Partition, int]:
-    """Return the offsets that a consumer group has committed, in these topics or all; does not join the group.
+    """Return a consumer group's committed offsets in these topics, or in all; do not join the group.
 
     Args:
-        stable: refuse offsets that an open transaction may yet change (KIP-447); else return those before it.
+        stable: refuse offsets that an open transaction may still change (KIP-447); otherwise return the earlier ones.
 
     Raises:
-        Unreachable: no broker answers, or an open transaction holds offsets of the group.
+        Unreachable: no broker answers, or an open transaction locks offsets of the group.
     """
-    # Not by AdminClient: while the broker sets up a new group's coordinator, librdkafka crashes the process there
+    # Not with AdminClient: librdkafka crashes the process there while the broker sets up a new group's coordinator
     # (confluentinc/librdkafka#5040). A consumer that subscribes to nothing does not join the group.
     level = "read_committed" if stable else "read_uncommitted"
     settings = {**client_settings(source), "group.id": group, "enable.auto.commit": False, "isolation.level": level}
@@ -59,7 +59,7 @@ def group_offsets(
         )
     except KafkaException as error:
         if stable and error_code(error) == KafkaError._TIMED_OUT:
-            # librdkafka waits for the end of a transaction, and does not say so. Without one this fails too.
+            # librdkafka waits for the transaction's end without saying so. If that is not the cause, this fails too.
             group_offsets(source, group, topics, stable=False)
             raise Unreachable(
                 f"an open transaction holds offsets of the group {group}",
@@ -80,7 +80,7 @@ def _committed(consumer: Consumer, requested: list[TopicPartition]) -> list[Topi
 
 
 def group_names(source: KafkaSource) -> list[str]:
-    """Return the names of the cluster's consumer groups, sorted; none if the broker does not say."""
+    """Return the sorted names of the cluster's consumer groups; an empty list if the broker does not return them."""
     try:
         return sorted(_group_states(source))
     except (KafkaException, TimeoutError):
@@ -88,7 +88,7 @@ def group_names(source: KafkaSource) -> list[str]:
 
 
 def groups_with_members(source: KafkaSource, groups: Sequence[str]) -> list[str]:
-    """Return which of these consumer groups have members now; an Unreachable if the broker does not say."""
+    """Return the groups among these that have members now; raise Unreachable if the broker does not answer."""
     try:
         states = _group_states(source)
     except (KafkaException, TimeoutError) as error:
@@ -99,7 +99,7 @@ def groups_with_members(source: KafkaSource, groups: Sequence[str]) -> list[str]
 
 
 def _group_states(source: KafkaSource) -> dict[str, ConsumerGroupState]:
-    # Not by describing a group: see ``group_offsets``.
+    # Not by describing the group: see ``group_offsets``.
     admin = AdminClient(client_settings(source), logger=SILENCE)
     listed = admin.list_consumer_groups(request_timeout=TIMEOUT_SECONDS).result(TIMEOUT_SECONDS + 2)
     return {str(group.group_id): group.state for group in listed.valid}
@@ -113,10 +113,10 @@ def _group_error(error: KafkaException, source: KafkaSource, group: str) -> Lake
 
 
 class MonitoringGroup:
-    """The positions of a feed, as offsets of a consumer group.
+    """A feed's positions, published as offsets of a consumer group.
 
-    Spark's source commits no offsets, so that tools which compare groups with topics do not see a feed. The group must
-    have no members: the broker refuses to alter one that has.
+    Spark's source commits no offsets, so tools that compare groups with topics do not see a feed. This group must have
+    no members: the broker refuses to alter the offsets of a group with members.
     """
 
     def __init__(self, source: KafkaSource, name: str) -> None:
@@ -125,15 +125,15 @@ class MonitoringGroup:
         self._admin = AdminClient(self._settings, logger=SILENCE)
 
     def publish(self, ranges: Iterable[OffsetRange]) -> str | None:
-        """Set the group to the ends of these ranges; return a message if that fails."""
+        """Set the group's offsets to the ends of these ranges; return a message if that fails."""
         failure = self.set_offsets(ranges)
         return None if failure is None else f"the monitoring group {self.name} could not be set: {failure}"
 
     def set_offsets(self, ranges: Iterable[OffsetRange]) -> str | None:
-        """Set the group to the ends of these ranges; return why that failed."""
+        """Set the group's offsets to the ends of these ranges; return the reason if that fails."""
         ends = [TopicPartition(span.topic, span.partition, span.end) for span in ranges]
         failure = None
-        if not ends:  # Kafka's client raises an error for that.
+        if not ends:  # Kafka's client raises an error for an empty list.
             return None
         try:
             requested = [ConsumerGroupTopicPartitions(self.name, ends)]
@@ -146,9 +146,9 @@ class MonitoringGroup:
         return failure
 
     def offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int] | None:
-        """Return the group's offsets of these partitions; None if the broker does not say."""
+        """Return the group's offsets of these partitions; None if the broker does not return them."""
         requested = [TopicPartition(*partition) for partition in partitions]
-        # Not by AdminClient: while the broker sets up a new group's coordinator, librdkafka crashes the process there
+        # Not with AdminClient: librdkafka crashes the process there while the broker sets up a new group's coordinator
         # (confluentinc/librdkafka#5040). A consumer that subscribes to nothing does not join the group.
         consumer = Consumer({**self._settings, "group.id": self.name, "enable.auto.commit": False}, logger=SILENCE)
         try:
@@ -161,10 +161,10 @@ class MonitoringGroup:
 
 
 class GroupPublisher:
-    """Sends the newest position of a feed to its monitoring group, from a thread of its own: no batch waits for it.
+    """Sends the newest position of a feed to its monitoring group, in a separate thread: batches do not wait for it.
 
-    A broker refuses offsets while it loads a new group's coordinator, or while another one takes the group over. The
-    newest position is then sent again until it is taken, at the latest at the end of the run.
+    A broker refuses offsets while it loads a new group's coordinator, or while another broker takes over the group. The
+    newest position is then sent again until the broker accepts it, at the latest at the end of the run.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class GroupPublisher:
         self._thread.start()
 
     def publish(self, ranges: Iterable[OffsetRange]) -> str | None:
-        """Send the ends of these ranges soon; return a message once for each failure that lasts."""
+        """Send the ends of these ranges soon; return a message if a failure lasts, once per failure."""
         with self._changed:
             self._pending.update({span.key: span for span in ranges})
             self._changed.notify_all()
@@ -193,7 +193,7 @@ class GroupPublisher:
             return self._message()
 
     def close(self, *, seconds: float = END_SECONDS) -> str | None:
-        """Send what is left within this time, and end; return why it could not be sent."""
+        """Send the remaining offsets within this time, and end; return the reason if that fails."""
         with self._changed:
             self._until = time.monotonic() + seconds
             self._changed.notify_all()
@@ -217,7 +217,7 @@ class GroupPublisher:
                 if failure is not None:
                     self._changed.wait_for(lambda: self._until is not None, timeout=self._retry_seconds)
             if failure is not None and self._until is not None:
-                # ``close`` waits for this thread, and for no more than its time.
+                # ``close`` waits for this thread, but only for its own time.
                 time.sleep(min(self._retry_seconds, max(0.0, self._until - time.monotonic())))
 
     def _note(self, sent: dict[Partition, OffsetRange], failure: str | None) -> None:
@@ -226,15 +226,15 @@ class GroupPublisher:
             self._failing_since = self._failing_since or time.monotonic()
             return
         self._failing_since = self._reported = None
-        # A batch may have come in between, and be further.
+        # A batch may have added a later position meanwhile.
         self._pending = {key: span for key, span in self._pending.items() if sent.get(key) != span}
 
 
 @contextmanager
 def publishing(publisher: GroupPublisher | None, on_note: Callable[[str], None]) -> Iterator[None]:
-    """Send the last position at the end of this block, and say so if that fails.
+    """Send the last position at the end of this block; call ``on_note`` if that fails.
 
-    Not after an error: another driver may have taken the feed over, and be further.
+    Not after an error: another driver may have taken over the feed and may be further.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Python's Kafka clients, which librdkafka is behind: their settings from a pipeline's, their errors as lakefeed's."""
+"""Python's Kafka clients, based on librdkafka: translates a pipeline's settings, and the clients' errors."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _HANDSHAKE_SECONDS = 3.0
 _NOTICE_SECONDS = 0.5
 _OAUTH_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 ISOLATION = "kafka.isolation.level"
-# librdkafka logs a broker that is away by itself, over and over: our own error says it once.
+# librdkafka logs an unavailable broker again and again; lakefeed's own error reports it once.
 SILENCE = logging.getLogger("lakefeed.clients.kafka.librdkafka")
 SILENCE.addHandler(logging.NullHandler())
 SILENCE.propagate = False
 
-# What reaches the cluster and proves who one is. The rest tunes reading and writing, which an admin does not do.
+# Only settings for the connection and the login. The others tune reading and writing, which an admin does not do.
 _NAMES = {
     "client.dns.lookup": "client.dns.lookup",
     "client.id": "client.id",
@@ -62,7 +62,7 @@ COORDINATING = {
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
 }
-"""What a broker says of a group while its coordinator is elected, or loads the offsets."""
+"""Errors that a broker returns for a group while its coordinator is elected or loads the offsets."""
 _DENIED = {
     KafkaError._AUTHENTICATION,
     KafkaError.SASL_AUTHENTICATION_FAILED,
@@ -72,7 +72,7 @@ _DENIED = {
 
 
 def librdkafka_settings(options: Mapping[str, object]) -> dict[str, Any]:
-    """Return the settings that say how to reach a cluster, for librdkafka: of Java's, with the prefix, or its own."""
+    """Return librdkafka's connection settings; ``options`` are Java's, with the prefix, or librdkafka's own."""
     java = {key.removeprefix(PREFIX): str(value) for key, value in options.items() if key.startswith(PREFIX)}
     settings: dict[str, Any] = {key: str(value) for key, value in options.items() if not key.startswith(PREFIX)}
     settings |= {_NAMES[key]: value for key, value in java.items() if key in _NAMES}
@@ -87,7 +87,7 @@ def librdkafka_settings(options: Mapping[str, object]) -> dict[str, Any]:
 
 
 def client_settings(source: KafkaSource) -> dict[str, Any]:
-    """Return the settings of a client of the source's cluster that logs nothing by itself."""
+    """Return the settings of a client of the source's cluster; the client logs nothing itself."""
     return {
         **librdkafka_settings(source.client_options),
         "bootstrap.servers": source.bootstrap_servers,
@@ -96,13 +96,13 @@ def client_settings(source: KafkaSource) -> dict[str, Any]:
 
 
 def isolation_level(source: KafkaSource) -> str:
-    """Return ``read_committed`` or ``read_uncommitted``, as the source reads."""
+    """Return the source's isolation level: ``read_committed`` or ``read_uncommitted``."""
     return str(source.client_options.get(ISOLATION, CONSUMER_DEFAULTS[ISOLATION]))
 
 
 @contextmanager
 def open_consumer(source: KafkaSource, group: str, settings: Mapping[str, Any]) -> Iterator[Consumer]:
-    """Open a consumer that notices the end of a partition, and neither joins nor commits to its group."""
+    """Open a consumer that reports the end of a partition, and neither joins its group nor commits to it."""
     own = {"group.id": group, "enable.auto.commit": False, "enable.partition.eof": True}
     consumer = Consumer({**client_settings(source), **own, **settings}, logger=SILENCE)
     try:
@@ -112,7 +112,7 @@ def open_consumer(source: KafkaSource, group: str, settings: Mapping[str, Any]) 
 
 
 def error_of(error: KafkaException, *, servers: str, topic: str | None) -> LakefeedError:
-    """Return the error that a user is to see for the client's."""
+    """Return the error to show to the user for a client's error."""
     code = error_code(error)
     where = f"topic {topic} at {servers}" if topic else servers
     if code in UNREACHABLE:
@@ -151,9 +151,9 @@ def error_of(error: KafkaException, *, servers: str, topic: str | None) -> Lakef
 
 
 def refusal_of(said: Iterable[KafkaError], *, servers: str) -> LakefeedError | None:
-    """Return the error for what a client has said of connections that were refused; None if nothing was."""
+    """Return the error for connections that were refused, from the errors that a client reported; None if none was."""
     for error in said:
-        # "sasl_ssl://broker:9093/bootstrap: …": the address stands beside the message.
+        # "sasl_ssl://broker:9093/bootstrap: …": remove the address before the message.
         text = re.sub(r"^\S+://\S+: ", "", error.str())
         if error.code() == KafkaError._SSL or "SSL routines" in text:
             return _tls_refusal(text, servers)
@@ -164,7 +164,7 @@ def refusal_of(said: Iterable[KafkaError], *, servers: str) -> LakefeedError | N
 
 
 def _tls_refusal(text: str, servers: str) -> LakefeedError:
-    """Ask each broker for its certificate, since librdkafka does not say what is wrong with it."""
+    """Return the error of a TLS handshake with the brokers, since librdkafka does not say what is wrong."""
     for server in servers.split(","):
         host, _, port = server.strip().rpartition("://")[2].rpartition(":")
         host = host.strip("[]")
@@ -174,7 +174,7 @@ def _tls_refusal(text: str, servers: str) -> LakefeedError:
                 trust.client_context().wrap_socket(sock, server_hostname=host) as tls,
             ):
                 tls.settimeout(_NOTICE_SECONDS)
-                tls.recv(1)  # A server of TLS 1.3 refuses a client's certificate after the handshake.
+                tls.recv(1)  # With TLS 1.3 a server refuses a client's certificate only after the handshake.
         except ssl.SSLError as error:
             return trust.explain(error, server="the Kafka broker", where=server.strip())
         except (OSError, ValueError):
@@ -184,7 +184,7 @@ def _tls_refusal(text: str, servers: str) -> LakefeedError:
 
 
 def missing_topic(name: str, existing: Sequence[str], *, where: str) -> ResourceMissing:
-    """Return the error for a topic that is not there, with the nearest names."""
+    """Return the error for a topic that does not exist, with the most similar names."""
     near = difflib.get_close_matches(name, existing, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     return ResourceMissing(
@@ -193,13 +193,13 @@ def missing_topic(name: str, existing: Sequence[str], *, where: str) -> Resource
 
 
 def error_code(error: KafkaException) -> int:
-    """Return Kafka's number of an error."""
+    """Return the number that Kafka gives to an error."""
     code: int = error.args[0].code()
     return code
 
 
 def error_text(error: Exception) -> str:
-    """Return the client's words for an error."""
+    """Return the client's message of an error."""
     detail = error.args[0] if error.args else error
     return str(detail.str()) if isinstance(detail, KafkaError) else str(detail)
 
@@ -223,17 +223,17 @@ def _stores(java: Mapping[str, str]) -> dict[str, str]:
 
 
 def _authorities(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return this process's authorities, with the system's, for connections to brokers and to a server of tokens."""
+    """Return this process's authorities, with the system's, for connections to brokers and to a token server."""
     if not (declared := trust.current().authorities):
         return {}
-    # librdkafka trusts the system's only where it is given none.
+    # librdkafka trusts the system's authorities only if it is given none.
     trusted = f"{declared}\n{trust.system_authorities()}"
     found = {} if {"ssl.ca.location", "ssl.ca.pem"} & settings.keys() else {"ssl.ca.pem": trusted}
     return {**found, "https.ca.pem": trusted} if settings.get("sasl.oauthbearer.method") == "oidc" else found
 
 
 def _oauth(jaas: str, token_url: str) -> dict[str, str]:
-    """Return the settings for tokens, which librdkafka fetches itself, and again before they expire."""
+    """Return the settings for OAuth tokens; librdkafka fetches tokens itself, and renews them before they expire."""
     found = _jaas_options(jaas)
     extensions = {name.removeprefix("extension_"): text for name, text in found.items() if name[:10] == "extension_"}
     names = {"clientId": "client.id", "clientSecret": "client.secret", "scope": "scope"}
@@ -246,10 +246,10 @@ def _oauth(jaas: str, token_url: str) -> dict[str, str]:
 
 
 def _msk_iam(jaas: str) -> dict[str, Any]:
-    """Return the settings for tokens that this process signs: librdkafka knows nothing of AWS."""
+    """Return the settings for tokens that this process signs, since librdkafka does not support AWS."""
     found = _jaas_options(jaas)
     sign = partial(msk_iam.token, found["awsStsRegion"], profile=found.get("awsProfileName"))
-    # The first one now: where there are no keys, librdkafka would only say that it has waited.
+    # Sign the first token now: without keys, librdkafka would only report a timeout.
     signed = [sign()]
     return {"sasl.mechanisms": "OAUTHBEARER", "oauth_cb": lambda _: signed.pop() if signed else sign()}
 
@@ -260,9 +260,9 @@ def _jaas_options(jaas: str) -> dict[str, str]:
 
 
 def _login(jaas: str) -> dict[str, str]:
-    """Return user name and password of a PlainLoginModule or ScramLoginModule entry."""
+    """Return the user name and password from a PlainLoginModule or ScramLoginModule entry."""
     if "Krb5LoginModule" in jaas:
-        return {}  # librdkafka takes the ticket cache of the process.
+        return {}  # librdkafka uses the ticket cache of the process.
     found = _jaas_options(jaas)
     if not {"username", "password"} <= found.keys():
         raise ConfigError(

@@ -1,7 +1,7 @@
-"""Amazon MSK's login by IAM for Python's Kafka client: a signed address as the token of OAUTHBEARER.
+"""Amazon MSK's IAM login for Python's Kafka client: a signed address is the token of OAUTHBEARER.
 
-Java's client has a jar of Amazon's for it, with a mechanism of its own. Brokers take the same proof as a token, as
-clients in other languages send it: https://github.com/aws/aws-msk-iam-sasl-signer-python.
+Java's client uses a jar of Amazon's, with its own mechanism. Brokers also accept the signature as a token, as clients
+in other languages send it: https://github.com/aws/aws-msk-iam-sasl-signer-python.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ SECONDS = 900
 
 
 def token(region: str, *, profile: str | None = None) -> tuple[str, float]:
-    """Sign a token with keys that are valid now; returns it and when it expires, in seconds since 1970.
+    """Sign a token with the present keys; return the token and its expiry time, in seconds since 1970.
 
     Raises:
         MissingExtra: botocore is missing.
-        AccessDenied: AWS's default chain gives no keys.
+        AccessDenied: AWS's default chain has no keys.
     """
     keys = keys_of_the_chain("AWS", purpose="Amazon MSK's login by IAM", profile=profile)
     from botocore.auth import SigV4QueryAuth
@@ -29,6 +29,6 @@ def token(region: str, *, profile: str | None = None) -> tuple[str, float]:
     request = AWSRequest(method="GET", url=address, params={"Action": "kafka-cluster:Connect"})
     expires = time.time() + SECONDS
     SigV4QueryAuth(keys, "kafka-cluster", region, expires=SECONDS).add_auth(request)
-    # Not signed: for the broker's log.
+    # This part is not signed: it is for the broker's log.
     signed = f"{request.url}&User-Agent=lakefeed"
     return base64.urlsafe_b64encode(signed.encode()).rstrip(b"=").decode(), expires

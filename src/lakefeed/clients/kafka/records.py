@@ -1,4 +1,4 @@
-"""Reads records of topics in Python, for people: a few of them, never a feed's."""
+"""Reads a few records of topics in Python, to show them to people; feeds do not use it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from lakefeed.offsets.ranges import OffsetRange, Partition
 POLL_SECONDS = 0.2
 MOST_AT_ONCE = 1_000
 WIDER = 4
-"""A window that has too few records is followed by one that is so many times as wide."""
+"""If a window has too few records, the next one is wider by this factor."""
 
 Spans = Mapping[Partition, tuple[int, int]]
-"""First offset and end of partitions."""
+"""First offset and end offset by partition."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """A record as the broker has it; ``timestamp`` in milliseconds since 1970, None where the topic keeps none."""
+    """A record as the broker stores it; ``timestamp`` is in milliseconds since 1970, None if the topic stores none."""
 
     topic: str
     partition: int
@@ -40,7 +40,7 @@ class Record:
 
     @property
     def size(self) -> int:
-        """Bytes of key, value and headers."""
+        """The number of bytes of key, value and headers."""
         headers = sum(len(name.encode()) + len(value or b"") for name, value in self.headers)
         return len(self.key or b"") + len(self.value or b"") + headers
 
@@ -48,12 +48,12 @@ class Record:
 def read_ranges(
     source: KafkaSource, ranges: Sequence[OffsetRange], *, most: Mapping[Partition, int] | None = None
 ) -> Iterator[Record]:
-    """Yield the records of these ranges, at most one range of a partition; each partition's are in order.
+    """Yield the records of these ranges, at most one range per partition; in order within a partition.
 
     Args:
-        source: the cluster, and which records of transactions are read.
-        ranges: what to read.
-        most: so many records of each partition at most.
+        source: the cluster, and its isolation level.
+        ranges: the ranges to read.
+        most: the maximum number of records by partition.
 
     Raises:
         Unreachable: the broker stops answering.
@@ -80,9 +80,9 @@ def read_ranges(
 
 
 def last_offsets(source: KafkaSource, spans: Spans, most: Mapping[Partition, int]) -> dict[Partition, list[int]]:
-    """Return the offsets of the last so many records of each partition, in order; fewer where it has no more.
+    """Return the offsets of each partition's last records, ``most`` at most, in order.
 
-    Looks at a window before the end, and at wider ones before that while compaction or transactions have left too few.
+    Reads a window before the end, and wider windows before it if compaction or transactions have left too few records.
     """
     found: dict[Partition, list[int]] = {key: [] for key in most}
     before = {key: spans[key][1] for key in most}
@@ -106,7 +106,7 @@ def last_offsets(source: KafkaSource, spans: Spans, most: Mapping[Partition, int
 
 
 def follow(source: KafkaSource, starts: Mapping[Partition, int]) -> Iterator[list[Record]]:
-    """Yield the records from these offsets on as they come, for ever; an empty list after each moment without any."""
+    """Yield the records from these offsets on as they arrive, forever; an empty list if none arrives for a moment."""
     silent_since = time.monotonic()
     with _assigned(source, starts) as poll:
         while True:
@@ -121,17 +121,17 @@ def follow(source: KafkaSource, starts: Mapping[Partition, int]) -> Iterator[lis
 
 
 class _Poll:
-    """A consumer of some partitions; an error of the broker is one of lakefeed's."""
+    """A consumer of some partitions; raises errors of the broker as lakefeed's errors."""
 
     def __init__(self, consumer: Consumer, servers: str) -> None:
         self._consumer, self._servers = consumer, servers
 
     def __call__(self, seconds: float) -> list[Any]:
-        """Return the next records and ends of partitions; none after so long."""
+        """Return the next records and ends of partitions; an empty list after ``seconds`` without any."""
         until = time.monotonic() + seconds
         with self.errors():
             while True:
-                # Not a long wait at once: a signal is only noticed between two calls.
+                # Several short waits, since Python handles a signal only between two calls.
                 found = self._consumer.consume(MOST_AT_ONCE, timeout=min(seconds, POLL_SECONDS))
                 for message in found:
                     error = message.error()
@@ -148,7 +148,7 @@ class _Poll:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Raise lakefeed's errors for the client's."""
+        """Raise the client's errors as lakefeed's errors."""
         try:
             yield
         except KafkaException as failure:

@@ -1,4 +1,4 @@
-"""Reads topics without Spark: their records, how many there are, and the times of some."""
+"""Reads topics without Spark: all records, the number of records, and the times of some records."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ SILENCE_SECONDS = 30.0
 TIMEOUT_SECONDS = 5.0
 LONGEST_SECONDS = 10.0
 NO_RECORD = math.inf
-"""The time of a record that may come: nothing that is there waits."""
+"""The time if no record is left before the end: no existing record waits."""
 
-# One record of each partition is needed: little is read ahead, however many partitions there are.
+# Only one record per partition is needed: prefetch little, even with many partitions.
 _SMALL_READS = {
     "fetch.message.max.bytes": 16_384,
     "fetch.max.bytes": 1_000_000,
@@ -37,9 +37,9 @@ _SMALL_READS = {
 def scan(
     cluster: KafkaSource, topic: str, *, starts: Mapping[int, int] | None = None, since: float | None = None
 ) -> Iterator[Any]:
-    """Yield confluent-kafka's records of a topic up to its end at the call, each partition's in order.
+    """Yield a topic's records, as confluent-kafka's messages, up to its end at the call; in order within a partition.
 
-    ``starts`` are the first offsets by partition (default: all), ``since`` a time of records in seconds since 1970.
+    ``starts`` are first offsets by partition (default: all records), ``since`` a record time in seconds since 1970.
     """
     topics = Topics(cluster.bootstrap_servers, options=cluster.client_options)
     described = topics.describe(topic)
@@ -68,10 +68,10 @@ def scan(
 def count_records(
     source: KafkaSource, ranges: Sequence[OffsetRange], *, topics: Mapping[str, TopicDescription]
 ) -> dict[OffsetRange, int | None]:
-    """Count the records that a feed would read from each range today; None if the topic no longer has all its offsets.
+    """Count the records that a feed would read from these ranges today; None if the topic lacks some of their offsets.
 
-    Transactions and compaction leave offsets without a record. Reads the ranges, and no key or value of them is kept.
-    Aborted records count only for a source that reads them.
+    Transactions and compaction leave offsets without a record. Reads the ranges, and stores no keys or values. Aborted
+    records count only if the source reads them.
     """
     counts: dict[OffsetRange, int | None] = dict.fromkeys(ranges)
     there = partitions_of(topics)
@@ -88,9 +88,9 @@ def count_records(
 def offset_behind(
     source: KafkaSource, partition: Partition, start: int, records: int, *, committed: bool
 ) -> int | None:
-    """Return the offset behind so many records from an offset on; None if the partition has fewer.
+    """Return the offset after the given number of records from ``start`` on; None if the partition has fewer.
 
-    ``committed`` leaves out the records of transactions that were aborted, or are open.
+    With ``committed``, records of aborted or open transactions do not count.
     """
     level = "read_committed" if committed else "read_uncommitted"
     with open_consumer(source, "lakefeed-scan", {"isolation.level": level, "auto.offset.reset": "error"}) as consumer:
@@ -105,7 +105,7 @@ def offset_behind(
 
 
 def _runs(ranges: Sequence[OffsetRange]) -> Iterator[list[OffsetRange]]:
-    """Yield ranges that follow each other together: they are read in one go."""
+    """Yield lists of adjacent ranges, which can be read without a seek."""
     run: list[OffsetRange] = []
     for current in ranges:
         if run and current.start != run[-1].end:
@@ -131,7 +131,7 @@ def _count(consumer: Consumer, topic: str, partition: int, run: Sequence[OffsetR
 
 
 def _poll(consumer: Consumer, *, where: str) -> Any:
-    """Return the next record, or the message, with an error, that a partition ends."""
+    """Return the next record, or the message whose error says that a partition ends."""
     try:
         message: Any = consumer.poll(SILENCE_SECONDS)
         if message is None:
@@ -150,10 +150,10 @@ def _unreadable(failure: KafkaException, where: str) -> Unreachable:
 def record_times(
     source: KafkaSource, offsets: Mapping[Partition, int], *, seconds: float = LONGEST_SECONDS
 ) -> dict[Partition, float | None]:
-    """Return the time of the first record from each offset on, in seconds since 1970.
+    """Return, by partition, the time of the first record from the offset on, in seconds since 1970.
 
-    ``NO_RECORD`` where no more come up to the end, as transactions and compaction leave some offsets without one. None
-    where the topic keeps no times, or no record came within ``seconds`` for all together.
+    ``NO_RECORD`` if none is left before the end: transactions and compaction leave some offsets without a record. None
+    if the topic stores no times, or if no record came within ``seconds``, the limit for all partitions together.
     """
     found: dict[Partition, float | None] = dict.fromkeys(offsets)
     left = set(offsets)

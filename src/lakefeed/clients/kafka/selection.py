@@ -1,4 +1,4 @@
-"""Select records of a source by offsets or by time, as the offset ranges that hold them."""
+"""Find the offset ranges of a source's records that are selected by offsets or by time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 def moment(text: str | datetime, *, prefix: str = "") -> datetime:
     """Parse a point in time in ISO 8601: ``2026-11-20``, ``2026-11-20T06:30``, with an offset such as ``+01:00``.
 
-    Without an offset it is UTC, as in lakefeed's sessions. The hint of an error shows ``prefix`` before an example.
+    A time without an offset is UTC, as in lakefeed's sessions. The hint of an error shows ``prefix`` before an example.
     """
     try:
         found = datetime.fromisoformat(text) if isinstance(text, str) else text
@@ -34,12 +34,12 @@ def moment(text: str | datetime, *, prefix: str = "") -> datetime:
 
 
 def is_ago(text: str) -> bool:
-    """Check that a text is written as ``ago`` reads it."""
+    """Check that ``ago`` can read a text."""
     return _AGO.fullmatch(text) is not None
 
 
 def ago(text: str, *, now: datetime | None = None) -> datetime:
-    """Return the time so long ago: ``90s``, ``15m``, ``2h``, ``7d``, or in words, ``2 hours``."""
+    """Return the time that lies this long ago: ``90s``, ``15m``, ``2h``, ``7d``, or in words, ``2 hours``."""
     match = _AGO.fullmatch(text)
     if match is None:
         raise ConfigError(f"'{text}' is no length of time", hint="write 90s, 15m, 2h or 7d")
@@ -51,9 +51,9 @@ def ago(text: str, *, now: datetime | None = None) -> datetime:
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """The records of a source that are meant: all, those in offset ranges, or those of a time.
+    """The selected records of a source: all records, those in offset ranges, or those of a time span.
 
-    ``since`` and ``until`` are timestamps: each partition begins and ends at its first record from that time on.
+    ``since`` and ``until`` are timestamps: a partition begins and ends at its first record from that time on.
     """
 
     ranges: tuple[OffsetRange, ...] | None = None
@@ -78,7 +78,7 @@ class Selection:
         since: str | datetime | None = None,
         until: str | datetime | None = None,
     ) -> Selection:
-        """Build a selection from what a caller writes: lists, and times as text."""
+        """Build a selection from a caller's input: lists of ranges, and times as text."""
         return cls(
             ranges=None if ranges is None else tuple(ranges),
             since=None if since is None else moment(since),
@@ -89,7 +89,7 @@ class Selection:
 def topics_of(source: KafkaSource) -> dict[str, TopicDescription]:
     """Describe the source's topics as they are now.
 
-    Where the source reads committed records only, a partition ends where the first transaction is still open.
+    If the source reads only committed records, a partition ends at its first open transaction.
     """
     cluster = Topics(source.bootstrap_servers, options=source.client_options)
     existing = cluster.list()
@@ -104,7 +104,7 @@ def topics_of(source: KafkaSource) -> dict[str, TopicDescription]:
 
 
 def offset_ranges(source: KafkaSource, selection: Selection) -> list[OffsetRange]:
-    """Return the selected offset ranges, each of them whole in its topic now, without empty ones."""
+    """Return the selected offset ranges, without empty ones; the topics have all their offsets now."""
     topics = topics_of(source)
     if selection.ranges is not None:
         require_held(selection.ranges, topics, where=source.bootstrap_servers)
@@ -116,7 +116,7 @@ def offset_ranges(source: KafkaSource, selection: Selection) -> list[OffsetRange
         ends = {} if selection.until is None else cluster.offsets_at(name, selection.until)
         for partition in topic.partitions:
             start = partition.start_offset if selection.since is None else starts.get(partition.id)
-            # No record is that late; and what an open transaction has written is not there yet.
+            # An ``until`` after the last record has no offset, and records of an open transaction cannot be read yet.
             end = min(ends.get(partition.id, partition.end_offset), partition.end_offset)
             if start is not None and start < end:
                 found.append(OffsetRange(name, partition.id, start, end))
@@ -124,7 +124,7 @@ def offset_ranges(source: KafkaSource, selection: Selection) -> list[OffsetRange
 
 
 def require_held(ranges: Sequence[OffsetRange], topics: Mapping[str, TopicDescription], *, where: str) -> None:
-    """Refuse ranges that the topics do not hold whole, or whose topic is not among these."""
+    """Refuse ranges of which the topics lack offsets, or whose topic is not in ``topics``."""
     if faults := list(_faults(ranges, topics)):
         more = f"; and {len(faults) - LONGEST_LIST} more" if len(faults) > LONGEST_LIST else ""
         raise ResourceMissing(

@@ -1,4 +1,4 @@
-"""Asks the brokers where a new feed begins in its topics."""
+"""Finds the offsets at which a new feed begins in its topics; asks the brokers."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ SETTING = "source.kafka.start"
 def first_offsets(
     source: KafkaSource, topics: Mapping[str, TopicDescription | None], *, now: datetime | None = None
 ) -> dict[Partition, int]:
-    """Return the offset of each partition at which ``source.start`` lets a new feed begin.
+    """Return the partitions' offsets at which ``source.start`` lets a new feed begin.
 
-    A partition in which a time has no record yet begins at its end; one that is not among the offsets, or in which the
-    consumer group has committed nothing, at its first record.
+    A partition without a record since a start time begins at its end. A partition that is not among the given offsets,
+    or in which the consumer group has committed nothing, begins at its first record.
 
     Raises:
-        ConfigError: an offset is not in its partition, or that is not among those to read.
+        ConfigError: an offset is not in its partition, or the feed does not read the partition.
         ResourceMissing: the consumer group has committed nothing in these topics.
-        RecordsLost: records that the group has not read were removed, or it is ahead of the topic.
+        RecordsLost: records that the group has not read were removed, or the group is ahead of the topic.
         Unreachable: no broker answers.
     """
     there = partitions_of(topics)
@@ -83,7 +83,7 @@ def _offsets_given(source: KafkaSource, there: Mapping[Partition, PartitionDescr
 
 
 def _outside(offsets: Mapping[Partition, int], there: Mapping[Partition, PartitionDescription]) -> Iterator[str]:
-    """Say for each offset that its partition does not have why it does not."""
+    """Yield the reasons why partitions do not have their offsets."""
     for key, offset in sorted(offsets.items()):
         name, part = f"{key[0]}-{key[1]}", there.get(key)
         if part is None:

@@ -1,4 +1,4 @@
-"""Topics of one cluster: create, describe, list, delete, and how far they reach."""
+"""Topics of one cluster: create, describe, list and delete them, and read their offsets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from lakefeed.offsets.ranges import Partition
 
 _TIMEOUT_SECONDS = 5.0
 _LEADER_SECONDS = 0.03
-"""A broker creates the partitions of a topic one after the other, each with files of its own."""
+"""A broker creates a topic's partitions one after the other, and files for each; this is the time for one."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -50,13 +50,13 @@ _Requested = dict[TopicPartition, Future[ListOffsetsResultInfo]]
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionDescription:
-    """One partition, with its first offset that is still there, and one more than its last.
+    """One partition, with its first existing offset, and the offset after its last.
 
     Attributes:
-        leader: id of the broker that leads it; None while there is none.
-        lost: what was removed before the feed has read it, where the source knows its records by other names.
-        leader_epoch: grows with each leader; None where the source or the broker has none.
-        agreed: the offset from which on the partition has other records than a feed has read; None where all are there.
+        leader: id of the broker that leads the partition; None while there is none.
+        lost: records that were removed before the feed read them, if the source names records differently.
+        leader_epoch: grows with every new leader; None if the source or the broker has none.
+        agreed: the offset from which on the records differ from those that a feed has read; None if all are the same.
     """
 
     id: int
@@ -72,7 +72,7 @@ class PartitionDescription:
 class TopicDescription:
     """One topic as it is now, with its partitions in the order of their numbers.
 
-    A topic that is recreated under the same name has another ``topic_id``. Messages call it by its ``noun``.
+    A topic that is recreated under the same name has another ``topic_id``. Messages call the topic its ``noun``.
     """
 
     name: str
@@ -82,23 +82,23 @@ class TopicDescription:
 
     @property
     def ends(self) -> dict[int, int]:
-        """Return the end offset of each partition."""
+        """Return the end offsets by partition."""
         return {partition.id: partition.end_offset for partition in self.partitions}
 
     @property
     def epochs(self) -> dict[Partition, int]:
-        """Return the epoch of each partition's leader, where the broker says it."""
+        """Return the epochs of the partitions' leaders, if the broker returns them."""
         found = {(self.name, partition.id): partition.leader_epoch for partition in self.partitions}
         return {key: epoch for key, epoch in found.items() if epoch is not None}
 
     @property
     def offsets(self) -> int:
-        """Count the offsets from start to end; compaction and transactions leave some without a record."""
+        """Return the number of offsets from start to end; compaction and transactions leave some without a record."""
         return sum(partition.end_offset - partition.start_offset for partition in self.partitions)
 
 
 def partitions_of(topics: Mapping[str, TopicDescription | None]) -> dict[Partition, PartitionDescription]:
-    """Return all partitions of topics, of which some may not exist."""
+    """Return all partitions of these topics; some topics may not exist."""
     return {(name, part.id): part for name, topic in topics.items() if topic for part in topic.partitions}
 
 
@@ -110,16 +110,16 @@ class Topics:
 
     Args:
         bootstrap_servers: ``host:port`` of one or more brokers, separated by commas.
-        options: Kafka client settings with the prefix ``kafka.``, of which those count that say how to reach
-            the cluster; or librdkafka's own without it.
+        options: Kafka client settings: Java's with the prefix ``kafka.``, of which only connection settings are used;
+            or librdkafka's without it.
 
     Raises:
-        ConfigError: a setting that librdkafka does not know, or a key store that it cannot read.
+        ConfigError: librdkafka does not know a setting, or cannot read a key store.
     """
 
     def __init__(self, bootstrap_servers: str, *, options: Mapping[str, Any] | None = None) -> None:
         self.bootstrap_servers = bootstrap_servers
-        # Why no broker can be used: the answer to a request says only that none did.
+        # The reasons why brokers cannot be used: the answer to a request only says that none could.
         self._said: deque[KafkaError] = deque(maxlen=20)
         settings: dict[str, str | int | float | bool] = {
             "bootstrap.servers": bootstrap_servers,
@@ -145,9 +145,9 @@ class Topics:
         """Create a topic and wait until it can be written to; return whether it was created.
 
         Args:
-            replication_factor: copies of each partition. Default: the broker's.
+            replication_factor: the number of copies of a partition. Default: the broker's.
             config: topic settings, such as ``{"retention.ms": "3600000"}``.
-            exist_ok: whether a topic that is already there is left as it is.
+            exist_ok: whether to leave an existing topic as it is.
         """
         if not _NAME.fullmatch(name) or name in {".", ".."}:
             raise ConfigError(f"'{name}' cannot name a topic", hint="use up to 249 letters, digits, '.', '_' and '-'")
@@ -172,14 +172,14 @@ class Topics:
         return True
 
     def describe(self, name: str, *, committed: bool = False) -> TopicDescription:
-        """Describe a topic; with ``committed`` a partition ends where the first transaction is still open."""
+        """Describe a topic; with ``committed``, a partition ends at its first open transaction."""
         topics = self.describe_all([name], committed=committed)
         if name not in topics:
             raise self._missing(name)
         return topics[name]
 
     def identify(self, partitions: Iterable[Partition]) -> tuple[dict[str, str], dict[Partition, int]]:
-        """Return the ids of the topics and the epochs of the leaders, from requests that are sent together."""
+        """Return the topics' ids and the leaders' epochs; both requests are sent at the same time."""
         where = [TopicPartition(*key) for key in partitions]
         described = self._described(sorted({each.topic for each in where}))
         sent = deque([self._requested(where, _LATEST)])
@@ -192,12 +192,12 @@ class Topics:
         return ids, {key: info.leader_epoch for key, info in found.items() if info.leader_epoch is not None}
 
     def describe_all(self, names: Sequence[str], *, committed: bool = False) -> dict[str, TopicDescription]:
-        """Describe topics in a few requests however many they are; those that are not there are left out."""
+        """Describe any number of topics in a few requests; leave out topics that do not exist."""
         existing = self._brokers().topics if names else {}
         there = [name for name in names if name in existing]
         if not there:
             return {}
-        # A broker has just answered: one that has left may be asked for these.
+        # Retry: a broker has just answered, but these requests may go to one that has left.
         return retry_until(
             lambda: self._describe_existing(there, committed=committed),
             is_transient=lambda error: isinstance(error, Unreachable),
@@ -233,22 +233,22 @@ class Topics:
         return described
 
     def setting(self, name: str, key: str) -> str | None:
-        """Return a topic's setting, such as ``max.message.bytes``; None if the broker has no such."""
+        """Return a topic's setting, such as ``max.message.bytes``; None if the broker has no setting of that name."""
         return self.settings(name).get(key)
 
     def settings(self, name: str) -> dict[str, str]:
-        """Return a topic's settings, its own and those of the broker that it has by default."""
+        """Return a topic's settings: its own, and the broker's defaults for the others."""
         resource = ConfigResource(ResourceType.TOPIC, name)
         with self._errors(name):
             answer = self._admin.describe_configs([resource], request_timeout=_TIMEOUT_SECONDS)[resource]
             return {key: str(entry.value) for key, entry in self._answer(answer).items()}
 
     def end_offsets(self, name: str) -> dict[int, int]:
-        """Return the end offset of each partition: one request to each broker, cheap enough to poll."""
+        """Return the partitions' end offsets; one request to each broker, cheap enough to poll."""
         return self._offsets_of_all(name, _LATEST)
 
     def offsets_at(self, name: str, time: datetime) -> dict[int, int]:
-        """Return the offset of each partition's first record from this time on, where there is one."""
+        """Return the partitions' offsets of the first record from this time on; without partitions that have none."""
         spec = OffsetSpec.for_timestamp(int(time.timestamp() * 1000))
         offsets = self._offsets_of_all(name, spec)
         return {partition: offset for partition, offset in offsets.items() if offset >= 0}
@@ -260,11 +260,11 @@ class Topics:
             self._answer(self._admin.delete_topics([name], request_timeout=_TIMEOUT_SECONDS)[name])
 
     def list(self) -> list[str]:
-        """Return the names of all topics but Kafka's own, sorted."""
+        """Return the sorted names of all topics except Kafka's internal ones."""
         return sorted(name for name in self._brokers().topics if not name.startswith("__"))
 
     def _brokers(self) -> Any:
-        """Return the cluster's metadata; also the quickest way to learn that no server answers."""
+        """Return the cluster's metadata; this also shows soonest that no broker answers."""
         with self._errors(None):
             return self._admin.list_topics(timeout=_TIMEOUT_SECONDS)
 
@@ -291,13 +291,13 @@ class Topics:
         *,
         sent: deque[_Requested] | None = None,
     ) -> dict[Partition, ListOffsetsResultInfo]:
-        """Return the offsets of partitions; ``sent`` is the first request, where that is on its way."""
+        """Return the offsets of partitions; ``sent`` has the first request if it was sent before."""
 
         def ask() -> dict[Partition, ListOffsetsResultInfo]:
             requested = sent.pop() if sent else self._requested(partitions, spec, level)
             found = {(where.topic, where.partition): self._answer(answer) for where, answer in requested.items()}
             if any(info.offset == OFFSET_INVALID for info in found.values()):
-                # Asked of a broker that has left: librdkafka raises no error, and keeps asking that one.
+                # The request went to a broker that has left: librdkafka raises no error, and keeps asking that broker.
                 self._admin.list_topics(timeout=_TIMEOUT_SECONDS)
                 raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
             return found
@@ -317,7 +317,7 @@ class Topics:
         return future.result(timeout=_TIMEOUT_SECONDS + 2)
 
     def _settled(self, ask: Callable[[], T], *, seconds: float = _TIMEOUT_SECONDS) -> T:
-        """Retry while partitions have no leader: their topic is new, or a broker has just left."""
+        """Retry while partitions have no leader, since their topic is new or a broker has just left."""
 
         def is_transient(error: Exception) -> bool:
             return isinstance(error, KafkaException) and error_code(error) in TRANSIENT
@@ -326,7 +326,7 @@ class Topics:
 
     @contextmanager
     def _errors(self, name: str | None) -> Iterator[None]:
-        """Raise the client's errors, about a topic or about the cluster, as lakefeed's."""
+        """Raise the client's errors about a topic or the cluster as lakefeed's errors."""
         try:
             yield
         except KafkaException as error:

@@ -1,7 +1,7 @@
-"""Finds topics that were cut off: an unclean leader lacks records that a feed has read, and new ones get their offsets.
+"""Finds truncated topics: an unclean leader lacks records that a feed has read, and gives their offsets to new ones.
 
-Each leader has an epoch, and appends only. So an unchanged epoch proves that nothing was cut off, and costs no request;
-after another one the broker says where the old one ended (KIP-320).
+A leader has an epoch, and only appends. An unchanged epoch therefore proves that nothing was truncated, without a
+request. After a change of epoch, the broker says where the old epoch ended (KIP-320).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from lakefeed.errors import BrokerUnreachable
 from lakefeed.offsets.ranges import OffsetRange, Partition
 
 SECONDS = 30.0
-# librdkafka has no other way to say it.
+# librdkafka reports the offset only in this text.
 _TRUNCATED = re.compile(r"log truncation detected.*broker end offset is (\d+)")
 
 
 def mark_cut_offs(
     source: KafkaSource, topics: Mapping[str, TopicDescription | None], read: Iterable[OffsetRange]
 ) -> dict[str, TopicDescription | None]:
-    """Return the topics with the offset up to which they still have what a feed has read to the end of these ranges."""
+    """Return the topics with ``agreed``: the offset up to which they still have the records that a feed has read."""
     there = partitions_of(topics)
     positions = {
         span.key: (span.end, span.epoch)
@@ -46,9 +46,9 @@ def mark_cut_offs(
 
 
 def find_cut_offs(source: KafkaSource, positions: Mapping[Partition, tuple[int, int]]) -> dict[Partition, int]:
-    """Return where partitions were cut off, of those that were, before a position that was read in a leader's epoch.
+    """Return the offsets at which partitions were truncated before ``positions``: offset and leader epoch of a read.
 
-    A consumer asks the broker (OffsetsForLeaderEpoch) before it fetches from a position with an epoch.
+    Before it fetches from a position with an epoch, a consumer asks the broker (OffsetsForLeaderEpoch).
     """
     found: dict[Partition, int] = {}
     if not positions:
@@ -67,7 +67,7 @@ def find_cut_offs(source: KafkaSource, positions: Mapping[Partition, tuple[int, 
                         where=source.bootstrap_servers,
                     )
                 continue
-            # A record, its end, or an error of the partition: the broker has answered.
+            # A record, the partition's end, or an error of the partition: in any case the broker has answered.
             key, error = (str(message.topic()), int(message.partition() or 0)), message.error()
             if error is None or error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
                 left.discard(key)

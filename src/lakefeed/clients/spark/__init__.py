@@ -1,1 +1,1 @@
-"""The Spark session, its JVM and jars, and what its errors mean."""
+"""The Spark session, its JVM and jars, and the translation of its errors."""

@@ -1,4 +1,4 @@
-"""Checks and settings of a session on a cluster: its address, a secret, executors that start, the driver's Python."""
+"""Checks and settings of a session on a cluster: address, secret, start of executors, Python version."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from lakefeed.lazy import SparkSession, py4j, spark_errors
 AUTHENTICATE = "spark.authenticate"
 AUTHENTICATION_SECRET = "spark.authenticate.secret"  # noqa: S105 (a name)
 PYTHON = "spark.pyspark.python"
-# Between driver and executors go S3 keys, Kafka logins and records.
+# Driver and executors exchange S3 keys, Kafka logins and records.
 _SECURED = {AUTHENTICATE: "true", "spark.network.crypto.enabled": "true"}
-# Spark takes these from the environment, and on YARN writes them into a file on the disk of each node. The session
-# gives the keys to the driver's running JVM, which sends them to executors; until then S3A asks the environment itself.
+# Spark takes these from the environment, and on YARN writes them to each node's disk. Instead, the session gives the
+# keys to the driver's running JVM, which sends them to executors; until then S3A reads the environment itself.
 NO_KEYS_ON_NODES = dict.fromkeys(
     (
         "spark.hadoop.fs.s3a.access.key",
@@ -40,10 +40,10 @@ _CHOOSE = (
     "${SPARK_AUTHENTICATE_SECRET}}; or spark: {spark.authenticate: false} in a network that you trust"
 )
 HADOOP_CONFIGURATION = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
-"""Environment variables: folders with the configuration of YARN's clients."""
+"""Environment variables that name folders with the configuration of YARN clients."""
 _YARN_SITE = "yarn-site.xml"
 RESOURCE_MANAGER_PORT = 8032
-# A ResourceManager that stands by takes over in this time.
+# A standby ResourceManager takes over within this time.
 RESOURCE_MANAGER_SECONDS = 20
 EXECUTOR_SECONDS = 90
 _PYTHON_HINT = (
@@ -52,12 +52,12 @@ _PYTHON_HINT = (
 
 
 def is_local(master: str) -> bool:
-    """Return whether driver and executors are one JVM."""
+    """Check that driver and executors run in one JVM."""
     return re.fullmatch(r"local(\[.*\])?", master) is not None
 
 
 def require_one_machine(master: str, folders: Mapping[str, str]) -> None:
-    """Refuse folders of this machine, by the setting that names each, where executors run on other machines."""
+    """Refuse folders of this machine if executors run on other machines; ``folders`` has the setting of each folder."""
     if folders and not master.startswith("local"):
         key, folder = next(iter(folders.items()))
         what = f"{key} is a folder of this machine, and executors of {master} would write to their own"
@@ -67,12 +67,12 @@ def require_one_machine(master: str, folders: Mapping[str, str]) -> None:
 
 
 def is_submitted() -> bool:
-    """Return whether spark-submit has started this process: the JVM runs already, with master and class path."""
+    """Check that spark-submit started this process: the JVM then runs already, with a master and class path."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def submitted_settings() -> dict[str, str]:
-    """Return the settings that spark-submit has given to the JVM."""
+    """Return the settings that spark-submit passed to the JVM."""
     from pyspark import SparkConf, SparkContext
 
     SparkContext._ensure_initialized()
@@ -80,16 +80,16 @@ def submitted_settings() -> dict[str, str]:
 
 
 def secured(master: str) -> dict[str, str]:
-    """Return settings by which driver and executors of a cluster know each other, and keep secrets from others."""
+    """Return settings that make a cluster's driver and executors authenticate each other and encrypt connections."""
     if is_local(master):
         return {}
     return _SECURED | NO_KEYS_ON_NODES if master == "yarn" else dict(_SECURED)
 
 
 def require_secret(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings for a driver on their master; a ConfigError if the secret of a standalone cluster is missing.
+    """Return the settings for a driver on their master; raise a ConfigError if a standalone cluster lacks its secret.
 
-    YARN and Kubernetes make a secret for each application; all applications of a standalone cluster share one.
+    YARN and Kubernetes create a secret per application; all applications of a standalone cluster share one.
     """
     found, master = dict(settings), settings["spark.master"]
     if found.get(AUTHENTICATE, "true").lower() != "true":
@@ -102,7 +102,7 @@ def require_secret(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def require_hadoop_configuration(master: str) -> None:
-    """Refuse to start on YARN without its address: Spark's own message names no setting of the pipeline's user."""
+    """Refuse a start on YARN without YARN's address: Spark's message would name no setting that a user can change."""
     if master != "yarn":
         return
     folders = {name: os.environ[name] for name in HADOOP_CONFIGURATION if os.environ.get(name)}
@@ -111,13 +111,13 @@ def require_hadoop_configuration(master: str) -> None:
         what = "nothing says where YARN is"
         raise ConfigError(what, where=" or ".join(HADOOP_CONFIGURATION), hint=hint)
     if not any((Path(folder) / _YARN_SITE).is_file() for folder in folders.values()):
-        # Without it Hadoop takes 0.0.0.0 for the address, and tries that for 15 minutes.
+        # Without the file Hadoop would try the address 0.0.0.0 for 15 minutes.
         name, folder = next(iter(folders.items()))
         raise ConfigError(f"{name} names a folder without {_YARN_SITE}", where=folder, hint=hint)
 
 
 def require_resource_manager(settings: Mapping[str, str]) -> None:
-    """Ask YARN's ResourceManager for a connection: Hadoop would try for 15 minutes, and say so only in its log."""
+    """Require a connection to YARN's ResourceManager: Hadoop would try for 15 minutes and report it only in its log."""
     if settings["spark.master"] != "yarn":
         return
     from pyspark import SparkContext
@@ -139,7 +139,7 @@ def require_resource_manager(settings: Mapping[str, str]) -> None:
 
 
 def _resource_managers(configuration: Any) -> list[tuple[str, int]]:
-    """Return where the ResourceManager is, or each of them where one stands by."""
+    """Return the address of the ResourceManager, or all addresses if there are standby ones."""
     names = [""]
     if configuration.getBoolean("yarn.resourcemanager.ha.enabled", False):
         names = [f".{each}" for each in configuration.getTrimmedStrings("yarn.resourcemanager.ha.rm-ids")] or names
@@ -161,7 +161,7 @@ def _listens(host: str, port: int) -> bool:
 
 
 def refusal(text: str) -> ConfigError | None:
-    """Return YARN's refusal of an application, by the text of Spark's error; None if it is about something else."""
+    """Return the error if YARN refused an application, from the text of Spark's error; None for any other error."""
     if (match := _TOO_LARGE.search(text)) is None:
         return None
     role, megabytes, largest = match.groups()
@@ -173,12 +173,12 @@ def refusal(text: str) -> ConfigError | None:
 
 
 def require_executors(spark: SparkSession) -> None:
-    """Wait for the first executor: Spark would wait for ever, and say so only in its log."""
+    """Wait for the first executor: Spark would wait forever, and report it only in its log."""
     context: Any = spark.sparkContext
     if str(context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
-        return  # They come with the first job.
+        return  # Executors start with the first job.
     deadline = time.monotonic() + EXECUTOR_SECONDS
-    while context._jsc.sc().getExecutorMemoryStatus().size() < 2:  # One is the driver.
+    while context._jsc.sc().getExecutorMemoryStatus().size() < 2:  # The driver counts as one.
         if time.monotonic() > deadline:
             what = f"the cluster has started no executor in {EXECUTOR_SECONDS} s"
             hint = (
@@ -190,11 +190,11 @@ def require_executors(spark: SparkSession) -> None:
 
 
 def require_same_python(spark: SparkSession) -> None:
-    """Run Python on the executors, so that a missing or another version is found before a batch needs it."""
+    """Run Python on the executors, to find a missing or different version before a batch needs it."""
     here = _python()
 
     def there(numbers: Iterable[int]) -> Iterable[str]:
-        # Pickled by value, so that it needs no module of lakefeed.
+        # Pickled by value, so that executors need no module of lakefeed.
         import platform
         import sys
 
@@ -215,21 +215,21 @@ def require_same_python(spark: SparkSession) -> None:
 
 
 def _python_problem(text: str, here: str) -> str | None:
-    """Return what a task's error says of the executors' Python; None if it is about something else."""
+    """Return what is wrong with the executors' Python, from a task's error; None if the error has another cause."""
     if match := re.search(r"Python in worker has different version:? '?\"?\(?([\d., ]+)", text):
         version = match[1].strip(" ,.").replace(", ", ".")
         return f"the executors have Python {version}, and the driver has {here}"
     if match := re.search(r'Cannot run program "([^"]+)"', text):
         return f"the executors have no {match[1]}"
     if match := re.search(r"Error from python worker:\s*(.+?)\s*PYTHONPATH was:", text, re.DOTALL):
-        # One that is too old ends before it can say its version.
+        # A Python that is too old fails before it reports its version.
         last = match[1].splitlines()[-1].strip()
         return f"the executors' Python cannot run PySpark, and the driver has {here}: {last}"
     return None
 
 
 def use_python(settings: Mapping[str, Any]) -> None:
-    """Let the executors run the Python that the settings name: PySpark reads the variable, spark-submit the setting."""
+    """Make executors run the Python in the settings: PySpark reads the variable, spark-submit the setting."""
     if PYTHON in settings:
         os.environ["PYSPARK_PYTHON"] = str(settings[PYTHON])
 

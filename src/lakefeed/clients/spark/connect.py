@@ -1,6 +1,6 @@
-"""Refuses Spark Connect in one sentence: lakefeed plans, decodes and commits in the JVM of the driver.
+"""Refuses Spark Connect with a clear error: lakefeed plans, decodes and commits in the JVM of the driver.
 
-A session of Spark Connect has no such JVM in its process, and would fail somewhere for an attribute that it lacks.
+A Spark Connect session has no JVM in its process, and would fail later because of a missing attribute.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Given = TypeVar("Given", SparkSession, SparkSession | None, DataFrame)
 
 CLASSIC = {"spark.api.mode": "classic"}
-"""Asks PySpark for a session with a JVM, whatever SPARK_API_MODE or SPARK_CONNECT_MODE say."""
+"""Makes PySpark create a session with a JVM, whatever SPARK_API_MODE or SPARK_CONNECT_MODE say."""
 
 _WHAT = "a session of Spark Connect has no JVM of its own, in which lakefeed plans, decodes and commits"
 _HINT = (
@@ -26,14 +26,14 @@ _HINT = (
 
 
 def classic(given: Given) -> Given:
-    """Return a session, a DataFrame or None as it is given; refuse those of Spark Connect with a ConfigError."""
+    """Return a session, a DataFrame or None unchanged; raise a ConfigError if it belongs to Spark Connect."""
     if type(given).__module__.startswith("pyspark.sql.connect"):
         raise ConfigError(_WHAT, where=f"the {type(given).__name__} that was given", hint=_HINT)
     return given
 
 
 def require_classic_mode(conf: Mapping[str, str]) -> None:
-    """Require that PySpark would start, or has started, a session with a JVM here."""
+    """Require that PySpark creates, or has created, sessions with a JVM in this process."""
     from pyspark.util import is_remote_only
 
     if is_remote_only():
@@ -47,7 +47,7 @@ def require_classic_mode(conf: Mapping[str, str]) -> None:
     elif os.environ.get("SPARK_REMOTE"):
         where = "SPARK_REMOTE"
     elif "SPARK_CONNECT_MODE_ENABLED" in os.environ:
-        # PySpark sets it with the first such session, and then makes no other in this process.
+        # PySpark sets the variable with the first Connect session, and then creates no other kind in this process.
         where = "a session of Spark Connect was started in this process"
     if where is not None:
         raise ConfigError(_WHAT, where=where, hint=_HINT)

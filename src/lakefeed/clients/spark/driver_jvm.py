@@ -1,8 +1,8 @@
-"""Finds Java, and starts the JVM of a driver so that only this process can end it.
+"""Finds Java, and starts a driver's JVM in such a way that only this process can end it.
 
-A signal to the process group, or to all processes of a service, also reaches the JVM. PySpark protects its JVM from
-SIGINT alone, so SIGTERM ends it in the middle of a batch. Here the JVM ignores all three; it ends when its standard
-input does, which is a pipe from this process: also after SIGKILL.
+A signal to the process group, or to all processes of a service, also reaches the JVM. PySpark protects its JVM only
+from SIGINT, so SIGTERM ends it in the middle of a batch. Here the JVM ignores SIGHUP, SIGINT and SIGTERM. It ends when
+its standard input, a pipe from this process, is closed: also after SIGKILL.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from lakefeed.clients.spark.class_archive import ClassArchive
 from lakefeed.clients.spark.start_checks import StartChecks
 from lakefeed.errors import JavaError, WorldError
 
-# Spark 4.1 is compiled for Java 17, and tested up to 21; from 24 on Hadoop's Subject.getSubject throws (JEP 486).
+# Spark 4.1 is compiled for Java 17, and tested up to 21; since 24 Hadoop's Subject.getSubject throws (JEP 486).
 _OLDEST_JAVA, _NEWEST_JAVA = 17, 21
 _INSTALL = "install Java 17 (Debian: apt install openjdk-17-jre-headless) and set JAVA_HOME to it"
 _JAVA_SECONDS = 20
 _POLL_SECONDS = 0.05
 _TAIL_BYTES = 2_000
 _TAIL_LINES = 5
-# Ignored signals stay ignored through exec, and HotSpot leaves an ignored one alone.
+# Ignored signals stay ignored through exec, and HotSpot does not handle an ignored signal.
 _IGNORING = 'trap "" HUP INT TERM; exec "$@"'
 
 
 def require_java() -> Path:
-    """Return the ``java`` that would be used, if Spark runs on its version.
+    """Return the ``java`` to use, if Spark runs on its version.
 
-    It is that of ``JAVA_HOME``, else the first on ``PATH``. The hint of a JavaError says if another one would do.
+    It is the one of ``JAVA_HOME``, else the first on ``PATH``. The hint of a JavaError names another one that would do.
     """
     on_path, home = shutil.which("java"), os.environ.get("JAVA_HOME")
     if not home and not on_path:
@@ -62,7 +62,7 @@ def require_java() -> Path:
 
 
 def _java() -> Path:
-    """Return the ``java`` that Spark's scripts take."""
+    """Return the ``java`` that Spark's scripts use."""
     home = os.environ.get("JAVA_HOME")
     return Path(home) / "bin" / "java" if home else Path(shutil.which("java") or "java")
 
@@ -74,9 +74,9 @@ def start(
     environment: Mapping[str, str] | None = None,
     checks: StartChecks | None = None,
 ) -> None:
-    """Start the JVM for the SparkContext that this process creates next; do nothing if there is one already.
+    """Start the JVM for the SparkContext that this process creates next; do nothing if a JVM already runs.
 
-    ``environment`` is added to this process's. Raises what ``checks`` find, which are done when it returns.
+    ``environment`` is added to this process's. Waits for ``checks``, and raises their error.
     """
     from pyspark import SparkContext
     from pyspark.find_spark_home import _find_spark_home
@@ -122,7 +122,7 @@ def start(
                 if checks is not None:
                     checks.poll()
                 time.sleep(_POLL_SECONDS)
-            # The port in four bytes, the length of the secret in four more, the secret.
+            # The file has the port in four bytes, the length of the secret in four bytes, and the secret.
             said = answer.read_bytes()
             port, secret = int.from_bytes(said[:4], "big"), said[8:].decode()
             with _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
@@ -141,7 +141,7 @@ def start(
 
 @contextmanager
 def private_log(log_file: Path | None) -> Iterator[IO[bytes] | None]:
-    """Open the log for its owner alone: values of records may be in it."""
+    """Open the log so that only its owner can read it: it may contain values of records."""
     if log_file is None:
         yield None
         return
@@ -152,7 +152,7 @@ def private_log(log_file: Path | None) -> Iterator[IO[bytes] | None]:
 
 
 def _tail(log_file: Path | None, began: int) -> str:
-    """Return the last lines that the JVM has written."""
+    """Return the last lines that the JVM wrote to the log."""
     if log_file is None:
         return ""
     with log_file.open("rb") as log:
@@ -163,7 +163,7 @@ def _tail(log_file: Path | None, began: int) -> str:
 
 @contextmanager
 def _environment(**variables: str) -> Iterator[None]:
-    """Set variables for the calls inside."""
+    """Set environment variables within this block."""
     os.environ.update(variables)
     try:
         yield
@@ -173,7 +173,7 @@ def _environment(**variables: str) -> Iterator[None]:
 
 
 def _java_version(java: Path) -> str:
-    """Return what ``java -version`` prints, on whichever stream."""
+    """Return the output of ``java -version``, from stderr and stdout."""
     try:
         done = subprocess.run(
             [str(java), "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_JAVA_SECONDS

@@ -1,4 +1,4 @@
-"""Spark's exceptions as lakefeed's errors: finds the cause that a user can act on below the stack traces."""
+"""Translates Spark's exceptions to lakefeed's errors: finds the cause that a user can act on below stack traces."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ BRING_BACK = (
 )
 
 POSITION = "lakefeed cannot decode the record at topic %s, partition %d, offset %d"
-"""The beginning of the message of ``raise_error``, for Spark's ``format_string``."""
+"""The beginning of a message of ``raise_error``, as a format for Spark's ``format_string``."""
 
 NO_HOUR = "lakefeed finds no hour for Iceberg in "
-"""The beginning of the message of ``raise_error`` at a time in a table that is partitioned by hours."""
+"""The beginning of the message of ``raise_error`` for a time without an hour, in a table partitioned by hours."""
 
 UNKNOWN_SCHEMA = "unknown schema id "
-"""The beginning of a record's reason if the registry does not know its schema id (``Registry.java``)."""
+"""The beginning of a record's reason if the registry does not have its schema id (``Registry.java``)."""
 
 BAD_TIMESTAMP_REASON = "timestamp %d ms is out of range: nanoseconds sent as milliseconds?"
-"""The reason of a record whose timestamp Spark cannot hold."""
+"""The reason of a record whose timestamp Spark cannot represent."""
 
 BAD_TIMESTAMP_PATTERN = r"^timestamp (-?\d+) ms is out of range"
-"""Finds the timestamp in that reason."""
+"""Matches that reason; its group is the timestamp."""
 
 _DECODE = re.compile(
     r"lakefeed cannot decode the record at (topic [\w.-]+, partition \d+, offset \d+): (.*?)(?: SQLSTATE: \w{5})?$",
@@ -65,7 +65,7 @@ _SERVER_FAILS = Unreachable(
     "the catalog or the S3 store answers with an error of its own", hint="look at the server that is named above"
 )
 
-# By a pattern of Spark's message, most specific first.
+# Keys are patterns of Spark's messages, most specific first.
 KNOWN: dict[str, LakefeedError] = {
     r"(?:ClassNotFoundException|NoClassDefFoundError): io[./]lakefeed[./]": ConfigError(
         "Spark has the jar of another version of lakefeed, or none",
@@ -76,17 +76,17 @@ KNOWN: dict[str, LakefeedError] = {
         "Spark has no jar for Amazon MSK's login by IAM",
         hint="bring software.amazon.msk:aws-msk-iam-auth by spark.jars.packages or spark.jars of the block spark",
     ),
-    # The last is of a sink of files, which has a log of its batches.
+    # The last pattern comes from a sink of files, which has a log of its batches.
     r"(?:CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are|Race while writing batch)": CheckpointInUse(
         "another driver works on the same checkpoint",
         hint="stop the other run of this pipeline; two cannot share a checkpoint",
     ),
-    # A first batch that finds another driver's entries.
+    # A first batch found another driver's entries.
     r"STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY": CheckpointInUse(
         "another driver works on the same checkpoint, or its folder has files of another query",
         hint="stop the other run of this pipeline; if there is none, name a new location for the checkpoint",
     ),
-    # Of Spark's log of offsets, at a start and after each batch.
+    # From Spark's log of offsets, at a start and after each batch.
     r"batch \d+ doesn't exist": CheckpointInUse(
         "an entry of the checkpoint is gone: another driver works on the same checkpoint, or files of it were deleted",
         hint="stop the other run of this pipeline, if there is one, and start this one again",
@@ -126,7 +126,7 @@ KNOWN: dict[str, LakefeedError] = {
         "the disk is full",
         hint="make room where warehouse, checkpoint and spark.local.dir are, and start the feed again",
     ),
-    # Before the answers of an S3 store: Java's own exception for a file has a name of theirs.
+    # Before the answers of an S3 store: Java's exception for a file has the same name as one of them.
     (
         r"(?:\((?:Permission denied|Operation not permitted|Read-only file system)\)|"
         r"nio\.file\.AccessDeniedException: /|SQLITE_READONLY)"
@@ -140,7 +140,7 @@ KNOWN: dict[str, LakefeedError] = {
         hint="create the bucket, or correct checkpoint, sink and warehouse; lakefeed check --connect names it",
     ),
     r"(?:InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|Status Code: 403)": _STORE_REFUSES,
-    # In other words than Java's exceptions for a connection: these servers have answered, and not what was asked.
+    # Not the words of Java's connection errors: these servers have answered, but with an error.
     (
         r"(?:SlowDown|Status Code: (?:5\d\d|429)|ServiceUnavailableException|ServiceFailureException|"
         r"CommitStateUnknownException|RESTException: [^\n]*\b(?:5\d\d|429)\b|Service Unavailable|Bad Gateway)"
@@ -167,11 +167,11 @@ KNOWN: dict[str, LakefeedError] = {
     ),
 }
 _OF_OWN_WORDS = (ConfigError, CheckpointInUse, RecordsLost)
-"""Errors that are known by Spark's message, whatever class it has."""
+"""Errors that are recognised by Spark's own message, even if a record caused the exception."""
 
 
 def translate(error: BaseException) -> LakefeedError:
-    """Return the lakefeed error for what PySpark raised: a captured Java exception or one of its own."""
+    """Return lakefeed's error for an exception of PySpark: a captured Java exception, or one of PySpark's own."""
     if isinstance(error, LakefeedError):
         return error
     if found := decode_error_of(error) or registry_error_of(error):
@@ -179,7 +179,7 @@ def translate(error: BaseException) -> LakefeedError:
     if (answer := _store_answer(error)) is not None:
         return answer
     text = str(error)
-    # A record whose row cannot be computed has its values in the message: they accuse no server and no other driver.
+    # The message of a failed row contains the record's values, so it must not pass for a server's or driver's error.
     is_of_record = cause_in_data(error) is not None
     for pattern, known in {**KNOWN, **_failures_of_sources()}.items():
         if is_of_record and not isinstance(known, _OF_OWN_WORDS):
@@ -195,7 +195,7 @@ def translate(error: BaseException) -> LakefeedError:
 
 
 def _failures_of_sources() -> dict[str, LakefeedError]:
-    """Return what texts mean to the sources that installed packages add."""
+    """Return the errors that sources of installed packages declare, by a pattern of the text."""
     from lakefeed.config.base import ConfigProblems
     from lakefeed.config.blocks import Source
 
@@ -209,7 +209,7 @@ def _failures_of_sources() -> dict[str, LakefeedError]:
 
 @contextmanager
 def translating(known: Callable[[str], LakefeedError | None] = lambda text: None) -> Iterator[None]:
-    """Raise PySpark's errors inside as lakefeed's; ``known`` is asked first, with the text of the error."""
+    """Raise PySpark's errors in this block as lakefeed's; ``known`` gets the error's text first and may return one."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -221,7 +221,7 @@ def translating(known: Callable[[str], LakefeedError | None] = lambda text: None
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Keep PySpark from writing the stack trace of an error of this thread that is reported in a sentence."""
+    """Keep PySpark from logging the stack trace of this thread's error, which lakefeed reports in a sentence."""
     from pyspark.logger import PySparkLogger
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -238,12 +238,12 @@ _threads = threading.local()
 
 
 def _is_loud(record: object) -> bool:
-    """Return whether this thread is outside of ``quietly``; other threads may be inside at the same time."""
+    """Check that this thread is outside ``quietly``; other threads may be inside at the same time."""
     return not getattr(_threads, "is_quiet", False)
 
 
 def decode_error_of(exception: BaseException) -> DecodeError | None:
-    """Return the error of the record that stopped an action or a query on ``rows``; None if it was something else."""
+    """Return the error of the record that stopped an action or query on ``rows``; None if something else stopped it."""
     for text in _texts(exception):
         if found := _DECODE.search(text):
             return stopped_at(f"{found[1]}: {found[2]}")
@@ -251,11 +251,11 @@ def decode_error_of(exception: BaseException) -> DecodeError | None:
 
 
 NO_KEY = "the key column"
-"""Begins the reason of a record whose key is null."""
+"""The beginning of the reason of a record whose key is null."""
 
 
 def stopped_at(record: str) -> DecodeError:
-    """Return the error for the record that stops a job, given as ``topic …, partition …, offset …: why``."""
+    """Return the error for a record that stops a job, from ``topic …, partition …, offset …: why``."""
     where, _, why = record.partition(": ")
     hint = "compare the record with the declared format; dead_letters in the pipeline file lets the feed continue"
     if re.match(BAD_TIMESTAMP_PATTERN, why):
@@ -267,20 +267,20 @@ def stopped_at(record: str) -> DecodeError:
 
 
 def registry_error_of(exception: BaseException) -> LakefeedError | None:
-    """Return Unreachable or AccessDenied if the schema registry stopped the job; None if it was something else."""
+    """Return Unreachable or AccessDenied if the schema registry stopped the job; None if something else stopped it."""
     for text in _texts(exception):
         if found := _REGISTRY.search(text):
             hint = "the job resumes where it stopped once the registry answers"
             error = _REGISTRY_ERRORS.get(found[1], Unreachable)(
                 f"The schema registry {found[1]}", where=found[2], hint=hint
             )
-            # For an answer the tasks have waited already.
+            # If the registry did not answer, the tasks have already waited for it.
             error.passes = found[1] != "does not answer"
             return error
     return None
 
 
-# Classes of Java's exceptions that no record causes: of files, networks, stores, memory, and of Spark's scheduler.
+# Classes of Java exceptions that a record never causes: files, networks, stores, memory, and Spark's scheduler.
 _WORLD = re.compile(
     r"(?:java\.(?:io|net|sql|nio\.file|nio\.channels)|javax\.net|software\.amazon|io\.lakefeed\.\w+\.StreamFailure$|"
     r"org\.apache\.(?:kafka|hadoop|iceberg\.(?:exceptions|jdbc)))\.|RegistryException|Timeout|Interrupted|Refused|"
@@ -289,9 +289,9 @@ _WORLD = re.compile(
 
 
 def cause_in_data(error: BaseException) -> str | None:
-    """Return class and message of a failed task's deepest cause; None if the world or a commit has failed, not a row.
+    """Return class and message of a failed task's deepest cause; None if a system or a commit failed, not a row.
 
-    It is decided by the classes: a message may have any text of a record.
+    Only the classes decide, since a message may contain any text from a record.
     """
     thrown = list(_thrown(error))
     classes = [name for name, _ in thrown]
@@ -299,13 +299,13 @@ def cause_in_data(error: BaseException) -> str | None:
     text = f"{classes[-1]}: {message}" if thrown else ""
     if "File name too long" in message and text.startswith("java.io."):
         return text
-    # Spark wraps what a task has thrown; it is the deepest one of them only where the scheduler itself gives up.
+    # Spark wraps a task's exception. A SparkException is the deepest cause only if the scheduler itself gives up.
     world = [name for name in classes[:-1] if not name.endswith("SparkException")] + classes[-1:]
     return None if not classes or any(_WORLD.search(name) for name in world) else text
 
 
 def _thrown(error: BaseException) -> Iterator[tuple[str, Any]]:
-    """Yield Java's exception behind an error, and its causes, each after the name of its class."""
+    """Yield the Java exception behind an error, and its causes, as pairs of class name and exception."""
     thrown: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     while thrown is not None:
         yield str(thrown.getClass().getName()), thrown
@@ -313,7 +313,7 @@ def _thrown(error: BaseException) -> Iterator[tuple[str, Any]]:
 
 
 def _store_answer(error: BaseException) -> LakefeedError | None:
-    """Return the error for the status that an S3 store has answered with, if its client's own exception has come."""
+    """Return the error for the HTTP status of an S3 store, if the exception comes from the S3 client."""
     for name, thrown in _thrown(error):
         if name.startswith("software.amazon.awssdk.services.s3."):
             status = int(thrown.statusCode())
@@ -325,7 +325,7 @@ def _store_answer(error: BaseException) -> LakefeedError | None:
 
 
 def _texts(exception: BaseException) -> Iterator[str]:
-    """Yield the messages of an exception and of its causes, each once."""
+    """Yield the messages of an exception and of its causes, without repeating an exception."""
     seen: set[int] = set()
     current: BaseException | None = exception
     while current is not None and id(current) not in seen:
@@ -338,7 +338,7 @@ def _root_cause(text: str) -> str:
     causes = re.findall(r"Caused by: (.*?)(?=\n\s*at |\nCaused by: |\Z)", text, re.DOTALL)
     if causes:
         return str(causes[-1])
-    # Of an error that Py4J passes on, the second line is Java's.
+    # In an error that Py4J passes on, Java's message is the second line.
     own = re.sub(r"\AAn error occurred while calling [^\n]*\n: ", "", text.lstrip())
     end = re.search(r"\n\nJVM stacktrace:|\n\s*at ", own)
     return own[: end.start()] if end else own

@@ -1,13 +1,13 @@
-"""The locked jars: fetched once over HTTPS into a per-user cache, checked by SHA-256 at each use.
+"""The locked jars: fetched once over HTTPS into a per-user cache, checked by SHA-256 at every use.
 
-Nothing is resolved at run time. ``jars.lock`` names every file exactly; ``tools/lock_jars.py`` writes it.
+Nothing is resolved at run time. ``jars.lock`` lists every file exactly; ``tools/lock_jars.py`` writes it.
 
 Environment:
-    LAKEFEED_JARS: a folder of jars, such as a container image has; what it lacks comes from the cache.
-    LAKEFEED_CACHE: where the jars are kept; default ``$XDG_CACHE_HOME/lakefeed`` or ``~/.cache/lakefeed``.
+    LAKEFEED_JARS: a folder of jars, for example in a container image; jars that it lacks come from the cache.
+    LAKEFEED_CACHE: the folder of the cache; default ``$XDG_CACHE_HOME/lakefeed`` or ``~/.cache/lakefeed``.
     LAKEFEED_MAVEN_REPOSITORY: a mirror or private repository, ``https://``, ``http://`` or ``file://``.
     LAKEFEED_MAVEN_USER, LAKEFEED_MAVEN_PASSWORD: HTTP basic credentials for it.
-    SSL_CERT_FILE, HTTPS_PROXY, HTTP_PROXY, NO_PROXY: as everywhere.
+    SSL_CERT_FILE, HTTPS_PROXY, HTTP_PROXY, NO_PROXY: as usual.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from lakefeed.errors import ConfigError, DownloadError
 from lakefeed.plugins import SINKS_GROUP, installed_kinds
 
 Progress = Callable[[int], None]
-"""Called with the bytes fetched so far; one call at a time, but from any thread."""
+"""Called with the number of bytes fetched so far; one call at a time, from any thread."""
 
 State = Literal["ok", "missing", "damaged"]
 
@@ -52,7 +52,7 @@ _ABANDONED_SECONDS = 3600
 
 @dataclass(frozen=True, kw_only=True)
 class Artifact:
-    """One file of the lock."""
+    """One file in the lock file."""
 
     coordinate: str
     groups: tuple[str, ...]
@@ -61,14 +61,14 @@ class Artifact:
 
     @property
     def path(self) -> Path:
-        """Return its place in ``LAKEFEED_JARS``, else in the cache, whether it has been fetched or not."""
+        """Return the file's path in ``LAKEFEED_JARS``, else in the cache, even if it was not fetched yet."""
         place = artifact_path(self.coordinate)
         if (folder := os.environ.get("LAKEFEED_JARS")) and (installed := Path(folder, place)).is_file():
             return installed
         return cache_directory() / "jars" / place
 
     def state(self) -> State:
-        """Compare the cached file with the lock; reads all of it."""
+        """Compare the cached file with the lock file; read all of it."""
         try:
             if self.path.stat().st_size != self.size:
                 return "damaged"
@@ -76,16 +76,16 @@ class Artifact:
                 return "ok" if hashlib.file_digest(file, "sha256").hexdigest() == self.sha256 else "damaged"
         except FileNotFoundError:
             return "missing"
-        except OSError:  # Such as no permission to read: a fresh copy, or its error, says more.
+        except OSError:  # For example no read permission: downloading again works, or its error says more.
             return "damaged"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lock:
-    """The lock files: where from by default, and what, in class path order.
+    """The lock files: the default repository, and the artifacts in class path order.
 
     Attributes:
-        sink_groups: those of the installed sinks' packages, which each session has.
+        sink_groups: the groups of installed sinks' packages; every session has them.
     """
 
     repository: str
@@ -98,11 +98,11 @@ class Lock:
 
     @property
     def usual_groups(self) -> tuple[str, ...]:
-        """Return the groups that a user can need; the others are servers that lakefeed's own tests start."""
+        """Return the groups for users; the others are for servers that lakefeed's own tests start."""
         return tuple(group for group in self.groups if not group.startswith("test-"))
 
     def of(self, groups: Iterable[str]) -> list[Artifact]:
-        """Return the artifacts of some groups, each once, in class path order."""
+        """Return the artifacts of these groups, without duplicates, in class path order."""
         requested = set(groups)
         if unknown := sorted(requested - set(self.groups)):
             raise ConfigError(
@@ -114,13 +114,13 @@ class Lock:
 
 @dataclass(frozen=True, kw_only=True)
 class Repository:
-    """A repository of jars. Its ``url`` never holds credentials, so it can be shown."""
+    """A repository of jars. Its ``url`` never contains credentials, so it can be shown."""
 
     url: str
     authorization: str | None = field(default=None, repr=False)
 
     def url_of(self, artifact: Artifact) -> str:
-        """Return where an artifact is, without credentials."""
+        """Return the URL of an artifact, without credentials."""
         return f"{self.url}/{artifact_path(artifact.coordinate)}"
 
 
@@ -133,7 +133,7 @@ def cache_directory() -> Path:
 
 
 def artifact_path(coordinate: str) -> str:
-    """Return the path of a coordinate in any Maven repository."""
+    """Return the path of a coordinate in a Maven repository."""
     *names, version = coordinate.split(":")
     name, _, kind = ":".join(names).partition("@")
     group, artifact, *classifier = name.split(":")
@@ -142,14 +142,14 @@ def artifact_path(coordinate: str) -> str:
 
 
 def read_lock() -> Lock:
-    """Read the lock file of this package, and ``jars.lock`` of the installed sinks' packages."""
+    """Read the lock file of this package, and the files ``jars.lock`` of installed sinks' packages."""
     own = json.loads(files("lakefeed").joinpath("jars.lock").read_text())
     artifacts = list(_artifacts(own))
     sink_groups: dict[str, None] = {}
     for package in dict.fromkeys(entry.module.partition(".")[0] for entry in installed_kinds(SINKS_GROUP).values()):
         try:
             lock = files(package).joinpath("jars.lock")
-        except (ImportError, TypeError):  # The package is broken, or one module.
+        except (ImportError, TypeError):  # The package is broken, or it is a single module.
             continue
         if lock.is_file():
             added = list(_artifacts(json.loads(lock.read_text())))
@@ -164,10 +164,10 @@ def _artifacts(document: Any) -> Iterator[Artifact]:
 
 
 def repository_from_environment(default: str) -> Repository:
-    """Return the repository that ``LAKEFEED_MAVEN_REPOSITORY`` names, or the default one.
+    """Return the repository in ``LAKEFEED_MAVEN_REPOSITORY``, or the default one.
 
-    Credentials come from ``LAKEFEED_MAVEN_USER`` and ``LAKEFEED_MAVEN_PASSWORD``, or from the URL; they
-    are sent only to a repository that was set this way, and never along a redirect.
+    Credentials come from ``LAKEFEED_MAVEN_USER`` and ``LAKEFEED_MAVEN_PASSWORD``, or from the URL. They are sent only
+    to a repository from this variable, and never to the target of a redirect.
     """
     given = os.environ.get("LAKEFEED_MAVEN_REPOSITORY")
     if not given:
@@ -188,11 +188,11 @@ def repository_from_environment(default: str) -> Repository:
 
 
 def fetch(groups: Iterable[str]) -> list[Path]:
-    """Fetch what the cache lacks of some groups' jars; return all their paths in class path order.
+    """Fetch the jars of these groups that the cache lacks; return the paths of all their jars in class path order.
 
-    With a warm cache this reads and hashes the files and needs no network. Several processes may do it at once: each
-    writes a temporary file and renames it. A file that does not arrive, or is not what the lock says, is a
-    DownloadError; nothing half-written is left.
+    With a full cache this only reads and hashes files, without network. Several processes may fetch at the same time:
+    each writes a temporary file and renames it. Raises a DownloadError if a file does not arrive or differs from the
+    lock file; no partial file stays.
     """
     lock = read_lock()
     artifacts = lock.of(groups)
@@ -215,7 +215,7 @@ def _download_all(artifacts: list[Artifact], repository: Repository, progress: P
     def bring(artifact: Artifact) -> None:
         def report(count: int) -> None:
             with reporting:
-                arrived[artifact.coordinate] = count  # Not a sum of chunks: a second try starts at nothing.
+                arrived[artifact.coordinate] = count  # Not a sum of chunks: a second try starts at 0.
                 progress(sum(arrived.values()))
 
         try:
@@ -226,7 +226,7 @@ def _download_all(artifacts: list[Artifact], repository: Repository, progress: P
             stop.set()
             raise
 
-    # Big ones first, so that no worker is left alone with one at the end.
+    # Big files first, so that no worker is still busy with one at the end.
     ordered = sorted(artifacts, key=lambda artifact: -artifact.size)
     with ThreadPoolExecutor(_WORKERS) as pool:
         futures = [pool.submit(bring, artifact) for artifact in ordered]
@@ -240,7 +240,7 @@ def _download_all(artifacts: list[Artifact], repository: Repository, progress: P
 
 @contextmanager
 def _shown(artifacts: list[Artifact], *, source: str) -> Iterator[Progress]:
-    """Show a bar on a terminal's stderr, otherwise one line."""
+    """Show a progress bar on stderr if that is a terminal, otherwise print one line."""
     size = sum(artifact.size for artifact in artifacts)
     title = f"fetching {len(artifacts)} jars ({size / 1e6:.0f} MB)"
     if not sys.stderr.isatty():
@@ -258,11 +258,11 @@ def _shown(artifacts: list[Artifact], *, source: str) -> Iterator[Progress]:
 
 
 class _Stopped(Exception):
-    """Given up because another download failed; nothing was left behind."""
+    """This download was given up because another one failed; it left no file."""
 
 
 class _Fault(Exception):
-    """A reason why a file did not arrive; a transient one may pass."""
+    """The reason why a file did not arrive; ``is_transient`` says that another try may succeed."""
 
     def __init__(self, reason: str, hint: str, *, is_transient: bool = False) -> None:
         self.reason = reason
@@ -274,11 +274,11 @@ class _Fault(Exception):
 def download(
     artifact: Artifact, repository: Repository, *, report: Callable[[int], None], stop: threading.Event
 ) -> None:
-    """Bring one file to its place, or leave the place as it was; set ``stop`` to give up."""
+    """Download one file to its path, or leave the path unchanged; setting ``stop`` aborts the download."""
     folder = artifact.path.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for part in folder.glob(".*.part"):  # What a killed process has left behind.
+        for part in folder.glob(".*.part"):  # Files that killed processes left behind.
             with suppress(FileNotFoundError):
                 if time.time() - part.stat().st_mtime > _ABANDONED_SECONDS:
                     part.unlink()
@@ -332,7 +332,7 @@ def _receive_once(
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310
             before, until = 0, time.monotonic() + _TIMEOUT_SECONDS
-            # What has arrived, not a whole chunk: a read would wait for that as long as a byte comes now and then.
+            # read1 returns the bytes that have arrived; read would wait for a whole chunk, even from a slow server.
             while chunk := response.read1(_CHUNK):
                 arrived += len(chunk)
                 if time.monotonic() > until:

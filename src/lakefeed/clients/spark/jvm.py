@@ -1,4 +1,4 @@
-"""The JVM module (``lakefeed-jvm.jar``) as Python sees it: where it is, its functions and counters."""
+"""Python's access to the JVM module (``lakefeed-jvm.jar``): its path, functions and counters."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def jar() -> Path:
 
 
 def installed_jars() -> list[Path]:
-    """Return the jars of all installed sinks, sources and formats: a session may land many feeds, with one class path.
+    """Return the jars of all installed sinks, sources and formats: one session, with one class path, may run many.
 
-    A package that is broken has none; a feed that uses it is refused.
+    Jars of a broken package are left out; a feed that uses the package is refused.
     """
     found = []
     for choice in (SinkChoice, Source, Encoded):
@@ -46,7 +46,7 @@ def installed_jars() -> list[Path]:
 
 
 def jars_of(settings: type[SinkConfig | InstalledSource | InstalledFormat]) -> list[Path]:
-    """Return the jars that the package of a sink, source or format has."""
+    """Return the jars in the package of a sink, source or format."""
     return [jar_of(name) for name in settings.jars]
 
 
@@ -54,7 +54,7 @@ def jar_of(name: str) -> Path:
     """Return the path of a package's jar, given as ``package/name.jar``.
 
     Raises:
-        LakefeedError: it is missing.
+        LakefeedError: the jar is missing.
     """
     package, _, file = name.partition("/")
     path = Path(str(files(package) / file))
@@ -67,29 +67,29 @@ def jar_of(name: str) -> Path:
 def put_credentials(spark: SparkSession, name: str, *, username: str, password: SecretStr) -> None:
     """Give a user name and password to the JVM functions under ``name``.
 
-    They stay in the driver's memory, and reach executors only inside serialised tasks: never in a Spark
-    setting, a plan, a log or on a command line. Putting them again replaces them for queries started later.
+    They stay in the driver's memory, and reach executors only inside serialised tasks: never in a Spark setting, a
+    plan, a log or on a command line. A second call with the same name replaces them for queries that start later.
     """
     java(spark).Secrets.put(name, f"{username}:{password.get_secret_value()}")
 
 
 def put_secret(spark: SparkSession, name: str, secret: SecretStr) -> None:
-    """Give one secret to the JVM module under ``name``, kept as ``put_credentials`` keeps credentials."""
+    """Give one secret to the JVM module under ``name``; it is stored like the credentials of ``put_credentials``."""
     java(spark).Secrets.put(name, secret.get_secret_value())
 
 
 def has_credentials(spark: SparkSession, name: str) -> bool:
-    """Tell whether ``put_credentials`` has been called with this name."""
+    """Check that ``put_credentials`` was called with this name."""
     return bool(java(spark).Secrets.has(name))
 
 
 def function_catalog(spark: SparkSession, class_name: str, options: Mapping[str, str]) -> str:
     """Register a catalog of JVM functions with these options, and return its name.
 
-    Spark configures functions through their catalog only, and reads a catalog's options once. So each set of
-    options has its own catalog, named after their digest.
+    Spark configures functions only through their catalog, and reads a catalog's options only once. So every set of
+    options gets its own catalog, named after the options' digest.
     """
-    # In the texts of schemas Spark would replace ${env:NAME} and ${system:name} as it reads a catalog's options.
+    # Encoded, since Spark would replace ${env:NAME} and ${system:name} in a schema's text when it reads the options.
     encoded = base64.b64encode(json.dumps(dict(options), sort_keys=True).encode()).decode()
     digest = hashlib.sha256(encoded.encode()).hexdigest()[:16]
     name = f"lakefeed_{class_name.rpartition('.')[2].removesuffix('Catalog').lower()}_{digest}"
@@ -110,17 +110,17 @@ def spark_setting(session: SparkSession, name: str, value: str) -> Iterator[None
 
 
 def kept_rows(shuffled: DataFrame) -> DataFrame:
-    """Return the same rows without the plan that made them, for statements that read its last shuffle again."""
+    """Return the same rows without the plan that made them, so that statements read the files of its last shuffle."""
     own: Any = shuffled
     spark = shuffled.sparkSession
     return type(shuffled)(java(spark).query.KeptRows.of(own._jdf), spark)
 
 
 def s3_requests(spark: SparkSession) -> dict[str, int]:
-    """Count the HTTP requests of driver and executors to S3 since the driver's JVM began, by S3 operation.
+    """Return the number of HTTP requests of driver and executors to S3 since the driver's JVM began, by S3 operation.
 
-    Every attempt counts, retries too, of S3A and of Iceberg's S3FileIO alike. Executors in other JVMs send their
-    counts when a task ends and once a second (``lakefeed.feed.progress`` has them by key class and location).
+    Every attempt counts, including retries, of both S3A and Iceberg's S3FileIO. Executors in other JVMs send their
+    counts at the end of a task and once a second (``lakefeed.feed.progress`` has them by key class and location).
     """
     return {str(name): int(count) for name, count in dict(java(spark).s3.RequestMeter.snapshot()).items()}
 
@@ -135,7 +135,7 @@ def java(spark: SparkSession) -> Any:
 
 
 class _Names:
-    """Remembers what py4j has found under a name: it asks the JVM what each part of a name is, whenever it is used."""
+    """Caches the JVM's classes and packages by name: py4j would ask the JVM about every part of a name at every use."""
 
     def __init__(self, gateway: Any, found: Any) -> None:
         self._gateway = gateway
@@ -148,12 +148,12 @@ class _Names:
         if isinstance(found, JavaPackage | JavaClass):
             found = _Names(self._gateway, found)
         if isinstance(found, _Names | JavaMember):
-            # The next look finds it here, without this method.
+            # The next access finds the attribute without calling this method.
             self.__dict__[name] = found
         return found
 
     def __call__(self, *arguments: Any) -> Any:
-        """Construct an object, if the name is a class's."""
+        """Construct an object if the name is a class."""
         return self._found(*arguments)
 
 
@@ -161,7 +161,7 @@ _package: _Names | None = None
 
 
 def cause_of(refused: Any) -> str:
-    """Return the first line of the deepest cause's message of a ``Py4JJavaError`` or a ``PySparkException``."""
+    """Return the first line of the deepest cause's message, for a ``Py4JJavaError`` or a ``PySparkException``."""
     cause = getattr(refused, "java_exception", None) or getattr(refused, "_origin", None)
     if cause is None:
         return str(refused).strip().splitlines()[0]

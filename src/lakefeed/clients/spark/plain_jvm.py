@@ -1,6 +1,6 @@
-"""A JVM with Spark's and lakefeed's classes in which no Spark runs: it decodes a few records for people.
+"""A JVM with Spark's and lakefeed's classes but without a Spark session: it decodes a few records for people.
 
-It starts in a second, where a session takes several. Python calls it as PySpark calls its own, through Py4J.
+It starts in a second; a session takes several. Python calls it through Py4J, like PySpark's own JVM.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lakefeed.errors import MissingExtra, WorldError
 from lakefeed.lazy import SparkSession
 
 MEMORY = "1g"
-# Spark's own classes need what Java 17 hides, as they do in a session.
+# Spark's classes need packages that Java 17 hides, as in a session.
 _OPENED = (
     "lang",
     "lang.invoke",
@@ -34,7 +34,7 @@ _OPENED = (
 _OPTIONS = (
     f"-Xmx{MEMORY}",
     "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",  # What lives for seconds is not worth the second compiler.
+    "-XX:TieredStopAtLevel=1",  # The second compiler does not pay off within seconds.
     "-Duser.timezone=UTC",
     "-Dlog4j2.level=ERROR",
     *(f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED),
@@ -46,12 +46,12 @@ _OPTIONS = (
 def plain_jvm(*, log_file: Path) -> Iterator[SparkSession]:
     """Start a JVM, and end it with the block.
 
-    What is returned has of a session only ``_jvm`` and the setting of the time zone, which is UTC: enough for
+    The yielded object only has a session's ``_jvm`` and its time zone setting, which is UTC: enough for
     ``resolve_decoder`` and ``decoder_options``.
 
     Raises:
-        MissingExtra: PySpark, whose jars these are, is not installed.
-        JavaError: no Java, or one that Spark does not run on.
+        MissingExtra: PySpark, which has these jars, is not installed.
+        JavaError: there is no Java, or Spark does not run on its version.
     """
     java = driver_jvm.require_java()
     spec = find_spec("pyspark")
@@ -62,7 +62,7 @@ def plain_jvm(*, log_file: Path) -> Iterator[SparkSession]:
     paths = [jvm.jar(), str(Path(spec.origin).parent / "jars" / "*"), *jars.fetch(["spark"])]
     command = [str(java), *_OPTIONS, "-cp", os.pathsep.join(map(str, paths)), "py4j.GatewayServer"]
     with driver_jvm.private_log(log_file) as log:
-        # In a session of its own, so that Ctrl-C does not reach it; it ends when its standard input does.
+        # In a process session of its own, so that Ctrl-C does not reach it; it ends when its standard input is closed.
         process = subprocess.Popen(
             [*command, "--die-on-broken-pipe", "--enable-auth", "0"],
             stdin=subprocess.PIPE,
@@ -92,7 +92,7 @@ def plain_jvm(*, log_file: Path) -> Iterator[SparkSession]:
 
 
 class _TimeZone:
-    """The settings of a session, of which the decoders ask one."""
+    """The settings of a session: only the one setting that the decoders read."""
 
     def get(self, name: str) -> str:
         """Return the session's time zone."""

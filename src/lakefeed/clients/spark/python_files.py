@@ -1,4 +1,4 @@
-"""Finds the Python files and packages that functions of a pipeline import, and packs them for machines without them."""
+"""Finds the Python files and packages that a pipeline's functions import, and packs them for other machines."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from pathlib import Path
 from lakefeed.clients.spark.jars import cache_directory
 from lakefeed.errors import ConfigError
 
-# Spark brings its own, of its own version.
+# Spark has its own copies, in its own version.
 _OF_SPARK = {"pyspark", "py4j"}
-# What Spark itself imports for these methods, whatever the file imports.
+# Spark itself imports pandas for these methods, whatever the file imports.
 _NEEDS_PANDAS = re.compile(r"\b(pandas_udf|\w+InPandas\w*|\w+InArrow|transformWithState|toPandas)\b")
 _PANDAS = ("pandas", "pyarrow", "numpy", "protobuf")
 _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9._-]+)\s*(?:\[([^\]]*)\])?[^;]*(?:;(.*))?")
 _EXTRA = re.compile(r"""extra\s*==\s*['"]([^'"]+)['"]""")
-# The folder of an executor that has them, relative to its working directory.
+# The folder on an executor with the packed files, relative to the executor's working directory.
 _FOLDER = "lakefeed-python"
 
 
 @dataclass
 class Imports:
-    """The modules below a folder that modules of it import, and the installed packages by their top-level names."""
+    """The imported modules below a folder, and the imported installed packages by their top-level names."""
 
     modules: dict[str, Path] = field(default_factory=dict)
     packages: set[str] = field(default_factory=set)
@@ -43,9 +43,9 @@ class Imports:
 
 
 def find_imports(folder: Path, modules: Iterable[str]) -> Imports:
-    """Read the imports of these modules and of all that they import, without importing any.
+    """Return the imports of these modules, and of all modules that these import, without importing any.
 
-    A file that is not valid Python has none here: the check of the pipeline file reports it.
+    Imports of a file that is not valid Python are left out: the check of the pipeline file reports the file.
     """
     found, waiting, seen = Imports(), list(modules), set[str]()
     while waiting:
@@ -57,7 +57,7 @@ def find_imports(folder: Path, modules: Iterable[str]) -> Imports:
         base = folder.joinpath(*parts)
         own = next((file for file in (base / "__init__.py", base.with_suffix(".py")) if file.is_file()), None)
         if own is None:
-            # Of ``from package import name`` the name need not be a module; an own folder needs no __init__.py.
+            # In ``from package import name``, the name may not be a module; the folder's packages need no __init__.py.
             if len(parts) > 1:
                 waiting.append(".".join(parts[:-1]))
             elif parts[0] not in sys.stdlib_module_names | _OF_SPARK and not base.is_dir():
@@ -85,7 +85,7 @@ def _imported(tree: ast.AST, package: list[str]) -> Iterator[str]:
 
 
 def distributions_of(packages: Iterable[str]) -> set[str]:
-    """Return the installed distributions that have these top-level packages; a ConfigError if none has one."""
+    """Return the installed distributions with these top-level packages; raise a ConfigError if one is not installed."""
     installed: Mapping[str, list[str]] = importlib.metadata.packages_distributions()
     found = set[str]()
     for package in packages:
@@ -99,7 +99,7 @@ def distributions_of(packages: Iterable[str]) -> set[str]:
 
 
 def with_requirements(names: Iterable[str]) -> dict[str, importlib.metadata.Distribution]:
-    """Return these distributions, such as ``name`` or ``name[extra]``, and all installed ones that they require."""
+    """Return these distributions, given as ``name`` or ``name[extra]``, and all installed ones that they require."""
     found: dict[str, importlib.metadata.Distribution] = {}
     waiting, seen = list(names), set[str]()
     while waiting:
@@ -117,7 +117,7 @@ def with_requirements(names: Iterable[str]) -> dict[str, importlib.metadata.Dist
             if match[3] is None:
                 what = f"the Python package {name} is required and not installed"
                 raise ConfigError(what, hint=f"pip install {name}") from None
-            continue  # For another platform or version of Python.
+            continue  # It is required only on another platform or version of Python.
         found[name] = distribution
         for required in distribution.requires or []:
             marker = _REQUIREMENT.match(required)
@@ -128,11 +128,11 @@ def with_requirements(names: Iterable[str]) -> dict[str, importlib.metadata.Dist
 
 
 def files_of(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, Path]]:
-    """Yield the files of a distribution with their names below a folder of packages."""
+    """Yield the files of a distribution, with their paths relative to a folder of packages."""
     name = _normal(distribution.metadata["Name"])
     is_own = name == "lakefeed" or name.startswith("lakefeed-")
     if is_own:
-        # By its place: an editable installation has no list of its files.
+        # Found by its folder: an editable installation does not list its files.
         package = Path(str(files(name.replace("-", "_"))))
         for path in sorted(package.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
@@ -153,9 +153,9 @@ def files_of(distribution: importlib.metadata.Distribution) -> Iterator[tuple[st
 
 
 def executor_settings(folder: Path | None, modules: Iterable[str]) -> dict[str, str]:
-    """Return settings that send these modules, and all that they import, to the executors.
+    """Return settings that send these modules, and all modules that they import, to the executors.
 
-    An archive, not ``spark.submit.pyFiles``: Python cannot load native libraries out of a zip file.
+    They are sent as an archive, not by ``spark.submit.pyFiles``: Python cannot load native libraries from a zip file.
     """
     if folder is None or not (imports := find_imports(folder, modules)).modules:
         return {}
@@ -167,7 +167,7 @@ def executor_settings(folder: Path | None, modules: Iterable[str]) -> dict[str, 
 
 
 def _packed(entries: Mapping[str, Path]) -> Path:
-    """Return a zip file of these files, out of the cache if none has changed."""
+    """Return a zip file with these files; use the one in the cache if no file has changed."""
     digest = hashlib.sha256()
     for name, path in sorted(entries.items()):
         stat = path.stat()
@@ -189,7 +189,7 @@ def _packed(entries: Mapping[str, Path]) -> Path:
 
 
 def _writable_folder() -> Path:
-    """Return a folder of the cache, or a new one where the cache is part of a read-only image."""
+    """Return a folder in the cache, or a new temporary one if the cache is read-only, as in an image."""
     folder = cache_directory() / "python"
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)

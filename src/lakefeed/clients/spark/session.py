@@ -1,7 +1,7 @@
-"""The SparkSession: the only place that writes ``spark.*`` keys and adds jars.
+"""Creates the SparkSession: the only place that writes ``spark.*`` keys and adds jars.
 
-``settings`` says everything that is not secret, as ``lakefeed deploy conf`` prints it. Secrets are set on the running
-session instead, because PySpark hands its configuration to the JVM on a command line that ``ps`` shows.
+``settings`` returns all settings that are not secret; ``lakefeed deploy conf`` prints them. Secrets are set on the
+running session, because PySpark passes its configuration to the JVM on a command line that ``ps`` shows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from lakefeed.config.connections import Connections
 
-# Settings that hold several: what a user adds stands behind what lakefeed needs.
+# Settings that are lists: the user's values are appended to lakefeed's.
 _LISTS = {
     "spark.jars": ",",
     "spark.driver.extraClassPath": os.pathsep,
@@ -55,16 +55,16 @@ _LISTS = {
 }
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 NOTEBOOKS = {"ipykernel", "marimo"}
-"""Packages that are imported where a notebook runs."""
-# Five times the JVM's own: a run of seconds ends before the second compiler has looked at what it never needs again
-# (docs/design/fast-path.md).
+"""Packages that are imported in a process that runs a notebook."""
+# Five times the JVM's defaults: in a run of seconds, the second compiler would only compile code that is not needed
+# again (docs/design/fast-path.md).
 COMPILE_LATER = (
     "-XX:Tier4InvocationThreshold=25000 -XX:Tier4MinInvocationThreshold=3000 -XX:Tier4CompileThreshold=75000 "
     "-XX:Tier4BackEdgeThreshold=200000"
 )
-# Records live for milliseconds, and no one waits for a pause: it takes less time and less memory than Java's default.
-# What lives longer may have three times its size of heap, so that a long run does not fill all of it
-# (docs/design/fast-path.md).
+# Records live for milliseconds, and no one waits for a pause, so the parallel collector takes less time and memory than
+# Java's default. The heap may be three times as large as the objects that live longer, so that a long run does not fill
+# all of it (docs/design/fast-path.md).
 COLLECTOR = "-XX:+UseParallelGC -XX:MaxHeapFreeRatio=65"
 _ANY_COLLECTOR = re.compile(r"-XX:[+]Use\w+GC\b")
 
@@ -76,9 +76,9 @@ def settings(
     master: str | None = None,
     secret_keys: Iterable[str] = (),
 ) -> dict[str, str]:
-    """Return Spark settings for lakefeed, without any secret.
+    """Return Spark settings for lakefeed, without secrets.
 
-    Arguments are those of ``session``. On any master but ``local`` the jars travel to the executors.
+    The arguments are those of ``session``. With any master but ``local``, the jars are sent to the executors.
     """
     connections = connections or default_connections()
     master = master or "local[*]"
@@ -90,7 +90,7 @@ def settings(
 
 
 def _session_settings(name: str, connections: Connections, master: str, secret_keys: Iterable[str]) -> dict[str, str]:
-    """Return what a session sets whatever started its JVM."""
+    """Return the settings that a session sets even if another program started its JVM."""
     pattern = secrets.pattern({*secrets.keys_of(connections), *secret_keys})
     return {
         "spark.master": master,
@@ -100,19 +100,19 @@ def _session_settings(name: str, connections: Connections, master: str, secret_k
         **kept_records.SETTINGS,
         "spark.redaction.regex": pattern,
         "spark.sql.redaction.options.regex": f"{pattern}|url",
-        # Of plans and of SQL: Spark has no pattern for those by itself.
+        # For plans and SQL, Spark has no default pattern.
         "spark.redaction.string.regex": secrets.IN_TEXT,
         "spark.speculation": "false",
         "spark.sql.session.timeZone": "UTC",
-        # Else Spark puts variables of the driver's environment into SQL that has ${env:NAME} in it.
+        # Otherwise Spark would replace ${env:NAME} in SQL by variables of the driver's environment.
         "spark.sql.variable.substitute": "false",
-        # One PUT for each checkpoint entry, and two drivers never on one checkpoint: docs/jvm-module.md.
+        # One PUT per checkpoint entry, and never two drivers on one checkpoint: docs/jvm-module.md.
         "spark.sql.streaming.checkpointFileManagerClass": "io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager",
-        # The store has checksums of its own, and Spark's are a file and a listing beside each file of state; of RocksDB
-        # only what has changed: docs/s3-requests.md.
+        # The store has its own checksums; Spark's would be one file and one listing per file of state. RocksDB writes
+        # only its changes: docs/s3-requests.md.
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        # In executors: the driver's trust, the encoder of Parquet files, the counts of S3 requests; on the driver: the
+        # On executors: the driver's trust, the encoder of Parquet files, the counts of S3 requests. On the driver: the
         # feeds' numbers for Spark's metric system.
         "spark.plugins": "io.lakefeed.JvmPlugin,io.lakefeed.metrics.FeedMetrics",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions,"
@@ -123,7 +123,7 @@ def _session_settings(name: str, connections: Connections, master: str, secret_k
 
 
 def pools() -> dict[str, str]:
-    """Return settings that give maintenance jobs what a feed's batches leave, in the same application."""
+    """Return settings that let maintenance jobs use the cores that a feed's batches leave idle, in one application."""
     return {
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": Path(str(files("lakefeed") / "maintenance" / "pools.xml")).as_uri(),
@@ -146,33 +146,33 @@ def session(
 ) -> SparkSession:
     """Start a SparkSession with lakefeed's jars, S3A, the Iceberg catalogs and safe defaults.
 
-    A session that already runs is used as it is, with the catalogs and credentials added to it; it must have
-    been started with the settings that ``lakefeed deploy conf`` prints.
+    A running session is reused, and the catalogs and credentials are added to it. It must have been started with the
+    settings that ``lakefeed deploy conf`` prints.
 
     Args:
         name: application name.
         connections: store and catalogs. Default: from the environment (AWS_ENDPOINT_URL_S3, AWS_REGION, the AWS
             key variables, LAKEFEED_CATALOG_URI, LAKEFEED_WAREHOUSE), else the local stack that is running.
         master: Spark master. Default: ``local[*]``.
-        conf: further Spark settings. They win over lakefeed's, and are added to it where a setting is a list: jars,
-            class path, extensions, plugins.
-        log_file: where the JVM writes its log. Default: this process's stderr; in a notebook, whose cells would show
-            that, the file ``log_path`` of its name.
-        secret_keys: settings and options that Spark's UI and event log are not to show, whatever their names.
-        ui_host: the address that Spark's UI listens on, if ``conf`` turns it on. Default: on a local master this
-            machine alone.
-        folder: where the ``modules`` are.
-        modules: Python modules of functions that run on executors. On a cluster they, all files of the folder and all
-            packages that they import travel to the executors, whose Python is compared with the driver's.
-        checks: run beside the start of the JVM, and end it if they fail.
-        on_disk: settings that name a folder of this machine, which executors on others do not have.
+        conf: further Spark settings. They override lakefeed's; if a setting is a list (jars, class path, extensions,
+            plugins), they are appended to it.
+        log_file: the file for the JVM's log. Default: this process's stderr; in a notebook, where cells would show the
+            log, the file ``log_path`` of the application's name.
+        secret_keys: settings and options to hide in Spark's UI and event log, whatever their names.
+        ui_host: the address that Spark's UI listens on, if ``conf`` turns it on. Default with a local master: only
+            this machine.
+        folder: the folder of the ``modules``.
+        modules: Python modules with functions that run on executors. On a cluster the modules, and all files of the
+            folder and packages that they import, are sent to the executors; their Python is compared with the driver's.
+        checks: checks to run while the JVM starts; if they fail, the JVM is ended.
+        on_disk: settings that name folders of this machine; executors on other machines do not have these.
 
     Raises:
         MissingExtra: PySpark is not installed.
-        JavaError: no Java, or one that Spark does not run on.
+        JavaError: there is no Java, or Spark does not run on its version.
         DownloadError: a jar could not be fetched.
-        ConfigError: a session without lakefeed's jars is already running, or one of Spark Connect; a standalone cluster
-            without a secret; executors without the driver's version of Python; or a cluster with folders ``on_disk``.
+        ConfigError: a session without lakefeed's jars already runs, or one of Spark Connect; a standalone cluster has
+            no secret; executors lack the driver's version of Python; or a cluster is used with folders ``on_disk``.
         WorldError: the cluster starts no executor.
 
     Example:
@@ -195,7 +195,7 @@ def session(
     running = _running()
     if running is None:
         if cluster.is_submitted():
-            # spark-submit has chosen master, class path, memory and the secret of the cluster: what it was given wins.
+            # spark-submit has chosen master, class path, memory and the cluster's secret: its settings win.
             given = cluster.submitted_settings()
             master = given.get("spark.master", master or "local[*]")
             requested = _session_settings(name, connections, master, secret_keys)
@@ -214,15 +214,15 @@ def session(
             cluster.require_hadoop_configuration(whole["spark.master"])
             if cluster.is_local(whole["spark.master"]):
                 require_own_folder(whole)
-                # Else Python functions run in the first python3 of PATH, which need not have pandas, or be 3.11.
+                # Otherwise Python functions run in the first python3 on PATH, which may lack pandas or not be 3.11.
                 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             cluster.use_python(whole)
         builder = SparkSession.Builder()
-        # Spark's event log has each job's settings, and hides only those that the application's settings have too.
+        # Spark's event log has the settings of every job, and hides only those that the application has too.
         hidden = dict.fromkeys(_catalog_secrets(connections), HIDDEN)
         for key, value in {**hidden, **whole, **CLASSIC}.items():
             builder = builder.config(key, value)
-        # PySpark sets what is left out here once the JVM runs: not on the command line that it is started with.
+        # PySpark sets settings that are left out here after the JVM has started: they are not on its command line.
         environment = _ui_environment(whole, ui_host)
         if log_file is None and NOTEBOOKS & sys.modules.keys():
             log_file = log_path(name)
@@ -253,9 +253,9 @@ def session(
 
 
 def _ui_environment(conf: Mapping[str, str], host: str | None) -> dict[str, str]:
-    """Return the variable that says where Spark's UI listens: it has no setting, and without it is open to all.
+    """Return the variable with the address of Spark's UI: there is no setting for it, and the default is open to all.
 
-    The variable is also the address that executors reach the driver at, so that a cluster cannot have it on loopback.
+    Executors reach the driver at the address in this variable, so on a cluster it cannot be loopback.
     """
     if conf["spark.ui.enabled"].lower() != "true" or "SPARK_LOCAL_IP" in os.environ:
         return {}
@@ -269,10 +269,10 @@ def _ui_environment(conf: Mapping[str, str], host: str | None) -> dict[str, str]
 
 
 def with_own(requested: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """Add the user's settings to lakefeed's: theirs win, or stand behind lakefeed's in a setting that is a list."""
+    """Add the user's settings to lakefeed's: they override these, or are appended if the setting is a list."""
     options = requested.get(_JAVA_OPTIONS, "")
     if any(_ANY_COLLECTOR.search(own.get(key, "")) for key in (_JAVA_OPTIONS, "spark.driver.defaultJavaOptions")):
-        # Java refuses to start with two.
+        # Java refuses to start with two collectors.
         requested = {**requested, _JAVA_OPTIONS: options.removesuffix(f" {COLLECTOR}")} if options else requested
     lists = {
         key: f"{requested[key]}{sign}{own[key]}" for key, sign in _LISTS.items() if key in requested.keys() & own.keys()
@@ -281,28 +281,28 @@ def with_own(requested: Mapping[str, str], own: Mapping[str, str]) -> dict[str, 
 
 
 def activate(spark: SparkSession) -> None:
-    """Make it the session of this thread.
+    """Make a session the active session of this thread.
 
-    Spark and Iceberg look up catalogs and settings in the thread's session, and a thread of a driver's own has none.
+    Spark and Iceberg look up catalogs and settings in the thread's session. A thread that a driver starts has none.
     """
     own: Any = spark
     own._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(own._jsparkSession)
 
 
 def copy_of(spark: SparkSession) -> SparkSession:
-    """Return a session with the same catalogs and settings, and views of its own, for another thread."""
-    # Not newSession(): that has neither the catalogs nor the credentials that were set on the running session.
+    """Return a session with the same catalogs and settings, and its own views, for another thread."""
+    # Not newSession(): it would lack the catalogs and credentials that were set on the running session.
     original: Any = spark
     return type(spark)(spark.sparkContext, original._jsparkSession.cloneSession())
 
 
 def is_running() -> bool:
-    """Check that a session runs in this process already, which ``session`` would take."""
+    """Check that this process already has a session, which ``session`` would reuse."""
     return "pyspark.sql" in sys.modules and _running() is not None
 
 
 def _running() -> SparkSession | None:
-    """Return the thread's active session, or else the process's: a new thread has no active one."""
+    """Return the thread's active session, or else the process's: a new thread has no active session."""
     from pyspark.sql import SparkSession
 
     try:
@@ -310,11 +310,11 @@ def _running() -> SparkSession | None:
     except spark_errors.PySparkRuntimeError:
         return None
     context: Any = found.sparkContext
-    return found if context._jsc is not None else None  # Without one it is stopped.
+    return found if context._jsc is not None else None  # A stopped session has no context.
 
 
 def log_path(name: str) -> Path:
-    """Return the file in the per-user cache where commands let the JVM write its log."""
+    """Return the file in the per-user cache for the JVM's log, when a command starts the JVM."""
     from lakefeed.clients.spark.jars import cache_directory
 
     return cache_directory() / "logs" / f"{name}.log"
@@ -336,7 +336,7 @@ def class_path(connections: Connections) -> list[Path]:
 def _class_path(connections: Connections, *, local: bool) -> dict[str, str]:
     paths = class_path(connections)
     if local:
-        # One JVM: no need to copy 80 MB of jars to an "executor".
+        # There is only one JVM: do not copy 80 MB of jars to an "executor".
         return {
             "spark.driver.extraClassPath": os.pathsep.join(map(str, paths)),
             "spark.driver.memory": "2g",
@@ -357,7 +357,7 @@ def _fixed_at_launch(key: str) -> bool:
 
 
 def _install_trust() -> None:
-    """Let the JVM trust what this process does, before the first of its clients is opened: even the event log's."""
+    """Make the JVM trust the authorities of this process, before any client opens, even the event log's."""
     from pyspark import SparkContext
 
     if (found := trust.current()) == trust.Certificates():
@@ -368,7 +368,7 @@ def _install_trust() -> None:
 
 
 def _set_secrets(spark: SparkSession, connections: Connections) -> None:
-    """Give secrets to the running JVM: never on its command line, never in the SparkConf that the UI shows."""
+    """Give secrets to the running JVM: they are never on its command line or in the SparkConf that the UI shows."""
     for key, secret in _store_keys(connections, ("fs.s3a.access.key", "fs.s3a.secret.key", "fs.s3a.session.token")):
         _hadoop_configuration(spark).set(key, secret.get_secret_value())
     for key, secret in _catalog_secrets(connections).items():
@@ -379,14 +379,14 @@ def _catalog_secrets(connections: Connections) -> dict[str, SecretStr]:
     keys = dict(_store_keys(connections, ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")))
     found: dict[str, SecretStr] = {}
     for name, catalog in connections.catalogs.items():
-        # Vended keys come with each table; ours beside them would be mixed with theirs.
+        # Vended keys come with the table; lakefeed's keys must not be mixed with them.
         known = {} if catalog.vended_credentials or catalog.folder is not None else keys
         found |= {f"spark.sql.catalog.{name}.{key}": secret for key, secret in {**known, **catalog.secrets()}.items()}
     return found
 
 
 def _store_keys(connections: Connections, names: tuple[str, str, str]) -> Iterator[tuple[str, SecretStr]]:
-    """Yield the keys of the S3 store that are set, under these names."""
+    """Yield the S3 store's keys that are set, with these names."""
     s3 = connections.s3
     for name, secret in zip(names, (s3.access_key, s3.secret_key, s3.session_token), strict=True):
         if secret is not None:

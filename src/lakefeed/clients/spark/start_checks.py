@@ -1,4 +1,4 @@
-"""Runs the checks of a start in a thread while Java starts: each of the two takes seconds."""
+"""Runs the checks of a start in a thread while Java starts, since both take seconds."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from types import TracebackType
 
 
 class StartChecks:
-    """A check beside the start of a session. Its error ends the start, and wins over an error of the start itself.
+    """A check that runs while a session starts. Its error ends the start, and replaces an error of the start itself.
 
-    A context manager around the start, which calls ``begin`` once PySpark is imported: two threads that import modules
-    which import each other may meet one that is half done.
+    Use it as a context manager around the start, which calls ``begin`` once PySpark is imported: if two threads import
+    modules that import each other, one may see a module that is only partly loaded.
     """
 
     def __init__(self, check: Callable[[], None]) -> None:
         self._check = check
         self._error: BaseException | None = None
-        # A daemon: an interrupted command does not wait for a server that does not answer.
+        # A daemon thread: an interrupted command does not wait for a server that does not answer.
         self._thread = threading.Thread(target=self._run, name="start-checks", daemon=True)
 
     def _run(self) -> None:
@@ -36,17 +36,17 @@ class StartChecks:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Finish, unless the start was interrupted."""
+        """Wait for the check, unless the start was interrupted."""
         if error is None or isinstance(error, Exception):
             self.finish()
 
     def poll(self) -> None:
-        """Raise the error of the check if it has failed by now."""
+        """Raise the check's error if it has failed already."""
         if self._thread.ident is not None and not self._thread.is_alive():
             self.finish()
 
     def finish(self) -> None:
-        """Wait for the check; raise its error if it has failed."""
+        """Wait for the check; raise its error if it fails."""
         if self._thread.ident is None:
             self._thread.start()
         self._thread.join()

@@ -1,7 +1,7 @@
-"""Hands SQL to Spark: the only place that does, but for texts that are literals in the code (``tools/check_sql.py``).
+"""Passes SQL to Spark: the only place that does, except for texts that are literals in code (``tools/check_sql.py``).
 
-Spark would replace ``${name}`` in it, by settings and by variables of the driver's environment; here it does not, in no
-session (``Statements.java``). Values are parameters. Names of columns and tables are quoted.
+Spark would replace ``${name}`` in SQL by settings and by variables of the driver's environment. Here it does not, in
+any session (``Statements.java``). Values are parameters. Names of columns and tables are quoted.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _MARK = re.compile(r":(\w+)")
 
 
 class Statement(str):
-    """A statement with values. As a text it is for people: the values are written out.
+    """A statement with values. Its text is for people: it contains the values as literals.
 
     Attributes:
-        sql: what Spark parses, in which ``:name`` stands for a value.
-        values: the values by their names.
+        sql: the statement that Spark parses; ``:name`` stands for a value.
+        values: the values by name.
     """
 
     sql: str
@@ -37,7 +37,7 @@ class Statement(str):
 
 
 def run(spark: SparkSession, sql: str, values: Mapping[str, Any] | None = None) -> DataFrame:
-    """Run a statement, or plan a query, with the values of its parameters."""
+    """Run a statement, or plan a query, with values for its parameters."""
     from pyspark.sql import DataFrame
 
     session: Any = spark
@@ -48,12 +48,12 @@ def run(spark: SparkSession, sql: str, values: Mapping[str, Any] | None = None) 
 
 
 def parts(sql: str) -> tuple[str, Mapping[str, str]]:
-    """Return what Spark parses, and the values of the parameters in it."""
+    """Return the SQL that Spark parses, and the values of its parameters."""
     return (sql.sql, sql.values) if isinstance(sql, Statement) else (sql, {})
 
 
 def expression(spark: SparkSession, sql: str) -> Column:
-    """Return the column that an expression in SQL computes."""
+    """Return the column that a SQL expression computes."""
     from pyspark.sql.classic.column import Column
 
     session: Any = spark

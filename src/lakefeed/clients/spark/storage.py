@@ -1,4 +1,4 @@
-"""Spark settings for the places where tables and checkpoints are: an S3 store, this machine's disk, catalogs."""
+"""Spark settings for the storage of tables and checkpoints: an S3 store, this machine's disk, catalogs."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from lakefeed.errors import AccessDenied, FileDenied
 if TYPE_CHECKING:
     from lakefeed.config.connections import Catalog, Connections
 
-# S3A and S3FileIO with fewer requests: docs/s3-requests.md.
+# Versions of S3A and S3FileIO that make fewer requests: docs/s3-requests.md.
 S3A = "io.lakefeed.s3.DataFileSystem"
 S3_FILE_IO = "io.lakefeed.sink.TableFileIO"
-# On this machine's disk: Hadoop's, over a file system that lets no file count before it is on the disk.
+# For this machine's disk: Hadoop's FileIO, on a file system where a file counts only once it is on the disk.
 LOCAL_FILE_IO = "org.apache.iceberg.hadoop.HadoopFileIO"
 LOCAL_FILES = {
     "spark.hadoop.fs.file.impl": "io.lakefeed.files.DurableFileSystem",
-    # Checkpoints, which a start derives from the table, without files of checksums beside them.
+    # For checkpoints, which a start can restore from the table: without checksum files.
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
-# Keys that are set, then what other clients look for; S3A's own chain knows neither a profile nor a web identity.
+# First keys that are set, then the default chain; S3A's own chain supports neither a profile nor a web identity.
 CREDENTIALS = (
     "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider",
     "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
     "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
 )
-# Iceberg's SparkCatalog, whose commits are compare-and-sets on a feed's progress: docs/exactly-once.md.
+# Iceberg's SparkCatalog with commits that compare-and-set a feed's progress: docs/exactly-once.md.
 FEED_CATALOG = "io.lakefeed.commit.FeedCatalog"
 
 
 def storage_settings(connections: Connections) -> dict[str, str]:
-    """Return settings for the store."""
+    """Return settings for the S3 store."""
     s3 = connections.s3
     options = {
         "fs.s3a.endpoint.region": s3.region,
         "fs.s3a.path.style.access": str(s3.uses_path_style).lower(),
-        # A wrong endpoint is to fail in seconds, not in the quarter of an hour that S3A's defaults take.
+        # A wrong endpoint should fail within seconds; with S3A's defaults it takes a quarter of an hour.
         "fs.s3a.connection.establish.timeout": "5s",
         "fs.s3a.attempts.maximum": "3",
         "fs.s3a.retry.limit": "4",
         "fs.s3a.retry.interval": "300ms",
-        # One PUT a file up to this size instead of the four requests of a multipart upload.
+        # One PUT per file up to this size, instead of the four requests of a multipart upload.
         "fs.s3a.multipart.size": "128M",
         "fs.s3a.multipart.threshold": "128M",
         "fs.s3a.aws.credentials.provider": ",".join(CREDENTIALS),
@@ -61,11 +61,11 @@ def storage_settings(connections: Connections) -> dict[str, str]:
 
 
 def catalog_settings(connections: Connections) -> dict[str, str]:
-    """Return settings for the catalogs, without any secret."""
+    """Return settings for the catalogs, without secrets."""
     s3 = connections.s3
     shared = {
         "io-impl": S3_FILE_IO,
-        # The ledger is read from the table: a cached table would show a stale position.
+        # The ledger is read from the table, and a cached table would have a stale position.
         "cache-enabled": "false",
         "s3.client-factory-impl": "io.lakefeed.sink.SharedHttpClients",
         # For Iceberg's other AWS clients: its apache client needs a newer SDK than Hadoop's.
@@ -73,7 +73,7 @@ def catalog_settings(connections: Connections) -> dict[str, str]:
         "client.region": s3.region,
         "s3.endpoint": s3.endpoint,
         "s3.path-style-access": str(s3.uses_path_style).lower(),
-        # One PUT a data file: multipart begins above any size that the sink writes by default.
+        # One PUT per data file: the threshold for multipart is above any size that the sink writes by default.
         "s3.multipart.part-size-bytes": str(128 * 1024 * 1024),
     }
     found: dict[str, str] = {}
@@ -86,7 +86,7 @@ def catalog_settings(connections: Connections) -> dict[str, str]:
 
 
 def make_folders(connections: Connections) -> None:
-    """Make the folders of warehouses on this machine: SQLite makes a file, and no folder for it."""
+    """Create the folders of warehouses on this machine: SQLite creates its file, but not the file's folder."""
     for name, catalog in connections.catalogs.items():
         if (folder := catalog.folder) is not None:
             try:
@@ -97,7 +97,7 @@ def make_folders(connections: Connections) -> None:
 
 
 def require_own_folder(settings: Mapping[str, str]) -> None:
-    """Make the folders for Spark's temporary files; a FileDenied if none takes a file: its JVM would end silently."""
+    """Create a folder for Spark's temporary files; raise a FileDenied if none is writable: the JVM ends silently."""
     folders = (os.environ.get("SPARK_LOCAL_DIRS") or settings.get("spark.local.dir", "")).split(",")
     refused: OSError | None = None
     for folder in filter(None, folders):

@@ -1,1 +1,1 @@
-"""Metrics of running feeds: one table, and the ways in which it leaves the driver."""
+"""Metrics of running feeds: their table, and the ways to export them from the driver."""

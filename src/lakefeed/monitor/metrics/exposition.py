@@ -1,7 +1,7 @@
-"""Writes metrics as text for Prometheus: its own format 0.0.4, or OpenMetrics 1.0 for clients that ask for it.
+"""Writes metrics as text for Prometheus: in its format 0.0.4, or as OpenMetrics 1.0 for clients that request it.
 
-Prometheus' client library writes each text. Texts of several drivers become one by lines alone: parsing the numbers of
-50 feeds in Python would take seconds.
+Prometheus' client library writes the text of one driver. Texts of several drivers are merged line by line: parsing the
+numbers of 50 feeds in Python would take seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OPEN_METRICS = "application/openmetrics-text"
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS_TYPE = f"{OPEN_METRICS}; version=1.0.0; charset=utf-8"
 LONGEST_TEXT = 16 * 1024 * 1024
-"""A driver's text is not longer: the setting ``metrics.partitions`` bounds it."""
+"""The maximum length of a driver's text, which the setting ``metrics.partitions`` limits."""
 
 _SAMPLE = re.compile(
     r'(lakefeed_[a-z0-9_]+)((?:\{(?:[a-z_]+="(?:[^"\\\n]|\\[\\"n])*",?)+\})?)'
@@ -39,10 +39,10 @@ class MetricsText(NamedTuple):
 
 
 def metrics_text(readings: Iterable[FeedReading], *, accept: str = "") -> MetricsText:
-    """Write the metrics of feeds.
+    """Return the metrics of feeds as text.
 
     Args:
-        accept: the header of the request. OpenMetrics is written where it asks for that, else the format 0.0.4.
+        accept: the request's header; the text is OpenMetrics if it asks for that, else in the format 0.0.4.
     """
     from prometheus_client.exposition import choose_encoder
     from prometheus_client.registry import Collector
@@ -59,7 +59,7 @@ def metrics_text(readings: Iterable[FeedReading], *, accept: str = "") -> Metric
 
 
 def takes_open_metrics(accept: str) -> bool:
-    """Check that a client asks for OpenMetrics, and has not ruled it out with a quality of 0."""
+    """Check that a client accepts OpenMetrics, and does not exclude it with a quality of 0."""
     for wish in accept.lower().split(","):
         name, *parameters = (part.strip() for part in wish.split(";"))
         if name == OPEN_METRICS:
@@ -96,12 +96,12 @@ def _add_buckets(family: Family, labels: dict[str, str], buckets: Buckets) -> No
 
 
 def merged_text(texts: Iterable[str], *, down: Iterable[str] = (), accept: str = "") -> MetricsText:
-    """Write the metrics of several drivers as one text.
+    """Merge the metrics of several drivers into one text.
 
-    What is no line of lakefeed's metrics is left out, and so is the second sample of the same name and labels.
+    Leaves out lines that are no metrics of lakefeed, and repeated samples of the same name and labels.
 
     Args:
-        texts: of the drivers, in the format that ``accept`` asks for: hand the header on to them.
+        texts: the drivers' texts, in the format that ``accept`` asks for: pass the header on to the drivers.
         down: feeds whose drivers do not answer.
         accept: the header of the request.
     """
@@ -138,7 +138,7 @@ def _merge(text: str, families: dict[str, _Merged]) -> None:
 
 
 def _up_text(feeds: Iterable[str], *, accept: str) -> str:
-    """Write ``lakefeed_feed_up 0`` for feeds whose drivers do not answer."""
+    """Return ``lakefeed_feed_up 0`` for feeds whose drivers do not answer."""
     from prometheus_client import exposition
     from prometheus_client.core import GaugeMetricFamily
     from prometheus_client.registry import Collector

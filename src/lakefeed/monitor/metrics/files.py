@@ -1,4 +1,4 @@
-"""The dashboard for Grafana and the alert rules for Prometheus that are shipped beside this module."""
+"""Reads the dashboard for Grafana and the alert rules for Prometheus that are shipped next to this module."""
 
 from __future__ import annotations
 

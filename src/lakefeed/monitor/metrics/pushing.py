@@ -1,4 +1,4 @@
-"""Pushes metrics from a thread of its own: whatever the receiver does, no batch waits for it."""
+"""Pushes metrics from a separate thread, so that no batch waits for the receiver."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 _log = logging.getLogger(__name__)
 
 LAST_SECONDS = 2.0
-"""So long the end of a run waits for the last push."""
+"""How long the end of a run waits for the last push."""
 
 
 @contextmanager
@@ -22,12 +22,12 @@ def pushing(
     on_change: Callable[[bool], None] = lambda works: None,
     close: Callable[[], None] = lambda: None,
 ) -> Iterator[None]:
-    """Call ``push`` in a thread, each so many seconds within this block, and once at its end.
+    """Call ``push`` in a thread every ``every`` seconds within this block, and once at its end.
 
     Args:
-        push: returns whether it has worked; an error means that it has not.
-        on_change: called with whether pushes work, when that has changed; before the first push they are taken to.
-        close: called when the last push is over, or has been waited for long enough.
+        push: returns whether it succeeded; an error counts as a failure.
+        on_change: called with whether pushes succeed, when this changes; before the first push it is taken as True.
+        close: called when the last push has ended, or was waited for long enough.
     """
     stop = threading.Event()
 

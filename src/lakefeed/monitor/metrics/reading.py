@@ -1,4 +1,4 @@
-"""One feed at one moment, as its metrics read it; texts from outside become safe values of labels."""
+"""The state of one feed at one moment, as input of metrics; makes texts from outside safe as label values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.model import FeedHealth, FeedProgress, PartitionLag
 
 LONGEST_LABEL = 250
-"""A topic's name fits whole."""
+"""The longest value of a label; the longest name of a topic is shorter."""
 PARTITIONS = 200
 
 Kind = Literal["counter", "gauge", "histogram"]
@@ -27,8 +27,8 @@ class MetricSettings:
     """The settings of metrics and health.
 
     Attributes:
-        partitions: so many partitions have series of their own.
-        no_commit_seconds: a feed for which records wait has stalled after so long without a commit; None for never.
+        partitions: the number of partitions that have their own series.
+        no_commit_seconds: a feed with waiting records has stalled after this time without a commit; None for never.
     """
 
     partitions: int = PARTITIONS
@@ -36,14 +36,14 @@ class MetricSettings:
 
     @classmethod
     def of(cls, config: PipelineBlocks) -> MetricSettings:
-        """Read the pipeline file."""
+        """Return the settings of a pipeline file."""
         seconds = config.metrics.no_commit_seconds(config.trigger)
         return cls(partitions=config.metrics.partitions, no_commit_seconds=seconds)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FeedReading:
-    """One feed at one moment."""
+    """The progress, counts and settings of one feed at one moment."""
 
     progress: FeedProgress
     counters: RunCounters
@@ -51,7 +51,7 @@ class FeedReading:
 
     @classmethod
     def of(cls, monitor: FeedMonitor, settings: MetricSettings | None = None) -> FeedReading:
-        """Read a monitor."""
+        """Return the present reading of a monitor."""
         progress, counters = monitor.counted()
         return cls(progress=progress, counters=counters, settings=settings or MetricSettings())
 
@@ -62,13 +62,13 @@ class FeedReading:
 
     @property
     def shown_partitions(self) -> tuple[PartitionLag, ...]:
-        """The partitions that have series: always the same ones, so that the number of series is bounded over time."""
+        """The partitions that have their own series: always the same ones, so that the number of series is limited."""
         return self.progress.partitions[: self.settings.partitions]
 
 
 @dataclass(frozen=True)
 class Buckets:
-    """A histogram: counts by upper bound, each with those before it; the last bound is infinite."""
+    """A histogram: counts of values by upper bound, without the values of lower bounds; the last bound is infinite."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
@@ -78,7 +78,7 @@ class Buckets:
 
     @property
     def cumulative(self) -> Iterator[tuple[float, int]]:
-        """Each bound with the number of values up to it."""
+        """Yield the upper bounds with the number of values up to them."""
         total = 0
         for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
             total += count
@@ -91,13 +91,13 @@ Values = Iterable[tuple[Labels, "float | Buckets | None"]]
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """One metric.
+    """One metric of a feed.
 
     Attributes:
-        name: as Prometheus stores it; a counter's ends in ``_total``.
-        labels: besides ``feed``, in the order of the values that ``read`` yields.
-        read: yields the values of a feed by labels; without a value there is no series.
-        is_bounded: the number of series does not grow with the topics.
+        name: the name in Prometheus; a counter's name ends in ``_total``.
+        labels: the labels after ``feed``, in the order of the values that ``read`` yields.
+        read: yields the values of a feed with their labels; a value of None makes no series.
+        is_bounded: whether the number of series does not grow with the topics.
     """
 
     name: str
@@ -109,12 +109,12 @@ class Metric:
 
     @property
     def unit(self) -> str:
-        """The base unit, from the name; empty for counts."""
+        """The base unit at the end of the name; empty for counts."""
         last = self.name.removesuffix("_total").rsplit("_", 1)[-1]
         return last if last in ("seconds", "bytes") else ""
 
     def values(self, reading: FeedReading) -> dict[Labels, float | Buckets]:
-        """Return the values of a feed by labels that are safe to show; of two with the same labels the first."""
+        """Return the values of a feed by safe labels; if two have the same labels, the first."""
         found: dict[Labels, float | Buckets] = {}
         for labels, value in self.read(reading):
             if value is not None:
@@ -123,7 +123,7 @@ class Metric:
 
 
 def label_value(text: str) -> str:
-    """Return a text as the value of a label: no secrets, nothing that does not print, and not longer than a topic."""
+    """Return a text as the value of a label: without secrets and unprintable characters, at most a topic's length."""
     if text.isdecimal():
         return text
     safe = printable(" ".join(redacted(text).split()))
@@ -131,24 +131,24 @@ def label_value(text: str) -> str:
 
 
 def one(read: Callable[[FeedReading], float | None]) -> Callable[[FeedReading], Values]:
-    """Read a metric without further labels."""
+    """Return a reader of a metric without further labels."""
     return lambda reading: [((), read(reading))]
 
 
 def by_name(read: Callable[[FeedReading], Mapping[str, float]]) -> Callable[[FeedReading], Values]:
-    """Read a metric with one further label."""
+    """Return a reader of a metric with one further label."""
     return lambda reading: [((name,), value) for name, value in read(reading).items()]
 
 
 def by_partition(read: Callable[[PartitionLag], float | None]) -> Callable[[FeedReading], Values]:
-    """Read a metric of each partition that has series."""
+    """Return a reader of a metric for all partitions that have series."""
     return lambda reading: [
         ((partition.topic, str(partition.partition)), read(partition)) for partition in reading.shown_partitions
     ]
 
 
 def timestamp(text: str | None) -> float | None:
-    """Return a time in ISO 8601 as seconds since 1970; None if it is none."""
+    """Return an ISO 8601 time as seconds since 1970; None if the text is no time."""
     try:
         return None if text is None else datetime.fromisoformat(text).timestamp()
     except ValueError:

@@ -1,4 +1,4 @@
-"""Pushes the numbers of a feed into Spark's metric system, so that each of Spark's own sinks reports them."""
+"""Pushes the numbers of a feed into Spark's metric system, so that Spark's own sinks report them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PREFIX = "lakefeed_"
 class SparkGauges:
     """The gauges of one feed: ``io.lakefeed.metrics.FeedGauges`` in the driver's JVM.
 
-    They stay when the run has ended: Spark's sinks report once more when the session stops.
+    They stay after the run has ended: Spark's sinks report once more when the session stops.
     """
 
     def __init__(self, spark: SparkSession, feed: str) -> None:
@@ -28,19 +28,19 @@ class SparkGauges:
         self._feed = gauge_part(feed)
 
     def is_open(self) -> bool:
-        """Check that Spark was started with the plugin: a session of the user's own may lack it."""
+        """Check that Spark was started with lakefeed's plugin: a user's own session may lack it."""
         return bool(self._gauges.isOpen())
 
     def report(self, reading: FeedReading) -> None:
-        """Replace the feed's numbers, in one call of the JVM."""
+        """Replace the feed's numbers in a single call to the JVM."""
         lines = (f"{name} {value!r}" for name, value in gauge_values(reading).items())
         self._gauges.report(self._feed, "\n".join(lines))
 
 
 def gauge_values(reading: FeedReading) -> dict[str, int | float]:
-    """Return the values of a feed by name, as Spark's sinks show them: ``s3_requests_total.data``.
+    """Return the values of a feed by the names in Spark's sinks, such as ``s3_requests_total.data``.
 
-    Metrics of partitions are left out: each name is a file, or a series, of its own that Spark never expires.
+    Metrics of partitions are left out: every name is a separate file or series, which Spark never removes.
     """
     found: dict[str, int | float] = {}
     for metric in METRICS:
@@ -58,17 +58,17 @@ def gauge_values(reading: FeedReading) -> dict[str, int | float]:
 
 
 def gauge_part(text: str) -> str:
-    """Return a text as one part of a name: sinks separate parts by dots, and make files of names."""
+    """Return a text as one part of a name: sinks separate parts by dots, and name files after metrics."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", label_value(text))[:100] or "_"
 
 
 SPARK_SECONDS = 5.0
-"""Between two reports to the JVM, a call of a millisecond; Spark's sinks read the newest each ten seconds."""
+"""The time between two reports to the JVM. A report takes a millisecond; Spark's sinks read every ten seconds."""
 
 
 @contextmanager
 def pushing_to_spark(config: PipelineConfig, monitor: FeedMonitor, spark: SparkSession | None) -> Iterator[None]:
-    """Push the metrics of a run within this block; without a session there is nothing to push to."""
+    """Push the metrics of a run to Spark within this block; do nothing without a session."""
     gauges = SparkGauges(spark, monitor.feed) if spark is not None else None
     if gauges is None or not gauges.is_open():
         yield

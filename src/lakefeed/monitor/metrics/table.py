@@ -1,6 +1,6 @@
-"""The table of metrics: docs/metrics.md, ``/metrics``, Spark's sinks and OTLP are made from it.
+"""The table of metrics: docs/metrics.md, ``/metrics``, Spark's sinks and OTLP are generated from it.
 
-Names follow https://prometheus.io/docs/practices/naming/: base units, ``_total`` for counters. They keep their meaning.
+Names follow https://prometheus.io/docs/practices/naming/: base units, ``_total`` for counters. Meanings never change.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ STATES: tuple[State, ...] = get_args(State)
 
 
 def _last(read: Callable[[FinishedBatch], float | None]) -> Callable[[FeedReading], Values]:
-    """Read the last finished batch."""
+    """Return a reader of the last finished batch."""
     return one(lambda reading: None if reading.progress.last_batch is None else read(reading.progress.last_batch))
 
 
 def _running(read: Callable[[RunningBatch], float | None]) -> Callable[[FeedReading], Values]:
-    """Read the batch at work."""
+    """Return a reader of the running batch."""
     return one(lambda reading: None if reading.progress.running is None else read(reading.progress.running))
 
 

@@ -1,1 +1,1 @@
-"""A running feed in a terminal or a log: a live panel, a line for each batch, or structured lines."""
+"""Shows a running feed in a terminal or a log: a live panel, a line per batch, or structured lines."""

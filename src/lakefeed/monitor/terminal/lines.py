@@ -1,4 +1,4 @@
-"""Words for a feed's progress: a line for a finished batch or a long one, and the live panel in a terminal."""
+"""Writes a feed's progress in words: a line for a finished or long batch, and the live panel in a terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def joined(parts: Iterable[str]) -> str:
 
 
 def batch_line(batch: FinishedBatch, *, total: int | None = None) -> str:
-    """Describe a finished batch; ``total`` are the records of the run so far."""
+    """Return a line about a finished batch; ``total`` is the number of records of the run so far."""
     rows = requests = ""
     if batch.rows is not None:
         rows = f"out {batch.rows:,} ({batch.output_rate:,.0f}/s)"
@@ -47,14 +47,14 @@ def batch_line(batch: FinishedBatch, *, total: int | None = None) -> str:
 
 
 def lag_text(lag: int | None, seconds: float | None) -> str:
-    """Describe a lag: ``lag 5,000 (oldest 12 s)``; nothing if it is unknown."""
+    """Return a lag as text: ``lag 5,000 (oldest 12 s)``; an empty text if it is unknown."""
     if lag is None:
         return ""
     return f"lag {lag:,}" + (f" (oldest {duration(seconds)})" if lag and seconds else "")
 
 
 def heartbeat_line(progress: FeedProgress) -> str:
-    """Describe what a feed does that has finished no batch for a while."""
+    """Return a line about a feed that has finished no batch for a while."""
     now = progress.taken_at
     if progress.hangs:
         return f"hangs: the driver's loop has not turned for {duration(now - progress.alive_at)}"
@@ -76,7 +76,7 @@ def heartbeat_line(progress: FeedProgress) -> str:
 
 
 def running_text(running: RunningBatch) -> str:
-    """Describe the batch at work: time, tasks, records, and the time that is left."""
+    """Return a line about the running batch: its time, tasks and records, and the time that is left."""
     rate, left = running.rate, running.seconds_left
     records = ""
     if running.records:
@@ -93,13 +93,13 @@ def running_text(running: RunningBatch) -> str:
 
 
 def reasons_text(reasons: Sequence[Reason], *, most: int = MOST_REASONS) -> str:
-    """Describe dead letters by reason, the most frequent first."""
+    """Return a line about dead letters by reason, the most frequent reason first."""
     first = sorted(reasons, key=lambda reason: -reason.count)[:most]
     return joined(f"{counted(reason.count, 'time')} {one_line(reason.reason, most=120)}" for reason in first)
 
 
 def sparkline(values: Sequence[float], *, width: int) -> str:
-    """Draw the last values as bars of eight heights; the highest value has the highest bar."""
+    """Draw the last values as bars of eight heights; the greatest value has the highest bar."""
     shown = [max(0.0, value) for value in values][-width:]
     top = max(shown, default=0.0)
     if top <= 0:
@@ -108,7 +108,7 @@ def sparkline(values: Sequence[float], *, width: int) -> str:
 
 
 def bar(share: float, *, width: int) -> str:
-    """Draw a share of 0 to 1 as a bar."""
+    """Draw a share between 0 and 1 as a bar."""
     full = round(max(0.0, min(1.0, share)) * width)
     return "━" * full + "─" * (width - full)
 
@@ -128,7 +128,7 @@ _STYLES = {
 
 
 class FeedPanel:
-    """Draws a monitor's progress as it is when rich asks for it."""
+    """Draws a monitor's progress at the moment when rich renders it."""
 
     def __init__(self, monitor: FeedMonitor) -> None:
         self._monitor = monitor
@@ -141,7 +141,7 @@ class FeedPanel:
 
 
 def panel_lines(progress: FeedProgress, batches: Sequence[FinishedBatch]) -> Iterator[Text]:
-    """Yield the panel's lines: state, rates, the batch at work, and what needs a look."""
+    """Yield the panel's lines: state, rates, the running batch, and problems."""
     newest, rate = batches[-SPARK_WIDTH:], progress.rate
     yield _state_line(progress)
     rates = sparkline([batch.processing_rate for batch in newest], width=SPARK_WIDTH)

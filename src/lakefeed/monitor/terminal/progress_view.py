@@ -1,4 +1,4 @@
-"""A line on stderr that changes in a terminal, for what is no feed with a monitor: a backfill, upkeep, producing."""
+"""Shows the progress of work other than feeds on one changing line on stderr: backfills, maintenance, producing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakefeed.monitor.terminal.lines import batch_line
 
 
 class LiveLine:
-    """A line on stderr that changes in a terminal; elsewhere its user prints lines. Use it as a context manager."""
+    """A line on stderr that changes in a terminal; without a terminal, print lines. Use it as a context manager."""
 
     def __init__(self, text: str, *, console: Console | None = None) -> None:
         self.console = console or Console(file=sys.stderr, highlight=False)
@@ -37,12 +37,12 @@ class LiveLine:
             self._live.update(Text(printable(text)))
 
     def print(self, text: str) -> None:
-        """Print a line that stays."""
+        """Print a line that is not replaced."""
         self.console.print(printable(text, keep="\n\t"), markup=False, soft_wrap=True)
 
 
 class ProgressView(LiveLine):
-    """Shows a run's batches, under the name of what runs. Use it as a context manager."""
+    """Shows a run's batches with the title of the run. Use it as a context manager."""
 
     def __init__(self, title: str, *, console: Console | None = None) -> None:
         super().__init__(f"{title}: waiting for the first batch", console=console)
@@ -50,7 +50,7 @@ class ProgressView(LiveLine):
         self._records = 0
 
     def note(self, text: str) -> None:
-        """Print a line that stays, with the title."""
+        """Print a line that is not replaced, after the title."""
         self.print(redacted(f"{self._title}: {text}"))
 
     def batch(self, batch: FinishedBatch) -> None:

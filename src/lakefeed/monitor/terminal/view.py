@@ -1,7 +1,7 @@
-"""Shows a run while it runs: a panel in a terminal; else a line for each batch, as text or as JSON.
+"""Shows a run while it runs: a panel in a terminal, otherwise a line per batch, as text or JSON.
 
-Without a terminal a feed that finishes no batch for a minute writes a heartbeat: that it is idle, or how far its batch
-is. So an empty log means that the driver does not run.
+Without a terminal, a feed that finishes no batch for a minute writes a heartbeat: that it is idle, or the progress of
+its batch. So an empty log means that the driver does not run.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ LogFormat = Literal["text", "json"]
 HEARTBEAT_SECONDS = 60.0
 REFRESH_PER_SECOND = 2
 END_SECONDS = 1.0
-"""A heartbeat whose reader does not read is not waited for any longer."""
+"""The longest wait for a heartbeat that cannot be written because its reader does not read."""
 ACTION_SECONDS = 0.5
 MOST_OFFSETS = 100
-"""Partitions whose offsets one structured line names."""
+"""The maximum number of partitions whose offsets one structured line lists."""
 
 LONGEST_NOTE = 10_000
 _RECORD = re.compile(r"\btopic ([A-Za-z0-9._-]{1,249}), partition (\d+), offset (\d+)")
 
 
 class _Console(Console):
-    """A console whose broken pipe is an error for the caller; rich's own ends the process's stdout too."""
+    """A console that raises an error for a broken pipe; rich's own would also close the process's stdout."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
@@ -98,14 +98,14 @@ class RunView:
             self._thread.join(END_SECONDS)
 
     def note(self, text: str) -> None:
-        """Print a message that stays."""
+        """Print a message that is not replaced."""
         if self._is_json:
             self.log("note", message=shortened(text, most=LONGEST_NOTE))
         else:
             self._print(f"{self.monitor.feed}: {shortened(text, most=LONGEST_NOTE)}")
 
     def batch(self, batch: FinishedBatch, *, notes: Iterable[str] = ()) -> None:
-        """Print one line for a finished batch, and before it one for each note."""
+        """Print the notes on separate lines, then one line for a finished batch."""
         for note in notes:
             self.note(note)
         if self._is_json:
@@ -116,10 +116,10 @@ class RunView:
 
     @contextmanager
     def logging_errors(self, *, exit_with: Callable[[int], object] | None = None) -> Iterator[None]:
-        """Log the error that ends this block as a structured line; as text the command prints it itself.
+        """Log the error that ends this block as a structured line; in text format the command prints it itself.
 
         Args:
-            exit_with: called with the error's exit status once it is logged; else the error is raised.
+            exit_with: called with the error's exit status after it was logged; otherwise the error is raised.
         """
         try:
             yield
@@ -130,14 +130,14 @@ class RunView:
                     exit_with(error.exit_status)
             raise
         except Exception as error:
-            # Its text may have values of records; the stack trace follows on stderr.
+            # The error's text may contain values of records; the stack trace follows on stderr.
             if self._is_json and not isinstance(error, BrokenPipeError):
                 what = "lakefeed has failed: this is a defect, or an error that it does not know"
                 self.log("error", level="error", error=type(error).__name__, what=what, where=None, hint=None)
             raise
 
     def heartbeat(self) -> None:
-        """Print what the feed does, if nothing was printed for a while."""
+        """Print what the feed does now, if nothing was printed for a while."""
         if self._clock() - self._written_at < self._heartbeat_seconds:
             return
         progress = self.monitor.snapshot()
@@ -171,7 +171,7 @@ class RunView:
             self._console.print(Text(text), soft_wrap=True, highlight=False)
 
     def action(self, event: Event) -> None:
-        """Print what an operator has requested, or what has become of it beside the feed."""
+        """Print an operator's request, or its outcome beside the feed."""
         if self._is_json:
             details = {name: value for name, value in event.details.items() if name not in ("event", "level")}
             self.log(event.kind, **{**details, "message": event.message})
@@ -187,7 +187,7 @@ class RunView:
                 if event.kind == "action" or (event.kind in ("note", "error") and "action" in event.details):
                     try:
                         self.action(event)
-                    except OSError:  # As for a heartbeat.
+                    except OSError:  # The reader has gone, as for a heartbeat.
                         return
             if ends:
                 return
@@ -196,12 +196,12 @@ class RunView:
         while not self._ends.wait(min(1.0, self._heartbeat_seconds)):
             try:
                 self.heartbeat()
-            except OSError:  # The other end of the pipe has gone: that is for the main thread to notice.
+            except OSError:  # The reader of the pipe has gone; the main thread notices it too.
                 return
 
 
 def batch_fields(batch: FinishedBatch) -> dict[str, Any]:
-    """Return what a structured line says of a batch: its figures, and the offsets of each partition that has any."""
+    """Return the fields of a structured line about a batch: its figures, and the offsets of partitions with records."""
     document = batch.as_dict()
     document.pop("ranges")
     moved = [span for span in batch.ranges if span.records]
@@ -215,6 +215,6 @@ def batch_fields(batch: FinishedBatch) -> dict[str, Any]:
 
 
 def record_of(text: str) -> dict[str, Any]:
-    """Return topic, partition and offset of the record that a message names; nothing if it names none."""
+    """Return topic, partition and offset of the record that a message names; an empty dictionary if it names none."""
     match = _RECORD.search(one_line(text, most=LONGEST_NOTE))
     return {} if match is None else {"topic": match[1], "partition": int(match[2]), "offset": int(match[3])}

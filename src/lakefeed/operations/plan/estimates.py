@@ -1,7 +1,7 @@
-"""Predict the batches that land what the topics hold now, and estimate their cost.
+"""Predict the batches that land the topics' present records, and estimate their cost.
 
-The cost rests on past batches of the table, or on rules that were measured: those of docs/s3-requests.md, which
-``tests/integration/test_data_path.py`` holds exactly; why these and no others: docs/design/starts-and-topics.md.
+The cost is estimated from past batches of the table, or by measured rules, those of docs/s3-requests.md, which
+``tests/integration/test_data_path.py`` checks exactly. docs/design/starts-and-topics.md says why these rules.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from lakefeed.operations.plan.history import Past, Sample
 from lakefeed.records.sources.kafka import task_count
 
 MOST_BATCHES = 1_000
-"""So many are gone through one by one; those beyond are counted as full ones."""
+"""The number of batches that are computed one by one; batches beyond it count as full ones."""
 
 Spread = Callable[[tuple[OffsetRange, ...]], tuple[OffsetRange, ...]]
-"""From the ranges that are left to the part of them that the next batch takes."""
+"""Returns the part of the remaining ranges that the next batch takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Begin:
-    """The place where a run begins, and the ``positions`` of its partitions after the batch that comes ``again``.
+    """The offsets at which a run begins; ``positions`` are those after the batch that is repeated, ``again``.
 
-    The offsets of that batch were decided before; if the sink has it already, it is left out.
+    The offsets of that batch were planned before; if the sink already has it, it is skipped.
     """
 
     batch_id: int
@@ -44,9 +44,9 @@ class Begin:
 
 @dataclass(frozen=True, kw_only=True)
 class Batches:
-    """The batches that land the ``backlog``, and the tasks of all of them together.
+    """The batches that land the ``backlog``, and the number of tasks of all of them.
 
-    The ranges of the first one that lands something are ``first``, empty ones included.
+    ``first`` has the ranges of the first batch that lands records, empty ranges included.
     """
 
     first: tuple[OffsetRange, ...] = ()
@@ -67,13 +67,13 @@ def begin_of_query(
 ) -> Begin:
     """Return where a streaming query begins.
 
-    ``logged`` is for a sink without a ledger, ``first`` the offsets at which a new feed begins.
+    ``logged`` is for a sink without a ledger; ``first`` are the offsets at which a new feed begins.
     """
     if start.positions is not None:
         return Begin(batch_id=0, positions=_positions(start.positions, topics))
     if start.reset_checkpoint or checkpoint.batch_id is None:
         return Begin(batch_id=0, positions=_positions(first, topics))
-    # A partition that the checkpoint does not know is new, and its ranges begin at 0.
+    # A partition that is not in the checkpoint is new, and its ranges begin at 0.
     after = {key: checkpoint.end.get(key, 0) for key in _positions({}, topics)}
     if checkpoint.committed or checkpoint.start is None:
         return Begin(batch_id=checkpoint.batch_id + checkpoint.committed, positions=after)
@@ -83,14 +83,14 @@ def begin_of_query(
 
 
 def begin_of_topic(position: Position | None, topic: TopicDescription, *, first: Mapping[Partition, int]) -> Begin:
-    """Return where one of many topics begins: only the position of its table counts."""
+    """Return where one of many topics begins: only its table's position decides."""
     if position is None:
         return Begin(batch_id=0, positions=_positions(first, {topic.name: topic}))
     return Begin(batch_id=0, positions=_positions(ends(position), {topic.name: topic}))
 
 
 def spread_by_spark(limit: int) -> Spread:
-    """Share the limit as Spark's Kafka source shares ``maxOffsetsPerTrigger``.
+    """Split the limit over partitions as Spark's Kafka source splits ``maxOffsetsPerTrigger``.
 
     Source: ``KafkaMicroBatchStream.rateLimit`` of Spark 4.1.3.
     """
@@ -98,7 +98,7 @@ def spread_by_spark(limit: int) -> Spread:
     def spread(left: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
         whole = sum(span.records for span in left) or 1
         shares = (limit * (span.records / whole) for span in left)
-        # A small partition is not to starve.
+        # At least one record for a small partition, so that it does not starve.
         offsets = (math.ceil(share) if share < 1 else math.floor(share) for share in shares)
         taken = (min(span.records, count) for span, count in zip(left, offsets, strict=True))
         return tuple(replace(span, end=span.start + count) for span, count in zip(left, taken, strict=True))
@@ -107,7 +107,7 @@ def spread_by_spark(limit: int) -> Spread:
 
 
 def spread_by_round(limit: int, topic: TopicDescription) -> Spread:
-    """Share the limit of one table as ``lakefeed.feed.multi_table.table`` does."""
+    """Split the limit of one table over partitions as ``lakefeed.feed.multi_table.table`` does."""
 
     def spread(left: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
         return next_ranges({each.partition: each.start for each in left}, topic, limit=limit).ranges
@@ -116,7 +116,7 @@ def spread_by_round(limit: int, topic: TopicDescription) -> Spread:
 
 
 def batches(begin: Begin, topics: Mapping[str, TopicDescription], *, limit: int, spread: Spread) -> Batches:
-    """Predict the batches of at most ``limit`` offsets that land what the topics hold now."""
+    """Predict the batches of at most ``limit`` offsets that land the topics' present records."""
     end = {key: part.end_offset for key, part in partitions_of(topics).items()}
     left = tuple(OffsetRange(*key, at, max(at, end[key])) for key, at in sorted(begin.positions.items()) if key in end)
     again = () if begin.again is None or begin.again_is_landed else begin.again.ranges
@@ -143,12 +143,12 @@ def _positions(known: Mapping[Partition, int], topics: Mapping[str, TopicDescrip
 
 
 CHECKPOINT = 2
-"""PUTs of a batch beside its sink's: ``offsets/N`` and ``commits/N``."""
+"""PUTs of a batch in addition to its sink's: ``offsets/N`` and ``commits/N``."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure for the first batch, and for all batches; None if it is not known."""
+    """A figure for the first batch, and one for all batches; None if it is unknown."""
 
     first: int | float | None
     all: int | float | None
@@ -159,8 +159,8 @@ class Estimate:
 class Estimates:
     """The cost of batches.
 
-    Records are exact, but for offsets that transactions and compaction leave without one; bytes are those of their
-    keys, values and headers, not compressed; requests to S3 leave out the start, dead letters and maintenance.
+    The number of records is exact, except for offsets without a record after transactions and compaction. Bytes are the
+    uncompressed keys, values and headers. Requests to S3 do not include the start, dead letters and maintenance.
     """
 
     records: Estimate
@@ -171,7 +171,7 @@ class Estimates:
     seconds: Estimate
 
     def named(self) -> list[tuple[str, Estimate]]:
-        """Return the estimates with the names that the report gives them, in its order."""
+        """Return the estimates with their names in the report, in the report's order."""
         names = ("records", "bytes read", "bytes stored", "files", "S3 requests", "seconds")
         return [(name, getattr(self, part.name)) for name, part in zip(names, fields(self), strict=True)]
 
@@ -194,10 +194,10 @@ def estimates(
     has_state: bool,
     is_on_disk: bool = False,
 ) -> Estimates:
-    """Estimate the cost of what is there now; ``config`` is one topic's, where each has a table of its own.
+    """Estimate the cost of landing the present records; for many tables, ``config`` is the pipeline of one topic.
 
-    If the table ``is_laid_out_anew``, past files say nothing about those to come. If all that is written ``is_on_disk``
-    of this machine, there are no requests.
+    If the table ``is_laid_out_anew``, past files do not predict new files. If everything is written to the disk of this
+    machine (``is_on_disk``), there are no requests.
     """
     first, whole = (sum(span.records for span in ranges) for ranges in (batches.first, batches.backlog))
 
@@ -220,7 +220,7 @@ def estimates(
 
 
 def total(tables: Sequence[Estimates]) -> Estimates:
-    """Add the estimates of several tables; unknown for one is unknown for all."""
+    """Add up the estimates of several tables; a figure that is unknown for one table is unknown in total."""
 
     def of(name: str) -> Estimate:
         figures: list[Estimate] = [getattr(table, name) for table in tables]

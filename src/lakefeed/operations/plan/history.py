@@ -1,4 +1,4 @@
-"""Read what a feed's newest batches were like, and how large some of its records are."""
+"""Read a feed's newest batches, and the size of some of its records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 BATCHES = 20
-"""So many of the newest batches are looked at."""
+"""The number of newest batches that are read."""
 
 KEPT = "write.metadata.previous-versions-max"
 DELETES = "write.metadata.delete-after-commit.enabled"
@@ -36,7 +36,7 @@ SECONDS = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class PastBatch:
-    """A batch that has landed records, committed ``at`` seconds since 1970; its files include files of deletes."""
+    """A batch that landed records, committed ``at`` seconds since 1970; ``files`` include delete files."""
 
     at: float
     fence: str | None
@@ -48,20 +48,20 @@ class PastBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class Past:
-    """A feed's newest batches, and whether each commit deletes an old metadata file by now."""
+    """A feed's newest batches, and whether a commit now deletes an old metadata file."""
 
     batches: tuple[PastBatch, ...] = ()
     deletes_metadata: bool = False
 
     @property
     def bytes_a_record(self) -> float | None:
-        """Bytes of a record in the table, in the mean; None without any."""
+        """The mean number of bytes of a record in the table; None without records."""
         records = sum(each.records for each in self.batches)
         return sum(each.bytes for each in self.batches) / records if records else None
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Records a second, from one commit to the next of the same driver."""
+        """Records a second between consecutive commits of the same driver."""
         return tuple(
             after.records / (after.at - before.at)
             for before, after in pairwise(self.batches)
@@ -75,7 +75,7 @@ class Past:
 
 
 def read_past(name: str, feed: str, *, connections: Connections) -> Past:
-    """Read the newest batches from the table's snapshots; there are none if there is no table."""
+    """Read the newest batches from the table's snapshots; return no batches if there is no table."""
     try:
         table = open_table(name, connections=connections)
     except ResourceMissing:
@@ -104,7 +104,7 @@ def _batches(table: Table, feed: str) -> Iterator[PastBatch]:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """The size of some records: keys, values and headers as a consumer gets them, not compressed."""
+    """The size of some records: keys, values and headers as a consumer gets them, uncompressed."""
 
     records: int = 0
     bytes: int = 0
@@ -114,14 +114,14 @@ class Sample:
 
     @property
     def bytes_a_record(self) -> float | None:
-        """Bytes of a record in the mean; None without any."""
+        """The mean number of bytes of a record; None without records."""
         return self.bytes / self.records if self.records else None
 
 
 def sample_records(source: KafkaSource, ranges: Iterable[OffsetRange]) -> Mapping[str, Sample]:
-    """Measure the first records of each topic's fullest ranges, up to 200 of 4 partitions.
+    """Measure the first records of the topics' fullest ranges: up to 200 records from up to 4 partitions of a topic.
 
-    What a broker does not give within ten seconds is left out: a plan does not fail for it.
+    Records that a broker does not return within ten seconds are left out: they must not make a plan fail.
     """
     filled = sorted((span for span in ranges if span.records), key=lambda span: (span.topic, -span.records))
     chosen: dict[Partition, tuple[OffsetRange, int]] = {}
@@ -130,7 +130,7 @@ def sample_records(source: KafkaSource, ranges: Iterable[OffsetRange]) -> Mappin
         chosen |= {span.key: (span, max(1, RECORDS // len(few))) for span in few}
     if not chosen:
         return {}
-    # A few records are needed, not all that it could fetch meanwhile.
+    # Limit prefetching: only a few records are needed.
     bounds = {"queued.max.messages.kbytes": 1024, "fetch.message.max.bytes": 256 * 1024}
     settings = {**bounds, "isolation.level": isolation_level(source)}
     try:
@@ -141,7 +141,7 @@ def sample_records(source: KafkaSource, ranges: Iterable[OffsetRange]) -> Mappin
 
 
 def _read(consumer: Consumer, chosen: Mapping[Partition, tuple[OffsetRange, int]]) -> Mapping[str, Sample]:
-    """Read up to so many records of each range."""
+    """Read at most the chosen number of records from the ranges; return their sizes by topic."""
     left = {key: count for key, (_, count) in chosen.items()}
     found: dict[str, Sample] = {}
     consumer.assign([TopicPartition(*key, span.start) for key, (span, _) in chosen.items()])

@@ -1,7 +1,7 @@
 """Plan a run without running it: its start, statements to the catalog, batches and cost.
 
-The statements are found out as a start does it, by the same functions; nothing is executed, and no record is decoded.
-The rows' columns come of Spark's analysis of decode and transform, over the columns of the Kafka source.
+The same functions as in a start find the statements; nothing is executed, and no record is decoded. The rows' columns
+come from Spark's analysis of decode and transform, over the columns of the Kafka source.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointPlan:
-    """The fate of the checkpoint, and a sentence about it."""
+    """The planned action on the checkpoint, and a sentence about it."""
 
     location: str
     action: Literal["make", "keep", "make anew"]
@@ -61,7 +61,7 @@ class CheckpointPlan:
 
 @dataclass(frozen=True)
 class PartitionPlan:
-    """The offsets to read of one partition: up to ``first_end`` by the first batch."""
+    """The offsets to read from one partition; the first batch reads up to ``first_end``."""
 
     topic: str
     partition: int
@@ -71,20 +71,20 @@ class PartitionPlan:
 
     @property
     def first(self) -> int:
-        """Offsets of the first batch."""
+        """The number of offsets in the first batch."""
         return self.first_end - self.start
 
     @property
     def backlog(self) -> int:
-        """Offsets that are in the topic now and have not landed."""
+        """The number of offsets that are in the topic now and have not landed."""
         return self.end - self.start
 
 
 @dataclass(frozen=True, kw_only=True)
 class Again:
-    """A batch that Spark had planned before the feed ended, and plans again with the same offsets.
+    """A batch that Spark had planned before the feed ended, and repeats with the same offsets.
 
-    If it ``is_landed``, the sink has it, and it is left out; else it is the first batch.
+    If it ``is_landed``, the sink already has it, and it is skipped; otherwise it is the first batch.
     """
 
     batch_id: int
@@ -98,13 +98,13 @@ class RunPlan:
 
     Attributes:
         sink: ``iceberg catalog.namespace.table`` or ``parquet s3a://…``.
-        kind: whether the feed begins, continues, would be refused, or waits for its topic's first record.
-        start: how, or why not, in a sentence.
-        checkpoint: None where the table's ledger is all that there is.
-        tables: changes of the feed's table, and of those beside it. Only of those that a run gets to.
-        batch_id: of the first batch that lands records; None where it does not count.
-        batches: how many batches land what is there now.
-        path: who reads and encodes; None where nothing is read yet.
+        kind: whether the feed starts new, continues, would be refused, or waits for its topic's first record.
+        start: how it would start, or why it would not, in a sentence.
+        checkpoint: None if the table's ledger is the only stored state.
+        tables: changes of the feed's table and of other tables; only of tables that a run would reach.
+        batch_id: of the first batch that lands records; None if batches have no numbers.
+        batches: the number of batches that land the present records.
+        path: what reads and encodes the records; None if nothing is read yet.
     """
 
     feed: str
@@ -126,7 +126,7 @@ class RunPlan:
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """All statements before the first batch, in their order; without the fence that each start takes."""
+        """All statements before the first batch, in order, except the statement of the fence that every start takes."""
         return tuple(statement for table in self.tables for statement in table.statements)
 
     @property
@@ -147,38 +147,38 @@ class RunPlan:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Plans(ReadableResult):
-    """The effects of a run of a pipeline: one plan for each table."""
+    """The plans of a pipeline's run: one plan for each table."""
 
     pipeline: str
     tables: tuple[RunPlan, ...]
 
     @property
     def headline(self) -> str:
-        """The plans in one line."""
+        """Return the plans in one line."""
         batches = counted(sum(plan.batches for plan in self.tables), "batch", "batches")
         refused = f", {len(self.refusals)} refused" if self.refusals else ""
         return f"{self.pipeline}: {counted(len(self.tables), 'table')}, {batches}{refused}"
 
     @property
     def figures(self) -> dict[str, str]:
-        """How each of the first tables starts, for a notebook."""
+        """Return how the first tables would start, for a notebook."""
         shown = {plan.sink: plan.start if plan.refusal is None else str(plan.refusal) for plan in self.tables[:20]}
         return shown | ({"more": f"{len(self.tables) - 20:,} tables"} if len(self.tables) > 20 else {})
 
     @property
     def refusals(self) -> tuple[LakefeedError, ...]:
-        """Why starts would be refused."""
+        """The reasons why starts would be refused."""
         return tuple(each.refusal for each in self.tables if each.refusal)
 
     @property
     def total(self) -> Estimates | None:
-        """The cost of all tables that would start; None if none would."""
+        """The cost of all tables that would start; None if no table would."""
         known = [each.estimates for each in self.tables if each.estimates]
         return total(known) if known else None
 
     @property
     def exit_status(self) -> int:
-        """Return 0 if each table would start, else the refusal's status, or 1 among many tables."""
+        """Return 0 if all tables would start, else the refusal's status, or 1 for many tables."""
         if not self.refusals:
             return 0
         return self.refusals[0].exit_status if len(self.tables) == 1 else 1
@@ -196,7 +196,7 @@ class Plans(ReadableResult):
 
 @dataclass
 class _Table:
-    """One table, and what a start would do to it; no ``status`` if the checkpoint is another pipeline's."""
+    """One table, and what a start would do to it; ``status`` is None if the checkpoint belongs to another pipeline."""
 
     feed: Feed
     status: FeedStatus | None = None
@@ -210,7 +210,7 @@ class _Table:
 
     @property
     def topic(self) -> str:
-        """The topic, where each has a table of its own."""
+        """The topic of the table, in a pipeline with a table for each topic."""
         assert self.feed.config.kafka.topics is not None
         return self.feed.config.kafka.topics[0]
 
@@ -221,15 +221,15 @@ class _Table:
 
 
 def plan_run(pipeline: str, feeds: Sequence[Feed], *, many: bool, spark: Callable[[], SparkSession]) -> Plans:
-    """Plan a run into one table, or into ``many``: one for each topic; calls ``spark`` only if something would start.
+    """Plan a run into one table, or into ``many``, one for each topic; call ``spark`` only if a feed would start.
 
-    The feeds are newly built, one for each table, so that they know the registry's schemas of this moment.
+    The feeds have to be newly built, one for each table, so that they use the registry's present schemas.
     """
     session = cache(spark)
     tables = [_look(feed, spark=session) for feed in feeds]
     if many:
         if any(table.has_landed for table in tables):
-            # As in a run: those without a position came when the others had begun.
+            # As in a run: topics without a position are new, since the others have begun.
             is_new = [table.status is not None and table.status.position is None for table in tables]
             pairs = zip(tables, is_new, strict=True)
             tables = [_look(table.feed.as_new_topic(), spark=session) if new else table for table, new in pairs]
@@ -257,7 +257,7 @@ def _look(feed: Feed, *, spark: Callable[[], SparkSession]) -> _Table:
 
 
 def _refuse_shared_tables(tables: Sequence[_Table]) -> None:
-    """Refuse a second topic for a table; the topic whose rows are there has it, or the first."""
+    """Refuse a second topic for a table: it belongs to the topic whose rows it has, or else to the first."""
     taken: Taken[_Table] = Taken()
     for table in tables:
         clash = taken.take(table.topic, table.feed.config, table)
@@ -273,7 +273,7 @@ def _refuse_shared_tables(tables: Sequence[_Table]) -> None:
 
 
 def _describe_topics(starting: Sequence[_Table]) -> dict[str, TopicDescription]:
-    """Describe the topics as a reader sees them, who may have to stop at an open transaction."""
+    """Describe the topics as a reader sees them: it may have to stop at an open transaction."""
     if not starting:
         return {}
     source = starting[0].feed.config.kafka
@@ -290,7 +290,7 @@ def _count_batches(table: _Table, status: FeedStatus, topics: Mapping[str, Topic
     if many:
         [topic] = topics.values()
         if not any(partition.end_offset for partition in topic.partitions):
-            # Nothing is begun for it: it may be without a schema too.
+            # A topic without records does not start; it may also lack a schema.
             return
         table.begin = begin_of_topic(status.position, topic, first=first)
         spread = spread_by_round(limit, topic)
@@ -390,7 +390,7 @@ def _prepare(table: _Table, status: FeedStatus, spark: SparkSession) -> None:
 
 
 class _PlannedSink(BaseSink):
-    """A sink that plans the changes of its columns and makes none."""
+    """A sink that plans changes of its columns and executes none."""
 
     ledger = NoLedger("a plan")
 
@@ -407,7 +407,7 @@ class _PlannedSink(BaseSink):
         self.columns = rows
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> None:
-        """Write nothing: a plan has no batches."""
+        """Do nothing: a plan writes no rows."""
 
 
 def _checkpoint(config: PipelineConfig, status: FeedStatus) -> CheckpointPlan | None:

@@ -1,1 +1,1 @@
-"""Checks what a pipeline points at before Spark starts; discovers topics and writes a first pipeline file."""
+"""Checks what a pipeline refers to before Spark starts; discovers topics and writes a first pipeline file."""

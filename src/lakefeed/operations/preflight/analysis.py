@@ -1,4 +1,4 @@
-"""Ask Spark what is wrong with a pipeline's SQL, transform and sink before anything is started."""
+"""Let Spark find mistakes in a pipeline's SQL, transform and sink before anything is started."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ RECORDS = (
     "CAST(NULL AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers",
     "'' AS sequence_number",
 )
-"""The columns of Spark's Kafka source, and of installed sources, out of its rate source's ``timestamp, value``."""
+"""The columns of Spark's Kafka source, and of installed sources, as SQL on its rate source's ``timestamp, value``."""
 
 
 def parse_sql(config: PipelineConfig, *, spark: Callable[[], SparkSession]) -> list[Problem]:
-    """Return the SQL that Spark's parser refuses; looks up no table."""
+    """Return problems for SQL that Spark's parser refuses; look up no tables."""
     found = []
     texts = list(_sql_texts(config))
     session: Any = spark() if texts else None
@@ -86,11 +86,11 @@ def analyze(
     folder: Path | None = None,
     connect: bool = False,
 ) -> list[Problem]:
-    """Return problems of transform and sink: columns, functions, what cannot run as a stream. Runs nothing.
+    """Return problems of transform and sink: columns, functions, operations that cannot run as a stream. Run nothing.
 
-    With ``connect``, registry and catalog may be asked; else a warning says that what only they know was left out.
+    With ``connect``, ask registry and catalog; without it, a warning says which checks they would be needed for.
     """
-    # Not with the others: most checks end here, and these bring the code of a whole run.
+    # Imported here, since most checks end before this line, and the module imports the code of a whole run.
     from lakefeed.sinks.factory import sinks_of
 
     found: list[Problem] = []
@@ -114,7 +114,7 @@ def analyze(
         else:
             for sink in sinks_of(part, connections, folder=folder):
                 found += sink.check_rows(frame, stateful=stateful)
-            if part.transform is not None or _is_spark_asked(part):  # Else the file shows them, or a schema.
+            if part.transform is not None or _is_spark_asked(part):  # Otherwise the file or a schema shows the columns.
                 maker = f"decode.{part.decode.kind}" if part.transform is None else place
                 known = refusals(part, list(paths(frame.schema)), place=maker)
                 found += [replace(each, severity="warning") if part.decode.registry else each for each in known]
@@ -122,9 +122,9 @@ def analyze(
 
 
 def _parts(config: PipelineConfig, connections: Connections, *, connect: bool) -> list[tuple[PipelineConfig, str]]:
-    """Return the pipelines of single tables that need analysis, and the place of each one's transform.
+    """Return the pipelines of single tables that need analysis, with the place of their transform in the file.
 
-    Of topics with nothing special one, or with ``connect`` all, whose schemas differ.
+    Of topics without own settings, return one; with ``connect`` all of them, since their schemas differ.
     """
     if not config.has_many_tables:
         from lakefeed.sinks.definition import SinkDefinition
@@ -147,18 +147,18 @@ def _parts(config: PipelineConfig, connections: Connections, *, connect: bool) -
 
 
 def _is_spark_asked(config: PipelineConfig) -> bool:
-    """Check that Spark alone knows the columns of a schema. Without --connect a check of it starts no JVM."""
+    """Check that only Spark can determine a schema's columns. Without --connect such a check starts no JVM."""
     json = config.decode.json_
     return config.decode.protobuf is not None or (json is not None and json.schema_file is not None)
 
 
 def _analyze_rows(feed: Feed, spark: Callable[[], SparkSession], *, has_many_tables: bool) -> tuple[DataFrame, bool]:
-    """Let Spark analyze the rows of one table; return them and whether the transform keeps state."""
+    """Let Spark analyze the rows of one table; return the rows, and whether the transform keeps state."""
     from lakefeed.feed.feed import state_without_checkpoint
     from lakefeed.feed.real_time import require_fit
     from lakefeed.records.decode.resolve import put_credentials
 
-    _ = feed.transform  # Loads its Python functions, before Spark starts.
+    _ = feed.transform  # Load its Python functions before Spark starts.
     session = spark()
     put_credentials(session, feed.config.decode)
     frame = feed.rows(_records(session, feed.config))
@@ -178,7 +178,7 @@ def _analyze_rows(feed: Feed, spark: Callable[[], SparkSession], *, has_many_tab
 
 
 def _records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
-    """Return a stream with the source's columns; of files only what the pipeline says."""
+    """Return a stream with the source's columns; for files only the columns in the pipeline file."""
     from lakefeed.records.sources.rows import read_rows
 
     source = config.source
@@ -205,7 +205,7 @@ def _why_not_analyzed(config: PipelineConfig) -> str | None:
 
 
 _PLAIN = ("keys", "partition_by")
-"""Options of sinks that name columns; the partitions of an Iceberg table are transforms, which its layout checks."""
+"""Sink options that name columns. The layout checks an Iceberg table's partitions, since these are transforms."""
 
 
 def _require_columns(config: PipelineConfig, frame: DataFrame) -> None:
@@ -222,7 +222,7 @@ def _require_columns(config: PipelineConfig, frame: DataFrame) -> None:
 
 
 def _key(config: PipelineConfig, place: str, error: LakefeedError) -> str:
-    """Return the setting that an error's text names, so that it is reported with its line."""
+    """Return the setting that an error's text names, so that the error is reported with the setting's line."""
     if error.where is not None and error.where.startswith("sink"):
         return error.where
     steps = config.transform.steps if config.transform is not None else {}

@@ -1,7 +1,7 @@
-"""Check that broker, topics, registry, buckets, catalog and tables of a pipeline can be used, without Spark.
+"""Check without Spark that a pipeline can use its broker, topics, registry, buckets, catalog and tables.
 
-The same checks serve ``lakefeed check --connect`` and the start of ``lakefeed run``. All of them run at once, each
-with a timeout of a few seconds, so that the answer is complete and quick even if nothing answers.
+``lakefeed check --connect`` and the start of ``lakefeed run`` use the same checks. All run concurrently, each with a
+timeout of a few seconds, so the result is complete and quick even if no server answers.
 """
 
 from __future__ import annotations
@@ -48,26 +48,26 @@ if TYPE_CHECKING:
 
 
 def preflight(config: PipelineConfig, *, connections: Connections | None = None, tables: bool = False) -> list[Problem]:
-    """Return every problem with what the pipeline points at; none but warnings if a run can begin.
+    """Return all problems with what the pipeline refers to; if a run can begin, there are only warnings.
 
     Args:
         config: the pipeline.
-        connections: store and catalogs. Default: as declared, the rest from this process's environment.
-        tables: look into the tables too, and for where a new feed would begin; a run does so by itself.
+        connections: store and catalogs. Default: as declared, with the rest from this process's environment.
+        tables: also check the tables and the start of a new feed; a run does this itself.
     """
     if connections is None:
         connections = config.connections(os.environ)
     try:
         trust.current()
     except ConfigError as error:
-        # Each connection would fail with the same words.
+        # Every connection would fail with this error.
         return [Problem.of(error, key="tls")]
     checks = [*_kafka(config, connections, start=tables), *_places(config, connections), *_catalog(config, connections)]
     checks += [check for sink in sinks_of(config, connections) for check in sink.preflight(lambda: _rows(config))]
     checks += [partial(each, config) for each in (_missing_columns, _refused_columns, _change_events)]
     with ThreadPoolExecutor(max_workers=len(checks), thread_name_prefix="preflight") as pool:
         problems = [problem for found in pool.map(lambda check: check(), checks) for problem in found]
-    # A catalog that fails its own check is named there; opening tables through it would fail in more words.
+    # A catalog that fails its own check is already reported; opening its tables would only add longer errors.
     if tables and not any(problem.key.startswith("catalogs.") for problem in problems):
         problems += _table_problems(config, connections)
     waiting = tuple(f"sinks.{name}." for name, sink in config.sinks.items() if sink.can_lag)
@@ -82,7 +82,7 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None,
 def _kafka(config: PipelineConfig, connections: Connections, *, start: bool) -> list[Check]:
     if (source := config.source.kafka) is None:
         return []
-    # With many tables a topic without a schema fails alone, and may get one while the others land.
+    # With many tables, a topic without a schema fails alone, and it may get one while others land.
     topic = None if config.has_many_tables else next(iter(source.topics or ()), None)
     checks: list[Check] = [partial(_topics, source, may_come=config.has_many_tables)]
     if start:
@@ -101,7 +101,7 @@ def _topics(source: KafkaSource, *, may_come: bool = False) -> list[Problem]:
     try:
         topics = Topics(where, options=source.client_options)
     except ConfigError as error:
-        # A Java key store, say: Spark's client can use it, the one that asks here cannot.
+        # For example a Java key store: Spark's client can use it, and the client of this check cannot.
         what = f"the topics cannot be looked up before the run: {error.what}"
         return [Problem(what=what, key=key, hint=error.hint, severity="warning")]
     except LakefeedError as error:
@@ -111,7 +111,7 @@ def _topics(source: KafkaSource, *, may_come: bool = False) -> list[Problem]:
     except LakefeedError as error:
         return [Problem.of(error, key=key)]
     if source.topics_pattern is not None:
-        # As Spark compares: the whole name.
+        # Spark matches the whole name too.
         if any(re.fullmatch(source.topics_pattern, topic) for topic in existing):
             return []
         names = ", ".join(existing[:10]) or "none yet"
@@ -124,12 +124,12 @@ def _topics(source: KafkaSource, *, may_come: bool = False) -> list[Problem]:
             for index, topic in enumerate(source.topics or ())
             if topic not in existing
         ]
-    # A job with a table for each topic takes up those that are yet to be created.
+    # A pipeline with many tables starts to read topics that are created later.
     return [replace(each, severity="warning") if may_come else each for each in found]
 
 
 def _start(source: KafkaSource) -> list[Problem]:
-    """Warn of a start at which no new feed can begin; one that has begun does not read it."""
+    """Warn of a start at which a new feed could not begin; a feed that has begun does not use the setting."""
     from lakefeed.clients.kafka.starting import SETTING, first_offsets
     from lakefeed.records.sources.kafka import SourceTopics
 
@@ -138,7 +138,7 @@ def _start(source: KafkaSource) -> list[Problem]:
     try:
         topics = SourceTopics(source).describe()
     except LakefeedError:
-        return []  # The topics' check says so, as of a topic that is missing.
+        return []  # The check of the topics reports this, as it reports missing topics.
     if None in topics.values():
         return []
     try:
@@ -161,9 +161,9 @@ def _registry(settings: Registry) -> SchemaRegistry:
 def _subjects(
     encoded: Encoded, block: str, part: str, topic: str | None, kept: Callable[[], bool] = bool
 ) -> list[Check]:
-    """Check that the registry has the subject, or if it is not known, that it answers.
+    """Check that the registry has the subject, or that it answers if the subject is unknown.
 
-    Where the table has ``kept`` a reader's schema, no version has to be there that can be used.
+    If the table has ``kept`` a reader's schema, the registry needs no usable version.
     """
     if (registry := encoded.registry) is None:
         return []
@@ -201,7 +201,7 @@ def _subjects(
 
 
 def _keeps_schema(config: PipelineConfig, connections: Connections) -> bool:
-    """Look into the table for a reader's schema of this feed; raise what keeps it from being read."""
+    """Check that the table has a reader's schema of this feed; raise the error if the table cannot be read."""
     from lakefeed.operations.compare_schemas import existing_table
 
     table = existing_table(config, connections=connections)
@@ -209,7 +209,7 @@ def _keeps_schema(config: PipelineConfig, connections: Connections) -> bool:
 
 
 def _subject(registry: Registry, subject: str | None, kind: str) -> list[str]:
-    """Return what is wrong with the newest versions of a subject, if older ones can be used."""
+    """Return why a subject's newest versions cannot be used, if an older one can be used."""
     from lakefeed.records.decode.avro_schema import usable_versions
 
     client = _registry(registry)
@@ -220,7 +220,7 @@ def _subject(registry: Registry, subject: str | None, kind: str) -> list[str]:
 
 
 def _places(config: PipelineConfig, connections: Connections) -> list[Check]:
-    """Check the buckets and folders that the pipeline writes to; without buckets no S3 key is looked up."""
+    """Return checks of the buckets and folders that the pipeline writes to; without buckets, look up no S3 keys."""
     buckets: dict[str, str] = {}
     folders: list[Check] = []
     for key, place in stored_at(config, connections).items():
@@ -232,12 +232,12 @@ def _places(config: PipelineConfig, connections: Connections) -> list[Check]:
 
 
 def _folder(path: Path) -> None:
-    """Require a folder that can be written to, or made."""
+    """Require a folder that is writable or can be created."""
     there = next(each for each in (path, *path.parents) if each.exists())
     if not there.is_dir():
         raise ConfigError("it is a file, and a folder is needed", where=str(there), hint="name another place")
     try:
-        # Some file systems refuse what the permissions allow. Nothing is left behind.
+        # Try it: some file systems refuse what the permissions allow. The file is removed.
         tempfile.TemporaryFile(dir=there).close()
     except OSError as error:
         hint = "name a folder of yours, or let its owner give you the right to write"
@@ -245,7 +245,7 @@ def _folder(path: Path) -> None:
 
 
 def _buckets(buckets: Mapping[str, str], connections: Connections) -> list[Check]:
-    """Check buckets, given with the option that names each."""
+    """Return checks of buckets; ``buckets`` has the option that names each bucket."""
     keys: Keys | None = None
     found: list[Check] = []
     try:
@@ -260,7 +260,7 @@ def _buckets(buckets: Mapping[str, str], connections: Connections) -> list[Check
 
 
 def _missing_columns(config: PipelineConfig) -> list[Problem]:
-    """Warn of columns that settings name and the registry's schema lacks: the table may keep old ones."""
+    """Warn of columns in settings that the registry's schema lacks; only warn, since the table may have old columns."""
     if config.has_many_tables or config.decode.envelope is not None or decoded_columns(config) is not None:
         return []
     if (latest := _latest_schema(config)) is None:
@@ -274,7 +274,7 @@ def _missing_columns(config: PipelineConfig) -> list[Problem]:
 
 
 def _change_events(config: PipelineConfig) -> list[Problem]:
-    """Refuse values whose registered schema is no change event with a row."""
+    """Refuse values whose registered schema is not a change event with a row."""
     if config.decode.envelope is None or (latest := _latest_schema(config)) is None:
         return []
     from lakefeed.records.decode.changes import why_no_rows
@@ -285,7 +285,7 @@ def _change_events(config: PipelineConfig) -> list[Problem]:
 
 
 def _refused_columns(config: PipelineConfig) -> list[Problem]:
-    """Find what a table refuses of the columns of an Avro file, or of a registry's newest version: a warning."""
+    """Find columns that a table refuses; only warn if they come from a registry's newest version, not from a file."""
     rows = None if config.has_many_tables or config.decode.envelope else _rows(config)
     if rows is None:
         return []
@@ -297,7 +297,7 @@ def _refused_columns(config: PipelineConfig) -> list[Problem]:
 
 
 def _rows(config: PipelineConfig) -> StructType | None:
-    """Return the rows' columns; None where only Spark knows them (``analyze`` asks it), or another check fails."""
+    """Return the rows' columns; None if only Spark can find them (see ``analyze``), or if another check fails."""
     from lakefeed.operations.compare_schemas import with_metadata
     from lakefeed.records.schema.fit import columns_of
 
@@ -311,7 +311,7 @@ def _rows(config: PipelineConfig) -> StructType | None:
 
 
 def _latest_schema(config: PipelineConfig) -> str | None:
-    """Return the Avro form of a subject's latest version; None where only the JVM has it, or another check fails."""
+    """Return the Avro form of a subject's latest version; None if only the JVM has it, or if another check fails."""
     registry, decode = config.decode.registry, config.decode
     topics = config.source.numbered.topics if config.source.numbered is not None else None
     subject = decode.subject or (f"{topics[0]}-value" if topics else None)
@@ -322,7 +322,7 @@ def _latest_schema(config: PipelineConfig) -> str | None:
     try:
         return table_schema(None, _registry(registry).latest(subject, block=decode.kind), registry=registry.url)
     except LakefeedError:
-        return None  # The subject's check says what is wrong.
+        return None  # The check of the subject reports the error.
 
 
 def _catalog(config: PipelineConfig, connections: Connections) -> list[Check]:
@@ -333,9 +333,9 @@ def _catalog(config: PipelineConfig, connections: Connections) -> list[Check]:
     catalog = connections.catalogs[name]
     key = f"catalogs.{name}.uri"
     if catalog.type == "glue":
-        return []  # AWS itself; the buckets' check has shown whether the keys are right.
+        return []  # It is AWS itself, and the check of the buckets has tested the keys.
     if (file := catalog.sqlite_file) is not None:
-        # The folder of a warehouse on this machine is made by the run, and checked as a place.
+        # The run creates the folder of a warehouse on this machine; a check of places covers it.
         is_made = catalog.folder is not None and file.parent == catalog.folder and not file.parent.exists()
         return [] if is_made else [checked(key, partial(_sqlite, file))]
     return [checked(key, partial(ask_rest_catalog if catalog.type == "rest" else _server, catalog))]
@@ -361,13 +361,13 @@ def _sqlite(path: Path) -> None:
 
 
 def _server(catalog: Catalog) -> None:
-    """Check that a database or metastore server listens; PostgreSQL also that one may log in."""
+    """Check that a database or metastore server listens; for PostgreSQL also that a login succeeds."""
     if catalog.uri.startswith(postgresql.SCHEME) and postgresql.can_log_in():
-        # TLS as only Java knows it: then only the port is checked, and no password is sent.
+        # If only Java knows the TLS settings, only the port is checked, and no password is sent.
         with suppress(JavaOnly):
             postgresql.log_in(catalog, timeout=TIMEOUT_SECONDS)
             return
-    # Hive takes several metastores, separated by commas: one of them has to answer.
+    # Hive allows several metastores, separated by commas: one of them has to answer.
     addresses = catalog.uri.removeprefix("jdbc:").split(",")
     for number, parts in enumerate(map(urlsplit, addresses), start=1):
         port = parts.port or {"postgresql": 5432, "mysql": 3306, "mariadb": 3306, "thrift": 9083}.get(parts.scheme)
@@ -384,15 +384,15 @@ def _server(catalog: Catalog) -> None:
 
 
 def _table_problems(config: PipelineConfig, connections: Connections) -> Iterator[Problem]:
-    """Find tables without their metadata, tables of rows that hold dead letters, and dead letters in other tables.
+    """Find tables without their metadata, row tables that hold dead letters, and dead-letter tables of another kind.
 
-    Another table that cannot be opened is left to other checks, and to the start of the run.
+    Other tables that cannot be opened are left to other checks and to the start of the run.
     """
     from lakefeed.clients.iceberg.reader import open_table
 
     for key, table, require in _tables(config):
         catalog = connections.catalogs.get(catalog_of(table))
-        # Opening a SQLite catalog creates its file; a check changes nothing.
+        # Opening a SQLite catalog would create its file, and a check must change nothing.
         if catalog is None or (catalog.sqlite_file is not None and not catalog.sqlite_file.exists()):
             continue
         try:

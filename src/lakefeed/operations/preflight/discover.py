@@ -21,16 +21,16 @@ from lakefeed.records.schema.avro import DEEPEST
 from lakefeed.records.spec import ID_HEADERS, ID_IN_HEADER
 
 SAMPLE_SECONDS = 5.0
-# A record with more is a map of things by their ids, and no row.
+# A JSON object with more fields is a map with ids as keys, not a row.
 MAX_COLUMNS = 1_000
-# Looking a schema id's subject up asks for each subject's latest version.
+# The subject of a schema id is found by asking for the latest version of every subject.
 _MAX_SUBJECTS = 200
 _TIME_NAME = re.compile(r"(?i)(^|_)(at|ts|time|date|datetime|timestamp)($|_)|(time|date|stamp)$|At$")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A top-level field of the values; ``text`` is a time by its name only."""
+    """A top-level field of the values; ``time`` is ``text`` for a text that is a time judging by its name."""
 
     name: str
     type: str
@@ -39,9 +39,9 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Discovery:
-    """The decode block that fits a topic, and ``how`` that is known; guessed if not ``certain``.
+    """The decode block that fits a topic, and ``how`` it was found; it is a guess if not ``certain``.
 
-    The subject is given if it is not the usual ``<topic>-value``; ``ddl`` has the columns of JSON.
+    ``subject`` is None for the usual ``<topic>-value``; ``ddl`` has the columns of JSON.
     """
 
     kind: Literal["avro", "protobuf", "json_schema", "json", "raw"]
@@ -53,9 +53,9 @@ class Discovery:
 
 
 def discover(topic: str, *, bootstrap_servers: str, registry_url: str | None) -> Discovery:
-    """Ask the registry for the topic's value schema, or else look at one record.
+    """Find the decode block from the topic's value schema in the registry, or else from one record.
 
-    Logs in as the environment says.
+    The login comes from the environment.
     """
     from lakefeed.clients.kafka.librdkafka import missing_topic
     from lakefeed.clients.kafka.topics import Topics
@@ -81,7 +81,7 @@ def discover(topic: str, *, bootstrap_servers: str, registry_url: str | None) ->
 
 
 def _registered(found: RegisteredSchema, how: str, *, registry: str, subject: str | None = None) -> Discovery | None:
-    """Return the block for a registered schema; None if it gives no columns."""
+    """Return the decode block for a registered schema; None if the schema gives no columns."""
     if found.kind == "PROTOBUF":
         return Discovery(kind="protobuf", how=how, subject=subject)
     try:
@@ -109,7 +109,7 @@ def _from_record(value: bytes | None, registry_url: str | None, topic: str) -> D
 
 
 def _framed(schema_id: int, registry_url: str) -> Discovery | None:
-    """Return the block for a value with Confluent's header whose schema the registry knows."""
+    """Return the decode block for a value with Confluent's header, if the registry has its schema; else None."""
     registry = SchemaRegistry.of(Registry.from_environment(registry_url, os.environ))
     try:
         registry.by_id(schema_id)
@@ -126,15 +126,15 @@ def _framed(schema_id: int, registry_url: str) -> Discovery | None:
 
 
 def sample(topic: str, *, bootstrap_servers: str, login: KafkaLogin | None = None) -> tuple[bytes | None, str | None]:
-    """Read the value of one of the topic's first records, and the header with its schema's id; None without one.
+    """Return the value of one of the topic's first records, and the header with its schema id, or None without it.
 
-    Nothing is committed, and no consumer group is joined.
+    Commit nothing, and join no consumer group.
     """
     from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
     from lakefeed.clients.kafka.librdkafka import open_consumer
 
-    # As librdkafka accepts them: template.check refuses other texts, with the option's name.
+    # Without validation, as librdkafka accepts it: template.check refuses other texts, and names the option.
     source = KafkaSource.model_construct(bootstrap_servers=bootstrap_servers, topics=[topic], login=login)
     with open_consumer(source, "lakefeed-init", {"enable.partition.eof": True}) as consumer:
         partitions = consumer.list_topics(topic, timeout=SAMPLE_SECONDS).topics[topic].partitions
@@ -183,7 +183,7 @@ def _avro_time(name: str, schema: Any) -> Literal["instant", "text"] | None:
 
 
 def _json_columns(value: bytes) -> tuple[Column, ...]:
-    """Return the columns of a JSON object; none if no DDL can name its fields, or there are too many."""
+    """Return the columns of a JSON object; none if DDL cannot name its fields, or if there are too many."""
     try:
         document = json.loads(value)
         if not isinstance(document, dict) or "" in document or len(document) > MAX_COLUMNS:
@@ -208,7 +208,7 @@ def _text_time(name: str) -> Literal["text"] | None:
 
 def _ddl_type(value: Any, depth: int = 1) -> str:
     if depth > DEEPEST - 2:
-        return "STRING"  # The JSON; the record and the text are levels too.
+        return "STRING"  # The nested value as JSON; the record and the text also count as levels.
     if isinstance(value, bool):
         return "BOOLEAN"
     if isinstance(value, int):

@@ -19,16 +19,16 @@ from lakefeed.messages.pages import page_command
 from lakefeed.operations.preflight.discover import Discovery
 
 MAX_FIELDS = 200
-"""So many are listed in the comment."""
+"""The number of fields that the comment lists at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Blank:
-    """The values of a new pipeline file; no address if an environment variable has it.
+    """The values of a new pipeline file; an address is None if an environment variable has it.
 
     Attributes:
-        bucket: of the checkpoint.
-        warehouse: a folder of this machine for the tables; None where they are in the store.
+        bucket: the bucket of the checkpoint.
+        warehouse: a folder of this machine for the tables; None if the tables are in the store.
     """
 
     topic: str
@@ -42,13 +42,13 @@ class Blank:
 
 
 def name_of(topic: str) -> str:
-    """Make a pipeline's name of a topic's: ``nyc-avro.topic`` becomes ``nyc_avro_topic``."""
+    """Return a pipeline name made from a topic's name: ``nyc-avro.topic`` becomes ``nyc_avro_topic``."""
     name = re.sub(r"\W+", "_", topic, flags=re.ASCII).strip("_").lower() or "pipeline"
     return name if not name[0].isdigit() else f"topic_{name}"
 
 
 def check(blank: Blank) -> None:
-    """Refuse a wrong name, table or address with a ConfigError, before anything is written."""
+    """Raise a ConfigError for a wrong name, table or address, before anything is written."""
     if not re.fullmatch(Identifier, blank.name):
         what = f"'{blank.name}' can be no pipeline's name"
         raise ConfigError(what, where="--pipeline-name", hint="use letters, digits and underscores")
@@ -71,7 +71,7 @@ def check(blank: Blank) -> None:
 
 
 def pipeline_text(blank: Blank) -> str:
-    """Return the file's text."""
+    """Return the text of the pipeline file."""
     instants = (each.name for each in blank.discovery.columns if each.time == "instant")
     instant = next((name for name in instants if re.fullmatch(Identifier, name)), "kafka_timestamp")
     return "\n".join(
@@ -193,12 +193,12 @@ def _variable(name: str, default: str | None) -> str:
         return f"${{{name}}}"
     if re.fullmatch(r"[A-Za-z0-9.,:/_-]+", default):
         return f"${{{name}:-{default}}}"
-    # What a default cannot have, or YAML would read otherwise: then the value itself.
+    # A default cannot contain these characters, or YAML would misread them: write the value itself.
     return _quoted(default)
 
 
 def _comment(text: str) -> str:
-    """Keep foreign text on its line: more characters than a line's end end YAML's comments."""
+    """Keep foreign text on its line: other characters than a line break also end a comment in YAML."""
     return "".join(char if char.isprintable() else "?" for char in str(text)[:120])
 
 
@@ -208,13 +208,13 @@ def _scalar(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Quote for YAML; $$ is one dollar sign in a pipeline file."""
+    """Quote a text for YAML; in a pipeline file $$ is one dollar sign."""
     escaped = text.replace("\\", r"\\").replace('"', r"\"").replace("$", "$$")
     return '"' + "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in escaped) + '"'
 
 
 def write_new(path: Path, text: str, *, overwrite: bool = False) -> None:
-    """Write a file as a whole or not at all; a ConfigError if it exists. A device or a pipe is written into."""
+    """Write a file completely or not at all; raise a ConfigError if it exists. Write into a device or pipe directly."""
     if not path.absolute().parent.is_dir():
         raise ConfigError("cannot write the file: its folder does not exist", where=str(path))
     try:
@@ -226,7 +226,7 @@ def write_new(path: Path, text: str, *, overwrite: bool = False) -> None:
 
 
 def write_schema_beside(pipeline: Path) -> Path | None:
-    """Write the JSON Schema beside a pipeline file; None if a foreign file has its name."""
+    """Write the JSON Schema next to a pipeline file; return None if a foreign file has its name."""
     path = pipeline.absolute().parent / FILE_NAME
     if path.exists() and f'"title": "{TITLE}"' not in path.read_text("utf-8", errors="replace"):
         return None
@@ -235,6 +235,6 @@ def write_schema_beside(pipeline: Path) -> Path | None:
 
 
 def exists(path: Path) -> ConfigError:
-    """Return the error for a file that is not to be overwritten."""
+    """Return the error for a file that exists and must not be overwritten."""
     hint = "choose another with --file, or overwrite it with --force"
     return ConfigError("the file exists", where=str(path), hint=hint)

@@ -1,1 +1,1 @@
-"""Moves a feed on purpose: plans, executes and remembers it."""
+"""Moves a feed on purpose: plans the move and executes it."""

@@ -1,7 +1,7 @@
-"""Move a feed on purpose: ledger, rows, dead letters, checkpoint and monitoring group together.
+"""Move a feed on purpose, with its ledger, rows, dead letters, checkpoint and monitoring group.
 
-The move in the table's ledger is what counts. Whatever is cut off after it is completed by the next start, which finds
-a move that the checkpoint does not know, or by the same command once more.
+The move in the table's ledger decides. If the command is interrupted after it, the next start completes the rest, since
+it finds a move that the checkpoint does not have; or the same command completes it.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RewindPlan:
-    """The effects of a rewind; without ``moves`` only the checkpoint is recreated.
+    """The effects of a rewind; if ``moves`` is empty, only the checkpoint is recreated.
 
     Attributes:
-        letters: dead letters that are deleted.
-        delete_where: filter of the rows that are deleted; None if they stay.
+        letters: the number of dead letters to delete.
+        delete_where: filter of the rows to delete; None if the rows stay.
     """
 
     feed: str
@@ -55,7 +55,7 @@ class RewindPlan:
 
     @property
     def rows(self) -> int:
-        """Rows from offsets that are read again."""
+        """The number of rows from offsets that are read again."""
         return sum(move.rows or 0 for move in self.moves)
 
     @property
@@ -84,14 +84,14 @@ def plan_rewind(
     delete_rows: bool | None = None,
     accept_loss: bool = False,
 ) -> RewindPlan:
-    """Plan a rewind from table, topics and dead letters, without Spark; changes nothing.
+    """Plan a rewind from table, topics and dead letters, without Spark; change nothing.
 
     Args:
-        to: ``earliest``, ``latest``, ``table`` (where the table is: only the checkpoint is recreated), a point in time
-            (``timestamp:2026-11-20T06:30``), ``snapshot:ID``, or offsets as ``parse_offsets`` reads them.
-        topic: only this topic's partitions, and with ``partition`` only those of this number.
-        delete_rows: whether the rows of what is read again are deleted. None only where there are none.
-        accept_loss: whether records may be left unread.
+        to: ``earliest``, ``latest``, ``table`` (the table's position: only the checkpoint is recreated), a time
+            (``timestamp:2026-11-20T06:30``), ``snapshot:ID``, or offsets in the form that ``parse_offsets`` reads.
+        topic: move only this topic's partitions; with ``partition`` only the partitions of this number.
+        delete_rows: whether to delete the rows of records that are read again. None is allowed only if there are none.
+        accept_loss: whether records may stay unread.
     """
     config = feed.config
     config.sink.require("rewind")
@@ -134,13 +134,13 @@ def plan_rewind(
 
 
 def execute_rewind(feed: Feed, agreed: RewindPlan, spark: SparkSession) -> str | None:
-    """Move the feed as planned, or raise CheckpointMismatch if it has committed since; a driver that runs is stopped.
+    """Move the feed as planned, and stop a running driver; raise CheckpointMismatch if the feed has committed since.
 
-    Returns a message about the monitoring group, if there is any.
+    Returns a message about the monitoring group, or None.
     """
     config = feed.config
     sink = feed.ledger_table(spark)
-    # Without a checkpoint, the ledger alone is moved.
+    # Without a checkpoint, only the ledger is moved.
     claim = feed.claim(spark) if config.checkpoint else None
     fence = sink.take_fence(prefix=REWIND) if spark.catalog.tableExists(agreed.table) else None
     letters = feed.dead_letter_store(spark) if config.dead_letters else None
@@ -172,7 +172,7 @@ def execute_rewind(feed: Feed, agreed: RewindPlan, spark: SparkSession) -> str |
 def _with_rows(
     moves: tuple[PartitionMove, ...], table: Table, ids: Mapping[str, str], feed: str, *, delete_rows: bool | None
 ) -> tuple[tuple[PartitionMove, ...], str | None]:
-    """Count the rows from what is read again, as far as the table keeps their offsets, and name those to delete."""
+    """Count the rows of offsets that are read again, if the table has their offsets; also return the rows' filter."""
     spans = {(move.topic, move.partition): (move.to, move.to + move.again) for move in moves if move.again}
     if not spans:
         return moves, None
@@ -200,7 +200,7 @@ def _with_rows(
 def _why_unknown(
     table: Table, columns: tuple[str, str, str], ids: Mapping[str, str], feed: str, topics: set[str]
 ) -> str | None:
-    """Return why a row's offset does not identify its record; None if it does."""
+    """Return why a row's offset does not identify its record; None if it does identify it."""
     have = table.schema().column_names
     missing = [name for name in columns if name and name not in have]
     others = [key for key in table.properties if key.startswith(f"{POSITION}.") and key != f"{POSITION}.{feed}"]
@@ -217,10 +217,10 @@ def _why_unknown(
 def _count_rows(
     table: Table, feed: str, columns: tuple[str, str, str], spans: Mapping[Partition, tuple[int, int]]
 ) -> Counter[Partition]:
-    """Count the rows of each partition's span, by the filter of ``rows_where`` as an expression of pyiceberg."""
+    """Count the rows in each partition's span, with the filter of ``rows_where`` as a pyiceberg expression."""
     from pyiceberg import expressions
 
-    own: Any = expressions  # Constructors are made by a plugin that mypy has not got.
+    own: Any = expressions  # Their constructors come from a plugin that mypy does not load.
     topic_column, partition_column, offset_column = columns
     filters = []
     for (topic, partition), (start, end) in spans.items():
@@ -240,7 +240,7 @@ def _count_rows(
 def _with_letters(
     moves: tuple[PartitionMove, ...], known: Mapping[Partition, int], feed: Feed, position: Position | None
 ) -> tuple[tuple[PartitionMove, ...], int]:
-    """Count the dead letters that are deleted: those of what is read again, and those past where the table is."""
+    """Count the dead letters to delete: those of offsets that are read again, and those past the table's position."""
     store = feed.config.dead_letters.table if feed.config.dead_letters else None
     if store is None:
         return moves, 0
@@ -260,7 +260,7 @@ def _with_letters(
 
 
 def _require_written(store: str, targets: Mapping[Partition, int], feed: Feed, snapshot_id: int) -> None:
-    """Refuse a move from a batch whose dead letters a crash left out: the next start could not find them any more."""
+    """Refuse a move if a crash prevented a batch's dead letters: after the move, a start could no longer find them."""
     name, connections = feed.config.name, feed.connections
     line, _ = ancestors(open_table(feed.config.sink.ledger_table, connections=connections), name)
     last = next((commit for commit in commits_of(line, name) if commit.snapshot_id == snapshot_id), None)

@@ -1,4 +1,4 @@
-"""Plan where each partition of a feed is moved, from what the user has written and what is known of the topics."""
+"""Plan the target offsets of a feed's partitions, from the user's input and the state of the topics."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class PartitionMove:
     """The move of one partition.
 
     Attributes:
-        start: where the feed stands; None if that is not known.
-        rows: rows of the table from the offsets that are read again; None if they were not or could not be counted.
+        start: the feed's position; None if it is unknown.
+        rows: rows of the table from offsets that are read again; None if they were not counted.
         letters: dead letters of these offsets, which are deleted.
     """
 
@@ -44,12 +44,12 @@ class PartitionMove:
 
     @property
     def again(self) -> int:
-        """Offsets that are read again."""
+        """The number of offsets that are read again."""
         return 0 if self.start is None else max(0, self.start - self.to)
 
     @property
     def given_up(self) -> int:
-        """Offsets that are never read."""
+        """The number of offsets that are never read."""
         return 0 if self.start is None else max(0, self.to - self.start)
 
 
@@ -62,7 +62,7 @@ def find_targets(
     *,
     accept_loss: bool,
 ) -> dict[Partition, int]:
-    """Find the offset that each partition of ``chosen``, which has the present offsets, is moved to."""
+    """Return the target offsets of the partitions in ``chosen``, which has their present offsets."""
     kind, _, value = to.partition(":")
     if to in ("earliest", "latest"):
         there = partitions_of(status.topics)
@@ -82,7 +82,7 @@ def find_targets(
 def _targets_at(
     time: datetime, config: PipelineConfig, status: FeedStatus, chosen: Mapping[Partition, int], *, accept_loss: bool
 ) -> dict[Partition, int]:
-    """Find the first records from a time on; later records stay read, since a time moves forward only if asked to."""
+    """Return the offsets of the first records since a time; a partition moves forward only with ``accept_loss``."""
     cluster = Topics(config.kafka.bootstrap_servers, options=config.kafka.client_options)
     times = {name: cluster.offsets_at(name, time) for name, found in status.topics.items() if found is not None}
     targets: dict[Partition, int] = {}
@@ -94,7 +94,7 @@ def _targets_at(
 
 
 def _position_at(table: Table, snapshot_id: int, feed: str) -> dict[Partition, int]:
-    """Find where the feed stood in a snapshot that the table's present state descends from."""
+    """Return the feed's position in a snapshot that is an ancestor of the table's present snapshot."""
     line, _ = ancestors(table, feed)
     until = [number for number, snapshot in enumerate(line, 1) if snapshot.snapshot_id == snapshot_id]
     commits = list(commits_of(line[: until[0]], feed)) if until else []
@@ -105,7 +105,7 @@ def _position_at(table: Table, snapshot_id: int, feed: str) -> dict[Partition, i
 
 
 def parse_offsets(text: str) -> dict[Partition, int]:
-    """Read ``topic:partition:offset,…``, or ``{"topic": {"0": 12}}`` as Spark writes it; else a ConfigError."""
+    """Read ``topic:partition:offset,…``, or ``{"topic": {"0": 12}}`` as Spark writes it; else raise a ConfigError."""
     try:
         if text.lstrip().startswith("{"):
             return {
@@ -133,9 +133,9 @@ def plan_moves(
     ids: Mapping[str, str],
     accept_loss: bool,
 ) -> tuple[PartitionMove, ...]:
-    """Check and return the moves: each to where the topic has records, and forward only if loss is accepted.
+    """Check the moves and return them: the topic must have the target, and only ``accept_loss`` allows moving forward.
 
-    The positions are empty if it is not known where the feed stands; ``ids`` are of the topics that it has read.
+    ``positions`` is empty if the feed's position is unknown; ``ids`` are the ids of the topics that it has read.
     """
     moves, partitions = [], partitions_of(topics)
     for (topic, partition), to in sorted(targets.items()):
@@ -170,7 +170,7 @@ def plan_moves(
 
 
 def require_own_records(moves: Sequence[PartitionMove], adopted: Mapping[Partition, int], *, where: str) -> None:
-    """Refuse a move to before the offsets at which the feed took the table over, whose rows are another tool's."""
+    """Refuse a move to before the offsets at which the feed took over the table: another tool landed those rows."""
     for move in moves:
         at = adopted.get((move.topic, move.partition), 0)
         if move.to < at:
@@ -192,7 +192,7 @@ def move_commit(
 ) -> Commit:
     """Return the commit that moves a feed.
 
-    The ranges ``before`` are of its newest commit; None if the table was rolled back and no position is known.
+    ``before`` are the ranges of its newest commit; None if the table was rolled back and the position is unknown.
     """
     if before is None:
         ids = {name: found.topic_id for name, found in topics.items() if found is not None}
@@ -200,7 +200,7 @@ def move_commit(
         reached = OffsetRanges(ranges, {move.topic: ids[move.topic] for move in moves})
         return Commit(feed, 0, reached, move=PositionReset(reason="rewind", unknown=True))
     again = [move for move in moves if move.again]
-    # Where there are no rows to keep, none is kept: a later duplicate of these offsets is a fault then.
+    # If there are no rows, note that none are kept: a later duplicate of these offsets is then a fault.
     deletes = deletes or (bool(again) and all(move.rows == 0 for move in again))
     reset = PositionReset(
         reason="accepted-loss" if any(move.given_up for move in moves) else "rewind",

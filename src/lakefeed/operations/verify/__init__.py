@@ -1,1 +1,1 @@
-"""Proves that a table holds each record once, from the table and the broker."""
+"""Proves from the table and the broker that a table has every record once."""

@@ -1,4 +1,4 @@
-"""Compare a feed's commits with each other and with the broker; reads nothing itself."""
+"""Compare a feed's commits with each other and with the broker's answers; reads nothing itself."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def findings(evidence: Evidence) -> list[Finding]:
 
 
 def _files(evidence: Evidence) -> Iterator[Finding]:
-    """The store has each file that the table's newest snapshot names."""
+    """Find files that the table's newest snapshot names and the store lacks."""
     for file in evidence.files.lost:
         what = f"the {file.what} {file.path}: {file.why}; the table cannot be read"
         out = "restore it, roll the table back to a snapshot without it, or rewind the feed to read its records again"
@@ -49,7 +49,7 @@ def _files(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _continuity(commits: tuple[Commit, ...]) -> Iterator[Finding]:
-    """Each commit begins, in each partition, where the last one that had the partition ended, or says that it moves."""
+    """Find commits that do not begin where the last commit of the partition ended, and are no move."""
     ends: dict[Partition, int] = {}
     ids: dict[str, str] = {}
     for number, commit in enumerate(commits):
@@ -89,7 +89,7 @@ def _continuity(commits: tuple[Commit, ...]) -> Iterator[Finding]:
 
 
 def _moved(commit: Commit, ends: dict[Partition, int]) -> Iterator[Finding]:
-    """Find the offsets that a move leaves out or reads again; set the ends to its target, if it starts from them."""
+    """Find offsets that a move skips or reads again; set ``ends`` to its target if the move starts from them."""
     assert commit.move is not None
     ids, left = commit.ranges.topic_ids, commit.left_ids
     found: list[tuple[str, str | Partition | OffsetRange]] = []
@@ -111,24 +111,24 @@ def _moved(commit: Commit, ends: dict[Partition, int]) -> Iterator[Finding]:
     found += [(f"the feed has left the topic {topic} with the id {left[topic]}", topic) for topic in sorted(left)]
     for what, place in found:
         finding = Finding.of(commit.move.reason, what, place, commit=commit, fault=False)
-        # A move is no batch, though it has a batch's number.
+        # A move is not a batch although it has a batch's number: name the snapshot instead.
         yield replace(finding, what=f"snapshot {commit.snapshot_id}: {what}")
 
 
 def _adopted(evidence: Evidence) -> Iterator[Finding]:
-    """The rows from before a takeover are another tool's: they are not verified."""
+    """Note that another tool wrote the rows before a takeover: they are not verified."""
     for commit in evidence.commits:
         if commit.adopted is None:
             continue
         begins = ", ".join(f"{span.topic}-{span.partition} at {span.end}" for span in commit.ranges.ranges)
         what = f"the table was taken over from {commit.adopted.tool}: counted from there, {begins}"
         finding = Finding.of("adopted", what, commit=commit, fault=False)
-        # It is no batch, though it has a batch's number.
+        # A takeover is not a batch although it has a batch's number: name the snapshot instead.
         yield replace(finding, what=f"snapshot {commit.snapshot_id}: {what}")
 
 
 def _topics(evidence: Evidence) -> Iterator[Finding]:
-    """The topics are those that the newest commit knows, and still hold what it has not read."""
+    """Find topics that differ from those of the newest commit, or that no longer have its unread records."""
     if not evidence.commits:
         return
     last = without_batches(evidence.commits[-1].ranges)
@@ -167,7 +167,7 @@ def _topics(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _backfills(evidence: Evidence) -> Iterator[Finding]:
-    """No offset has landed by a backfill and the feed, or by two backfills."""
+    """Find offsets that landed twice: by a backfill and the feed, or by two backfills."""
     if not evidence.backfills:
         return
     ids: dict[str, str] = {}
@@ -176,7 +176,7 @@ def _backfills(evidence: Evidence) -> Iterator[Finding]:
     for landed in evidence.line:
         for topic, topic_id in landed.ranges.topic_ids.items():
             if ids.setdefault(topic, topic_id) != topic_id:
-                # Recreated under the same name: its offsets are different ones.
+                # The topic was recreated under the same name, so equal offsets are other records.
                 ids[topic] = topic_id
                 by_feed = [span for span in by_feed if span.topic != topic]
                 by_backfills = [span for span in by_backfills if span.topic != topic]
@@ -197,7 +197,7 @@ def _backfills(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _fences(commits: Sequence[Commit | Backfill], taken_last: str | None) -> Iterator[Finding]:
-    """No commit of a driver that had been replaced."""
+    """Find commits of a driver that had been replaced."""
     highest = 0
     for commit in commits:
         fence = _number(commit.fence)
@@ -211,13 +211,13 @@ def _fences(commits: Sequence[Commit | Backfill], taken_last: str | None) -> Ite
 
 
 def _number(fence: str | None) -> int | None:
-    """A fence is a number and, after a space, who has taken it."""
+    """Return the number of a fence, whose text is a number, a space, and the owner; None if it has none."""
     first = (fence or "").partition(" ")[0]
     return int(first) if first.isdigit() else None
 
 
 def _records(evidence: Evidence) -> Iterator[Finding]:
-    """Each offset of a range is a counted record, or the broker says that it holds none."""
+    """Find offsets that are not counted as records although the broker does not report them as empty."""
     uncounted: dict[Partition, int] = defaultdict(int)
     for commit in evidence.landed:
         known = {span.key for span in commit.ranges.ranges}
@@ -245,14 +245,14 @@ def _records(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _left_out(evidence: Evidence) -> Iterator[Finding]:
-    """Records may have JSON fields that no column takes: their rows are right, and say less."""
+    """Note records with JSON fields that no column takes: their rows are right and incomplete."""
     if rows := sum(total(commit.counts).left_out for commit in (*evidence.landed, *evidence.replays)):
         what = f"{counted(rows, 'row')}: their records have JSON fields that no column takes"
         yield Finding.of("left-out", what, fault=False)
 
 
 def _rows(evidence: Evidence) -> Iterator[Finding]:
-    """A commit adds the rows that it counts, where no transform stands between."""
+    """Find commits that did not add the number of rows that they count, unless a transform decides that number."""
     if evidence.transformed:
         what = "the pipeline's transform decides how many rows records become: rows are not compared with counts"
         yield Finding.of("transform", what, fault=False)
@@ -264,7 +264,7 @@ def _rows(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _recorded(evidence: Evidence) -> Iterator[Finding]:
-    """The position in the table's properties, which outlives snapshots, is that of the newest commit."""
+    """Check that the position in the table's properties, which outlives snapshots, is the newest commit's."""
     if not evidence.recorded_known:
         what = "the table was rolled back to before the feed's commits; the feed's position is unknown"
         yield Finding.of("position", what)

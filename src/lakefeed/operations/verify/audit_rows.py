@@ -1,4 +1,4 @@
-"""Compare the counts of a feed's commits with its dead letters, rows and keys; reads nothing itself."""
+"""Compare the counts in a feed's commits with its dead letters, rows and keys; reads nothing itself."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ MOST_POSITIONS_SHOWN = 5
 
 @dataclass(frozen=True, kw_only=True)
 class CommitOutcome:
-    """The rest of one commit after later moves of the feed.
+    """The part of one commit that is left after later moves of the feed.
 
     Attributes:
-        limits: partitions that were rewound later, and the offset from which on their records were read again.
-        left: topics whose name is another topic's now, or that the feed has left.
+        limits: partitions that were rewound later, with the offset from which on their records were read again.
+        left: topics that the feed has left, or whose name now belongs to another topic.
     """
 
     commit: Commit | Backfill
@@ -30,7 +30,7 @@ class CommitOutcome:
     left: frozenset[str] = frozenset()
 
     def counts(self) -> dict[Partition, tuple[Counts, Counts]]:
-        """Return the fewest and the most records that can be left; they differ where part of a range was rewound."""
+        """Return the lowest and highest possible number of records left; they differ if part of a range was rewound."""
         found = {}
         for span in self.commit.ranges.ranges:
             partition = span.key
@@ -48,17 +48,17 @@ class CommitOutcome:
 
     @property
     def is_rewound(self) -> bool:
-        """Check that all of it was."""
+        """Check that the whole commit was rewound."""
         return all(self.rewound(span) == span.records for span in self.commit.ranges.ranges)
 
     def rewound(self, span: OffsetRange) -> int:
-        """Return how many offsets of a range were read again."""
+        """Return the number of a range's offsets that were read again."""
         limit = self.limits.get(span.key)
         return 0 if limit is None else max(0, span.end - max(span.start, limit))
 
 
 def outcomes_since(commits: Sequence[Commit | Backfill]) -> list[CommitOutcome]:
-    """Return what is left of each commit, in the same order."""
+    """Return the outcome of each commit after later moves, in the same order."""
     found = []
     limits: dict[Partition, int] = {}
     left: frozenset[str] = frozenset()
@@ -71,7 +71,7 @@ def outcomes_since(commits: Sequence[Commit | Backfill]) -> list[CommitOutcome]:
 
 
 def _counts_left(evidence: Evidence) -> tuple[dict[Partition, Counts], dict[Partition, Counts], set[Partition]]:
-    """Return the fewest and the most records that are left of each partition, and the partitions that were rewound."""
+    """Return the partitions' lowest and highest possible numbers of records left, and the rewound partitions."""
     least: dict[Partition, Counts] = defaultdict(Counts)
     most: dict[Partition, Counts] = defaultdict(Counts)
     rewound: set[Partition] = set()
@@ -84,17 +84,17 @@ def _counts_left(evidence: Evidence) -> tuple[dict[Partition, Counts], dict[Part
 
 
 def renamed_topics(commits: tuple[Commit, ...]) -> set[str]:
-    """Return names that several topics had: rows of the one have the offsets of the other's."""
+    """Return names that several topics have had: rows of different topics then have the same name and offsets."""
     ids: dict[str, set[str]] = defaultdict(set)
     for commit in commits:
-        # The commits of the topic that was left may have expired.
+        # Include the topics that were left: their own commits may have expired.
         for topic, topic_id in (*commit.ranges.topic_ids.items(), *commit.left_ids.items()):
             ids[topic].add(topic_id)
     return {topic for topic, known in ids.items() if len(known) > 1}
 
 
 def letter_findings(evidence: Evidence) -> Iterator[Finding]:
-    """Each batch's dead letters were written, and each of them is still there, or replayed, or dropped."""
+    """Find dead letters that were not written, or that are neither in the table nor replayed nor dropped."""
     if (kept := evidence.dead_letters) is not None:
         yield from _written(evidence, kept)
         yield from _present(evidence, kept)
@@ -123,10 +123,10 @@ def _written(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
             if not outcome.is_rewound:
                 yield from _fewer(commit, _found(commit, kept), kept, pending)
         elif outcome.is_rewound and commit.move is None:
-            # Its letters may be deleted already, or be about to.
+            # The letters of a rewound commit may be deleted already, or soon.
             rewound.add(commit.ranges.ranges)
         else:
-            # What was rewound may be read again in the same ranges.
+            # Rewound records may be read again in a commit with the same ranges.
             queue = written.get(commit.ranges.ranges, [])
             found = queue.pop(0) if total(commit.counts).dead_letters and queue else None
             pending = "the next start of the feed writes them" if commit is evidence.commits[-1] else None
@@ -139,7 +139,7 @@ def _written(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
 
 
 def _fewer(commit: Commit | Backfill, found: int | None, kept: Letters, pending: str | None) -> Iterator[Finding]:
-    """A commit has as many dead letters as it counts; without any of them, they may be ``pending``."""
+    """Find commits with another number of dead letters than they count; unwritten ones may be ``pending``."""
     counted = total(commit.counts).dead_letters
     if not counted or found == counted or (found is None and not kept.whole):
         return
@@ -151,7 +151,7 @@ def _fewer(commit: Commit | Backfill, found: int | None, kept: Letters, pending:
 
 
 def _found(commit: Commit | Backfill, kept: Letters) -> int | None:
-    """Return how many letters of a commit were written; None if there is no commit of them."""
+    """Return how many letters of a commit were written; None if no commit of letters belongs to it."""
     if isinstance(commit, Backfill):
         return kept.of_backfills.get(commit.number)
     return next((found.rows for found in reversed(kept.commits) if found.ranges.ranges == commit.ranges.ranges), None)
@@ -167,17 +167,17 @@ def _present(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
     offsets = Offsets(covered(evidence.landed))
     landed = {replay.replay_id for replay in evidence.replays}
     for letter in sorted(kept.letters):
-        # Later batches may have landed since the table was read. A replay that was cut off deletes its letters later.
+        # Ignore letters of batches that landed after the table was read, and those that an interrupted replay deletes.
         if offsets.has(letter.topic, letter.partition, letter.offset) and letter.replay_id not in landed:
             present[letter.topic, letter.partition].append(letter.offset)
-    # Of a renamed topic, letters of the topic that had the name before are among them.
+    # For a renamed topic, some letters belong to the earlier topic of that name.
     names, pending = renamed_topics(evidence.commits), _pending(evidence, kept)
     for key in sorted(key for key in most.keys() | present.keys() if key[0] not in names):
         name, here, counted = f"{key[0]}-{key[1]}", present[key], most[key].dead_letters - pending[key]
         if twice := sorted({offset for offset, following in pairwise(here) if offset == following}):
             what = f"{name}: {_listed(twice)} more than once among the dead letters"
             yield Finding.of("letters-twice", what, OffsetRange(*key, twice[0], twice[-1] + 1))
-        # Of letters that were rewound it is not known whether they had been replayed.
+        # It is unknown whether rewound letters had been replayed before.
         again = replayed[key]
         surplus = len(here) + (0 if key in uncertain else again) > counted
         gone = least[key].dead_letters - pending[key] - len(here) - again
@@ -193,7 +193,7 @@ def _present(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
 
 
 def _pending(evidence: Evidence, kept: Letters) -> dict[Partition, int]:
-    """Return the dead letters of the newest commits that are yet to be written: a crash, or a look, came between."""
+    """Return the newest commits' unwritten dead letters, by partition: the feed crashed, or has yet to write them."""
     pending: dict[Partition, int] = defaultdict(int)
     newest: tuple[Commit | Backfill, ...] = (*evidence.commits[-1:], *evidence.backfills[-1:])
     for commit in newest if kept.whole else ():
@@ -204,13 +204,13 @@ def _pending(evidence: Evidence, kept: Letters) -> dict[Partition, int]:
 
 
 def row_findings(evidence: Evidence) -> Iterator[Finding]:
-    """Rows by their own offsets: each once, none from elsewhere, none missing."""
+    """Find rows that are repeated, missing or from elsewhere, by the rows' own offsets."""
     if (coverage := evidence.row_coverage) is None:
         return
     required = _required_rows(evidence)
     names = renamed_topics(evidence.commits)
     is_adopted = any(commit.adopted for commit in evidence.commits)
-    # Several rows of an offset are intended where a rewind has kept them; its commit may have expired.
+    # A rewind that kept rows makes several rows of an offset intended; the rewind's commit may have expired.
     kept_twice = set(evidence.rows_kept).union(*(commit.rewound for commit in kept_moves(evidence.commits)))
     for key in sorted(coverage.keys() | required.keys()):
         rows, name = coverage.get(key, RowCoverage()), f"{key[0]}-{key[1]}"
@@ -235,7 +235,7 @@ def row_findings(evidence: Evidence) -> Iterator[Finding]:
             what = f"{what}; {_listed(offsets)} more than once{intended}"
             place: OffsetRange | Partition = OffsetRange(*key, offsets[0], offsets[-1] + 1) if offsets else key
             yield Finding.of("duplicates", what, place, fault=not intended)
-        # Rows of keys are of the newest offsets alone.
+        # A table of keyed rows has only the newest offsets.
         if rows.offsets < required[key] and not evidence.transformed and evidence.keyed is None:
             absent = ", ".join(f"[{start}, {end})" for start, end in rows.absent[:MOST_POSITIONS_SHOWN])
             deleted = any(commit.deleted for commit in evidence.foreign_commits)
@@ -249,10 +249,10 @@ def row_findings(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _required_rows(evidence: Evidence) -> dict[Partition, int]:
-    """Return how many offsets of each partition must have a row."""
+    """Return the number of offsets that must have a row, by partition."""
     least, _, uncertain = _counts_left(evidence)
     required = defaultdict(int, {key: counts.rows for key, counts in least.items()})
-    # Replayed letters may be older than the oldest commit that is left, or have been rewound: then they do not count.
+    # Do not count replayed letters that may be older than the oldest remaining commit, or that were rewound.
     for replay in evidence.replays if evidence.history_complete else ():
         for key, counts in replay.counts.items():
             required[key] += 0 if key in uncertain else counts.rows
@@ -266,7 +266,7 @@ def _listed(offsets: list[int]) -> str:
 
 
 def upsert_findings(evidence: Evidence) -> Iterator[Finding]:
-    """Each change is accounted for, each key is there once, and the table has grown by what the commits say."""
+    """Find changes that are not accounted for, repeated keys, and a growth that differs from the commits' counts."""
     if evidence.keyed is not None:
         yield from _changes(evidence, evidence.keyed)
         yield from _keys(evidence, evidence.keyed)
@@ -275,7 +275,7 @@ def upsert_findings(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _changes(evidence: Evidence, keyed: Keyed) -> Iterator[Finding]:
-    """records = dead letters + skipped + superseded + void + applied, for each commit."""
+    """Check for each commit that records = dead letters + skipped + superseded + void + applied."""
     void = 0
     for commit in evidence.commits:
         if commit.move is not None:
@@ -294,7 +294,7 @@ def _changes(evidence: Evidence, keyed: Keyed) -> Iterator[Finding]:
                 f"changed {upserts.updated:,} and deleted {upserts.deleted:,} rows"
             )
             yield Finding.of("merged", what, commit=commit)
-        # A delete that found no row has nothing to do, where deletes are not remembered.
+        # If deletes are not remembered, a delete without a row has nothing to do.
         void += upserts.void if keyed.marks else max(0, upserts.void - (upserts.deletes - upserts.deleted))
     if void:
         what = f"{void:,} changes found a newer row of their key: they were read again after a rewind, or came late"
@@ -313,7 +313,7 @@ def _keys(evidence: Evidence, keyed: Keyed) -> Iterator[Finding]:
 
 
 def _history(evidence: Evidence, keyed: Keyed, history: Letters) -> Iterator[Finding]:
-    """Every batch's changes are in the history, once."""
+    """Find batches whose changes are not in the history exactly once."""
     written = {commit.ranges.ranges: commit.rows for commit in history.commits if commit.move is None}
     batches = [commit for commit in evidence.commits if commit.move is None]
     began = False

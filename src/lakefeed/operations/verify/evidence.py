@@ -1,4 +1,4 @@
-"""Collect what a feed's table, its dead letters and the broker say at one moment, without Spark."""
+"""Collect the state of a feed's table, dead letters and topics at one moment, without Spark."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from lakefeed.sinks.factory import sink_of
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A fault, or a note on what cannot be determined; programs read ``kind``."""
+    """A fault, or a note on something that cannot be determined; programs read ``kind``."""
 
     kind: str
     what: str
@@ -61,7 +61,7 @@ class Finding:
         commit: Commit | Backfill | ReplayCommit | None = None,
         fault: bool = True,
     ) -> Finding:
-        """Report a finding about a topic, a partition or offsets, and in a commit, which the sentence then names."""
+        """Return a finding about a topic, a partition or offsets; with a commit, its sentence begins with that."""
         finding = cls(kind=kind, what=what, fault=fault)
         if commit is not None:
             what = f"{commit.title}: {what}"
@@ -74,11 +74,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Letters:
-    """The feed's part of the dead-letter table, or of the history beside a table of keyed rows.
+    """The feed's part of a dead-letter table, or of the history of a table of keyed rows.
 
     Attributes:
         whole: whether no snapshot of the table has expired.
-        of_backfills: how many letters were written of each backfill, by its number.
+        of_backfills: the number of letters written for the backfills, by the backfill's number.
     """
 
     commits: tuple[Commit, ...] = ()
@@ -92,10 +92,10 @@ class Keyed:
     """The evidence about a table of keyed rows.
 
     Attributes:
-        marks: whether deleted rows stay, marked.
-        grown: rows that the MERGEs have inserted, less those that they have deleted.
-        rows: rows that the table has; None if they were not counted.
-        repeated: keys with more than one row and how many rows, the first few.
+        marks: whether deleted rows stay, marked as deleted.
+        grown: rows that the MERGEs have inserted, less rows that they have deleted.
+        rows: the table's number of rows; None if they were not counted.
+        repeated: the first keys with more than one row, and their number of rows.
     """
 
     marks: bool = False
@@ -108,20 +108,20 @@ class Keyed:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """All that is known of a feed at one moment; commits, backfills and replays are oldest first.
+    """All evidence about a feed at one moment; commits, backfills and replays are oldest first.
 
     Attributes:
         history_complete: whether no snapshot of the table has expired.
-        older_rows: rows that the table had before the oldest snapshot that is left.
-        recorded: the newest position by the table's property; None without one.
-        recorded_known: False if the property says that the table was rolled back to before what it knows.
-        rows_kept: offsets that rewinds went back behind with their rows kept, by the recorded position.
-        fence: the fence that was taken last; likewise ``backfill_fence``.
-        foreign_commits: commits of no feed.
-        broker_record_counts: of ranges with fewer records than offsets; None if the broker lacks some of the offsets.
-        transformed: whether a transform decides how many rows there are.
+        older_rows: rows that the table had before its oldest remaining snapshot.
+        recorded: the newest position in the table's property; None if there is none.
+        recorded_known: False if the property says that the table was rolled back to before the recorded positions.
+        rows_kept: offsets that rewinds read again and whose rows they kept, from the recorded position.
+        fence: the newest fence; ``backfill_fence`` is the newest fence of backfills.
+        foreign_commits: commits that belong to no feed.
+        broker_record_counts: for ranges with fewer records than offsets; None if the broker lacks some of the offsets.
+        transformed: whether a transform decides the number of rows.
         row_coverage: the rows by their own offsets; None if they were not read.
-        keyed: None where rows are appended.
+        keyed: None if rows are appended.
         files: the files of the table, of its history and of the dead letters.
     """
 
@@ -152,28 +152,28 @@ class Evidence:
 
     @property
     def line(self) -> tuple[Commit | Backfill, ...]:
-        """The same in the order in which the table received them."""
+        """The same commits in the order in which the table received them."""
         numbered: list[tuple[float, Commit | Backfill]] = list(enumerate(self.commits))
-        # Between the last commit that came before it and the next one.
+        # A backfill comes between the last commit before it and the next commit.
         numbered += [(backfill.after - 0.5, backfill) for backfill in self.backfills]
         return tuple(commit for _, commit in sorted(numbered, key=lambda pair: pair[0]))
 
     @property
     def topic_ids(self) -> Mapping[str, str]:
-        """The topics' ids in the newest commit: the broker's answers are right for topics with these ids only."""
+        """The topics' ids in the newest commit: the broker's answers are valid only for topics with these ids."""
         newest = (self.commits or self.backfills)[-1:]
         return newest[0].ranges.topic_ids if newest else {}
 
     @property
     def same_topics(self) -> dict[str, TopicDescription]:
-        """The topics that are there, and have not been recreated since the newest commit."""
+        """The topics that exist and were not recreated since the newest commit."""
         there = {name: topic for name, topic in self.topics.items() if topic is not None}
         return {name: topic for name, topic in there.items() if self.topic_ids.get(name) in (None, topic.topic_id)}
 
 
 def collect_evidence(config: PipelineConfig, connections: Connections, *, deep: bool) -> Evidence:
-    """Collect all that is known of a feed whose sink keeps a ledger; ``deep`` also reads each row's own offset."""
-    # A stream of another package may number no records, so that it cannot say how many a range has.
+    """Collect the evidence about a feed whose sink keeps a ledger; ``deep`` also reads the offsets of all rows."""
+    # Without Kafka, a stream of another package may not number its records, so its ranges have no number of records.
     source = None if config.source.installed is not None else config.kafka
     name = config.sink.chosen.snapshot_table
     if name is None:
@@ -187,12 +187,12 @@ def collect_evidence(config: PipelineConfig, connections: Connections, *, deep: 
             return _with_sources(evidence, config, source, connections, history.rows if deep else None)
     table = open_table(name, connections=connections)
     files = check_files(table, config.name)
-    # Without one of its files a table cannot be read.
+    # A table that lacks one of its files cannot be read.
     deep = deep and not files.lost
     line, whole = ancestors(table, config.name)
     recorded = table.properties.get(f"{POSITION}.{config.name}")
     position = Position.from_json(recorded) if recorded is not None else None
-    # The commits of these rewinds may have expired: then only the position says why offsets have several rows.
+    # The commits of these rewinds may have expired: then only the position explains offsets with several rows.
     kept = position.kept.intervals if position is not None else {}
     evidence = Evidence(
         commits=tuple(commits_of(line, config.name)),
@@ -237,7 +237,7 @@ def _with_sources(
     connections: Connections,
     rows: StoredRows | None,
 ) -> Evidence:
-    """Add dead letters, topics and rows; after the commits, so that no batch can lack what it wrote."""
+    """Add dead letters, topics and rows. They are read after the commits, so that they include all that these wrote."""
     evidence = replace(evidence, transformed=config.transform is not None)
     if (letters := config.dead_letters) is not None:
         stored, files = (
@@ -265,7 +265,7 @@ def _read_letters(name: str, feed: str, connections: Connections) -> tuple[Lette
     if (files := check_files(table)).lost:
         return None, files
     line, whole = ancestors(table)
-    equal: Any = EqualTo  # Its constructor is made by a plugin that mypy has not got.
+    equal: Any = EqualTo  # Its constructor comes from a plugin that mypy does not load.
     columns = ("topic", "partition", "offset", "replay")
     rows = table.scan(row_filter=equal("feed", feed), selected_fields=columns).to_arrow().to_pylist()
     letters = tuple(Letter(*(row[column] for column in columns)) for row in rows)
@@ -274,7 +274,7 @@ def _read_letters(name: str, feed: str, connections: Connections) -> tuple[Lette
 
 
 def _record_counts(source: KafkaSource, evidence: Evidence) -> Mapping[OffsetRange, int | None]:
-    """Count the broker's records of ranges with fewer records than offsets, in topics that are still the same."""
+    """Return the broker's number of records in ranges with fewer records than offsets, for topics with the same id."""
     ids, topics = evidence.topic_ids, evidence.same_topics
     unknown = [
         span
@@ -298,7 +298,7 @@ def _coverage(evidence: Evidence, rows: StoredRows) -> dict[Partition, RowCovera
 
 
 def spans(commits: Sequence[Commit | Backfill]) -> dict[Partition, tuple[int, int]]:
-    """Return the first offset of each partition, and one more than the last, that the commits cover."""
+    """Return the first offset of each partition that the commits cover, and the offset after the last."""
     found: dict[Partition, tuple[int, int]] = {}
     for commit in commits:
         for span in without_batches(commit.ranges).ranges:
@@ -310,12 +310,12 @@ def spans(commits: Sequence[Commit | Backfill]) -> dict[Partition, tuple[int, in
 def begins(
     commits: Sequence[Commit], kept: Mapping[Partition, Sequence[tuple[int, int]]] | None = None
 ) -> dict[Partition, int]:
-    """Return, for each partition, the offset below which rows can be of expired commits.
+    """Return, by partition, the offset below which rows may come from expired commits.
 
-    The offsets that rewinds went back behind with their rows kept count, also where the rewind's commit has expired.
+    This includes offsets that rewinds read again with their rows kept, even if the rewind's commit has expired.
     """
     found = {partition: start for partition, (start, _) in spans(commits).items()}
-    # The rows that a move kept are further on than where it goes.
+    # A move that kept rows kept those after its target, up to where it started.
     ends = [(partition, end) for commit in kept_moves(commits) for partition, (_, end) in commit.rewound.items()]
     ends += [(partition, end) for partition, intervals in (kept or {}).items() for _, end in intervals]
     for partition, end in ends:
@@ -324,7 +324,7 @@ def begins(
 
 
 def kept_moves(commits: Sequence[Commit]) -> Iterator[Commit]:
-    """Yield the commits that moved the feed and kept the rows."""
+    """Yield the commits that moved the feed and kept the rows of the offsets that are read again."""
     return (commit for commit in commits if commit.move is not None and commit.move.deleted_rows is None)
 
 
@@ -334,7 +334,7 @@ def covered(commits: Sequence[Commit | Backfill]) -> list[OffsetRange]:
 
 
 def sparse(commits: Sequence[Commit | Backfill]) -> list[OffsetRange]:
-    """Return the ranges with fewer records than offsets: only the broker can say whether that is right."""
+    """Return the ranges with fewer records than offsets: only the broker can confirm these."""
     return [
         span
         for commit in commits

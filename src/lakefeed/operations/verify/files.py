@@ -1,4 +1,4 @@
-"""Look whether the files that a table's newest snapshot names are in the store, whole."""
+"""Check that the store has all files that a table's newest snapshot names, with their right size."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 MOST_FILES = 20_000
-"""Files of one table that are looked for, the newest first: each is a HEAD request."""
+"""The number of files that are checked per table, newest first: every check is a HEAD request."""
 _THREADS = 16
 
 
 @dataclass(frozen=True)
 class LostFile:
-    """A file that the table names and the store does not have as it should be.
+    """A file that the table names and that is missing or damaged in the store.
 
     Attributes:
         what: ``manifest list``, ``manifest``, ``data file`` or ``delete file``.
-        why: what was found in its place.
+        why: what is wrong with the file.
     """
 
     what: str
@@ -38,8 +38,8 @@ class FileCheck:
     """The files of a table's newest snapshot: manifests, data files and delete files.
 
     Attributes:
-        present: files that are in the store with their size.
-        unchecked: files beyond ``MOST_FILES``.
+        present: the number of files that are in the store with the right size.
+        unchecked: the number of files beyond ``MOST_FILES``.
     """
 
     present: int = 0
@@ -51,10 +51,10 @@ class FileCheck:
 
 
 def check_files(table: Table, feed: str | None = None) -> FileCheck:
-    """Open the manifests of the branch that a feed lands in, and look for each file of them.
+    """Open the manifests of the branch that a feed lands in, and check that all their files exist.
 
-    Reads the manifest list and the manifests, and makes a HEAD request for each data and delete file, ``MOST_FILES`` at
-    most.
+    Reads the manifest list and the manifests, and makes one HEAD request per data or delete file, for at most
+    ``MOST_FILES`` files.
     """
     head = head_of(table, feed)
     if head is None:
@@ -96,7 +96,7 @@ def _lost(io: FileIO, files: list[tuple[str, tuple[str, int]]]) -> Iterator[Lost
 
 
 def _reason(error: Exception) -> str:
-    """Say what is wrong with a file; raise what is wrong with the store instead."""
+    """Return what is wrong with a file; raise the error instead if the store is at fault."""
     if isinstance(error, FileNotFoundError):
         return "it is gone"
     if isinstance(error, OSError):

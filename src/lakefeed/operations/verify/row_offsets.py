@@ -1,4 +1,4 @@
-"""Find which offsets a table's rows have, from the metadata columns that each row keeps."""
+"""Find the offsets of a table's rows, from the rows' metadata columns."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ SELECT * FROM (
 QUALIFY row_number() OVER (PARTITION BY topic, part ORDER BY position) <= ?
 ORDER BY ALL
 """
-# The marks are all offsets that are accounted for, and one just before and after each span. What follows an end is in
-# no span; where the next one begins one offset later, both have the same mark.
+# The marks are all accounted offsets, and one just before and one just after each span. Offsets after an end mark are
+# in no span. If the next span begins one offset later, its first mark has the same position as the end mark.
 _ABSENT = """
 WITH marks AS (
   SELECT topic, part, position, 0 AS ends FROM placed WHERE covered
@@ -73,7 +73,7 @@ GROUP BY p.topic, p.part
 
 @dataclass(frozen=True, order=True)
 class Letter:
-    """The place of a dead letter, and the replay that has marked it."""
+    """The position of a dead letter, and the replay that has marked it."""
 
     topic: str
     partition: int
@@ -86,12 +86,12 @@ class RowCoverage:
     """The rows of one partition by their own offsets.
 
     Attributes:
-        rows: rows from offsets that the ledger covers.
-        offsets: different offsets of these rows.
-        before: rows from before the oldest commit that is left.
-        outside: rows from offsets that no commit has.
-        repeated: offsets with more than one row and how many rows, the first few.
-        absent: offset ranges with neither row nor dead letter, the first few.
+        rows: the number of rows from offsets that the ledger covers.
+        offsets: the number of different offsets of these rows.
+        before: the number of rows from before the oldest remaining commit.
+        outside: the number of rows from offsets that are in no commit.
+        repeated: the first offsets with more than one row, and their number of rows.
+        absent: the first offset ranges with neither row nor dead letter.
     """
 
     rows: int = 0
@@ -104,15 +104,15 @@ class RowCoverage:
 
 @dataclass(frozen=True)
 class RowSpan:
-    """The offsets that the rows of one partition have.
+    """The offsets of the rows of one partition.
 
     Attributes:
-        rows: all rows of the partition.
-        first: their lowest offset.
-        last: their highest offset.
-        offsets: different offsets within the range in question.
-        rows_within: rows within that range.
-        beyond: rows at or beyond its end.
+        rows: the number of all rows of the partition.
+        first: the lowest offset of the rows.
+        last: the highest offset of the rows.
+        offsets: the number of different offsets within the requested range.
+        rows_within: the number of rows within that range.
+        beyond: the number of rows at or beyond the range's end.
     """
 
     rows: int
@@ -125,7 +125,7 @@ class RowSpan:
 
 @dataclass(frozen=True)
 class IcebergRows:
-    """The rows of an Iceberg table; with a feed, those of the branch that it lands in."""
+    """The rows of an Iceberg table; with a feed, the rows of the branch that it lands in."""
 
     table: Table
     feed: str | None = None
@@ -137,11 +137,11 @@ class IcebergRows:
 
     @property
     def where(self) -> str:
-        """The table as catalog.namespace.table."""
+        """The table's name as catalog.namespace.table."""
         return ".".join(self.table.name())
 
     def read(self, columns: Sequence[str]) -> Any:
-        """Read columns as an Arrow record batch reader."""
+        """Return columns as an Arrow record batch reader."""
         return scanned(self.table, self.feed, selected_fields=tuple(columns)).to_arrow_batch_reader()
 
 
@@ -153,12 +153,12 @@ def scan_row_offsets(
     begins: Mapping[Partition, int],
     letters: Iterable[Letter],
 ) -> dict[Partition, RowCoverage]:
-    """Compare the rows' own offsets with the ledger's; reads three columns and spills to disk.
+    """Compare the rows' own offsets with the ledger's; read three columns, and spill to disk.
 
     Args:
-        stored: the table as it was when its ledger was read; rows of other topics than these ``topics`` are ignored.
+        stored: the table as it was when its ledger was read; rows of topics that are not in ``topics`` are ignored.
         spans: the offsets that the ledger covers, in ranges that neither touch nor overlap.
-        begins: for each partition, the offset below which a row outside the spans may be of an expired commit.
+        begins: by partition, the offset below which a row outside the spans may come from an expired commit.
         letters: the dead letters, whose offsets have no rows.
     """
     with _database() as connection:
@@ -181,7 +181,7 @@ def scan_row_offsets(
 
 
 def scan_row_spans(stored: StoredRows, ranges: Sequence[OffsetRange]) -> dict[Partition, RowSpan]:
-    """Summarize the rows' own offsets for one range of each partition; reads three columns and spills to disk."""
+    """Summarize the rows' own offsets, for one range per partition; read three columns, and spill to disk."""
     if not ranges:
         return {}
     with _database() as connection:
@@ -192,7 +192,7 @@ def scan_row_spans(stored: StoredRows, ranges: Sequence[OffsetRange]) -> dict[Pa
 
 
 def count_keyed_rows(rows: IcebergRows, keys: Sequence[str]) -> tuple[int, tuple[tuple[str, int], ...]]:
-    """Count a table's rows, and find keys with several rows; reads the key columns only."""
+    """Return a table's number of rows, and keys with several rows; read only the key columns."""
     names = {name.lower(): name for name in rows.columns}
     columns = [names[key.lower()] for key in keys]
     listed = ", ".join('"' + column.replace('"', '""') + '"' for column in columns)
@@ -209,7 +209,7 @@ def count_keyed_rows(rows: IcebergRows, keys: Sequence[str]) -> tuple[int, tuple
 
 @contextmanager
 def _database() -> Iterator[Any]:
-    """Open a DuckDB database in a folder of its own: one in memory could not spill to disk."""
+    """Open a DuckDB database in a folder of its own: a database in memory could not spill to disk."""
     try:
         import duckdb
     except ImportError:

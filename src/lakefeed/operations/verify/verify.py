@@ -1,4 +1,4 @@
-"""Prove from metadata and the broker, without Spark, that a feed's table holds each record once."""
+"""Prove from metadata and the broker, without Spark, that a feed's table has every record once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakefeed.operations.verify.evidence import Evidence, Finding, collect_evide
 
 @dataclass(frozen=True)
 class PartitionResult:
-    """A partition's offsets that have landed, and the topic's; None if that is gone or another."""
+    """A partition's landed offsets, and the topic's offsets; these are None if the topic is gone or another one."""
 
     topic: str
     partition: int
@@ -30,7 +30,7 @@ class PartitionResult:
 
     @property
     def lag(self) -> int | None:
-        """Offsets that are in the topic and not in the table; transactions leave some without a record."""
+        """The number of offsets in the topic that the table lacks; transactions leave some without a record."""
         return None if self.topic_end is None else max(0, self.topic_end - self.end)
 
 
@@ -39,14 +39,14 @@ class Verification(ReadableResult):
     """The result of a verification.
 
     Attributes:
-        whole: whether the verified commits are all of the feed; else older snapshots have expired.
-        rows: rows that the table has of the feed: those of the commits, less those that a rewind or a later batch has
-            deleted. Where older snapshots have expired, with the rows that were there before.
-        offsets_again: offsets that were read again after a rewind; they are among ``offsets`` twice.
-        backfills: commits of backfills, whose records and rows are among the others.
+        whole: whether the verified commits are all commits of the feed; if not, older snapshots have expired.
+        rows: the feed's rows in the table: rows of the commits, less rows that a rewind or a later batch has deleted.
+            If older snapshots have expired, it includes the rows that were there before.
+        offsets_again: offsets that were read again after a rewind; ``offsets`` counts them twice.
+        backfills: the number of backfill commits; their records and rows are included in the other numbers.
         replayed: rows that replays of dead letters wrote.
-        upserts: the fate of all changes; None where rows are appended.
-        files: files of the newest snapshots that are in the store with their size, manifests included.
+        upserts: the outcome of all changes; None if rows are appended.
+        files: the number of files of the newest snapshots that the store has with the right size, manifests included.
     """
 
     feed: str
@@ -80,7 +80,7 @@ class Verification(ReadableResult):
 
     @property
     def figures(self) -> dict[str, str]:
-        """The figures that a notebook shows; the faults first."""
+        """The figures that a notebook shows, faults first."""
         faults = {f"fault {number}": finding.what for number, finding in enumerate(self.faults[:10], 1)}
         return {
             **faults,
@@ -99,7 +99,7 @@ class Verification(ReadableResult):
 
     @property
     def notes(self) -> tuple[Finding, ...]:
-        """Findings that are no faults: what a user should know, or what is unknown."""
+        """Findings that are no faults: information for users, or things that are unknown."""
         return tuple(finding for finding in self.findings if not finding.fault)
 
     def as_dict(self) -> dict[str, Any]:
@@ -111,9 +111,9 @@ class Verification(ReadableResult):
 def verify_feed(config: PipelineConfig, *, connections: Connections, deep: bool = False) -> Verification:
     """Compare a feed's commits, its dead letters and the broker's offsets with each other.
 
-    May run beside the feed: it sees the table at one moment. Reads metadata, and where the dead letters were; the
-    broker counts again only where a range has fewer records than offsets. With ``deep`` it also reads each row's own
-    topic, partition and offset. A ConfigError if the sink, or with ``deep`` the table, keeps no offsets.
+    The feed may run meanwhile: this reads the table at one moment. It reads metadata, and the positions of the dead
+    letters. The broker counts again only where a range has fewer records than offsets. With ``deep`` it also reads the
+    topic, partition and offset of all rows. Raises a ConfigError if the sink, or with ``deep`` the table, has none.
     """
     config.sink.require("verify")
     evidence = collect_evidence(config, connections, deep=deep)
@@ -149,7 +149,7 @@ def _partition_results(evidence: Evidence) -> Iterator[PartitionResult]:
     last = spans(evidence.commits[-1:])
     there = partitions_of(evidence.same_topics)
     for key, (start, end) in sorted(spans(evidence.landed).items()):
-        # A rewind has gone back behind what landed once.
+        # After a rewind, the position is before the end of what has landed once.
         _, end = last.get(key, (start, end))
         offsets = (there[key].start_offset, there[key].end_offset) if key in there else (None, None)
         yield PartitionResult(*key, start, end, *offsets)

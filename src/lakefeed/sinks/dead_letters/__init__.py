@@ -1,1 +1,1 @@
-"""Records that cannot become rows: the tables and topics that keep them."""
+"""Stores records that cannot become rows, in tables or topics."""

@@ -1,4 +1,4 @@
-"""Reads the newest letters of a dead-letter table, however many there are and however large they are."""
+"""Reads the newest letters of a dead-letter table without reading the whole table or large contents."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ if TYPE_CHECKING:
 
 TIMES = ("timestamp", "failed_at")
 SMALL = ("topic", "partition", "offset", "timestamp", "reason", "schema_id", "batch_id", "failed_at", "replay")
-"""Columns without what may be large."""
+"""All columns except those whose values may be large."""
 POSITION = ("topic", "partition", "offset")
 NEWEST = [(name, "descending") for name in ("failed_at", *POSITION)]
 
 
 def read_recent(table: Table, feed: str, *, most: int, samples: int, longest: int) -> RecentLetters:
-    """Return so many of a feed's newest letters by reason: see ``DeadLetterReader.recent``."""
+    """Return at most ``most`` of a feed's newest letters, grouped by reason: see ``DeadLetterReader.recent``."""
     import pyarrow.compute as pc
     from pyiceberg.expressions import And, EqualTo, Or
 
-    equal: Any = EqualTo  # Its constructor is made by a plugin that mypy has not got.
+    equal: Any = EqualTo  # Its constructor comes from a plugin that mypy does not load.
     of_feed = equal("feed", feed)
     tasks = list(table.scan(row_filter=of_feed).plan_files())
     chosen = _newest(table, tasks, most=most)
     small = _read(table, chosen, of_feed, SMALL)
     is_whole = len(chosen) == len(tasks) and small.num_rows <= most
-    # One file may have millions: they are cut while they are Arrow's.
+    # One file may have millions of letters: cut them in Arrow, before they become Python objects.
     letters: list[dict[str, Any]] = small.take(pc.sort_indices(small, sort_keys=NEWEST)[:most]).to_pylist()
     found = group_recent(letters, samples=samples, is_whole=is_whole)
     sampled = [letter for _, _, of_reason in found.reasons for letter in of_reason]
     if sampled:
-        # As many as letters: a tree that grows at one side would be deeper than Python's stack.
+        # Or(*at) builds a balanced tree: a chain with a node for each letter would be deeper than Python's stack.
         at = [And(*(equal(name, letter[name]) for name in POSITION)) for letter in sampled]
         samples_only = And(of_feed, Or(*at) if len(at) > 1 else at[0])
         content = {
@@ -53,12 +53,12 @@ def read_recent(table: Table, feed: str, *, most: int, samples: int, longest: in
 
 
 def _newest(table: Table, tasks: Sequence[FileScanTask], *, most: int) -> list[FileScanTask]:
-    """Return the files with the newest letters, so many that they have ``most`` of them."""
+    """Return the files with the newest letters, only as many files as ``most`` letters need."""
     field = table.schema().find_field("failed_at").field_id
 
     def failed_at(task: FileScanTask) -> int:
         bound = task.file.upper_bounds.get(field) if task.file.upper_bounds else None
-        # A file without bounds may have the newest.
+        # A file without bounds may have the newest letters.
         return int.from_bytes(bound, "little", signed=True) if bound else 2**63
 
     chosen: list[FileScanTask] = []
@@ -72,7 +72,7 @@ def _newest(table: Table, tasks: Sequence[FileScanTask], *, most: int) -> list[F
 
 
 def _read(table: Table, tasks: Sequence[FileScanTask], rows: Any, columns: Sequence[str]) -> pa.Table:
-    """Read columns of these files; times are microseconds, since Arrow refuses to make a date of each."""
+    """Read columns of these files. Times are read as microseconds, since Arrow cannot convert all of them to dates."""
     import pyarrow as pa
     from pyiceberg.io.pyarrow import ArrowScan
 

@@ -1,4 +1,4 @@
-"""Declares where dead letters are kept, a table or a topic, how they are chosen, and how their readers show them."""
+"""Declares the stores of dead letters (a table or a topic), the filter that chooses letters, and their readers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from lakefeed.records.sources.kafka import BAD_TIMESTAMP
 from lakefeed.sinks.definition import TableChange
 
 Judge: TypeAlias = "Callable[[DataFrame], DataFrame]"
-"""Decodes records and adds ``RECORD``, as it was done for the rows of their commit."""
+"""Decodes records and adds ``RECORD``, in the same way as for the rows of their commit."""
 
 RECORD_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-"""The columns that a letter keeps of its record, and that are decoded again."""
+"""The columns of a record that its letter stores; a replay decodes them again."""
 
 BACKFILLS = ".backfills"
-"""Behind the feed's name: the fence of its backfills, and the ledger of their dead letters (``Ledger.java``)."""
+"""The suffix of a feed's name in its backfills' fence and in the ledger of their dead letters (``Ledger.java``)."""
 
 
 POSITION = re.compile(r"(?:(?P<topic>[A-Za-z0-9._-]+):)?(?P<partition>\d+):(?P<offset>\d+)")
@@ -33,9 +33,9 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, kw_only=True)
 class DeadLetterFilter:
-    """Chooses dead letters of a feed; a field that is None does not matter.
+    """Chooses dead letters of a feed; a field that is None accepts every letter.
 
-    The reason has to contain the text of ``reason``, as it is or as it is printed: with escapes, and ``#`` for numbers.
+    A letter's reason has to contain ``reason``, either literally or as printed: with escapes, and ``#`` for numbers.
     """
 
     feed: str
@@ -56,16 +56,16 @@ class DeadLetterFilter:
         return cls(feed=feed, topic=match["topic"], partition=int(match["partition"]), offset=int(match["offset"]))
 
     def exact(self) -> dict[str, str | int]:
-        """Return the values that columns have to equal; the reason is apart, since it has to contain."""
+        """Return the values that columns have to equal; not ``reason``, which a letter's reason only has to contain."""
         return {name: value for name, value in vars(self).items() if value is not None and name != "reason"}
 
     def reasons(self) -> tuple[str, str]:
-        """Return the text that the reason has to contain: as given, or without the escapes of a terminal."""
+        """Return two texts, one of which the reason has to contain: as given, and without the escapes of a terminal."""
         part = self.reason or ""
         return part, unescaped(part)
 
     def means(self, reason: str) -> bool:
-        """Check that a letter with this reason is chosen. ``dead_letters.table.CHOSEN`` is the same in SQL."""
+        """Check that a reason contains the requested text. ``dead_letters.table.CHOSEN`` is the same in SQL."""
         kind = kind_of(reason)
         return any(part in reason or part in kind for part in self.reasons())
 
@@ -79,15 +79,15 @@ class DeadLetterReader(Protocol):
     name: str
 
     def find(self, choice: DeadLetterFilter, *, whole: bool = False) -> list[dict[str, Any]]:
-        """Return the chosen letters by position; ``whole`` with key, value and headers, which may be large."""
+        """Return the chosen letters in order of position; ``whole`` adds key, value and headers, which may be large."""
 
     def recent(self, feed: str, *, most: int, samples: int, longest: int) -> RecentLetters:
-        """Return so many of a feed's newest letters by reason, with samples whose content is cut to ``longest``."""
+        """Return at most ``most`` of a feed's newest letters by reason; samples are cut to ``longest`` bytes."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """A record's key or value as far as it is shown; ``data`` is None for a null, ``size`` its length in bytes."""
+    """The beginning of a record's key or value; ``data`` is None for null, ``size`` is the whole length in bytes."""
 
     data: bytes | None
     size: int
@@ -102,8 +102,8 @@ class RecentLetters:
     """The newest dead letters by reason, the most frequent reason first.
 
     Attributes:
-        reasons: for each kind of reason the number of its letters, and the newest of them as rows of the table, with
-            ``content``: key and value as ``Content``.
+        reasons: for each kind of reason the reason, the number of its letters, and the newest letters. A letter is a
+            row of the table with ``content``: key and value as ``Content``.
         is_whole: whether there are no older letters.
     """
 
@@ -112,7 +112,7 @@ class RecentLetters:
 
 
 def group_recent(letters: Sequence[dict[str, Any]], *, samples: int, is_whole: bool) -> RecentLetters:
-    """Group letters, newest first, by reason."""
+    """Group letters by reason; the letters come newest first."""
     grouped: dict[str, list[dict[str, Any]]] = {}
     for letter in letters:
         grouped.setdefault(kind_of(letter["reason"]), []).append(letter)
@@ -122,7 +122,7 @@ def group_recent(letters: Sequence[dict[str, Any]], *, samples: int, is_whole: b
 
 @dataclass(frozen=True)
 class Kind:
-    """Dead letters whose reasons differ in their numbers only, with the first and last timestamp that is a date."""
+    """Dead letters whose reasons differ only in numbers; ``first`` and ``last`` ignore timestamps that are no dates."""
 
     reason: str
     count: int
@@ -132,7 +132,7 @@ class Kind:
 
 
 def kinds(letters: Sequence[dict[str, Any]]) -> list[Kind]:
-    """Group letters by reason, the commonest first."""
+    """Group letters by reason, the most frequent reason first."""
     grouped: dict[str, list[dict[str, Any]]] = {}
     for letter in letters:
         grouped.setdefault(kind_of(letter["reason"]), []).append(letter)
@@ -145,7 +145,7 @@ def kinds(letters: Sequence[dict[str, Any]]) -> list[Kind]:
 
 
 def find_one(reader: DeadLetterReader, choice: DeadLetterFilter) -> dict[str, Any]:
-    """Return the one letter at a position, with key, value and headers; an error if there is none, or several."""
+    """Return the one letter at a position, with key, value and headers; raise an error if there is none, or several."""
     found = reader.find(choice, whole=True)
     if not found:
         raise ResourceMissing(
@@ -165,12 +165,12 @@ def position_of(letter: dict[str, Any]) -> str:
 
 
 def kind_of(reason: str) -> str:
-    """A reason with ``#`` for each number."""
+    """Return a reason with ``#`` in place of numbers."""
     return re.sub("[0-9]+", "#", reason)
 
 
 def time_of(microseconds: int | None) -> datetime | str | None:
-    """A time since 1970; as text where Python has no date for it, since a record may have any timestamp."""
+    """Return a time since 1970; as text if Python has no date for it, since a record may have any timestamp."""
     if microseconds is None:
         return None
     try:
@@ -180,7 +180,7 @@ def time_of(microseconds: int | None) -> datetime | str | None:
 
 
 def with_bad_timestamp(letters: DataFrame) -> DataFrame:
-    """Return the records of letters as they came: a timestamp that Spark cannot hold is in their reason."""
+    """Return letters as their original records; a timestamp that Spark cannot represent is taken from the reason."""
     named = sf.regexp_extract("reason", BAD_TIMESTAMP_PATTERN, 1)
     bad = sf.when(sf.col("timestamp").isNull() & (named != ""), named.cast("bigint"))
     return letters.select(*RECORD_COLUMNS, bad.alias(BAD_TIMESTAMP))
@@ -197,10 +197,10 @@ class TopicCreation:
 
 @dataclass(frozen=True)
 class BackfillOrigin:
-    """The dead letters of one commit of a backfill, which was a moment ago if ``committed_at`` is 0.
+    """The commit of a backfill that dead letters come from; ``committed_at`` is 0 if the commit was just made.
 
-    Their offsets may lie anywhere before those of the batches, so they have a ledger of their own. In place of offsets
-    it has the number of the rows' commit, ``Backfill.number``: each number once, in their order.
+    A backfill's offsets may lie anywhere before the batches', so its dead letters have their own ledger. Instead of
+    offsets it has the number of the rows' commit, ``Backfill.number``: every number once, in ascending order.
     """
 
     feed: str
@@ -209,7 +209,7 @@ class BackfillOrigin:
 
     @property
     def batch_id(self) -> int:
-        """Negative: it is no batch."""
+        """Return a negative number: a commit of a backfill is no batch."""
         return -self.number
 
     @property
@@ -221,58 +221,58 @@ class BackfillOrigin:
 
 
 SourceCommit: TypeAlias = Commit | BackfillOrigin
-"""The commit whose records became dead letters: of a batch, or of a backfill."""
+"""The commit whose records became dead letters: a batch's or a backfill's."""
 
 
 class DeadLetterStore(Protocol):
-    """Keeps the dead letters of one feed.
+    """Stores the dead letters of one feed.
 
-    A letter is there from ``write`` until it is dropped or a replay has landed it. While a replay is at work, its
-    letters are marked with its id, and no other choice has them.
+    A letter exists from ``write`` until it is dropped or a replay has landed its record. While a replay runs, its
+    letters are marked with its id, and filters do not choose them.
     """
 
     def ensure(self) -> None:
         """Create the table or topic if it is missing."""
 
     def change(self) -> TableChange | TopicCreation | None:
-        """Return what ``ensure`` does; None if nothing."""
+        """Return the change that ``ensure`` would make; None if it would make none."""
 
     def write(self, judge: Judge, commit: SourceCommit, *, spans: Sequence[OffsetRange], expected: int) -> None:
-        """Write the dead letters of a commit, which are in ``spans``; another number than ``expected`` is refused."""
+        """Write a commit's dead letters, whose records are in ``spans``; refuse any number other than ``expected``."""
 
     def complete(self, judge: Judge, commit: SourceCommit, *, spans: Sequence[OffsetRange], expected: int) -> bool:
-        """Write the dead letters of the last commit that a crash has left out; False if all were there."""
+        """Write the last commit's dead letters that are missing after a crash; return False if none are missing."""
 
     def check(self, position: OffsetRanges | None, *, moved: bool) -> None:
-        """Raise what ``follow`` would; nothing is changed."""
+        """Raise the error that ``follow`` would raise; change nothing."""
 
     def follow(self, position: OffsetRanges | None, *, moved: bool) -> int:
-        """Remove the letters of records past a feed's position, since they are read again; return how many.
+        """Remove the letters of records past the feed's position, since the feed reads these again; return how many.
 
         Raises:
-            CheckpointMismatch: such letters exist, and the feed was not ``moved`` there on purpose.
+            CheckpointMismatch: letters past the position exist, and the feed was not ``moved`` back on purpose.
         """
 
     def records(self, choice: DeadLetterFilter) -> DataFrame:
-        """Return the chosen letters that are unmarked, as the records that they were."""
+        """Return the original records of the chosen letters that are unmarked."""
 
     def drop(self, choice: DeadLetterFilter) -> int:
         """Remove the chosen letters that are unmarked; return how many."""
 
     def mark(self, positions: DataFrame, replay_id: str) -> None:
-        """Mark the letters at these (topic, partition, offset)."""
+        """Mark the letters at these positions (topic, partition, offset)."""
 
     def judge_again(self, reasons: DataFrame) -> None:
-        """Give letters, by topic, partition and offset, other reasons; not where the reason has the timestamp."""
+        """Replace the reasons of letters, by topic, partition and offset; keep a reason that contains the timestamp."""
 
     def marked(self, replay_id: str) -> DataFrame:
-        """Return the records of one replay."""
+        """Return the original records of the letters that one replay has marked."""
 
     def unmark(self, replay_id: str) -> None:
         """Remove a replay's marks."""
 
     def delete_marked(self, replay_id: str) -> None:
-        """Remove the letters of one replay."""
+        """Remove the letters that one replay has marked."""
 
     def open_replays(self) -> list[str]:
-        """Return the ids of the replays whose marks are still there."""
+        """Return the ids of the replays that still have marked letters."""

@@ -1,8 +1,8 @@
-"""Keeps dead letters in a table: each record that did not become a row, whole, with its position and the reason.
+"""Stores dead letters in a table: complete records that did not become rows, with their position and the reason.
 
-Guarantee: exactly-once. The dead letters of a batch are one commit that carries the batch's offset ranges, right after
-the commit of its rows, which says how many there must be; a crash between the two is made good at the next start.
-They are read from the source again, and only where the batch had any: batches without dead letters pay nothing.
+Guarantee: exactly-once. The dead letters of a batch are one commit with the batch's offset ranges. It follows the
+commit of the batch's rows, which says how many letters there must be. After a crash between the two, the next start
+writes the letters. Letters are read from the source again, only if the batch had any: other batches cost nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from lakefeed.sinks.iceberg.table import with_summary
 
 if TYPE_CHECKING:
     ReadAgain = Callable[[Sequence[OffsetRange], OffsetRanges], DataFrame]
-    """Reads some records again, of those that a commit is made of."""
+    """Reads some of a commit's records again: takes their spans, and the ranges of the whole commit."""
 
 COLUMNS = (
     "feed STRING, batch_id BIGINT, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, key BINARY, "
@@ -71,11 +71,11 @@ class TableReader:
         from pyiceberg.expressions import And, EqualTo
 
         table = open_table(self.name, connections=self._connections)
-        equal: Any = EqualTo  # Its constructor is made by a plugin that mypy has not got.
+        equal: Any = EqualTo  # Its constructor comes from a plugin that mypy does not load.
         condition = reduce(And, (equal(name, value) for name, value in choice.exact().items()))
         letters = table.scan(row_filter=condition, selected_fields=("*",) if whole else SMALL).to_arrow()
         for name in TIMES:
-            # As microseconds: Arrow refuses to make a date of each.
+            # As microseconds: Arrow cannot convert all of them to dates.
             letters = letters.set_column(letters.column_names.index(name), name, letters[name].cast(pa.int64()))
         found = [letter for letter in letters.to_pylist() if choice.means(letter["reason"])]
         for letter in found:
@@ -83,14 +83,14 @@ class TableReader:
         return sorted(found, key=lambda letter: (letter["topic"], letter["partition"], letter["offset"]))
 
     def recent(self, feed: str, *, most: int, samples: int, longest: int) -> RecentLetters:
-        """Read the newest files only, first the columns that are small, then the content of the samples."""
+        """Read only the newest files: first the small columns, then the content of the samples."""
         return read_recent(
             open_table(self.name, connections=self._connections), feed, most=most, samples=samples, longest=longest
         )
 
 
 class DeadLetterTable(DeadLetterStore):
-    """The dead letters of one feed, in a table that several feeds may share; ``records`` reads a commit's again."""
+    """The dead letters of one feed, in a table that several feeds may share; ``records`` reads a commit's records."""
 
     def __init__(self, spark: SparkSession, table: str, *, feed: str, records: ReadAgain) -> None:
         self._spark = spark
@@ -103,7 +103,7 @@ class DeadLetterTable(DeadLetterStore):
         carry_out(self._spark, self.change())
 
     def change(self) -> TableChange:
-        """Return what ``ensure`` does; a ConfigError if the table is for something else."""
+        """Return the change that ``ensure`` would make; raise a ConfigError if the table has another purpose."""
         if self._spark.catalog.tableExists(self._table):
             require_dead_letters(self._table, self._spark.table(self._table).columns)
             return TableChange(table=self._table, is_new=False)
@@ -114,19 +114,19 @@ class DeadLetterTable(DeadLetterStore):
             properties={
                 "write.delete.mode": "merge-on-read",
                 "write.update.mode": "merge-on-read",
-                # A dead letter may be large, and few are read together.
+                # Small row groups: a dead letter may be large, and only a few are read at a time.
                 "write.parquet.row-group-size-bytes": str(16 * 1024 * 1024),
             },
         )
         return TableChange(table=self._table, is_new=True, statements=statements)
 
     def complete(self, judge: Judge, commit: SourceCommit, *, spans: Sequence[OffsetRange], expected: int) -> bool:
-        """Write the dead letters of the last commit in one commit, unless the table has them; False then."""
+        """Write the dead letters of the last commit in one commit; return False if the table already has them."""
         ledger = commit.properties()[FEED]
         last = IcebergLedger(self._spark, self._table, ledger).position()
         reached = {} if last is None else last.ranges.ends
         marks = spans if ledger == self._feed else commit.ranges.ranges
-        # Behind it if a crash came between the two; at it, or moved back to it, if not.
+        # The ledger is behind only after a crash between the two commits; a feed that is moved back takes it along.
         if all(reached.get(each.key, 0) >= each.end for each in marks):
             return False
         self.write(judge, commit, spans=spans, expected=expected)
@@ -160,7 +160,7 @@ class DeadLetterTable(DeadLetterStore):
         self._step_back(position, moved=moved)
 
     def follow(self, position: OffsetRanges | None, *, moved: bool) -> int:
-        """Remove the letters of offsets past the feed's position, and move the ledger with them; return how many."""
+        """Remove the letters of offsets past the feed's position, and move the ledger back; return how many."""
         step = self._step_back(position, moved=moved)
         if step is None:
             return 0

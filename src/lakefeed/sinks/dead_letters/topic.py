@@ -1,15 +1,15 @@
-"""Keeps dead letters in a topic: each record that did not become a row, whole, in the cluster that it came from.
+"""Stores dead letters in a topic of the source's cluster: complete records that did not become rows.
 
-Guarantee: none is lost, in step with the data; none is written twice, unless a Spark task is repeated that had sent
-some already, and then both have the same position. The letters of a batch are written right after the commit of its
-rows, which says how many there must be; after a crash between or amid the two, those are written that are missing.
-They are read from Kafka again, and only where the batch had any: batches without dead letters pay nothing.
+Guarantee: no letter of a landed batch is lost. A letter is written twice only if Spark repeats a task that had already
+sent it; both copies have the same position. The letters of a batch are written right after the commit of its rows,
+which says how many there must be. After a crash before all letters are written, the next start writes the missing ones.
+Letters are read from Kafka again, only if the batch had any: batches without dead letters cost nothing.
 
-A letter is the record as it was, with ``LETTER`` behind its own headers. A note has no value and the headers ``NOTE``:
-it says that a replay has ``marked`` or ``unmarked`` the letter or found another ``reason``, or that the letter is
-``gone``. Replay ids are used once, and ``failed-at`` distinguishes a letter from an earlier one of its position, so
-these do not depend on their order, and a letter or note that is there twice counts once. Of several reasons the last
-counts: the notes on a letter are all in its partition.
+A letter is the original record, with the headers ``LETTER`` after its own. A note is a message without a value, with
+the headers ``NOTE``. It says that a replay has ``marked`` or ``unmarked`` a letter or found another ``reason``, or that
+the letter is ``gone``. A replay id is used once, and ``failed-at`` distinguishes a letter from an earlier one of the
+same position, so the order of these messages does not matter, and a repeated letter or note counts once. Of several
+reasons the last one counts: all notes on a letter are in the letter's partition.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ _silence = logging.getLogger("lakefeed.clients.kafka.librdkafka")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeadLetter:
-    """A letter without what may be large; times are in ms since 1970.
+    """A letter without key, value and headers, which may be large; times are in ms since 1970.
 
-    ``place`` is its partition and offset in the dead-letter topic, ``replay`` the id of the replay that has marked it.
+    ``place`` is its partition and offset in the dead-letter topic, ``replay`` the id of the replay that marked it.
     """
 
     place: tuple[int, int]
@@ -83,7 +83,7 @@ class DeadLetter:
     replay: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The letter as a row of the dead-letter table."""
+        """Return the letter as a row of the dead-letter table."""
         return {
             **dict(zip(POSITION, self.record, strict=True)),
             "timestamp": time_of(None if self.timestamp is None else self.timestamp * 1000),
@@ -115,10 +115,10 @@ class TopicReader:
         starts: Mapping[int, int] | None = None,
         seen: Callable[[DeadLetter, Any], None] = lambda letter, message: None,
     ) -> list[DeadLetter]:
-        """Read the topic to its end; return the letters of a feed that are not gone, by the position of their records.
+        """Read the topic to its end; return the feed's letters that are not gone, sorted by their records' positions.
 
-        Memory: a ``DeadLetter`` for each letter that is in the topic, the gone ones too. ``starts`` are the offsets of
-        the topic to begin at, ``seen`` is called with each letter and its message.
+        Memory: a ``DeadLetter`` for every letter in the topic, also those that are gone. ``starts`` are the topic's
+        offsets to begin at, by partition. ``seen`` is called with every letter and its message.
         """
         latest: dict[Position, DeadLetter] = {}
         notes: dict[tuple[Position, int], set[tuple[str, str]]] = {}
@@ -147,7 +147,7 @@ class TopicReader:
         return present
 
     def chosen(self, choice: DeadLetterFilter) -> list[DeadLetter]:
-        """Return the chosen letters, marked ones too."""
+        """Return the chosen letters, including marked ones."""
         return [letter for letter in self.letters(choice.feed) if letter.is_chosen(choice)]
 
     def find(self, choice: DeadLetterFilter, *, whole: bool = False) -> list[dict[str, Any]]:
@@ -155,7 +155,7 @@ class TopicReader:
         if not whole or not found:
             return [letter.as_dict() for letter in found]
         by_place = {letter.place: letter for letter in found}
-        # Of each partition the lowest offset, which comes last.
+        # The lowest offset of each partition: it comes last in this order, and dict() takes the last.
         starts = dict(sorted(by_place, reverse=True))
         rows = {}
         for message in scan(self._cluster, self.name, starts=starts):
@@ -174,7 +174,7 @@ class TopicReader:
         return [rows[letter.record] for letter in found if letter.record in rows]
 
     def recent(self, feed: str, *, most: int, samples: int, longest: int) -> RecentLetters:
-        """Read the newest messages of each partition only: notes that a letter is gone come behind it, in the same."""
+        """Read only the newest messages of each partition: a note that a letter is gone follows in its partition."""
         topics = Topics(self._cluster.bootstrap_servers, options=self._cluster.client_options)
         parts = topics.describe(self.name).partitions
         starts = {part.id: max(part.start_offset, part.end_offset - most) for part in parts}
@@ -193,7 +193,7 @@ class TopicReader:
     def positions(
         self, feed: str, batch_id: int, *, starts: Mapping[int, int] | None = None, since: float | None = None
     ) -> set[Position]:
-        """Return the records of one batch that have a letter, gone ones too.
+        """Return the positions of one batch's records that have a letter, even if the letter is gone.
 
         Reads from the offsets ``starts``, by partition of the topic, and from the time ``since``, seconds since 1970.
         """
@@ -215,7 +215,7 @@ class DeadLetterTopic(DeadLetterStore):
         self._reader = TopicReader(topic, cluster=source)
 
     def ensure(self) -> None:
-        """Create the topic if it is missing, so that it takes whatever the source's topics do, and keeps it."""
+        """Create the topic if it is missing. It keeps messages forever and allows the source's largest ones."""
         if (new := self.change()) is not None:
             self._topics.create(new.topic, partitions=new.partitions, config=new.config, exist_ok=True)
 
@@ -252,7 +252,7 @@ class DeadLetterTopic(DeadLetterStore):
         expected: int,
         present: Set[Position] = frozenset(),
     ) -> None:
-        """Send the dead letters of a commit that are not present."""
+        """Send a commit's dead letters, except those that are ``present``."""
         records = read_batch(self._spark, self._source, ranges=spans, headers=True)
         letters = judge(records).filter(sf.col(f"{RECORD}.reason").isNotNull())
         if present:
@@ -262,7 +262,7 @@ class DeadLetterTopic(DeadLetterStore):
             letters = letters.join(sf.broadcast(known), same & (record["offset"] == sf.col("o")), "left_anti")
         producer = {
             **PRODUCER_DEFAULTS,
-            # A letter is never too large for the client.
+            # The client must not refuse a letter as too large.
             "kafka.max.request.size": str(LARGEST_LETTER),
             "kafka.buffer.memory": str(LARGEST_LETTER),
             **source_options(self._source),
@@ -283,7 +283,7 @@ class DeadLetterTopic(DeadLetterStore):
         """Refuse nothing: a topic keeps no ledger."""
 
     def follow(self, position: OffsetRanges | None, *, moved: bool) -> int:
-        """Remove nothing: letters of records that are read again are in the topic twice."""
+        """Do nothing: letters of records that are read again are in the topic twice."""
         return 0
 
     def records(self, choice: DeadLetterFilter) -> DataFrame:
@@ -293,7 +293,7 @@ class DeadLetterTopic(DeadLetterStore):
         return self._read(self._of_replay(replay_id))
 
     def drop(self, choice: DeadLetterFilter) -> int:
-        """Send notes that the chosen letters are gone; return how many."""
+        """Send notes that the chosen letters are gone; return the number of letters."""
         letters = self._unmarked(choice)
         self._send_notes(letters, state="gone")
         return len(letters)
@@ -329,7 +329,7 @@ class DeadLetterTopic(DeadLetterStore):
         return [letter for letter in self._reader.letters(self._feed) if letter.replay == replay_id]
 
     def _read(self, letters: Sequence[DeadLetter]) -> DataFrame:
-        """Read the letters' records, from the places in the topic where they are."""
+        """Read the letters' records from their places in the topic."""
         if not letters:
             return self._spark.createDataFrame([], RECORD_TYPES)
         spans: dict[int, OffsetRange] = {}
@@ -344,7 +344,7 @@ class DeadLetterTopic(DeadLetterStore):
             sf.col("partition").alias("at_partition"), sf.col("offset").alias("at_offset"),
             "key", "value", sf.col("headers").alias("stored_headers"),
         )  # fmt: skip
-        # A span holds notes too, which have fewer headers than a letter adds.
+        # A span also contains notes, which have fewer headers than the ones that a letter adds.
         own = sf.slice("stored_headers", 1, sf.greatest(sf.size("stored_headers") - len(LETTER), sf.lit(0)))
         return with_bad_timestamp(
             stored.join(sf.broadcast(requested), ["at_partition", "at_offset"])
@@ -353,7 +353,7 @@ class DeadLetterTopic(DeadLetterStore):
         )
 
     def _send_notes(self, letters: Iterable[DeadLetter], *, state: State, replay: str | None = None) -> None:
-        """Send a note on each letter, to the letter's own partition: it never outlives its notes there."""
+        """Send a note on each letter to the letter's partition, where a letter never stays longer than its notes."""
         failed: list[Any] = []
         producer = Producer(
             {
@@ -391,7 +391,7 @@ class DeadLetterTopic(DeadLetterStore):
 
 
 def _messages(letters: DataFrame, commit: SourceCommit) -> DataFrame:
-    """Return key, value and headers as the topic gets them."""
+    """Return the key, value and headers of the messages that are sent to the topic."""
     record = sf.col(f"{RECORD}.record")
     values = (
         sf.lit(commit.feed),
@@ -421,7 +421,7 @@ def note_headers(
 
 
 def _letter(message: Any, headers: Headers, feed: str) -> DeadLetter | None:
-    """Read a letter; None if it is another feed's, or no letter."""
+    """Read a letter; return None if it is another feed's, or if the message is no letter."""
     ours = _ours(headers, LETTER, feed)
     if ours is None:
         return None
@@ -437,7 +437,7 @@ def _letter(message: Any, headers: Headers, feed: str) -> DeadLetter | None:
 
 
 def _ours(headers: Headers, names: Sequence[str], feed: str) -> dict[str, str] | None:
-    """Read our headers, which are the last ones: a letter may come from a topic that holds letters itself."""
+    """Read lakefeed's headers from the end: a record of a dead-letter topic has an earlier letter's before them."""
     last = headers[-len(names) :]
     if [key for key, _ in last] != [f"{PREFIX}{name}" for name in names]:
         return None

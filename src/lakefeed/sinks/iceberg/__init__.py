@@ -1,1 +1,1 @@
-"""Iceberg tables: append, upsert, history and aggregates, each batch in one commit."""
+"""Iceberg tables: append, upsert, history and aggregates; a batch is one commit."""

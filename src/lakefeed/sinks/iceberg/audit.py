@@ -1,4 +1,4 @@
-"""Audits a snapshot of a table before it is published: what the pipeline file expects of the table as a whole."""
+"""Audits a snapshot before it is published: compares the whole table with the pipeline file's expectations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROWS = f"{OWN}_rows"
 
 
 def require_columns(expect: TableExpectations, columns: StructType, *, where: str) -> None:
-    """Refuse expectations of columns that the table does not have, or that have no age."""
+    """Refuse expectations of columns that the table does not have, and of an age for columns without a time."""
     fresh = () if expect.fresh is None else (expect.fresh.column,)
     for option, names in (
         ("fresh.column", fresh),
@@ -39,9 +39,9 @@ def require_columns(expect: TableExpectations, columns: StructType, *, where: st
 
 
 def audit(staged: DataFrame, published: DataFrame | None, expect: TableExpectations, *, snapshot_id: int) -> TableAudit:
-    """Compare a snapshot's rows with what is expected; ``published`` are the rows that readers see now.
+    """Compare a snapshot's rows with the expectations; ``published`` are the rows that readers see now.
 
-    One pass over the columns that are named, and one for each entry of ``unique``.
+    Reads the named columns once, and the columns of each entry of ``unique`` once more.
     """
     nulls = tuple(expect.null_share)
     found: dict[str, Column] = {"rows": sf.count(sf.lit(1))}

@@ -1,7 +1,7 @@
-"""Lets a feed land in a branch of its table, or leave one: only where nothing that it has landed is unpublished.
+"""Lets a feed land in a branch of its table, or leave a branch; the branch must have no unpublished rows of the feed.
 
-The table's property ``lakefeed.branch.<feed>`` names the branch. All who read the feed's ledger look there, so that no
-command has to be given the branch; and the commit check refuses a commit of the feed in another one.
+The table's property ``lakefeed.branch.<feed>`` names the branch. Everything that reads the feed's ledger reads this
+property, so no command needs the branch as an option. The commit check refuses the feed's commits in other branches.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from lakefeed.ledger.snapshot_summary import BRANCH
 def branch_statements(
     ledger: IcebergLedger, sink: IcebergSinkConfig, feed: str, properties: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return the statements after which the feed lands in the branch of the pipeline file; none if it does.
+    """Return the statements that make the feed land in the pipeline file's branch; none if it already does.
 
-    ``properties`` are the table's; none for a new one.
+    ``properties`` are the table's; empty for a new table.
 
     Raises:
-        ConfigError: the branch that it leaves has rows that are not published, or the new one is there with others.
+        ConfigError: the branch to leave has unpublished rows, or the new branch exists at another snapshot.
         CheckpointMismatch: the branch was removed.
     """
     key = f"{BRANCH}.{feed}"

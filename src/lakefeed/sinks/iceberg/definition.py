@@ -1,4 +1,4 @@
-"""The Iceberg sink: which table class its mode opens, and where its ledger is read."""
+"""The Iceberg sink: chooses the class of the table by the sink's mode, and reads the ledger."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TABLES: dict[tuple[str, str], type[IcebergTable]] = {
     ("upsert", "update"): MergeTable,
     ("overwrite", "complete"): OverwriteTable,
 }
-"""By the sink's mode and the query's output mode; all others append."""
+"""The table's class by the sink's mode and the query's output mode; all other pairs append."""
 
 
 class IcebergDefinition(SinkDefinition[IcebergSinkConfig]):
@@ -31,7 +31,7 @@ class IcebergDefinition(SinkDefinition[IcebergSinkConfig]):
         return self.open_table(spark)
 
     def open_table(self, spark: SparkSession) -> IcebergTable:
-        """Open the table; refuses a catalog that is not declared."""
+        """Open the table; refuse a catalog that is not declared."""
         settings, context = self.settings, self.context
         context.connections.catalog(catalog_of(settings.table))
         if settings.history is not None:
@@ -63,9 +63,9 @@ class IcebergDefinition(SinkDefinition[IcebergSinkConfig]):
 def append_table(
     spark: SparkSession, table: str, *, feed: str, partition_by: Sequence[str], properties: Mapping[str, str]
 ) -> LedgerTable:
-    """Open a table that rows are appended to, for a feed without a pipeline file.
+    """Open a table for appends, for a feed without a pipeline file.
 
-    ``partition_by`` and ``properties`` are for a new table.
+    ``partition_by`` and ``properties`` apply only to a new table.
     """
     settings = validated(
         IcebergSinkConfig, "write_table", table=table, partition_by=list(partition_by), properties=dict(properties)

@@ -1,7 +1,7 @@
-"""Creates tables, and changes their partitions and the order within files when the pipeline file has changed.
+"""Creates tables, and changes their partitions and sort order when the pipeline file has changed.
 
-Such a change is a commit of metadata alone (partition evolution): existing files stay as they are, new ones are written
-the new way, and each is read by its own layout.
+This change is a commit of metadata alone (partition evolution): existing files stay as they are, and new files get the
+new layout. Readers read every file by its own layout.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ TABLE_PROPERTIES = {
     FORMAT_VERSION: "2",
     "write.parquet.compression-codec": "zstd",
     "write.spark.fanout.enabled": "true",
-    # Old metadata files are of no use to a feed, and one is written with every commit.
+    # Every commit writes a metadata file, and a feed does not use old ones.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
-    # Others commit to the table too: upkeep, replays, other feeds' dead letters. Iceberg's default is 4.
+    # Others commit to the table too: maintenance, replays, other feeds' dead letters. Iceberg's default is 4.
     "commit.retry.num-retries": "20",
 }
 
@@ -43,12 +43,12 @@ class FileLayout:
     """The partitions of a table, and the order of the rows in a file."""
 
     partitions: tuple[tuple[str, str], ...] = ()
-    """Column and transform of each, as Iceberg writes it: ``("id", "bucket[16]")``."""
+    """Column and transform of the partition fields, as Iceberg writes them: ``("id", "bucket[16]")``."""
     order: tuple[SortColumn, ...] = ()
 
     @classmethod
     def of_table(cls, table: Any) -> FileLayout:
-        """Read an Iceberg table, by its Java object."""
+        """Return the layout of an Iceberg table; takes its Java object."""
         schema = table.schema()
         partitions = [
             (str(schema.findColumnName(each.sourceId())), str(each.transform().toString()))
@@ -63,7 +63,7 @@ class FileLayout:
             for each in table.sortOrder().fields()
             if str(each.transform().toString()) == "identity"
         ]
-        # A field that was dropped from a table of format 1 stays as "void".
+        # A field that was dropped from a table of format version 1 stays, with the transform "void".
         return cls(tuple(each for each in partitions if each[1] != "void"), tuple(order))
 
     @classmethod
@@ -71,7 +71,7 @@ class FileLayout:
         return cls(tuple((each.column, _text(each)) for each in sink.partition_by), tuple(sink.sort_by))
 
     def rename_columns(self, columns: Sequence[tuple[tuple[str, ...], str]]) -> FileLayout:
-        """Return the layout after columns were renamed one by one: path and new last name of each."""
+        """Return the layout after columns were renamed one after the other; ``columns`` has paths and last names."""
 
         def now(column: str) -> str:
             parts = column.split(".")
@@ -87,9 +87,9 @@ class FileLayout:
 
 
 def statements(table: str, *, have: FileLayout, want: FileLayout, partitions: bool, order: bool) -> Iterator[str]:
-    """Yield the statements after which new files are laid out as requested.
+    """Yield the statements that give new files the layout ``want``.
 
-    ``partitions`` and ``order`` say whether the pipeline file names them.
+    ``partitions`` and ``order`` say whether the pipeline file sets these.
     """
     alter = f"ALTER TABLE {quoted_table(table)}"
     if partitions and have.partitions != want.partitions:
@@ -100,7 +100,7 @@ def statements(table: str, *, have: FileLayout, want: FileLayout, partitions: bo
             if partition not in have.partitions:
                 yield f"{alter} ADD PARTITION FIELD {_sql(*partition)}"
     if order and have.order != want.order:
-        # Within each file: a global order would shuffle each batch by ranges.
+        # Sort within files only: a global order would shuffle every batch by ranges.
         columns = [
             f"{quoted_table(sort.column)} {'DESC' if sort.descending else 'ASC'} NULLS "
             f"{'FIRST' if sort.nulls_first else 'LAST'}"
@@ -110,10 +110,10 @@ def statements(table: str, *, have: FileLayout, want: FileLayout, partitions: bo
 
 
 def upgrade(table: str, *, have: int, want: int | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the statement that upgrades a table's format version, and a note on its readers; both empty if it fits.
+    """Return the statement that upgrades a table's format version, and a note on readers; both empty if it fits.
 
     Raises:
-        ConfigError: the table has a newer version than the pipeline file names.
+        ConfigError: the table has a newer version than the one in the pipeline file.
     """
     if want is None or want == have:
         return (), ()
@@ -151,9 +151,9 @@ def partitions_sql(partitions: Iterable[tuple[str, str]]) -> str:
 def creation(
     table: str, *, columns: str, partitioned_by: str = "", properties: Mapping[str, str] | None = None
 ) -> tuple[str, str]:
-    """Return the statements that create a table and its namespace, with settings that suit many small commits.
+    """Return the statements that create a namespace and a table, with table properties for many small commits.
 
-    Columns and partition transforms are as SQL lists them; ``properties`` win over the settings.
+    Columns and partition transforms are SQL lists; ``properties`` override these defaults.
     """
     partitioning = f" PARTITIONED BY ({partitioned_by})" if partitioned_by else ""
     return (
@@ -166,7 +166,7 @@ def creation(
 
 
 def carry_out(spark: SparkSession, change: TableChange) -> None:
-    """Run the statements. Each is one commit of metadata; after a crash the rest follows from the table."""
+    """Run the statements of a change. A statement is one commit of metadata; after a crash, a start plans the rest."""
     statements = change.statements
     if change.is_new:
         namespace = change.table.rpartition(".")[0]
@@ -178,7 +178,7 @@ def carry_out(spark: SparkSession, change: TableChange) -> None:
 
 
 def _make(spark: SparkSession, statement: str, *, is_there: Callable[[], bool]) -> None:
-    # IF NOT EXISTS looks first: of two drivers that look at once, one fails.
+    # IF NOT EXISTS checks first: if two drivers check at the same time, one of them fails.
     try:
         run(spark, statement)
     except (py4j.Py4JError, spark_errors.PySparkException):
@@ -187,7 +187,7 @@ def _make(spark: SparkSession, statement: str, *, is_there: Callable[[], bool]) 
 
 
 def require_dead_letters(table: str, columns: Iterable[str]) -> None:
-    """Refuse a place for dead letters that is a table of something else."""
+    """Refuse a table for dead letters that has other columns."""
     if missing := sorted(DEAD_LETTER_COLUMNS - set(columns)):
         raise ConfigError(
             f"{table} is no table of dead letters: it lacks the columns {', '.join(missing)}",
@@ -197,7 +197,7 @@ def require_dead_letters(table: str, columns: Iterable[str]) -> None:
 
 
 def require_own_types(table: str, schema: Schema) -> None:
-    """Refuse a table of pyiceberg's whose columns no row of a feed can meet, as Iceberg and Spark do at a start."""
+    """Refuse a table, read by pyiceberg, whose columns a feed cannot write, as Iceberg and Spark do at a start."""
     from pyiceberg.schema import index_by_id
     from pyiceberg.types import TimestampNanoType, TimestamptzNanoType, TimeType
 
@@ -221,7 +221,7 @@ def require_own_types(table: str, schema: Schema) -> None:
 
 
 def require_rows(table: str, columns: Iterable[str]) -> None:
-    """Refuse a place for rows that is a table of dead letters."""
+    """Refuse a table for rows that is a table of dead letters."""
     if set(columns) >= DEAD_LETTER_COLUMNS:
         raise ConfigError(
             f"{table} is a table of dead letters, which rows would mix with",

@@ -1,8 +1,8 @@
-"""Publishes what a feed has landed in its branch, once an audit of the table has passed.
+"""Publishes the rows that a feed has landed in its branch, once an audit of the table has passed.
 
-Guarantee: readers see the table as it was audited, or as it was before. The commit moves ``main`` to the very snapshot
-that was audited, and only if that descends from ``main``, so that no row of another writer is lost. Whatever ends a
-publication, the next one completes it: one that was made already changes nothing.
+Guarantee: readers see the table either as it was audited or as it was before. The commit moves ``main`` to exactly the
+audited snapshot. It fails unless that snapshot descends from ``main``, so rows of other writers are not lost. After an
+interrupted publication, the next one completes it; repeating a completed publication changes nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Publisher:
     """Publishes the branch of one feed's table.
 
     Attributes:
-        report: called with a message when a batch's audit has passed, or has failed and the feed continues.
+        report: called with a message when an audit has passed, or when it has failed and the feed continues.
     """
 
     def __init__(self, spark: SparkSession, sink: IcebergSinkConfig, *, feed: str) -> None:
@@ -41,13 +41,13 @@ class Publisher:
         return self._settings.expect if self._settings is not None else TableExpectations()
 
     def after_batch(self, *, is_new: bool = True, at_end: bool = False) -> str | None:
-        """Publish if it is time; returns a message for the user, if there is one.
+        """Publish if it is time; return a message for the user, or None.
 
-        A batch that the table had before the start, ``is_new=False``, does not stop the feed: the next ones may pass
-        the audit that it has not passed.
+        With ``is_new=False``, for a batch that the table had before the start, a failed audit does not stop the feed:
+        after the next batches the audit may pass.
 
         Raises:
-            AuditFailed: the audit failed, and the feed stops then.
+            AuditFailed: the audit failed, and the feed has to stop.
             BranchDiverged: the published table has commits that the branch lacks.
         """
         seconds = self._settings.seconds if self._settings is not None else None
@@ -79,7 +79,7 @@ class Publisher:
         return not seconds or time.time() - (self._last or 0.0) >= seconds
 
     def publish(self, *, dry_run: bool = False) -> Publication:
-        """TableAudit the branch's newest snapshot, and publish it if the audit passes; ``dry_run`` only audits.
+        """Audit the branch's newest snapshot, and publish it if the audit passes; ``dry_run`` only audits.
 
         Raises:
             BranchDiverged: the published table has commits that the branch lacks.
@@ -108,15 +108,15 @@ class Publisher:
         if dry_run:
             return self._publication("would be published", found)
         passed = {f"{AUDIT}.{self._feed}": StoredAudit(found.snapshot_id, time.time()).to_json()}
-        # A later batch may be in the branch by now; it has an audit of its own.
+        # The branch may have a later batch by now; publish only the audited snapshot.
         if java(self._spark).commit.Publication.publish(self._ledger.loaded(), found.snapshot_id, passed) == "diverged":
             raise self._diverged()
         return self._publication("published", found)
 
     def discard(self) -> None:
-        """Move the branch back to the published table: rows that are not published are dropped, and read again.
+        """Move the branch back to the published table: unpublished rows are dropped, and the feed reads them again.
 
-        The feed must not run. Raises a ConfigError if it has published nothing yet.
+        The feed must not run. Raises a ConfigError if the feed has published nothing yet.
         """
         position = self._ledger.position()
         if position is None or not self._ledger.has_published():
@@ -128,7 +128,7 @@ class Publisher:
         java(self._spark).commit.Publication.discard(self._ledger.loaded(), self._feed)
 
     def failed(self, done: Publication) -> AuditFailed:
-        """Return the error of an audit that failed."""
+        """Return the error for a failed audit."""
         return AuditFailed(
             done.sentence,
             where=f"table {self._table}",

@@ -1,7 +1,7 @@
-"""Iceberg sink: appends one micro-batch in one commit, with its offset ranges in the snapshot.
+"""Iceberg sink: appends a micro-batch in one commit and stores its offset ranges in the snapshot.
 
-Guarantee: exactly-once. The offset ranges and the rows become visible in the same commit, which succeeds only if the
-ranges continue where the feed's last commit ended and no newer driver has taken over (``io.lakefeed.commit``).
+Guarantee: exactly-once. Offset ranges and rows become visible in the same commit. The commit succeeds only if the
+ranges start where the feed's last commit ended, and if no newer driver has taken over (``io.lakefeed.commit``).
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ if TYPE_CHECKING:
 
 
 CREATED_BY = "lakefeed.created-by"
-"""Table property: the feed that has created the table."""
+"""Table property: the feed that created the table."""
 
 
-# Spark fits the shuffles of a batch to its size, which it does not do in a stream's session by default.
+# Adaptive execution fits a batch's shuffles to its size; by default it is off in the session of a stream.
 ADAPTIVE = ("spark.sql.adaptive.enabled", "true")
 
 HOURS_END = 2**31 * 3_600_000_000
-"""The first time, in microseconds since 1970, whose hour is no int."""
+"""The first time, in microseconds since 1970, whose number of hours exceeds an int."""
 
 
 class IcebergTable(BaseSink):
     """One feed's table.
 
     Args:
-        evolves: whether its columns follow the rows'.
-        takes_defaults: whether the rows have the fields of the reader's schema, so that its defaults are theirs.
+        evolves: whether the table's columns are changed to match the rows' columns.
+        takes_defaults: whether the rows' columns are the fields of the reader's schema, so that its defaults apply.
 
     Attributes:
-        takes: columns whose type has fewer values than Spark's, and the type: ``uuid`` or ``fixed[4]``.
+        takes: columns whose type allows fewer values than Spark's type, with that type: ``uuid`` or ``fixed[4]``.
     """
 
     ledger: IcebergLedger
@@ -88,7 +88,7 @@ class IcebergTable(BaseSink):
 
     @property
     def written(self) -> str:
-        """The table as its rows are written: its branch, if they land in one."""
+        """The name to write rows to: the table, or its branch if the feed lands in one."""
         return in_branch(self.name, self._sink.branch)
 
     def stored_schema(self) -> StoredSchema | None:
@@ -136,9 +136,9 @@ class IcebergTable(BaseSink):
             has_defaults = stored is not None and self._takes_defaults and max(own_version, version or 0) >= 3
             defaults = column_defaults(stored.schema) if stored is not None and has_defaults else None
             statements = (
-                # Before columns that only the newer version has.
+                # First the upgrade: only the newer version allows some of the new columns.
                 *upgrade,
-                # First, so that a crash in between leaves the names that the columns are renamed by.
+                # Properties before columns: after a crash in between, the names for renaming columns are still there.
                 *([set_properties(self.name, changed)] if changed else []),
                 *ddl.statements(self.name, have=have, want=rows, changes=known, grow=self._evolves, defaults=defaults),
             )
@@ -150,7 +150,7 @@ class IcebergTable(BaseSink):
         self._hours = [column for column, how in want.partitions or laid_out.partitions if how == "hour"]
         by_file = {"partitions": "partition_by" in named, "order": "sort_by" in named}
         layouts = list(layout.statements(self.name, have=laid_out, want=want, **by_file))
-        # The branch last: a new table has to be there first.
+        # The branch comes last: it needs the table.
         all_ = (*statements, *layouts, *branch_statements(self.ledger, self._sink, self._feed, properties))
         change = TableChange(
             table=self.name, is_new=is_new, is_laid_out_anew=bool(layouts), statements=all_, notes=notes
@@ -158,7 +158,7 @@ class IcebergTable(BaseSink):
         return (change,)
 
     def _try_columns(self, have: StructType, rows: StructType, known: Sequence[Change]) -> None:
-        """Refuse rows for which Iceberg would refuse to change the table's columns."""
+        """Refuse rows if Iceberg would refuse the changes of the table's columns that they need."""
         if steps := ddl.trial_steps(have=have, want=rows, changes=known, grow=self._evolves):
             self._refuse(java(self._spark).commit.TrialSchema.refusal(self.ledger.loaded(), json.dumps(steps)))
 
@@ -176,11 +176,11 @@ class IcebergTable(BaseSink):
             )
 
     def _own_properties(self) -> dict[str, str]:
-        """Return properties of a new table, over which the pipeline file's win."""
+        """Return properties of a new table; the pipeline file's properties override them."""
         return {}
 
     def _require_own(self, properties: Mapping[str, str]) -> None:
-        """Refuse a table whose name comes from a topic's, unless the feed has created it."""
+        """Refuse an existing table whose name was derived from a topic's, unless this feed created it."""
         if self.name not in self._sink.names_made or properties.get(CREATED_BY) == self._feed:
             return
         if self.ledger.position() is None:
@@ -198,11 +198,11 @@ class IcebergTable(BaseSink):
         return self.ledger.location()
 
     def position(self) -> Position | None:
-        """Return where the feed stands; None if there is no table, or it has no commit of the feed."""
+        """Return the feed's position; None if there is no table, or if the table has no commit of the feed."""
         return self.ledger.position() if self._spark.catalog.tableExists(self.name) else None
 
     def feeds_of(self, topics: Iterable[str]) -> list[str]:
-        """Return the other feeds whose position in the table is one of these topics."""
+        """Return the other feeds whose position in the table contains one of these topics."""
         properties = self.ledger.properties() if self._spark.catalog.tableExists(self.name) else {}
         names = [json.dumps(topic) for topic in topics]
         return sorted(
@@ -218,12 +218,12 @@ class IcebergTable(BaseSink):
         return self.ledger.rows_of(commit_id)
 
     def _writer(self, rows: DataFrame, properties: Mapping[str, str]) -> DataFrameWriterV2:
-        # Not the columns that ``apply_schema`` saw: a backfill beside the feed may have added some.
+        # Read the columns again: since ``apply_schema`` a backfill beside the feed may have added some.
         aligned = self.with_countable_hours(align_columns(rows, self.ledger.columns()))
         return with_summary(aligned.writeTo(self.written), properties)
 
     def with_countable_hours(self, rows: DataFrame) -> DataFrame:
-        """Return rows that fail at a time whose hour is no int: Iceberg would put it into the partition of another."""
+        """Return rows that fail at a time whose hour exceeds an int: Iceberg would use another hour's partition."""
         for column in self._hours:
             micros = sf.unix_micros(sf.col(quoted(tuple(column.split(".")))).cast("timestamp"))
             refusal = sf.raise_error(sf.lit(f"{NO_HOUR}{column}")).cast("boolean")
@@ -233,15 +233,15 @@ class IcebergTable(BaseSink):
     def _run_in_turn(
         self, statement: str, properties: Mapping[str, str], *, session: SparkSession, bounds: Any = None
     ) -> None:
-        """Run a statement, again if another writer has changed what it read."""
+        """Run a statement; repeat it if another writer has changed what it read."""
         act = partial(self.ledger.run, statement, properties, session=session, bounds=bounds)
         run_in_turn(self.name, act, ask_for_quiet=self.ledger.ask_for_quiet)
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
-        """Write files of some of a batch's rows, whose commit is refused: Iceberg removes them.
+        """Write files of some of a batch's rows and have their commit refused, so that Iceberg removes the files.
 
-        Iceberg notices only at the commit that a decimal, rounded down by ``truncate``, has a digit too many. Spark's
-        cast refuses it for each row.
+        If ``truncate`` rounds a decimal down to one digit too many, Iceberg notices only at the commit. Spark's cast
+        fails at the row instead.
         """
         rounded = [each.alias(f"partition{at}") for at, each in enumerate(self._rounded(rows.schema))]
         if rounded:
@@ -255,7 +255,7 @@ class IcebergTable(BaseSink):
                     raise
 
     def _rounded(self, rows: StructType) -> Iterator[Column]:
-        """Yield columns that round each decimal as its partition does, and fail where the result does not fit."""
+        """Yield columns that round decimals as their partitions do, and that fail if the result does not fit."""
         columns = self._spark.table(self.name).schema
         for transform in self._sink.partition_by:
             column, own = find_field(columns, transform.column), find_field(rows, transform.column)
@@ -267,7 +267,7 @@ class IcebergTable(BaseSink):
                 yield (value - sf.pmod(value, unit)).cast(column.dataType)
 
     def files_of(self, batch_ids: Iterable[int]) -> int:
-        """Count the data files that these batches' commits added, as their snapshots say."""
+        """Return the number of data files that these batches' commits added, from their snapshots."""
         requested, files = set(batch_ids), 0
         for commit in self.ledger.commits():
             if not requested:
@@ -278,7 +278,7 @@ class IcebergTable(BaseSink):
         return files
 
     def encoder_refusal(self, rows: Callable[[], StructType | None]) -> str | None:
-        """Return why Iceberg's own encoder writes the table's files; ``rows`` are those of a table to create."""
+        """Return the reason why Iceberg's own encoder writes the table's files; ``rows`` are those of a new table."""
         model, refusal = java(self._spark).parquet.ColumnarModel, None
         if self._spark.catalog.tableExists(self.name):
             refusal = model.refusal(self.ledger.loaded())
@@ -288,7 +288,7 @@ class IcebergTable(BaseSink):
         return None if refusal is None else str(refusal)
 
     def _check_rows(self, rows: StructType) -> None:
-        """Refuse rows that lack a column which the settings name."""
+        """Refuse rows that lack a column from the settings."""
         for column in (transform.column for transform in self._sink.partition_by):
             if find_field(rows, column.split(".")[0]) is None:
                 raise ConfigError(
@@ -303,29 +303,29 @@ class IcebergTable(BaseSink):
 
 
 def columns_sql(rows: StructType) -> str:
-    """Return the columns of a new table for rows of this schema, all of them optional."""
+    """Return the columns of a new table for rows of this schema; all columns are optional."""
     return ", ".join(
         f"{quoted((each.name,))} {type_sql(each.dataType)}" for each in rows.fields if carries_data(each.dataType)
     )
 
 
 def write_modes(sink: IcebergSinkConfig) -> dict[str, str]:
-    """Return the properties that let Spark write changes as the sink says: copy-on-write or merge-on-read."""
+    """Return the properties that make Spark write changes in the sink's way: copy-on-write or merge-on-read."""
     return {f"write.{statement}.mode": sink.write for statement in ("merge", "update", "delete")}
 
 
 def with_summary(writer: DataFrameWriterV2, properties: Mapping[str, str]) -> DataFrameWriterV2:
-    """Have a writer put properties into the summary of its snapshot."""
+    """Make a writer add properties to the summary of its snapshot."""
     return writer.options(**{f"snapshot-property.{key}": value for key, value in properties.items()})
 
 
 class OverwriteTable(IcebergTable):
-    """A table whose rows each batch replaces, in one commit."""
+    """A table in which a batch replaces all rows, in one commit."""
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Replace all rows by the batch's, and return how many these are."""
+        """Replace all rows by the batch's rows, and return the number of these."""
         properties = {**commit.properties(), COMMIT_ID: commit_id}
         self._writer(rows, properties).overwrite(sf.lit(True))
-        # Also where an empty batch replaces no rows.
+        # Commit also if an empty batch replaces no rows.
         self.ledger.ensure_commit(properties)
         return self.ledger.rows_of(commit_id)

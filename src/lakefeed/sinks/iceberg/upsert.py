@@ -1,14 +1,14 @@
-"""Upserts into an Iceberg table: one row for each key, as its newest change left it; and a history of all changes.
+"""Upserts into an Iceberg table, which has the newest state of every key as one row; also writes a history of changes.
 
-Guarantee: exactly-once, as for appends, with changes applied in the order of their positions. Each micro-batch is one
-MERGE, whose commit carries the offset ranges and is refused if they do not continue where the last one ended. A change
-that is not newer than the row of its key changes nothing, so changes that are landed twice, or late, leave the table as
-it is. Deletes are forgotten (``remove``) or kept as marked rows (``mark``).
+Guarantee: exactly-once, as for appends; changes are applied in the order of their positions. A micro-batch is one
+MERGE. Its commit carries the offset ranges and is refused if they do not start where the last commit ended. A change
+that is not newer than its key's row changes nothing, so repeated or late changes leave the table as it is. Deleted rows
+are removed without a trace (``remove``) or kept as marked rows (``mark``).
 
-The history has each change of each key as a row. A batch's changes are appended to it in one commit with the batch's
-ranges, just before the MERGE. After a crash between the two the batch is retried with the same ranges, which the
-history has already. After a rewind, or if another batch comes than the history has, it first deletes its rows from
-there on.
+The history has a row for every change of every key. A batch's changes are appended to it in one commit with the batch's
+ranges, just before the MERGE. After a crash between the two, Spark repeats the batch with the same ranges, and the
+history skips it. After a rewind, or if the repeated batch has other ranges than the history, the history first deletes
+its rows from the batch's start on.
 """
 
 from __future__ import annotations
@@ -77,16 +77,16 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 KEYED = "lakefeed.upsert"
-"""Table property: what makes a row of this table, ``<keys> <on_delete>``. It cannot change once there are rows."""
+"""Table property ``<keys> <on_delete>``: defines a row of the table, and cannot change once there are rows."""
 
 OFFSETS_OF = "lakefeed.offsets-of"
-"""Table property, and a topic's name: the id of the topic whose offsets the rows have."""
+"""Prefix of a table property, before a topic's name: the id of the topic that the rows' offsets belong to."""
 
 FEW_ROWS, ROWS_A_CHANGE = 100_000, 20
-"""The first batch of a run is merged into a table with more rows than ``FEW_ROWS`` and ``ROWS_A_CHANGE`` a change."""
+"""A run's first batch uses MERGE if the table has more than ``FEW_ROWS`` rows and ``ROWS_A_CHANGE`` per change."""
 
 LAST = 2**63 - 1
-"""No record has this offset."""
+"""An offset that no record has."""
 
 VIEW, HISTORY_VIEW, RESULTS_VIEW = "lakefeed_changes", "lakefeed_history", "lakefeed_results"
 
@@ -98,7 +98,7 @@ class HistoryTable(IcebergTable):
 
     @classmethod
     def beside(cls, table: IcebergTable) -> Self:
-        """Return the history of a table, which is laid out as the table is."""
+        """Return the history of a table; it has the table's layout."""
         sink = table._sink
         of_table = {name: getattr(sink, name) for name in ("partition_by", "sort_by", "properties", "format_version")}
         own = IcebergSinkConfig.model_validate(
@@ -114,7 +114,7 @@ class HistoryTable(IcebergTable):
     def land_changes(
         self, changes: DataFrame, commit: SnapshotProperties, *, commit_id: str, keys: Sequence[str]
     ) -> None:
-        """Add the changes of a batch, a backfill or a replay, unless the history has them."""
+        """Append the changes of a batch, a backfill or a replay, unless the history already has them."""
         if not isinstance(commit, Commit):
             columns = self._spark.table(self.name).schema
             changes = align_columns(changes, columns)
@@ -133,7 +133,7 @@ class HistoryTable(IcebergTable):
         self.land(changes, own, commit_id=commit_id)
 
     def _go_to(self, commit: Commit, stands: OffsetRanges) -> None:
-        """Move the history to where a batch begins, and delete its rows from there on."""
+        """Move the history's position to the start of a batch, and delete its rows from there on."""
         ends, starts = stands.ends, {span.key: span.start for span in commit.ranges.ranges}
         ids = commit.ranges.topic_ids
         left = {topic: old for topic, old in stands.topic_ids.items() if ids.get(topic) != old}
@@ -148,7 +148,7 @@ class HistoryTable(IcebergTable):
 
 
 def _from(positions: Mapping[tuple[str, int], tuple[int, int]]) -> str | None:
-    """Return the condition for the rows that a move goes back behind."""
+    """Return the condition for rows at or after the new position of partitions that move back; None if none does."""
     back = {key: (to, LAST) for key, (start, to) in positions.items() if to < start}
     return rows_where(back, columns=(TOPIC, PARTITION, OFFSET)) if back else None
 
@@ -157,11 +157,11 @@ class UpsertTable(IcebergTable):
     """One feed's table of keyed rows."""
 
     unavailable: Unavailable | None = None
-    """The placeholder of values that stay as they are stored."""
+    """The placeholder for values that an upsert leaves unchanged."""
     merges_because: str | None = None
-    """Why the last batch was landed by a MERGE; None if it was not."""
+    """Why the last batch was landed by a MERGE; None if it was landed by the index."""
     _index: Any = None
-    """The ``KeyIndex`` of the JVM module, by the columns ``_indexed_by``."""
+    """The ``KeyIndex`` of the JVM module; its keys are the columns ``_indexed_by``."""
     _indexed_by: Sequence[str] = ()
     _has_landed = False
 
@@ -193,7 +193,7 @@ class UpsertTable(IcebergTable):
         return (*beside, replace(change, statements=(*own, *change.statements)))
 
     def take_fence(self, suffix: str = "", *, prefix: str = "") -> str:
-        """Take the fence; with a suffix, for older changes, only where deletes are remembered."""
+        """Take the fence. A suffix is for work on older changes: refuse it if the table removes deleted rows."""
         if suffix and self._sink.on_delete == "remove":
             raise ConfigError(
                 "older changes cannot be landed in a table that forgets deletes: they could bring a deleted key back",
@@ -206,16 +206,16 @@ class UpsertTable(IcebergTable):
         return super().take_fence(suffix, prefix=prefix)
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
-        """Write files of the rows that are no deletes, as for an append: a MERGE's are written in the same way."""
+        """Write files of all rows except deletes, as an append does: a MERGE writes files in the same way."""
         removes = self._sink.on_delete == "remove"
         kept = deleting(rows).filter(~sf.col(DELETED)).drop(DELETED) if removes else deleting(rows)
         super().try_rows(kept, commit)
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Land the newest change of each key in one commit, and all of them in the history just before it."""
+        """Land the newest change of each key in one commit; just before it, land all changes in the history."""
         if isinstance(commit, Commit) and not self._sink.order_by:
             self._check_topics(commit.ranges)
-        # Not those that ``apply_schema`` saw: a backfill beside the feed may have added some.
+        # Read the columns again: since ``apply_schema`` a backfill beside the feed may have added some.
         table = self.ledger.take_checked()
         self._columns = self.ledger.columns_of(table)
         fields = [field for field in self._columns.fields if field.name != DELETED]
@@ -238,18 +238,18 @@ class UpsertTable(IcebergTable):
                 return self._land_changes(changes, commit, commit_id=commit_id)
 
     def take_notes(self) -> tuple[str, ...]:
-        """Say once why a table is not indexed, and each time that an index was wrong."""
+        """Return a note why the table is not indexed, only once, and a note whenever the index was wrong."""
         note = None if self._index is None else self._index.takeNote()
         return () if note is None else (f"{self.name}: {note}",)
 
     def _index_serves(self, table: Any, commit: Commit) -> bool:
-        """Return whether a batch can be landed without a MERGE; ``merges_because`` says why not."""
+        """Check that a batch can be landed without a MERGE; ``merges_because`` gets the reason if not."""
         if self._index is None or self._indexed_by != self._keys:
             most = -1 if self._sink.key_index_mb is None else self._sink.key_index_mb * 1_000_000
             index = java(self._spark).upsert.KeyIndex
             self._index = index(self._keys, list(POSITION_COLUMNS), self._sink.branch, most)
             self._indexed_by = self._keys
-        # A run that ends after one small batch would read all keys for it.
+        # Building the index reads all keys, which does not pay for a run that ends after one small batch.
         most_rows = max(FEW_ROWS, ROWS_A_CHANGE * commit.ranges.records)
         is_first, self._has_landed = not self._has_landed, True
         for reason, holds in (
@@ -268,7 +268,7 @@ class UpsertTable(IcebergTable):
     def _land_by_index(
         self, changes: DataFrame, commit: Commit, table: Any, *, commit_id: str, tasks: int
     ) -> int | None:
-        """Land a batch with the index of the keys; None if it has to be merged."""
+        """Land a batch with the index of the keys; return None if a MERGE has to land it."""
         index, removes = self._index, self._sink.on_delete == "remove"
         kept = KeptValues.of(self.unavailable, changes.schema, keys=self._keys)
         ordered: Any = changes.select(
@@ -285,7 +285,7 @@ class UpsertTable(IcebergTable):
             if written is None:
                 return None
             found = json.loads(str(written))
-            # Before mistakes in the rows: their schema may still have to be merged.
+            # Before the check for mistakes in the rows: their schema may still have to be merged.
             check_outcomes(self._spark, commit_id)
             upserts = Upserts(found["changes"], found["keys"], found["deletes"])
             ChangeSummary(upserts, None, found["withoutKey"], found["moved"]).check(keys=self._keys, table=self.name)
@@ -300,13 +300,13 @@ class UpsertTable(IcebergTable):
             index.abort()
             raise
         if changed[-1] is not None:
-            # Also where nothing has changed.
+            # Commit also if nothing has changed.
             self.ledger.ensure_commit(properties)
         return changed[-1]
 
     def _land_changes(self, changes: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int:
         batch = summarize_changes(changes, keys=self._keys, order_by=self._sink.order_by, bounded=self._bounded)
-        # Before mistakes in the rows: their schema may still have to be merged.
+        # Before the check for mistakes in the rows: their schema may still have to be merged.
         check_outcomes(self._spark, commit_id)
         batch.check(keys=self._keys, table=self.name)
         if self._history is not None:
@@ -317,12 +317,12 @@ class UpsertTable(IcebergTable):
         if kept or batch.upserts.superseded:
             changes = latest_per_key(changes, keys=self._keys, order_by=self._sink.order_by, kept=kept)
         self._merge(changes, batch.bounds, properties, kept)
-        # Also where nothing has changed.
+        # Commit also if nothing has changed.
         self.ledger.ensure_commit(properties)
         return self.ledger.changed_by(commit_id)
 
     def _merge(self, latest: DataFrame, bounds: Any, properties: Mapping[str, str], kept: KeptValues | None) -> None:
-        """Run the MERGE, again if another writer has changed what it read."""
+        """Run the MERGE; repeat it if another writer has changed what it read."""
         session = latest.sparkSession
         statement = upsert_sql(
             self.written,
@@ -344,7 +344,7 @@ class UpsertTable(IcebergTable):
             session.catalog.dropTempView(VIEW)
 
     def _take_over(self, stored: StoredSchema | None) -> tuple[str, ...]:
-        """Return the statement that lets this feed take over an existing table; refuses rows of another kind."""
+        """Return the statement with which this feed takes over an existing table; refuse rows of another kind."""
         properties = self.ledger.properties()
         keyed = properties.get(KEYED)
         own = self._own_properties()
@@ -364,7 +364,7 @@ class UpsertTable(IcebergTable):
         return (set_properties(self.name, changed),) if changed else ()
 
     def _renames_keys(self, keyed: str, stored: StoredSchema | None) -> bool:
-        """Return whether the pipeline names the keys that rows were made with as the schema's aliases rename them."""
+        """Check that the pipeline's keys are those that the rows were made with, or their new names by the aliases."""
         before, _, on_delete = keyed.rpartition(" ")
         known = {(each.before, each.after) for each in (renames(stored.schema) if stored else ())}
         pairs = list(zip(before.split(","), self._sink.keys, strict=False))
@@ -385,9 +385,9 @@ class UpsertTable(IcebergTable):
 
 
 class MergeTable(IcebergTable):
-    """A table with one row for each group of a query with state, which the newest batch that has the group has written.
+    """A table with one row for each group of a query with state: the row that the newest batch has of the group.
 
-    A window's or a group's key may be null, and is one key then.
+    The key of a window or group may be null; null is then one key.
     """
 
     def _own_properties(self) -> dict[str, str]:
@@ -405,7 +405,7 @@ class MergeTable(IcebergTable):
         super()._check_rows(rows)
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Merge the rows in one commit, and return how many they are; refuses two of the same key."""
+        """Merge the rows in one commit, and return their number; refuse two rows of a key."""
         columns = self._spark.table(self.name).schema
         properties = {**commit.properties(), COMMIT_ID: commit_id}
         changed = self.with_countable_hours(align_columns(rows, columns)).persist()
