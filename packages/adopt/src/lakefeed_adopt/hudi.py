@@ -67,7 +67,7 @@ def _extra_metadata(content: bytes, where: str) -> Mapping[str, str]:
         return {str(key): str(value) for key, value in (document.get("extraMetadata") or {}).items()}
     except ImportError:
         raise MissingExtra.of("fastavro", "read", "reading the timeline of Hudi") from None
-    except Exception as error:  # The Avro reader raises arbitrary errors for broken bytes.
+    except Exception as error:  # Broken bytes raise arbitrary errors.
         raise CheckpointMismatch("the commit's metadata cannot be read", where=where) from error
 
 
