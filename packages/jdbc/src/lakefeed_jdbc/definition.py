@@ -100,9 +100,9 @@ class DatabaseRows:
 def problems(
     sink: JdbcSinkConfig, *, key: str, feed: str, rows_of: Callable[[], StructType | None]
 ) -> Iterator[Problem]:
-    """Find everything that would stop a run, without Spark.
+    """Find all problems that would stop a run, without Spark.
 
-    ``key`` is the block's place in the pipeline file; ``rows_of`` returns the rows' columns if they are known.
+    ``key`` is the block's path in the pipeline file; ``rows_of`` returns the rows' columns if they are known.
     """
     database = PythonDatabase(sink)
     try:
@@ -129,7 +129,7 @@ def problems(
 
 
 def _listens(sink: JdbcSinkConfig, key: str, error: MissingExtra | JavaOnly) -> Iterator[Problem]:
-    # Without a client that connects as the feed does, only the port can be tried; the login comes at the feed's start.
+    # Without a client that connects like the feed, only the port can be tried; the login is tried at the feed's start.
     address = Address.of(sink.url)
     try:
         socket.create_connection((address.host, address.port), timeout=TIMEOUT_SECONDS).close()
