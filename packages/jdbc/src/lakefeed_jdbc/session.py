@@ -67,7 +67,7 @@ class StatementRefusal:
     @property
     def passes(self) -> bool:
         """Check that a retry may succeed: no connection, a server that stops or starts, a deadlock."""
-        # 08 connection, 57P0x shutdown and start, 53 resources, 40 deadlock. The numbers are errors without such a state.
+        # 08 connection, 57P0x shutdown and start, 53 resources, 40 deadlock. The numbers: errors without such a state.
         numbers = {1040, 1053, 1205, 1213, 1927, 2006, 2013, 4031}
         if NO_KEY in self.text:
             return False
