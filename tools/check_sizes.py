@@ -1,4 +1,4 @@
-"""Count the lines of each part, and compare them with its limit in ``tools/sizes.toml``: part of ``make lint``.
+"""Count the lines of the parts, and compare them with the limits in ``tools/sizes.toml``: part of ``make lint``.
 
 Prints a table; exit status 1 if a part or a file is above its limit. Raising a limit is a decision: write the reason
 into the commit message.

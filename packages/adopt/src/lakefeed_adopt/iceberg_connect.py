@@ -211,7 +211,7 @@ class _History:
 def find_positions(
     fates: Sequence[tuple[Announcement, Fate]], reached: Mapping[Partition, int], *, where: str, is_whole: bool
 ) -> dict[Partition, int]:
-    """Return where the table ends per partition: before its first missing files, else at the group's offset.
+    """Return where the table ends, by partition: before its first missing files, else at the group's offset.
 
     Partitions of which the table has no records are left out. ``is_whole`` is whether the control topic still has all
     all events.

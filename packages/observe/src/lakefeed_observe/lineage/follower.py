@@ -100,7 +100,7 @@ class LineageFollower:
                 self._send(self._event("RUNNING"))
                 self._seen = state
         self._send_start()
-        # Without an end event, a run that ends by other means than an exception counts as aborted.
+        # The monitor has no end of a run that ended by more than an exception; such a run counts as aborted.
         self._send(self._event(end_of(self._monitor.snapshot()) or "ABORT"))
 
     def _event(self, kind: Any) -> dict[str, Any]:
