@@ -32,7 +32,7 @@ LEFT_OUT = "its value is a secret, since it comes from ${…}: lakefeed run and 
 
 @click.group()
 def deploy() -> None:
-    """Run a pipeline on Kubernetes, in an image, or by spark-submit."""
+    """Deploy a pipeline to Kubernetes, an image or a cluster."""
 
 
 @click.command()

@@ -170,7 +170,7 @@ class ElasticsearchLedger(ServerLedger):
             "moved": None if commit.move is None else commit.move.to_json(commit.ranges),
             "committed_at": time.time(),
         }
-        # After a move to another topic, there are no documents of that topic yet, so its id is not added.
+        # After a move, the index has no documents of the new topics yet, so their ids are not added.
         topics = {**(commit.ranges.topic_ids if commit.move is None else {}), **standing.topics}
         document = {
             **standing.document,

@@ -65,7 +65,7 @@ class JdbcMerge:
         return ", ".join(map(str, found[0])) if found else None
 
     def moved_key(self) -> str | None:
-        """Find a key whose stored row is from another partition, and return that partition and offset."""
+        """Find a key whose stored row is from another partition; return the staged row's topic, partition, offset."""
         topic, partition, offset = map(self._quoted, POSITION_COLUMNS)
         found = self.session.query(
             f"SELECT s.{topic}, s.{partition}, s.{offset} FROM {self.stage} s JOIN {self.target} t ON {self._on()} "  # noqa: S608

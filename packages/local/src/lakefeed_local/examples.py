@@ -46,7 +46,7 @@ def list_examples() -> None:
 @click.option("--to", type=FOLDER, default=Path("."), help="The folder to copy into.  [default: this one]")
 @output_option
 def copy(name: str, to: Path) -> None:
-    """Copy example NAME into this folder, below examples/, and print how to run it."""
+    """Copy example NAME into this folder, below examples/. Prints how to run it."""
     example = packaged_example(name)
     copied = copy_example(example, to)
     emit({**_document(example), "copied": [str(to / file) for file in copied]}, _copy_lines(example, to, copied))

@@ -69,7 +69,7 @@ def up(home: Path | None, store: str | None, **port_options: int | None) -> None
 @click.option("--erase", is_flag=True, help="Also remove topics, schemas, objects and tables. For good.")
 @output_option
 def down(home: Path | None, erase: bool) -> None:
-    """Stop the stack. Its data stays for the next `up`, unless --erase is given."""
+    """Stop the stack. Its data stays for the next `up`, unless --erase."""
     stack = Stack(home)
     with shown_steps() as progress:
         stack.down(erase=erase, progress=progress)
@@ -108,7 +108,7 @@ def status(home: Path | None) -> None:
 @home_option
 @output_option
 def env(home: Path | None) -> None:
-    """Print the endpoints as shell variables, with the S3 secret: eval "$(lakefeed local env)"."""
+    """Print the endpoints as shell variables. They include the S3 secret: eval "$(lakefeed local env)"."""
     variables = Stack(home).endpoints().as_environment()
     emit(variables, "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items()))
 

@@ -102,7 +102,7 @@ def _readers(feed: Feed, monitor: FeedMonitor) -> Iterator[tuple[str, DeadLetter
 
 
 def costs_of(monitor: FeedMonitor, tariff: Tariff | None) -> dict[str, Any]:
-    """Return requests and prices of the last hour, from the model's history; None if the hour has no batch.
+    """Return requests and prices of the last hour, from the model's history; without a batch, they are None.
 
     If the feed has run for less than an hour, its figures for ``seconds`` are extrapolated to an hour.
     """

@@ -63,7 +63,7 @@ def manifest() -> None:
 @pipeline_argument
 @_manifest_options
 def feed(pipeline: Path, overrides: tuple[str, ...], operator: Operator, style: Style, directory: Path | None) -> None:
-    """Print the objects of a driver that runs PIPELINE."""
+    """Print the objects of a driver that runs PIPELINE. A failed driver is restarted."""
     from lakefeed_deploy.kubernetes.application import read_feed
 
     _print(lambda: read_feed(pipeline, overrides=overrides), operator, style, directory)
@@ -81,7 +81,7 @@ def produce(
     directory: Path | None,
     arguments: tuple[str, ...],
 ) -> None:
-    """Print the objects of a driver that runs lakefeed topics produce, deployed as in PIPELINE's block.
+    """Print the objects of lakefeed topics produce. They are deployed as in PIPELINE's block.
 
     ARGUMENTS are the arguments of lakefeed topics produce; write -- before them:
 

@@ -191,7 +191,7 @@ def sample(output: str | None, **options: Any) -> None:
 )
 @click.option("--limit", type=click.IntRange(1), help="End after so many.  [default: at Ctrl-C]")
 def tail(output: str | None, limit: int | None, **options: Any) -> None:
-    """Show the last records of a topic, then new ones until Ctrl-C.
+    """Show a topic's last records, then new ones until Ctrl-C.
 
     For a TOPIC or a PIPELINE's topics. Records and conditions are as in ``sample``. Nothing is changed or committed.
     """

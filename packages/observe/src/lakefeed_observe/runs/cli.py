@@ -32,7 +32,7 @@ def runs() -> None:
 @_feed_option
 @output_option
 def list_(pipeline: Path, feed: str | None) -> None:
-    """List the runs of PIPELINE, newest first: begin, end, batches, records, dead letters, errors."""
+    """List the runs of PIPELINE, newest first. Shows begin, end, batches, records, dead letters, errors."""
     from lakefeed_observe.runs.follower import summary_of
 
     found = [summary_of(trace) for trace in _traces(pipeline, feed)]
@@ -58,7 +58,7 @@ def list_(pipeline: Path, feed: str | None) -> None:
 @click.option("--html", type=FILE, help="Write the run as a page into this file.")
 @output_option
 def show(pipeline: Path, feed: str | None, run_id: str | None, html: Path | None) -> None:
-    """Show one run of PIPELINE, by default the newest: why it started at its position, its batches, its end."""
+    """Show one run of PIPELINE, by default the newest. Shows why it started at its position, its batches, its end."""
     trace = _find(_traces(pipeline, feed), run_id)
     if html is not None:
         from lakefeed_observe.runs.page import page_of

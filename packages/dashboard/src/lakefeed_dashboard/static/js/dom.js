@@ -102,7 +102,7 @@ export function section(title, ...children) {
 }
 
 /**
- * Create a table from rows of cells. Cells are texts or nodes; numbers are right-aligned, columns of bars have no title.
+ * Create a table from rows of cells. A cell is text or a node; numbers are right-aligned, columns of bars have no title.
  * @param {{caption: string, columns: (string | {title: string, number?: boolean})[], rows: Child[][], hidden?: boolean}} content
  */
 export function table({ caption, columns, rows, hidden = true }) {
