@@ -1,12 +1,12 @@
-"""``make audit``: a bill of materials of the three locks, and which known vulnerabilities are in it.
+"""``make audit``: write a bill of materials of the three locks, and find known vulnerabilities in it.
 
-Writes ``build/sbom.cdx.json`` (CycloneDX 1.6), validated against the schema of CycloneDX, and compares it with
+Writes ``build/sbom.cdx.json`` (CycloneDX 1.6), validated against CycloneDX's schema, and compares it with
 
-1. ``tools/advisories.json``, which is always there: what was found before, with what was decided;
-2. the service of pip-audit for packages of Python, and OSV for packages and jars, where the network reaches them.
+1. ``tools/advisories.json``, which is always available: earlier findings, with the decisions about them;
+2. pip-audit's service for Python packages, and OSV for packages and jars, if the network reaches them.
 
-Exit status: 0 nothing new, 1 something to decide, 3 nothing found but a service could not be asked. ``--offline`` asks
-none and does not count that.
+Exit status: 0 nothing new, 1 something to decide, 3 nothing found but a service did not answer. ``--offline`` asks
+no service, and does not count that as 3.
 """
 
 from __future__ import annotations
@@ -38,37 +38,37 @@ TIMEOUT_SECONDS = 10
 
 @dataclass(frozen=True)
 class Finding:
-    """An advisory that a part comes under."""
+    """An advisory about a component."""
 
     part: Component
     advisory: str
     decided: str | None
-    """Why it is accepted; None if it is undecided."""
+    """The reason for accepting it; None if that is undecided."""
 
 
 def python_packages(lock: Path) -> Iterator[Component]:
-    """The packages of ``uv.lock``, this project left out."""
+    """Yield the packages of ``uv.lock``, without this project."""
     for package in tomllib.loads(lock.read_text())["package"]:
         if "registry" in package["source"]:
             yield Component("pypi", package["name"], package["version"], None, "uv.lock")
 
 
 def locked_jars() -> Iterator[Component]:
-    """The jars of ``jars.lock``."""
+    """Yield the jars of ``jars.lock``."""
     return jars_of(read_lock().artifacts)
 
 
 def scripts(lock: Path) -> Iterator[Component]:
-    """The packages of ``npm.lock``: the page's chart library, and what tests use."""
+    """Yield the packages of ``npm.lock``: the page's chart library, and test tools."""
     for name, entry in json.loads(lock.read_text()).items():
         yield Component("npm", name, entry["version"], None, "npm.lock")
 
 
 def checked(text: str) -> str:
-    """Return a bill of materials.
+    """Return a bill of materials after validating it.
 
     Raises:
-        ValueError: it is not what the schema of CycloneDX asks for.
+        ValueError: it does not conform to CycloneDX's schema.
     """
     if error := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
         raise ValueError(f"the bill of materials is not valid: {error}")
@@ -88,7 +88,7 @@ def known(parts: Iterable[Component], advisories: list[dict[str, Any]]) -> list[
 
 
 def asked(parts: list[Component], decided: dict[str, str]) -> tuple[list[Finding], list[str]]:
-    """Ask the services for advisories; return them, and the services that did not answer."""
+    """Query the services for advisories; return them, and the services that did not answer."""
     findings, silent = [], []
     try:
         answer = _post(OSV, {"queries": [{"package": {"purl": part.purl}} for part in parts]})
@@ -106,7 +106,7 @@ def asked(parts: list[Component], decided: dict[str, str]) -> tuple[list[Finding
 
 
 def parts_of_the_project() -> list[Component]:
-    """All parts, from the three locks and from PySpark."""
+    """Return all components of the three locks and of PySpark."""
     return sorted(
         {*python_packages(ROOT / "uv.lock"), *locked_jars(), *bundled_jars(), *scripts(ROOT / "tools" / "npm.lock")},
         key=lambda part: (part.kind, part.name, part.version, part.where),
@@ -129,7 +129,7 @@ def _post(url: str, document: Any) -> Any:
 
 
 def main() -> int:
-    """Write the bill, compare, and print what was found."""
+    """Write the bill, compare it, and print the findings."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--offline", action="store_true", help="ask no service")
     options = parser.parse_args()

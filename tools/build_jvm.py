@@ -1,9 +1,9 @@
-"""Build lakefeed-jvm.jar from jvm/ and each plug-in's jar with only a JDK: ``python tools/build_jvm.py [--force]``.
+"""Build lakefeed-jvm.jar from jvm/, and the plug-ins' jars, with only a JDK: ``python tools/build_jvm.py [--force]``.
 
 A plug-in has its Java in ``packages/<part>/jvm`` and its jar in its Python package; the bench has both in ``bench``.
-Neither Maven nor Gradle is needed. The class path is PySpark's own jars and the locked ones, with which the jars later
-run. The same sources give the same jar, byte for byte. A jar contains the digest of its sources and is rebuilt when
-they change.
+Neither Maven nor Gradle is needed. The class path has PySpark's jars and the locked jars, with which the jars later
+run. The same sources give the same jar, byte for byte. A jar contains its sources' digest, and is rebuilt when the
+sources change.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ SOURCES = ROOT / "jvm" / "src" / "main"
 JAR = ROOT / "src" / "lakefeed" / "lakefeed-jvm.jar"
 DIGEST = "META-INF/lakefeed-sources.sha256"
 RELEASE = "17"
-# Scala's class files name annotations that are not on the class path.
+# Scala's class files refer to annotations that are not on the class path.
 LINT = "-Xlint:all,-classfile,-path,-processing"
-# Public and protected members must have a comment, and its links and tags must be right.
+# Public and protected members must have a comment, with valid links and tags.
 DOCLINT = "-Xdoclint:all/protected"
-# A tag that only repeats the type or the first line is not required.
+# Tags that would only repeat the type or the first line are not required.
 OPTIONAL_TAGS = ("warning: no @param", "warning: no @return", "warning: no @throws")
 # The earliest time that a ZIP file can store.
 EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -56,7 +56,7 @@ PLUGINS = tuple(map(Module.of_plugin, _PARTS))
 
 
 class BuildFailed(Exception):
-    """The jar or its tests cannot be built; the message says what is missing."""
+    """The jar or its tests cannot be built; the message has the reason."""
 
 
 def build(*, force: bool = False, say: Callable[[str], None] = print) -> Path:
@@ -64,14 +64,14 @@ def build(*, force: bool = False, say: Callable[[str], None] = print) -> Path:
 
     Args:
         force: build even if the sources have not changed.
-        say: receives one line that says what was done.
+        say: called with one line about the result.
 
     Raises:
         BuildFailed: no JDK, no PySpark, or the sources do not compile.
     """
     _build(Module(SOURCES, JAR, "io.lakefeed"), sources_digest(), [], force=force, say=say)
     for plugin in PLUGINS:
-        # Of the core's sources too: a plug-in calls its classes.
+        # The digest includes the core's sources, because plug-ins call its classes.
         digest = digest_of(plugin.sources, sources_digest())
         _build(plugin, digest, [JAR], force=force, say=say)
     return JAR
@@ -84,7 +84,7 @@ def _build(module: Module, digest: str, on: list[Path], *, force: bool, say: Cal
         return
     with tempfile.TemporaryDirectory(prefix="lakefeed-jvm-") as classes:
         compile_classes(module.sources / "java", Path(classes), [*on, *class_path()], DOCLINT)
-        # A rename replaces the jar: a reader never sees half of it.
+        # The rename is atomic, so that a reader never sees an incomplete jar.
         partial = jar.with_suffix(".jar.partial")
         try:
             _pack(module, Path(classes), digest, partial)
@@ -100,7 +100,7 @@ def sources_digest() -> str:
 
 
 def digest_of(folder: Path, *others: str) -> str:
-    """Return the SHA-256 of all files below a folder and of other texts."""
+    """Return the SHA-256 of all files below a folder, and of further texts."""
     digest = hashlib.sha256("\n".join([*others, ""]).encode())
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         content = path.read_bytes()
@@ -109,7 +109,7 @@ def digest_of(folder: Path, *others: str) -> str:
 
 
 def built_from(jar: Path) -> str | None:
-    """Return the digest of the sources that a jar was built from; None if there is no complete jar."""
+    """Return the digest of the sources from which a jar was built; None if there is no complete jar."""
     try:
         with zipfile.ZipFile(jar) as built:
             return built.read(DIGEST).decode()
@@ -118,7 +118,7 @@ def built_from(jar: Path) -> str | None:
 
 
 def class_path(*groups: str) -> list[Path]:
-    """Return PySpark's jars and those of some groups of the lock.
+    """Return PySpark's jars, and the jars of these groups of the lock.
 
     Raises:
         BuildFailed: PySpark is missing, or a jar cannot be fetched.
@@ -145,10 +145,10 @@ def compile_classes(sources: Path, classes: Path, on: list[Path], *options: str)
     """Compile the Java files below a folder.
 
     Args:
-        sources: folder of the packages.
-        classes: where the class files go.
-        on: class path.
-        options: more options of javac.
+        sources: the root folder of the packages.
+        classes: the folder for the class files.
+        on: the class path.
+        options: further options of javac.
 
     Raises:
         BuildFailed: there is no JDK, or javac reports an error or a warning.
@@ -157,7 +157,7 @@ def compile_classes(sources: Path, classes: Path, on: list[Path], *options: str)
     if javac is None:
         raise BuildFailed(f"javac is not on the PATH; install a JDK of version {RELEASE}, not only a Java runtime")
     files = sorted(str(path) for path in sources.rglob("*.java"))
-    # Without a limit, warnings about optional tags would hide others: javac reports only 100.
+    # javac reports only 100 warnings by default, so warnings about optional tags could hide others.
     command = [javac, "--release", RELEASE, "-encoding", "UTF-8", "-proc:none", "-g", "-Xmaxwarns", "10000", LINT]
     ran = subprocess.run(
         [*command, *options, "-d", str(classes), "-cp", ":".join(map(str, on)), *files],
@@ -171,7 +171,7 @@ def compile_classes(sources: Path, classes: Path, on: list[Path], *options: str)
 
 
 def _findings(output: str) -> list[str]:
-    """Split javac's output into its errors and warnings; leave the optional ones out."""
+    """Split javac's output into errors and warnings, without the optional warnings."""
     found = re.split(r"^(?=\S*?\.java:\d+: |(?:warning|error): )", output, flags=re.MULTILINE)
     kinds = ("error: ", "warning: ")
     return [

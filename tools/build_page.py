@@ -1,6 +1,6 @@
 """Put the dashboard's chart library into the folder ``static/vendor`` of its package: ``python -m tools.build_page``.
 
-It is locked in ``npm.lock``. The page itself needs no build.
+The library is locked in ``npm.lock``. The page itself needs no build.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ FILES = {
 
 
 def build(*, say: Callable[[str], None] = print) -> Path:
-    """Bring the folder up to date and return it; NotFetched if the package cannot be had.
+    """Update the folder, and return it; raise NotFetched if the package cannot be fetched.
 
-    Files that are there and are those of the lock need no registry: a source archive has them.
+    If the existing files are those of the lock, no registry is needed: a source archive has them.
     """
     integrity = npm_packages.locked("uplot")["files"]
     missing = {
@@ -45,7 +45,7 @@ def build(*, say: Callable[[str], None] = print) -> Path:
 
 
 def main() -> int:
-    """Run the command; exit status 1 if the library cannot be had."""
+    """Run the command; exit status 1 if the library cannot be fetched."""
     try:
         build()
     except npm_packages.NotFetched as error:

@@ -1,8 +1,8 @@
-"""Build the documentation's site into build/site: ``python -m tools.build_site``, which is ``make docs-site``.
+"""Build the documentation's site into build/site: ``python -m tools.build_site``, or ``make docs-site``.
 
-The pages stay as a code host shows them, with links to files anywhere in the repository. They are copied, and a file
-outside of ``docs/`` that a page links to becomes a page below ``repository/``. The navigation is the index of the
-pages, ``docs/README.md``. A link or an anchor that leads nowhere fails the build.
+The pages are written for code hosts, with links to files anywhere in the repository. They are copied; a file outside
+of ``docs/`` that a page links to becomes a page below ``repository/``. The navigation is the index of the pages,
+``docs/README.md``. A broken link or anchor fails the build.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ SETTINGS = ROOT / "tools" / "site.toml"
 SOURCE = ROOT / "build" / "site-source"
 SITE = ROOT / "build" / "site"
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.S | re.M)
-# A link, or code, which stays as it is.
+# A link, or inline code, which stays unchanged.
 LINK = re.compile(r"`[^`\n]*`|(?<=\]\()(?P<target>[^)\s]+)")
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".sql": "sql", ".proto": "protobuf", ".json": "json", ".toml": "toml"}
 
 
 def stage(folder: Path) -> list[Path]:
-    """Write the site's pages into an empty folder; returns what was copied, relative to the repository."""
+    """Write the site's pages into an empty folder; return the copied paths, relative to the repository."""
     copied: list[Path] = []
     waiting = sorted(path.relative_to(ROOT) for path in (ROOT / "docs").rglob("*") if path.is_file())
     while waiting:
@@ -50,7 +50,7 @@ def stage(folder: Path) -> list[Path]:
 
 
 def staged(path: Path) -> Path:
-    """Return where a file or folder of the repository is within the site's pages."""
+    """Return the path of a repository file or folder within the site's pages."""
     if path.parts[0] == "docs":
         inside = path.relative_to("docs")
         return inside.with_name("index.md") if inside.name == "README.md" else inside
@@ -61,7 +61,7 @@ def staged(path: Path) -> Path:
 
 
 def content(path: Path) -> str:
-    """Return a file as Markdown; of a folder, the list of its files."""
+    """Return a file as Markdown; for a folder, return the list of its files."""
     source = ROOT / path
     if source.is_dir():
         files = sorted(file for file in source.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
@@ -82,7 +82,7 @@ def linked(text: str, page: Path) -> Iterator[Path]:
 
 
 def resolved(target: str | None, page: Path) -> Path | None:
-    """Return what a relative link leads to, relative to the repository; None for another link or a broken one."""
+    """Return the target of a relative link, relative to the repository; None for other or broken links."""
     file = (target or "").partition("#")[0]
     if not file or re.match(r"[a-z]+:", file):
         return None
@@ -92,7 +92,7 @@ def resolved(target: str | None, page: Path) -> Path | None:
 
 
 def relinked(text: str, page: Path) -> str:
-    """Return a page's text with its links changed to the places of the site; code and broken links stay."""
+    """Return a page's text with links to the site's paths; code and broken links stay unchanged."""
 
     def replace(match: re.Match[str]) -> str:
         path = resolved(match["target"], page)
@@ -109,7 +109,7 @@ def relinked(text: str, page: Path) -> str:
 
 
 def navigation(pages: list[Page]) -> list[Any]:
-    """Return the navigation for zensical: the parts of the index, in their order; a part of one page is a page."""
+    """Return zensical's navigation: the parts of the index, in order; a part with one page becomes that page."""
     tree: dict[str, Any] = {}
     for page in pages:
         part = tree
@@ -131,7 +131,7 @@ def _branches(tree: dict[str, Any]) -> list[Any]:
 
 
 def as_toml(value: Any) -> str:
-    """Write lists, tables and texts as TOML on one line."""
+    """Format lists, tables and texts as TOML on one line."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(key)} = {as_toml(item)}" for key, item in value.items()) + "}"
     return "[" + ", ".join(map(as_toml, value)) + "]" if isinstance(value, list) else json.dumps(value)

@@ -1,7 +1,7 @@
-"""Count the lines of each part, and compare them with its limit in ``tools/sizes.toml``: part of ``make lint``.
+"""Count the lines of the parts, and compare them with the limits in ``tools/sizes.toml``: part of ``make lint``.
 
-Prints a table; exit status 1 if a part, or one file, is above its limit. To raise a limit is a decision: say why in the
-commit that does it.
+Prints a table; exit status 1 if a part or a file is above its limit. Raising a limit is a decision: write the reason
+into the commit message.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LIMITS = ROOT / "tools" / "sizes.toml"
 
 
 def files_of(patterns: list[str]) -> Iterator[Path]:
-    """Yield the files of a part; what was built or fetched is not counted."""
+    """Yield the files of a part, without built or downloaded files."""
     for pattern in patterns:
         yield from (path for path in ROOT.glob(pattern) if path.is_file() and "vendor" not in path.parts)
 

@@ -1,7 +1,7 @@
-"""Find SQL that is put together where Spark takes it as it is: part of ``make lint``.
+"""Find composed SQL texts that Spark would parse as they are: part of ``make lint``.
 
-Spark replaces ``${name}`` in the SQL that it parses, and a quote in a value ends a literal. So text that is no literal
-of the code goes to Spark through ``lakefeed.clients.spark.statements`` and its Java class. Values are parameters there.
+Spark replaces ``${name}`` in SQL texts, and a quote in a value ends a literal. So every text that is not a literal in
+the code goes to Spark through ``lakefeed.clients.spark.statements`` and its Java class, with values as parameters.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ SOURCES = (*ROOT.glob("src"), *ROOT.glob("packages/*/src"), *ROOT.glob("bench/sr
 OWN = ("clients/spark/statements.py", "io/lakefeed/query/Statements.java")
 
 PARSED = {"sql", "expr", "selectExpr"}
-"""They parse each of their arguments."""
+"""Functions that parse all their arguments."""
 
 CONDITIONS = {"filter", "where", "overwrite"}
-"""They parse a text, and take columns too."""
+"""Functions that parse a text, and also accept columns."""
 
 THROUGH = {"run", "expression", "Statement.of", "with_properties"}
 """Functions of ``statements`` that take SQL."""
@@ -29,7 +29,7 @@ IN_JAVA = re.compile(r"\b(?:spark\.sql|selectExpr|expr)\((?!\")|\bsqlParser\(\)"
 
 
 def in_python(source: str) -> Iterator[tuple[int, str]]:
-    """Yield the line and the fault of each call whose SQL is put together, or has a value between quotes."""
+    """Yield the line and the fault of calls whose SQL is composed, or has a value between quotes."""
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call):
             continue
@@ -45,20 +45,20 @@ def in_python(source: str) -> Iterator[tuple[int, str]]:
 
 
 def in_java(source: str) -> Iterator[tuple[int, str]]:
-    """Yield the line and the fault of each use of Spark's parser."""
+    """Yield the line and the fault of uses of Spark's parser."""
     for number, line in enumerate(source.splitlines(), start=1):
         if found := IN_JAVA.search(line):
             yield number, f"{found.group()} parses text: use io.lakefeed.query.Statements"
 
 
 def _is_literal(node: ast.expr) -> bool:
-    """Check for a text in the code, or a constant of the module."""
+    """Check for a literal text, or a constant of the module."""
     inner = node.value if isinstance(node, ast.Starred) else node
     return isinstance(inner, ast.Constant) or (isinstance(inner, ast.Name) and inner.id.isupper())
 
 
 def _is_composed(node: ast.expr) -> bool:
-    """Check for a text that is put together: by an f-string, an operator or a method of a text."""
+    """Check for a composed text: an f-string, an operator or a method of a text."""
     match node:
         case ast.JoinedStr():
             return True
@@ -70,7 +70,7 @@ def _is_composed(node: ast.expr) -> bool:
 
 
 def _quotes_value(node: ast.expr) -> bool:
-    """Check an f-string for a value that stands inside of a literal of SQL."""
+    """Check an f-string for a value inside an SQL literal."""
     text = ""
     for part in node.values if isinstance(node, ast.JoinedStr) else ():
         if isinstance(part, ast.Constant):
@@ -81,7 +81,7 @@ def _quotes_value(node: ast.expr) -> bool:
 
 
 def main() -> int:
-    """Print each fault with its place, and return the exit status."""
+    """Print all faults with their places, and return the exit status."""
     found = []
     for path in sorted(file for folder in SOURCES for kind in ("*.py", "*.java") for file in folder.rglob(kind)):
         if not path.as_posix().endswith(OWN):

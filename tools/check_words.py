@@ -1,8 +1,8 @@
 """Find words that the glossary of CONTRIBUTING.md replaces, and docstrings that begin with a question word.
 
-Part of ``make lint``. The table below "## Words" in CONTRIBUTING.md is the list. Its first column has the words to
-avoid, in backticks. An underscore counts as a space, so names of functions and tests are checked too. The first line of
-a docstring is a verb with its object, or a noun for a value: "What the sink has" says neither.
+Part of ``make lint``. The words are those in the first column of the table below "## Words" in CONTRIBUTING.md, in
+backticks. An underscore counts as a space, so names of functions and tests are checked too. The first line of a
+docstring is a verb with its object, or a noun for a value: "What the sink has" is neither.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ CHECKED = (".java", ".md", ".py", ".toml", ".yaml", ".yml", "Makefile")
 OWN = ("tools/check_words.py", "tests/unit/project/test_check_words.py")
 
 DOCUMENTED = re.compile(r"src/|tests/support/|tools/|packages/[^/]+/src/|bench/src/")
-"""The docstrings of these folders are checked; those of tests tell what holds."""
+"""The docstrings of these folders are checked; those of tests state what must hold."""
 
 OPENING = re.compile(r"(?:What|Whoever|Where|Which|Those|That|Whether|Who)\b")
 
-# Values that programs read or that other software gives: they must stay as they are.
+# Values that programs read or that other software defines: they must not change.
 STORED = (
     '"goes on"',  # lakefeed plan --output json: kind
     "`goes on`",
@@ -45,7 +45,7 @@ STORED = (
 
 
 def words(glossary: str) -> list[str]:
-    """Return the words to avoid from the text of CONTRIBUTING.md."""
+    """Return the words to avoid, from the text of CONTRIBUTING.md."""
     _, found, rest = glossary.partition("\n## Words\n")
     rows = re.findall(r"^\| (`.+?) \|", rest.partition("\n## ")[0], flags=re.MULTILINE)
     avoided = [word for row in rows for word in re.findall(r"`([^`]+)`", row)]
@@ -55,13 +55,13 @@ def words(glossary: str) -> list[str]:
 
 
 def pattern(avoided: list[str]) -> re.Pattern[str]:
-    """Build the expression that finds a whole word or phrase, in prose and within names."""
+    """Return the expression that finds a whole word or phrase, in prose and in names."""
     phrases = "|".join(re.escape(word).replace(r"\ ", "[ _]") for word in sorted(avoided, key=len, reverse=True))
     return re.compile(rf"(?<![a-z])(?:{phrases})(?![a-z])", re.IGNORECASE)
 
 
 def uses(text: str, avoided: re.Pattern[str]) -> Iterator[tuple[int, str]]:
-    """Yield the line number and the word of each use in a text."""
+    """Yield the line number and the word of all uses in a text."""
     for number, line in enumerate(text.splitlines(), start=1):
         for stored in STORED:
             line = line.replace(stored, "")
@@ -69,7 +69,7 @@ def uses(text: str, avoided: re.Pattern[str]) -> Iterator[tuple[int, str]]:
 
 
 def openings(source: str) -> Iterator[tuple[int, str]]:
-    """Yield the line number and the first word of each docstring that begins with a question word."""
+    """Yield the line number and the first word of docstrings that begin with a question word."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node) or ""
@@ -78,7 +78,7 @@ def openings(source: str) -> Iterator[tuple[int, str]]:
 
 
 def prose(path: Path) -> str:
-    """Read a file; without the glossary itself, which has to name the words."""
+    """Return a file's text; without the glossary's table, which must contain the words."""
     text = path.read_text(encoding="utf-8")
     if path != GLOSSARY:
         return text
@@ -88,7 +88,7 @@ def prose(path: Path) -> str:
 
 
 def main() -> int:
-    """Print each use with its file and line; return 1 if there are any."""
+    """Print all uses with file and line; return 1 if there are any."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     avoided = pattern(words(GLOSSARY.read_text(encoding="utf-8")))
     found = []

@@ -1,7 +1,7 @@
-"""Runs the examples on real servers: ``python -m tools.examples [word...]``, or ``make examples``.
+"""Run the examples on real servers: ``python -m tools.examples [word...]``, or ``make examples``.
 
-The commands are those that stand in the comment on top of each example's file; here is only what they have to lead to.
-``words`` run those examples whose file has one of them in its path. Exit status 1 if a result is another one.
+The commands are in the comment at the top of the examples' files; this module has only the expected results.
+``words`` choose the examples whose file path contains one of them. Exit status 1 if a result differs.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ SERVERS["opensearch"] = lambda: search_server("opensearch-2")
 
 
 def commands(file: Path) -> list[list[str]]:
-    """The commands in the comment on top of a pipeline file, each as words."""
+    """Return the commands in the comment at the top of a pipeline file, split into words."""
     top = file.read_text("utf-8").partition("\nname:")[0]
     return [shlex.split(each) for each in COMMAND.findall(CONTINUED.sub(" ", top))]
 
 
 @dataclass
 class Runner:
-    """Runs examples one after the other on one stack, in one Spark session.
+    """Runs examples one after another on one stack, in one Spark session.
 
     Args:
         spark: the session.
-        server: gives the server of a kind.
+        server: returns the server of a kind.
     """
 
     spark: SparkSession
@@ -63,7 +63,7 @@ class Runner:
     _done: set[str] = field(default_factory=set)
 
     def run(self, example: Example) -> list[tuple[str, ...]]:
-        """Runs what stands on top of the example's file; the rows of its result, as text."""
+        """Run the commands at the top of the example's file; return the rows of its result, as text."""
         if example.after is not None:
             self.run(next(each for each in EXAMPLES if each.file == example.after))
         printed = StringIO()
@@ -92,7 +92,7 @@ class Runner:
 
 
 class _Both(StringIO):
-    """Keeps what is printed, and prints it."""
+    """Stores everything that is printed, and prints it."""
 
     def __init__(self, kept: StringIO) -> None:
         super().__init__()
@@ -104,10 +104,10 @@ class _Both(StringIO):
 
 
 def carry_out(words: Sequence[str]) -> None:
-    """One command, in this process: its Spark session is the one that runs.
+    """Run one command in this process, so that it uses the running Spark session.
 
     Raises:
-        SystemExit: it has failed.
+        SystemExit: the command has failed.
     """
     print(f"\n$ {shlex.join(words)}", file=sys.stderr, flush=True)
     program, *arguments = words
@@ -131,7 +131,7 @@ def _addresses(server: Server) -> dict[str, str]:
 
 
 def _show_records(spark: SparkSession, topic: str, columns: str | None) -> None:
-    """Makes the view ``records`` of what a topic holds."""
+    """Create the view ``records`` of a topic's records."""
     decode: dict[str, Any] = {"avro": {"registry": os.environ["SCHEMA_REGISTRY_URL"]}, "metadata": ["key"]}
     if columns is not None:
         decode = {"json": {"schema_ddl": columns}, "metadata": ["key"]}
@@ -139,7 +139,7 @@ def _show_records(spark: SparkSession, topic: str, columns: str | None) -> None:
 
 
 def _show_documents(spark: SparkSession, server: SearchServer, index: str) -> None:
-    """Makes the view ``documents`` of what an index holds."""
+    """Create the view ``documents`` of an index's documents."""
     documents = [{"_id": name, **each} for name, each in server.documents(index).items()]
     spark.createDataFrame(documents).createOrReplaceTempView("documents")
 
@@ -160,7 +160,7 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
 
 @contextmanager
 def surroundings(endpoints: Endpoints) -> Iterator[None]:
-    """A shell in the checkout whose environment names the stack."""
+    """Run the block in the checkout's folder, with the stack's environment variables."""
     where = Path.cwd()
     os.chdir(ROOT)
     try:
@@ -171,7 +171,7 @@ def surroundings(endpoints: Endpoints) -> Iterator[None]:
 
 
 def take_picture(example: Example, spark: SparkSession) -> Outcome:
-    """Photographs the example's dashboard while its records arrive; without a browser the example has failed."""
+    """Photograph the example's dashboard while its records arrive; fail the example if there is no browser."""
     file = ROOT / "examples" / example.file
     [send] = [words for words in commands(file) if words[0] == "python"]
     picture = ROOT / "build" / "examples" / f"{file.parent.name}.png"
@@ -187,7 +187,7 @@ def take_picture(example: Example, spark: SparkSession) -> Outcome:
 
 
 def main(words: list[str]) -> int:
-    """Runs the chosen examples, and reports each."""
+    """Run the chosen examples, and report their results."""
     chosen = [each for each in EXAMPLES if not words or any(word in each.file for word in words)]
     outcomes: dict[str, Outcome] = {}
     with ExitStack() as running:

@@ -1,4 +1,4 @@
-"""The expected result of each example, with the data of ``examples/data``."""
+"""The expected results of the examples with the data of ``examples/data``."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """One pipeline file of ``examples/``, and its result.
+    """One pipeline file of ``examples/``, and its expected result.
 
     Attributes:
-        file: below ``examples/``.
-        result: SQL that shows the result: of Spark, or of the database if there is one and no topic. None: what the run
-            prints.
-        expected: the rows of the result, as text.
-        topic: its records are the view ``records`` then.
-        columns: their columns, where they are JSON and not Avro.
-        index: its documents are the view ``documents`` then, with their ``_id``.
-        server: the server that ``DATABASE_URL`` or ``ELASTICSEARCH_URL`` is to name.
-        prepared: what is done in it before.
-        after: another example that has to have run.
-        is_quick: whether it is run by ``make test-full``; else by ``make test-all``.
-        photographed: the column of its first panel that has to grow while ``make examples`` photographs its dashboard.
+        file: the path below ``examples/``.
+        result: SQL for the result: Spark's, or the database's if there is one and no topic. None: the output of
+            the run.
+        expected: the result's rows, as text.
+        topic: the topic whose records become the view ``records``.
+        columns: the records' columns, if they are JSON and not Avro.
+        index: the index whose documents become the view ``documents``, with their ``_id``.
+        server: the server for ``DATABASE_URL`` or ``ELASTICSEARCH_URL``.
+        prepared: statements to run on the server before.
+        after: another example that must run before.
+        is_quick: ``make test-full`` runs the example; otherwise only ``make test-all`` runs it.
+        photographed: the column of the first panel that must grow while ``make examples`` photographs the dashboard.
     """
 
     file: str
@@ -45,7 +45,7 @@ HITS = (
     ("12:07", "10001", "one", "1"),
     ("12:07", "94105", "two", "1"),
 )
-"""Of a window's beginning, zip code and provider."""
+"""By the window's start, zip code and provider."""
 
 EXAMPLES = (
     Example(
@@ -115,7 +115,7 @@ EXAMPLES = (
     ),
     Example(
         file="anomaly/pipeline.yaml",
-        # The second run's, recognized by what the first has seen.
+        # Of the second run, which recognizes anomalies by the first run's data.
         result="SELECT sensor, date_format(at, 'HH:mm'), value, mean FROM lake.plant.anomalies",
         expected=(("boiler", "12:11", "24.0", "20.018"),),
     ),
@@ -158,7 +158,7 @@ EXAMPLES = (
     ),
     Example(
         file="ml_stream/learn.yaml",
-        # Six sales for 1,000 a square metre and 5,000 a room; then four at higher prices.
+        # Six sales for 1,000 per square metre and 5,000 per room; then four at higher prices.
         result=(
             "SELECT version, rows, transform(weights, each -> bigint(round(each))) FROM lake.homes.model "
             "ORDER BY version"

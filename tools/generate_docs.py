@@ -1,6 +1,6 @@
-"""Writes the documents that are made from the code, or with --check says which of them are out of date.
+"""Write the documents that are generated from the code; with --check, list those that are out of date.
 
-To add one: write a function that returns its text, and name it in DOCUMENTS, or in REFERENCES if it is not committed.
+To add one, write a function that returns its text, and add it to DOCUMENTS, or to REFERENCES if it is not committed.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _GENERATED = "<!-- Made by tools/generate_docs.py: change the code instead. -->\
 
 
 def pipeline_schema() -> str:
-    """docs/schema/pipeline.schema.json."""
+    """Return docs/schema/pipeline.schema.json."""
     return written(json_schema())
 
 
 def pipeline_reference() -> str:
-    """docs/pipeline-reference.md: every key with type, default and meaning."""
+    """Return docs/pipeline-reference.md: all keys with type, default and meaning."""
     lines = [
         _GENERATED,
         "# Reference of pipeline.yaml\n",
@@ -88,7 +88,7 @@ def _table(title: str, model: type[BaseModel], place: tuple[str, ...]) -> Iterat
 
 
 def _block_of_list(field: FieldInfo) -> type[BaseModel] | None:
-    """The model of a list's items."""
+    """Return the model of a list's items."""
     item = shape.items(field.annotation)
     return None if item is None else shape.model_of(item)
 
@@ -131,7 +131,7 @@ def _meaning(name: str, field: FieldInfo, place: tuple[str, ...], description: s
 
 
 def _anchor(place: tuple[str, ...]) -> str:
-    """As GitHub and most Markdown renderers make it from a heading."""
+    """Return the anchor that GitHub and most Markdown renderers make from a heading."""
     return "".join(char for char in shape.dotted(place).lower() if char.isalnum() or char in "-_")
 
 
@@ -163,7 +163,7 @@ def _option(option: Option) -> str:
 
 
 def commands() -> str:
-    """docs/commands.md: the help of every command that is built."""
+    """Return docs/commands.md: the help of all commands."""
     return "\n".join(
         [
             _GENERATED,
@@ -186,7 +186,7 @@ def _help(command: click.Command, name: str, parent: click.Context | None = None
 
 
 def metrics_reference() -> str:
-    """docs/metrics-reference.md: every metric with type, labels and meaning."""
+    """Return docs/metrics-reference.md: all metrics with type, labels and meaning."""
     lines = [_GENERATED, "# Metrics\n", "All have the label `feed`. Where to read them: [metrics.md](metrics.md).\n"]
     lines += ["| metric | type | labels | meaning |", "|---|---|---|---|"]
     rows = (f"| `{each.name}` | {each.kind} | {', '.join(each.labels)} | {_cell(each.help)} |" for each in METRICS)
@@ -194,7 +194,7 @@ def metrics_reference() -> str:
 
 
 def _manifest(component: str, operator: Operator) -> Callable[[], str]:
-    """docs/kubernetes/: the objects of examples/kubernetes, for both operators."""
+    """Return a function for docs/kubernetes/: the objects of examples/kubernetes, for both operators."""
 
     def text() -> str:
         file = ROOT / "examples" / "kubernetes" / "pipeline.yaml"
@@ -214,18 +214,18 @@ DOCUMENTS: dict[str, Callable[[], str]] = {
     "kubernetes/taxi-producer-kubeflow.yaml": _manifest("producer", "kubeflow"),
     **{f"images/{name}.svg": picture for name, picture in PICTURES.items()},
 }
-"""Committed: editors, kubectl and code hosts read them at these addresses. A test compares them."""
+"""Committed, because editors, kubectl and code hosts read them at these addresses. A test compares them."""
 REFERENCES: dict[str, Callable[[], str]] = {
     "pipeline-reference.md": pipeline_reference,
     "commands.md": commands,
     "metrics-reference.md": metrics_reference,
     "python-reference.md": lambda: f"{_GENERATED}\n{python_reference()}",
 }
-"""Built when they are needed: tools/references.py."""
+"""Built on demand: tools/references.py."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Writes what differs, or only names it; returns the exit status."""
+    """Write the documents that differ, or only list them; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a document is out of date")
     parser.add_argument("--references", type=Path, metavar="FOLDER", help="write only the references, into this folder")
@@ -245,7 +245,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def write_references(folder: Path) -> None:
-    """Write the references into a folder, each in one step: another process may read or write them now."""
+    """Write the references into a folder, atomically, because other processes may read or write them meanwhile."""
     partial = ROOT / "build" / "references"
     partial.mkdir(parents=True, exist_ok=True)
     for name in NAMES:

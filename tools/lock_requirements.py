@@ -1,7 +1,7 @@
 """Write the locks of the container image from uv.lock: ``python tools/lock_requirements.py [--check]``.
 
-``requirements.txt`` has what lakefeed needs at run time, for CPython on Linux, with the hashes of all files that pip
-may choose. Versions are those for Python 3.11, which later ones take too. ``setuptools.txt`` builds Spark's archive.
+``requirements.txt`` has lakefeed's runtime packages for CPython on Linux, with the hashes of all files that pip may
+choose. The versions are those for Python 3.11; later ones accept them too. ``setuptools.txt`` builds Spark's archive.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HEADER = "# Made by tools/lock_requirements.py from uv.lock: change that instea
 
 
 def requirements() -> str:
-    """Return the packages of a lakefeed that runs, with their hashes."""
+    """Return lakefeed's runtime packages with their hashes."""
     extras = [word for extra in EXTRAS for word in ("--extra", extra)]
     command = [sys.executable, "-m", "uv", "export", "--frozen", "--offline", "--no-default-groups", *extras]
     plain = ["--no-emit-workspace", "--no-annotate", "--no-header", "--quiet"]
@@ -44,7 +44,7 @@ def requirements() -> str:
 
 
 def setuptools() -> str:
-    """Return the setuptools of the lock, with its hashes."""
+    """Return the lock's setuptools with its hashes."""
     (package,) = (
         each for each in tomllib.loads((ROOT / "uv.lock").read_text())["package"] if each["name"] == "setuptools"
     )
@@ -56,7 +56,7 @@ FILES = {IMAGE / "requirements.txt": requirements, IMAGE / "setuptools.txt": set
 
 
 def main() -> int:
-    """Write the files; with --check only name those that differ, with exit status 1."""
+    """Write the files; with --check only list those that differ, with exit status 1."""
     differing = [
         path for path, text in FILES.items() if not path.exists() or path.read_text(encoding="utf-8") != text()
     ]

@@ -1,7 +1,7 @@
-"""Disable each guard in turn in a copy of the repository; a test must fail then.
+"""Disable the guards one by one in a copy of the repository; a test must then fail.
 
-``python -m tools.mutants [word...]`` runs the guards of ``tools/guards`` whose name has one of the words, all
-without any. Exit status 1 if a guard was disabled and all its tests passed: nothing would notice that it is gone.
+``python -m tools.mutants [word...]`` runs the guards of ``tools/guards`` whose name has one of the words, or
+all guards without words. Exit status 1 if all tests of a disabled guard passed: no test would notice its removal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PYTEST_FAILED = 1
 
 
 def main(words: list[str]) -> int:
-    """Runs the chosen guards, and reports each."""
+    """Run the chosen guards, and report their results."""
     chosen = [each for each in GUARDS if not words or any(word in each.name for word in words)]
     outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory(prefix="lakefeed-mutants-") as folder:
@@ -47,7 +47,7 @@ def main(words: list[str]) -> int:
 
 
 def _copy_to(copy: Path) -> None:
-    """The files that git knows or would add, as they are now, and the jar that was built of them."""
+    """Copy the files that git tracks or would add, in their current state, and the built jar."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT,
@@ -63,8 +63,8 @@ def _copy_to(copy: Path) -> None:
 
 
 def _tried(guard: Guard, copy: Path) -> tuple[Outcome, str]:
-    """Runs the guard's tests without the guard; what came of it, and what they said."""
-    # Before the package in this checkout, which is installed for editing.
+    """Run the guard's tests without the guard; return the outcome and the tests' output."""
+    # The copy must come before the editable installation of this checkout.
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(copy / "src"), *map(str, copy.glob("packages/*/src"))]),

@@ -1,11 +1,11 @@
-"""Fetch the packages of ``npm.lock`` from npm's registry, without npm; each is checked by its SHA-512 at each use.
+"""Fetch the packages of ``npm.lock`` from npm's registry, without npm; their SHA-512 is checked at every use.
 
-The archives are kept in the per-user cache, beside the jars. Only the standard library is used: hatchling runs this.
+The archives are in the per-user cache, like the jars. Only the standard library is used, because hatchling runs this.
 
 Environment:
-    LAKEFEED_CACHE, XDG_CACHE_HOME: where the cache is.
+    LAKEFEED_CACHE, XDG_CACHE_HOME: the cache's folder.
     NPM_CONFIG_REGISTRY: a mirror or private registry; else ``registry=`` of ``~/.npmrc``, else npm's own.
-    HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE: as everywhere.
+    HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE: with their usual meaning.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TIMEOUT_SECONDS = 60
 
 
 class NotFetched(Exception):
-    """A package cannot be had; the message says why and what to do."""
+    """A package cannot be fetched; the message has the reason and a hint."""
 
 
 def locked(name: str) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def locked(name: str) -> dict[str, Any]:
 
 
 def fetch(name: str) -> Path:
-    """Return the verified archive of a locked package; download it if the cache lacks it."""
+    """Return the verified archive of a locked package; download it if it is not in the cache."""
     entry = locked(name)
     place = cache() / "npm" / f"{name.replace('/', '+')}-{entry['version']}.tgz"
     if place.is_file() and integrity(place.read_bytes()) == entry["integrity"]:
@@ -55,13 +55,13 @@ def fetch(name: str) -> Path:
     descriptor, partial = tempfile.mkstemp(dir=place.parent, prefix=".", suffix=".part")
     with open(descriptor, "wb") as file:
         file.write(content)
-    # A rename stores it: a reader never sees half of it.
+    # The rename is atomic, so that a reader never sees an incomplete file.
     Path(partial).replace(place)
     return place
 
 
 def read(name: str, *members: str) -> list[bytes]:
-    """Return files of a locked package by their paths in it."""
+    """Return files of a locked package, by their paths in the package."""
     with tarfile.open(fetch(name)) as archive:
         found = []
         for member in members:
@@ -72,7 +72,7 @@ def read(name: str, *members: str) -> list[bytes]:
 
 
 def url_of(name: str, version: str) -> str:
-    """Return where a package's archive is."""
+    """Return the URL of a package's archive."""
     return f"{registry()}/{name}/-/{name.rpartition('/')[2]}-{version}.tgz"
 
 
@@ -90,7 +90,7 @@ def registry() -> str:
 
 
 def cache() -> Path:
-    """Return the per-user cache, where the jars are too."""
+    """Return the per-user cache, which also has the jars."""
     if explicit := os.environ.get("LAKEFEED_CACHE"):
         return Path(explicit).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME")
@@ -98,7 +98,7 @@ def cache() -> Path:
 
 
 def integrity(content: bytes) -> str:
-    """Return the SHA-512 as npm's lock files write it."""
+    """Return the SHA-512 in the format of npm's lock files."""
     return "sha512-" + base64.b64encode(hashlib.sha512(content).digest()).decode()
 
 

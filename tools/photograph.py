@@ -1,4 +1,4 @@
-"""Runs an example with its dashboard, shows that its panels move while records arrive, and photographs the page."""
+"""Run an example with its dashboard, check that its panels change while records arrive, and photograph the page."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ SECONDS = 90.0
 
 
 def photograph(file: Path, spark: SparkSession, *, picture: Path, send: Callable[[], None], number: str) -> int:
-    """Return by how much the sum of a column of the first panel has grown on the page's server; write the picture.
+    """Write the picture; return how much the sum of a column of the first panel has grown on the page's server.
 
     Args:
-        send: sends more records.
-        number: the column that is added up.
+        send: sends further records.
+        number: the column to add up.
 
     Raises:
-        NoBrowser: there is none, and none can be had.
+        NoBrowser: there is no browser, and none can be installed.
     """
     port = choose_free(avoid=())
     pipeline = Pipeline.from_file(file, overrides=[f"dashboard.port={port}"])
@@ -80,7 +80,7 @@ def _largest(url: str, number: str) -> str:
 
 
 def _until(found: Callable[[], int | bool]) -> int:
-    """Return what it finds; until the run has started its server, nothing answers."""
+    """Call a function until its result is true, and return it; before the run's server starts, no server answers."""
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
         with suppress(URLError):

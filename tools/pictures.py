@@ -1,6 +1,6 @@
-"""The pictures of the concepts, as SVG: boxes, arrows and texts at places on a grid. ``make docs`` writes them.
+"""Draw the pictures of the concepts as SVG: boxes, arrows and texts on a grid. ``make docs`` writes them.
 
-SVG is shown by code hosts, by the site and by ``lakefeed docs --open`` alike, and needs no script.
+Code hosts, the site and ``lakefeed docs --open`` all show SVG, and SVG needs no script.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Picture:
     """A picture that is drawn step by step.
 
     Args:
-        title: said by screen readers; the text beside the picture says the same.
+        title: the text for screen readers; the page's text beside the picture says the same.
     """
 
     def __init__(self, title: str, width: int, height: int) -> None:
@@ -33,12 +33,12 @@ class Picture:
             '<defs><marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" '
             'orient="auto">'
             '<path d="M0 0L10 5L0 10z" fill="#57606a"/></marker></defs>',
-            # A ground of its own: the texts are dark on dark pages, too.
+            # A background, because the dark texts must be readable on dark pages too.
             f'<rect width="{width}" height="{height}" rx="8" fill="#ffffff"/>',
         ]
 
     def box(self, x: int, y: int, width: int, height: int, *lines: str, kind: str = "plain") -> None:
-        """Draw a box with lines of text in its middle; the first one is bold."""
+        """Draw a box with lines of text in its middle; the first line is bold."""
         fill, stroke = _COLOURS[kind]
         self._parts.append(
             f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6" fill="{fill}" stroke="{stroke}"/>'
@@ -60,7 +60,7 @@ class Picture:
             self._parts.append(_text(line, x, y + number * 16, f'text-anchor="{anchor}" font-size="12" fill="#57606a"'))
 
     def cells(self, x: int, y: int, texts: Sequence[str], *, width: int = 44, kind: str = "plain") -> None:
-        """Draw a row of cells, as of a topic's partition or a table."""
+        """Draw a row of cells, such as a topic's partition or a table."""
         for number, text in enumerate(texts):
             fill, stroke = _COLOURS[kind]
             left = x + number * width
@@ -70,7 +70,7 @@ class Picture:
             self._parts.append(_text(text, left + width / 2, y + 18, 'text-anchor="middle" font-size="12"'))
 
     def svg(self) -> str:
-        """Return the file's text."""
+        """Return the SVG file's text."""
         return "\n".join([*self._parts, "</svg>", ""])
 
 
@@ -79,7 +79,7 @@ def _text(text: str, x: float, y: float, attributes: str) -> str:
 
 
 def flow() -> str:
-    """docs/images/flow.svg: the way of a record."""
+    """Return docs/images/flow.svg: the path of a record."""
     picture = Picture(
         "Records of a topic are read, decoded and transformed; rows and offsets enter the table", 900, 300
     )
@@ -107,7 +107,7 @@ def flow() -> str:
 
 
 def exactly_once() -> str:
-    """docs/images/exactly-once.svg: which batch may be committed."""
+    """Return docs/images/exactly-once.svg: which batch may be committed."""
     picture = Picture("A batch is committed only where the table's last commit ended", 860, 330)
     picture.note(20, 28, "topic trips, partition 0: offsets")
     picture.cells(20, 38, ["0", "…", "109"], kind="good")
@@ -141,7 +141,7 @@ def exactly_once() -> str:
 
 
 def ledger() -> str:
-    """docs/images/ledger.svg: what a commit stores."""
+    """Return docs/images/ledger.svg: the content of a commit."""
     picture = Picture(
         "The table's metadata has snapshots with offset ranges, and the feed's position and fence", 860, 330
     )
@@ -194,7 +194,7 @@ def ledger() -> str:
 
 
 def checkpoint() -> str:
-    """docs/images/checkpoint.svg: the steps of a batch, and what a kill between them leaves."""
+    """Return docs/images/checkpoint.svg: the steps of a batch, and the state after a kill between them."""
     picture = Picture("A batch is planned, written, committed to the table, then logged", 900, 300)
     steps = [
         ("1 plan", "checkpoint:", "offsets/12", "plain"),
@@ -221,7 +221,7 @@ def checkpoint() -> str:
 
 
 def schema_evolution() -> str:
-    """docs/images/schema-evolution.svg: a new field on its way into the table."""
+    """Return docs/images/schema-evolution.svg: the way of a new field into the table."""
     picture = Picture(
         "A new schema id changes the reader's schema, then the table, then the batch is committed", 900, 310
     )

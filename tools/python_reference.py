@@ -1,4 +1,4 @@
-"""Makes docs/python-reference.md from the signatures and docstrings of what ``import lakefeed`` offers."""
+"""Generate docs/python-reference.md from the signatures and docstrings of the public names of ``lakefeed``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WIDTH = 100
 
 
 def python_reference() -> str:
-    """Return the page: each public name, its signature and its docstring."""
+    """Return the page: the public names with signatures and docstrings."""
     return "\n".join([*_head(), *_entries(), *_errors()])
 
 
@@ -40,7 +40,7 @@ def _entries() -> Iterator[str]:
 
 
 def _members(owner: type) -> Iterator[tuple[str, Any]]:
-    """Yield the methods and properties of a class that have a docstring, in the order of its source."""
+    """Yield the methods and properties of a class that have a docstring, in source order."""
     for name, value in vars(owner).items():
         if name.startswith("_"):
             continue
@@ -57,7 +57,7 @@ def _described(found: Any, name: str) -> Iterator[str]:
 
 
 class _Plain:
-    """An annotation that is shown without the quotes of a string."""
+    """An annotation that is shown without quotes."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -67,7 +67,7 @@ class _Plain:
 
 
 def _shown(argument: inspect.Parameter) -> inspect.Parameter:
-    """Return an argument as the page shows it; a function as its default has no text that stays the same."""
+    """Return an argument for the page; a function as default is replaced, because its text differs between runs."""
     if isinstance(argument.annotation, str):
         argument = argument.replace(annotation=_Plain(argument.annotation))
     if inspect.isroutine(argument.default):
@@ -76,7 +76,7 @@ def _shown(argument: inspect.Parameter) -> inspect.Parameter:
 
 
 def _signature(found: Any, name: str) -> str:
-    """Return a call's form, on one line if it fits, else an argument a line."""
+    """Return a call's signature, on one line if it fits, else with one argument per line."""
     signature = inspect.signature(found)
     arguments = [_shown(each) for each in signature.parameters.values() if each.name != "self"]
     returns = (
@@ -113,7 +113,7 @@ def markdown(docstring: str) -> Iterator[str]:
 
 
 def _cut(body: str) -> tuple[str, str]:
-    """Split what follows a section's title into the section, which is indented, and the text after it."""
+    """Split the text after a section's title into the section, which is indented, and the rest."""
     match = re.search(r"^\S", body, re.M)
     return (body[: match.start()], body[match.start() :]) if match else (body, "")
 
@@ -130,7 +130,7 @@ def _prose(text: str) -> str:
 
 
 def _inline(text: str) -> str:
-    """Return reStructuredText's literals and references as Markdown's."""
+    """Convert reStructuredText's literals and references to Markdown's."""
     return re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text).replace("``", "`")
 
 

@@ -1,6 +1,6 @@
 """Build the references of ``docs/`` that are not committed: ``python -m tools.references``, a part of ``make setup``.
 
-They are made from the code, so a file that is missing or older than the code is built again; otherwise nothing is
+They are generated from the code. A file that is missing or older than the code is rebuilt; otherwise nothing is
 imported or written. A checkout builds them when it first needs its pages (``lakefeed.operations.pages``).
 """
 
@@ -17,7 +17,7 @@ _SOURCES = ("src", "packages/*/src", "tools")
 
 
 def build(folder: Path = DOCS) -> bool:
-    """Build the references in a folder if they are out of date there; return whether they were.
+    """Build the references in a folder if they are out of date; return whether they were.
 
     Raises:
         CalledProcessError: the plug-ins of the repository are not installed here, or the code is broken.
@@ -27,7 +27,7 @@ def build(folder: Path = DOCS) -> bool:
         code = (file for pattern in _SOURCES for part in ROOT.glob(pattern) for file in part.rglob("*.py"))
         if max(file.stat().st_mtime for file in code) <= min(file.stat().st_mtime for file in files):
             return False
-    # In a process of its own: click keeps what a caller has made of a command.
+    # In a separate process, because click commands keep changes that callers have made.
     subprocess.run([sys.executable, "-m", "tools.generate_docs", "--references", str(folder)], cwd=ROOT, check=True)
     return True
 

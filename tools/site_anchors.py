@@ -1,4 +1,4 @@
-"""Anchors of headings as code hosts make them, so that a link to a heading works in the site and there."""
+"""Make anchors of headings like code hosts, so that a link to a heading works in the site and on a code host."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from lakefeed.operations.pages import heading_anchor
 
 
 def slugify() -> Callable[[str, str], str]:
-    """Return the function that Python-Markdown calls for each heading; zensical stores it by its name."""
+    """Return the function that Python-Markdown calls for headings; zensical stores it by its name."""
     return heading_anchor

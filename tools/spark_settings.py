@@ -34,7 +34,7 @@ public class Settings {
 
 
 def names() -> str:
-    """Return the names, one a line."""
+    """Return the names, one per line."""
     import pyspark
 
     jars = Path(pyspark.__file__).parent / "jars"

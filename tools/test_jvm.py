@@ -1,7 +1,7 @@
 """Run the unit tests of the JVM module: ``python -m tools.test_jvm [NAME ...]``.
 
 A NAME is a part of a test class's name, such as ``Position``; without one, all tests run. The tests are in
-``jvm/src/test/java`` and need a JDK but no build tool, no server and no Spark session. Compiled classes are kept
+``jvm/src/test/java`` and need a JDK but no build tool, no server and no Spark session. Compiled classes stay
 in ``build/jvm-tests`` until the sources of the module or of the tests change.
 """
 
@@ -30,7 +30,7 @@ TESTS = ROOT / "jvm" / "src" / "test" / "java"
 RESOURCES = ROOT / "jvm" / "src" / "test" / "resources"
 CLASSES = ROOT / "build" / "jvm-tests"
 RUNNER = "org.junit.platform.console.ConsoleLauncher"
-# The flag is the one that Spark itself starts its JVM with. A serial collector starts faster.
+# The flag is the one with which Spark starts its JVM. A serial collector starts faster.
 JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "--add-opens=java.base/java.nio=ALL-UNNAMED"]
 
 
@@ -63,7 +63,7 @@ def _compiled(on: list[Path]) -> Path:
         shutil.rmtree(CLASSES, ignore_errors=True)
         partial.mkdir(parents=True)
         compile_classes(TESTS, partial, on)
-        # A rename at the end: an interrupted run leaves no half of the classes under the final name.
+        # The rename comes last, so that an interrupted run leaves no incomplete classes under the final name.
         partial.rename(classes)
     return classes
 

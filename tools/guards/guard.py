@@ -1,4 +1,4 @@
-"""One guard, and how to write it down."""
+"""The class of a guard, and functions to declare guards."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Guard:
-    """One guard.
+    """One guard in the sources.
 
     Attributes:
-        name: what it keeps from happening.
-        file: where it is.
-        code: its text, which the file has once.
-        instead: what stands there when it is disabled.
-        tests: of these at least one must fail.
+        name: the fault that the guard prevents.
+        file: the file with the guard.
+        code: the guard's text, which occurs exactly once in the file.
+        instead: the text that replaces the guard to disable it.
+        tests: at least one of these tests must then fail.
     """
 
     name: str
@@ -25,10 +25,10 @@ class Guard:
     tests: tuple[str, ...]
 
     def removed_from(self, source: str) -> str:
-        """The source without the guard.
+        """Return the source without the guard.
 
         Raises:
-            ValueError: the source has no such guard, or several.
+            ValueError: the source does not have the guard, or has it several times.
         """
         if source.count(self.code) != 1:
             raise ValueError(f"{self.file} has {source.count(self.code)} times what guard '{self.name}' is to be")
@@ -36,17 +36,17 @@ class Guard:
 
 
 def java(name: str, file: str, code: str, instead: str, *tests: str) -> Guard:
-    """A guard in the JVM module, or in that of the plug-in with the package's name."""
+    """Return a guard in the JVM module, or in that of the plug-in with the package's name."""
     part = file.partition("/")[0]
     folder = f"packages/{part}/" if Path(f"packages/{part}/jvm").is_dir() else ""
     return Guard(name, f"{folder}jvm/src/main/java/io/lakefeed/{file}.java", code, instead, tests)
 
 
 def plugin(part: str, name: str, file: str, code: str, instead: str, *tests: str) -> Guard:
-    """A guard in the Python package of a plug-in."""
+    """Return a guard in the Python package of a plug-in."""
     return Guard(name, f"packages/{part}/src/lakefeed_{part}/{file}.py", code, instead, tests)
 
 
 def python(name: str, file: str, code: str, instead: str, *tests: str) -> Guard:
-    """A guard in the Python package."""
+    """Return a guard in the core's Python package."""
     return Guard(name, f"src/lakefeed/{file}.py", code, instead, tests)

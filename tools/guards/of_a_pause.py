@@ -1,4 +1,4 @@
-"""Guards of what operators request of a running feed: nothing is written meanwhile, lost or repeated by it."""
+"""Guards of operators' requests to a running feed: a pause writes nothing, and neither loses nor repeats anything."""
 
 from __future__ import annotations
 

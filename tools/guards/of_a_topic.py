@@ -1,4 +1,4 @@
-"""Guards of the Kafka sink and of the reader that recognizes its copies."""
+"""Guards of the Kafka sink, and of the reader that recognizes the sink's duplicates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guards of a sink of documents before, during and after the write of a batch."""
+"""Guards of a document sink before, during and after the write of a batch."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Measurements against real servers that can be repeated: the command ``lakefeed-bench``."""
+"""Repeatable measurements against real servers: the command ``lakefeed-bench``."""

@@ -1,4 +1,4 @@
-"""Draw line charts as SVG with matplotlib, for the pages that show what a bench has measured."""
+"""Draw line charts as SVG with matplotlib, for the pages that show results of the bench."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _MARKS = "osd^"
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """Lines over two axes.
+    """Lines in one coordinate system.
 
     Attributes:
-        lines, dashed: the points of each line by its name in the legend; a dashed one is a reference, not measured.
+        lines, dashed: the points of a line by its name in the legend; dashed lines are references, not measurements.
         x_unit, y_unit: ``s`` for seconds; numbers get the prefixes m, k, M.
-        is_log: whether the vertical axis is logarithmic, as the horizontal one always is, or begins at 0. A
-            logarithmic axis leaves out what it cannot show: points at 0 and below.
+        is_log: the vertical axis is logarithmic; else it begins at 0. The horizontal axis is always logarithmic. A
+            logarithmic axis omits points at 0 and below.
     """
 
     title: str
@@ -39,7 +39,7 @@ def write_charts(file: Path, charts: Sequence[Chart], *, title: str) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter, NullFormatter
 
-    # The same figures give the same bytes, and text stays text.
+    # With a fixed salt, equal figures give an equal file; with "none", text is not drawn as paths.
     with matplotlib.rc_context({"svg.hashsalt": "lakefeed", "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=(4.6 * len(charts), 3.4), layout="constrained")
         for axes, chart in zip(figure.subplots(1, len(charts), squeeze=False)[0], charts, strict=True):

@@ -6,7 +6,7 @@ from lakefeed.clients.spark.signals import end_on_signals
 
 
 def main() -> None:
-    """Run a measurement and exit. A signal counts from the first moment on, before the slow imports."""
+    """Run a measurement and exit. Signals are handled from the first moment on, before the slow imports."""
     end_on_signals()
     import click
 

@@ -24,15 +24,15 @@ from lakefeed_bench.harness import Outcome, finish, in_turns, median_of, number,
 from lakefeed_local.produce.taxi import KEY, taxi_rows, taxi_schema
 
 _SCHEMA_ID = 100_001
-"""In every record's header: more than a byte, as in a registry that is in use."""
+"""The schema id in every record's header: larger than a byte, as in a registry in use."""
 
 WARM_UP = 2
-"""Rounds before those that count: the JVM compiles meanwhile."""
+"""Rounds that do not count; the JVM compiles during them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeCase:
-    """A schema (JSON), and a function that makes a number of rows with its columns."""
+    """A schema (JSON), and a function that generates a number of rows with the schema's columns."""
 
     about: str
     schema: str
@@ -41,7 +41,7 @@ class DecodeCase:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Medians over the rounds: CPU time of the tasks for each row, and rows by the clock, with the cost of the job."""
+    """Medians over the rounds: the tasks' CPU time per row, and rows per second of the job's whole duration."""
 
     cpu_microseconds: float
     rows_per_second: float
@@ -55,8 +55,8 @@ class DecoderComparison:
     """One schema's result.
 
     Attributes:
-        bytes_per_record: mean length, header included.
-        read: reading the values out of memory, and nothing else.
+        bytes_per_record: the mean length, with the header.
+        read: the job that only reads the values from memory.
         from_avro: ``from_avro(substring(value, 6))``, all fields.
         lakefeed: ``rows(decoded(...))``: header, the writer's schema by its id, all fields, all checks.
     """
@@ -72,22 +72,22 @@ class DecoderComparison:
 
     @property
     def ratio_to_from_avro(self) -> float:
-        """Return how many times as fast as ``from_avro`` the job is, by the CPU time of its tasks."""
+        """Return how many times as fast as ``from_avro`` lakefeed's job is, by the CPU time of the tasks."""
         return self.from_avro.cpu_microseconds / self.lakefeed.cpu_microseconds
 
     @property
     def ratio_without_reading(self) -> float:
-        """Return the same for the decoding alone: without reading the values out of memory."""
+        """Return the same ratio for decoding alone, without the time to read the values from memory."""
         reading = self.read.cpu_microseconds
         return (self.from_avro.cpu_microseconds - reading) / max(self.lakefeed.cpu_microseconds - reading, 1e-6)
 
 
 def compare(spark: SparkSession, name: str, *, rows: int, rounds: int, warm_up: int = WARM_UP) -> DecoderComparison:
-    """Measure the two decoders on the same records, in turns; the records have to fit into the driver's memory."""
+    """Measure the two decoders on the same records, in turns. The records must fit into the driver's memory."""
     from pyspark import StorageLevel
 
     case = CASES[name]
-    # Deserialized, so that no round measures the decompression of the cache instead of the decoders.
+    # Deserialized, so that rounds measure the decoders and not the decompression of the cache.
     held = values(spark, case, rows).persist(StorageLevel(False, True, False, True))
     answer = json.dumps({"schema": case.schema}).encode()
     try:
@@ -132,9 +132,9 @@ def _ways(held: DataFrame, case: DecodeCase, registry_url: str) -> dict[str, Dat
 
 
 def _task_cpu(spark: SparkSession, frame: DataFrame) -> int:
-    """Compute every row without keeping any; return the CPU time of the tasks in nanoseconds."""
+    """Compute all rows and discard them; return the CPU time of the tasks in nanoseconds."""
     context = spark.sparkContext
-    # A group for each: Spark keeps the jobs of all groups, and those of another schema must not be counted.
+    # A job group per call: Spark keeps the jobs of all groups, and jobs of another schema must not be counted.
     group = uuid.uuid4().hex
     context.setJobGroup(group, group)
     frame.write.format("noop").mode("overwrite").save()
@@ -147,7 +147,7 @@ def _task_cpu(spark: SparkSession, frame: DataFrame) -> int:
 
 
 def report(comparisons: Sequence[DecoderComparison]) -> str:
-    """Show the results in columns."""
+    """Return the results as a table."""
     costs = " ".join(f"{way}.cpu_microseconds" for way in ("read", "from_avro", "lakefeed"))
     columns = f"case bytes_per_record {costs} ratio_to_from_avro ratio_without_reading"
     note = "CPU time of the tasks for each row; medians. A ratio above 1: faster than from_avro."
@@ -155,7 +155,7 @@ def report(comparisons: Sequence[DecoderComparison]) -> str:
 
 
 def _case(name: str, about: str) -> DecodeCase:
-    """Return the case of a schema file, and of the file with its columns: one expression in each paragraph."""
+    """Return the case of a schema file and the file of its columns, which has one expression per paragraph."""
     folder = files("lakefeed_bench")
     _, *columns = folder.joinpath(f"{name}.sql").read_text("utf-8").split("\n\n")
 
@@ -182,9 +182,9 @@ CASES: Mapping[str, DecodeCase] = {
     output_option,
 )
 def decode(rows: int, rounds: int, names: Sequence[str]) -> None:
-    """Measure the Avro decoder beside Spark's from_avro, in turns, on the same records in memory.
+    """Compare the Avro decoder with Spark's from_avro.
 
-    The figure is the CPU time of the tasks, which other programs on the machine disturb least. It needs no server.
+    The records are in memory. The figure is the CPU time of the tasks, which other programs disturb least. No server.
     """
     name, log_file = "bench-decode", log_path("bench-decode")
     with session(name, connections=Connections(), master="local[1]", log_file=log_file) as spark:

@@ -1,4 +1,4 @@
-"""Measure what a short command costs, from its start to its end: ``lakefeed-bench first-seconds``."""
+"""Measure the cost of short commands, from start to end: ``lakefeed-bench first-seconds``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lakefeed_bench.minio import Minio, by_api
 from lakefeed_bench.processes import run_command
 
 _WITH, _WITHOUT = "first_seconds", "first_seconds_ledger"
-"""The names of the pipelines with and without a checkpoint."""
+"""The names of the pipelines with a checkpoint and without one."""
 _RUN = ("--once", "--output", "json")
 COMMANDS = {
     "version": ("--version",),
@@ -27,12 +27,12 @@ COMMANDS = {
     "run-without-checkpoint": ("run", _WITHOUT, *_RUN),
     "run": ("run", _WITH, *_RUN),
 }
-"""The commands that are timed, with the names of pipelines for their files."""
+"""The commands to time; the pipeline names in them stand for the pipelines' files."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimedCommand:
-    """One process: its requests are those that the store has traced, Python's before the JVM starts included."""
+    """One process. Its requests are those in the store's trace, including Python's requests before the JVM starts."""
 
     seconds: float
     cpu_seconds: float
@@ -49,7 +49,7 @@ class TimedCommand:
 
 @dataclass(frozen=True, kw_only=True)
 class CommandResult:
-    """All timed runs of one command: medians, and the most requests; complete if each has landed the new records."""
+    """All timed runs of one command: medians, and the most requests. Complete if every run landed the new records."""
 
     command: str
     seconds: float
@@ -83,11 +83,11 @@ class CommandResult:
     ),
 )
 def first_seconds(bench: Bench, records: int, runs: int, commands: Sequence[str], class_archive: bool) -> Outcome:
-    """Time short commands from start to end: --version, check, plan, and run --once on an existing table.
+    """Time --version, check, plan, and run --once.
 
-    Each is a process of its own, in turns, with warm caches: seconds, CPU seconds of all its processes, and its
-    requests to S3 by the store's own trace. If a run has not landed exactly the new records the status is 1. MinIO is
-    built from source at the first use, which needs Go.
+    Every run is a new process; the commands take turns, with warm caches, and land in an existing table. Measures
+    seconds, CPU seconds of all processes, and S3 requests by the store's trace. The status is 1 if a run has not landed
+    exactly the new records. MinIO is built from source at the first use, which needs Go.
     """
     work, minio, chosen = Work(name="first-seconds", rows=records, partitions=1), Minio(bench), commands or [*COMMANDS]
     bench.topics.create(work.topic, partitions=work.partitions)
@@ -99,7 +99,7 @@ def first_seconds(bench: Bench, records: int, runs: int, commands: Sequence[str]
             if at not in filled:
                 filled.add(at)
                 processes["produce"](jobs.produce_trips, work, bench.endpoints)
-            # Without one requested, an archive is read only where one is.
+            # Without the option, a run reads an archive only if there is one.
             archive = "" if class_archive else OFF
             if class_archive and at < 1 and command.startswith("run"):
                 archive = WRITE

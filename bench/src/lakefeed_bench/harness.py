@@ -1,4 +1,4 @@
-"""Harness of the measurements: a command with a stack of its own, processes with a JVM, cases in turns, one table."""
+"""Harness of the measurements: commands with their own stack, processes with a JVM, cases in turns, one table."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _JVM_SECONDS = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """Results of a measurement for programs, its text for people, and whether it holds: if not, the status is 1."""
+    """Results for programs, a text for people, and whether the measurement holds; if not, the status is 1."""
 
     results: Any
     text: str
@@ -65,7 +65,7 @@ class Bench:
 
     @contextmanager
     def processes(self, *names: str, **variables: str) -> Iterator[dict[str, Run]]:
-        """Start a process for each name, with the stack's environment and these variables; each may start a JVM."""
+        """Start a process per name, with the stack's environment and these variables; every process may start a JVM."""
         environment = {**self.endpoints.as_environment(), **variables}
         with ExitStack() as stack:
             processes = {name: job_process(environment, log=self.logs / f"{name}.log") for name in names}
@@ -73,7 +73,7 @@ class Bench:
 
 
 def measurement(name: str, *options: Option, store: str = "minio") -> Callable[[Callable[..., Outcome]], click.Command]:
-    """Make a command of a function that gets a ``Bench`` and the options; ``--store`` among them chooses the store."""
+    """Turn a function of a ``Bench`` and the options into a command; the option ``--store`` chooses the store."""
 
     def decorate(measure: Callable[..., Outcome]) -> click.Command:
         @wraps(measure)
@@ -90,7 +90,7 @@ def measurement(name: str, *options: Option, store: str = "minio") -> Callable[[
 
 
 def finish(outcome: Outcome) -> None:
-    """Print an outcome, and end the command."""
+    """Print an outcome, and exit with its status."""
     emit(document(outcome.results), outcome.text)
     raise Exit(0 if outcome.holds else 1)
 
@@ -118,9 +118,9 @@ def say(text: str) -> None:
 def in_turns(
     cases: Sequence[Case], run: Callable[[Case, int], Result], *, rounds: int, warm_up: int = 1, title: str = ""
 ) -> dict[Case, list[Result]]:
-    """Run all cases in each round, forwards and backwards in turn; return the results of the rounds that count.
+    """Run all cases in every round, alternately forwards and backwards; return the results of the counted rounds.
 
-    ``run`` gets the case and the number of the round, which is below 1 for the warm-up. What it returns is reported.
+    ``run`` gets the case and the number of the round; warm-up rounds have numbers below 1. Its results are reported.
     """
     found: dict[Case, list[Result]] = {case: [] for case in cases}
     for at in range(1 - warm_up, rounds + 1):
@@ -135,7 +135,7 @@ def in_turns(
 
 
 def median_of(runs: Sequence[Result]) -> Result:
-    """Return the runs' medians: of each field with figures; of the others the first run's."""
+    """Return the runs' medians for fields with figures, and the first run's values for other fields."""
     figures: dict[str, Any] = {}
     for name, value in vars(runs[0]).items():
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -144,12 +144,12 @@ def median_of(runs: Sequence[Result]) -> Result:
 
 
 def median_ratio(ours: Iterable[Result], others: Iterable[Result], figure: Callable[[Result], float]) -> float:
-    """Return the median over the rounds of a figure of ours by that of others in the same round."""
+    """Return the median over the rounds of our figure divided by the other's figure in the same round."""
     return statistics.median(figure(our) / figure(other) for our, other in zip(ours, others, strict=True))
 
 
 def table(results: Iterable[object], columns: str) -> str:
-    """Return a line for each result: its figures by their names, such as ``seconds kept.files``; a dash for None."""
+    """Return a line per result: its figures by name, such as ``seconds kept.files``; a dash for None."""
     names = columns.split()
     rows = [[_cell(reduce(_part, name.split("."), result)) for name in names] for result in results]
     last = [name.rpartition(".")[2] for name in names]
@@ -172,7 +172,7 @@ def _cell(value: object) -> str:
 
 
 def document(value: Any) -> Any:
-    """Return a value for JSON: of dataclasses their fields and properties, figures with six digits."""
+    """Convert a value for JSON: dataclasses to their fields and properties, figures to six digits."""
     if is_dataclass(value) and not isinstance(value, type):
         kinds = vars(type(value)).items()
         computed = [name for name, kind in kinds if isinstance(kind, property | cached_property)]
@@ -188,11 +188,11 @@ def document(value: Any) -> Any:
 
 @contextmanager
 def job_process(environment: Mapping[str, str], *, log: Path) -> Iterator[Run]:
-    """Start a process with variables added to this one's; end it, and a JVM that it has started, with the block.
+    """Start a process with this process's environment and further variables; end it, and its JVM, with the block.
 
-    Yields a function that runs a job there and returns its result or raises JobFailed. Since the JVM ends with the
-    block, the requests that it makes then are not the next case's. Arguments travel through a pipe, so secrets in them
-    show nowhere. The process and its JVM write to the log.
+    Yields a function that runs a job in the process and returns the job's result or raises JobFailed. The JVM ends with
+    the block, so its last requests are not counted for the next case. Arguments travel through a pipe, so that secrets
+    in them are visible nowhere. The process and its JVM write to the log.
     """
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn, initializer=_prepare, initargs=(environment, log)) as pool:
@@ -233,7 +233,7 @@ def _run(job: Run, *arguments: Any) -> Any:
 
 
 def _end_jvm() -> None:
-    """Stop Spark, where it was started, and wait for the JVM's end."""
+    """Stop Spark if it was started, and wait until the JVM has ended."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -242,5 +242,5 @@ def _end_jvm() -> None:
         return
     SparkSession.builder.getOrCreate().stop()
     gateway.shutdown()
-    gateway.proc.stdin.close()  # What the JVM waits for.
+    gateway.proc.stdin.close()  # The JVM ends when its input closes.
     gateway.proc.wait(_JVM_SECONDS)

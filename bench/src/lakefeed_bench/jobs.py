@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Reader = TypeVar("Reader", "DataFrameReader", "DataStreamReader")
 Manager = Literal["spark", "abortable", "lakefeed"]
-"""``spark``: Spark as it comes. ``abortable``: the same with the checkpoint manager of its hadoop-cloud module.
+"""``spark``: Spark's defaults. ``abortable``: the same with the checkpoint manager of Spark's hadoop-cloud module.
 ``lakefeed``: what ``lakefeed run`` does, with lakefeed's settings and manager."""
 Sink = Literal["parquet", "iceberg"]
 
@@ -39,7 +39,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """The trips of a topic, and the number of batches that land them; each partition is a file of each batch."""
+    """The trips in a topic, and the number of batches that land them. A batch writes one file per partition."""
 
     name: str
     rows: int
@@ -48,7 +48,7 @@ class Work:
 
     @property
     def records_a_batch(self) -> int:
-        """Return ``maxOffsetsPerTrigger``; a little more, since Spark divides it by partition and rounds down."""
+        """Return ``maxOffsetsPerTrigger``, slightly increased because Spark divides it by partition and rounds down."""
         return -(-self.rows // self.batches) + self.partitions - 1
 
     @property
@@ -58,7 +58,7 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Filled:
-    """A topic with trips: its records, their mean bytes with the key, and the totals of the trips."""
+    """A topic with trips: the number of records, their mean bytes with the key, and the totals of the trips."""
 
     records: int
     record_bytes: float
@@ -75,7 +75,7 @@ def fill_topic(bench: Bench, work: Work, csv: Path | None = None) -> Filled:
 
 
 def produce_trips(work: Work, endpoints: Endpoints, csv: Path | None = None) -> Filled:
-    """Produce trips, generated ones or a file's, into the topic."""
+    """Produce trips into the topic: generated ones, or those of a file."""
     rows = taxi_trips(session("bench-produce"), rows=work.rows, csv=csv)
     registry = endpoints.schema_registry_url
     records = to_records(rows, topic=work.topic, registry=registry, schema=taxi_schema(), key=KEY)
@@ -94,7 +94,7 @@ def pipeline_document(
     checkpoint: str | None = None,
     **blocks: Any,
 ) -> dict[str, Any]:
-    """Return a pipeline file that lands Avro records, ``most`` of them in a batch."""
+    """Return a pipeline file that lands Avro records, at most ``most`` in a batch."""
     kafka = {"bootstrap_servers": endpoints.bootstrap_servers, "topics": list(topics), "max_records_per_batch": most}
     document = {
         "name": name,
@@ -109,7 +109,7 @@ def pipeline_document(
 
 @dataclass(frozen=True, kw_only=True)
 class LandingCase:
-    """One job that lands a topic; its table, path and checkpoint are its own, in the bucket."""
+    """One job that lands a topic; it has its own table, path and checkpoint in the bucket."""
 
     name: str
     bucket: str
@@ -137,7 +137,7 @@ class LandingCase:
     def pipeline(
         self, topic: str, endpoints: Endpoints, *, most: int, blocks: Mapping[str, Any] = _NOTHING, **sink: Any
     ) -> Pipeline:
-        """Return the pipeline that lands the topic as ``lakefeed run`` does; ``sink`` has further keys of the sink."""
+        """Return the pipeline that lands the topic as ``lakefeed run`` does; ``sink`` has further keys of its sink."""
         place = {"table": self.table} if self.sink == "iceberg" else {"path": self.path}
         document = pipeline_document(
             self.name.replace("-", "_"),
@@ -159,7 +159,7 @@ def start_session(
     if case.manager != "lakefeed":
         return plain_session({**_plain_settings(case, endpoints), **conf})
     pipeline = case.pipeline(topic, endpoints, most=1)
-    # Not pipeline.session(): its preflight asks S3 from Python, outside the JVM and its meter.
+    # Not pipeline.session(): its preflight sends S3 requests from Python, which the JVM's meter does not count.
     return session(case.name, connections=pipeline.connections, conf=conf)
 
 
@@ -183,19 +183,19 @@ def land(
 
 
 def create_table(spark: SparkSession, case: LandingCase, columns: str, *, properties: str = "") -> None:
-    """Create the table of a case of plain Spark."""
+    """Create the table of a case that uses plain Spark."""
     spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.bench")
     run(spark, f"CREATE TABLE {case.table} ({columns}) USING iceberg {properties}")
 
 
 def topic_source(reader: Reader, topic: str, endpoints: Endpoints) -> Reader:
-    """Return Spark's Kafka source of a topic, to read once or as a stream."""
+    """Return Spark's Kafka source of a topic, for a batch query or a stream."""
     servers = endpoints.bootstrap_servers
     return reader.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
 
 
 def decoded_plainly(records: DataFrame, schema: str, *, keep: Sequence[str] = ()) -> DataFrame:
-    """Decode values with Spark's ``from_avro``, which does not know the five bytes before a registered schema's."""
+    """Decode values with Spark's ``from_avro``, after removing the five bytes of Confluent's header."""
     from pyspark.sql.avro.functions import from_avro
     from pyspark.sql.functions import lit, substr
 
@@ -209,9 +209,9 @@ def own_classes() -> dict[str, str]:
 
 
 def plain_session(settings: Mapping[str, OptionalPrimitiveType]) -> SparkSession:
-    """Return a session of nothing but Spark, its connectors and the settings.
+    """Return a session with only Spark, its connectors and the settings.
 
-    Of lakefeed, the meter and the generator of trips are on the class path.
+    Of lakefeed, only the meter and the generator of trips are on the class path.
     """
     from pyspark.sql import SparkSession
 
@@ -228,9 +228,9 @@ def plain_session(settings: Mapping[str, OptionalPrimitiveType]) -> SparkSession
 
 
 def _plain_settings(case: LandingCase, endpoints: Endpoints) -> dict[str, OptionalPrimitiveType]:
-    """Return the defaults of Spark, S3A and Iceberg, and what a job on this store cannot do without.
+    """Return the defaults of Spark, S3A and Iceberg, and the settings that a job needs with this store.
 
-    The keys of the store are in the environment, where Spark looks for them.
+    The store's credentials are in the environment, where Spark looks for them.
     """
     catalog = "spark.sql.catalog.lake"
     manager = {"spark.sql.streaming.checkpointFileManagerClass": _ABORTABLE} if case.manager == "abortable" else {}
@@ -246,7 +246,7 @@ def _plain_settings(case: LandingCase, endpoints: Endpoints) -> dict[str, Option
         f"{catalog}.jdbc.schema-version": "V1",
         f"{catalog}.warehouse": case.environment(endpoints)["LAKEFEED_WAREHOUSE"],
         f"{catalog}.io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
-        # Iceberg's default, its apache client, needs a newer SDK than Hadoop's: it does not start.
+        # Iceberg's default, the apache client, does not start: it needs a newer SDK than Hadoop's.
         f"{catalog}.http-client.type": "urlconnection",
         f"{catalog}.client.region": endpoints.region,
         f"{catalog}.s3.endpoint": endpoints.s3_endpoint,
@@ -256,7 +256,7 @@ def _plain_settings(case: LandingCase, endpoints: Endpoints) -> dict[str, Option
 
 
 def on_progress(spark: SparkSession, report: Any) -> Any:
-    """Call ``report`` with each progress of the session's queries, until the function that is returned is called."""
+    """Call ``report`` with every progress of the session's queries; return a function that ends this."""
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
     class Listener(StreamingQueryListener):

@@ -1,6 +1,6 @@
-"""Measure the time from a record's producer to a reader of the table, or of the topic: ``lakefeed-bench latency``.
+"""Measure the time from a record's producer to a reader of the table or topic: ``lakefeed-bench latency``.
 
-The pipeline runs in this process as ``lakefeed run`` runs it; what sends and what reads is another process.
+The pipeline runs in this process as ``lakefeed run`` runs it. The producer and the reader are in another process.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from lakefeed_bench.harness import Bench, Outcome, job_process, measurement, num
 from lakefeed_bench.latency_load import CATALOG, DRAIN_SECONDS, NAMESPACE, POLL_SECONDS, Load, Observed, observe
 
 PHASES = ("ends", "plan", "offsets_entry", "before_jobs", "jobs", "after_jobs", "commits_entry", "rest")
-"""The overhead of a batch in its order; the sum is the batch's duration less the time in tasks.
+"""The phases of a batch's overhead, in order. Their sum is the batch's duration less the time in tasks.
 
-``ends``           ask the broker for the ends of the topics
+``ends``           ask the broker for the topics' end offsets
 ``plan``           plan the stream's own query
 ``offsets_entry``  write the checkpoint's entry of the batch
-``before_jobs``    call Python, ask the broker and the ledger, plan the write
-``jobs``           schedule tasks and collect their results: a job's time less that of its tasks
-``after_jobs``     commit to the sink, and what follows until Python has returned
-``commits_entry``  write the checkpoint's entry that the batch is done
-``rest``           what no other phase has, such as Spark's report
+``before_jobs``    call Python, query the broker and the ledger, plan the write
+``jobs``           schedule tasks and collect their results: the jobs' time less that of their tasks
+``after_jobs``     commit to the sink, and finish until Python returns
+``commits_entry``  write the checkpoint's entry that the batch is complete
+``rest``           time in no other phase, such as Spark's progress report
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchTime:
-    """One batch with its times in milliseconds: ``at`` is its begin, ``tasks`` the time that a task ran at least."""
+    """One batch, in milliseconds: ``at`` is its start, ``tasks`` the time in which at least one task ran."""
 
     batch_id: int
     at: float
@@ -66,7 +66,7 @@ class BatchTime:
 
     @classmethod
     def of(cls, noted: Mapping[str, Any]) -> BatchTime:
-        """Read one of ``BatchTimes``; Spark measures its own phases, the jobs divide the time of ``addBatch``."""
+        """Read an entry of ``BatchTimes``. Spark measures its own phases; the jobs divide the time of ``addBatch``."""
         report = noted["report"]
         took: dict[str, float] = {name: float(value) for name, value in report["durationMs"].items()}
         at = datetime.fromisoformat(report["timestamp"]).timestamp() * 1000
@@ -93,7 +93,7 @@ class BatchTime:
 
 
 def covered(spans: Iterable[Sequence[float]]) -> float:
-    """Return how much time the spans cover together."""
+    """Return the length of the union of the spans."""
     total, until = 0.0, float("-inf")
     for start, end in sorted(map(tuple, spans)):
         total += max(0.0, end - max(start, until))
@@ -103,7 +103,7 @@ def covered(spans: Iterable[Sequence[float]]) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Overhead:
-    """Medians over batches, in milliseconds; ``p99_ms`` is of the overhead."""
+    """Medians over the batches, in milliseconds; ``p99_ms`` is the 99th percentile of the overhead."""
 
     batches: int
     p50_ms: float
@@ -127,7 +127,7 @@ class Overhead:
 
 @contextmanager
 def noting_batches(spark: SparkSession) -> Iterator[list[BatchTime]]:
-    """Note the batches of the query that runs in this block; the list has them after it."""
+    """Record the batches of the query that runs in this block; the list is filled when the block ends."""
     found: list[BatchTime] = []
     context: Any = spark.sparkContext._jsc
     times = java(spark).bench.BatchTimes.begin(context.sc())
@@ -147,19 +147,19 @@ TRIGGERS: dict[Target, tuple[str, ...]] = {
     "topic": ("1 second", "real-time"),
 }
 LEAST_BATCHES = 5
-"""So many triggers are measured at least, however long they are."""
+"""The least number of triggers to measure, however long they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Latency:
-    """The result of one trigger, by one clock for both ends.
+    """The result for one trigger; one clock measures both ends.
 
     Attributes:
-        copies: records that came more than once.
-        batches: those that began while it was measured; None in real time.
-        files_per_hour, requests_per_hour: data files of the table, and the feed's requests to S3, at this rate.
-        requests_per_batch: the mean.
-        overhead: what batches took beside their tasks.
+        copies: records that arrived more than once.
+        batches: batches that began during the measurement; None in real-time mode.
+        files_per_hour, requests_per_hour: the table's data files, and the feed's S3 requests, at the measured rate.
+        requests_per_batch: the mean number of S3 requests.
+        overhead: the batches' time outside their tasks.
     """
 
     trigger: str
@@ -179,7 +179,7 @@ class Latency:
 
     @property
     def holds(self) -> bool:
-        """Check that no record is missing, and that none came twice where the guarantee says so."""
+        """Check that no record is missing, and that no record arrived twice if the guarantee excludes it."""
         return not self.missing and not (self.copies and self.guarantee == "exactly-once")
 
 
@@ -230,15 +230,15 @@ def latency(
     chart: Path | None,
     **options: int,
 ) -> Outcome:
-    """Measure how long a record takes from its producer to a reader of the table, for each trigger in turn.
+    """Measure the latency from the producer to a reader.
 
-    p50, p99 and the slowest; data files and S3 requests an hour; and what a batch takes beside its tasks. With --sink
-    topic to a reader of the topic that a pipeline writes to. If a record is missing, or is twice in the table, the
-    status is 1. MinIO is built from source at the first use, which needs Go.
+    Measures in turn for each trigger: p50, p99 and the slowest record; data files and S3 requests per hour; a batch's
+    time outside its tasks. With --sink topic, the reader reads the topic that the pipeline writes to. Status 1 if
+    a record is missing, or is twice in the table. MinIO is built from source at the first use, which needs Go.
     """
     chosen, load = triggers or TRIGGERS[target], Load(**options)
     connections, log_file = Connections.from_environment(bench.endpoints.as_environment()), log_path("bench-latency")
-    # Spark needs a task slot for each partition.
+    # In real-time mode every partition needs a task slot.
     master = f"local[{load.partitions + 1}]"
     conf = jobs.own_classes()
     with session("bench-latency", connections=connections, master=master, log_file=log_file, conf=conf) as spark:
@@ -251,9 +251,9 @@ def latency(
 def measure(
     bench: Bench, spark: SparkSession, trigger: str, target: Target, load: Load, *, checkpoint: bool
 ) -> Latency:
-    """Run a pipeline under a load, and measure each record.
+    """Run a pipeline under a load, and measure every record's latency.
 
-    Raises LakefeedError if the pipeline failed or no record came through.
+    Raises LakefeedError if the pipeline failed or no record arrived.
     """
     name, is_table = f"latency_{uuid.uuid4().hex[:8]}", target == "table"
     bench.topics.create(name, partitions=load.partitions)
@@ -298,7 +298,7 @@ def measure(
 def _run(
     bench: Bench, spark: SparkSession, config: PipelineConfig, watch: tuple[Any, ...]
 ) -> tuple[Observed, list[tuple[float, FinishedBatch]], list[BatchTime]]:
-    """Run a pipeline until the load's process has observed enough; return that, and the batches."""
+    """Run a pipeline until the load's process has finished observing; return its observations, and the batches."""
     from pyspark import inheritable_thread_target
 
     pipeline = Pipeline(config, environment=bench.endpoints.as_environment())
@@ -310,7 +310,7 @@ def _run(
     with ExitStack() as stack:
         times = stack.enter_context(noting_batches(spark))
         pool = stack.enter_context(ThreadPoolExecutor(2))
-        # Ends before the pool: if the pipeline has failed, the other process has nothing to wait for.
+        # Ends before the pool: if the pipeline has failed, the load's process must not wait for records.
         run = stack.enter_context(job_process({}, log=bench.logs / f"{config.name}.log"))
         stack.callback(stop.set)
         running = pool.submit(inheritable_thread_target(spark)(pipeline.run), spark=spark, stop=stop, on_batch=note)
@@ -326,7 +326,7 @@ def _run(
 
 
 def config_of(bench: Bench, name: str, trigger: str, target: Target, *, checkpoint: bool) -> PipelineConfig:
-    """Return the pipeline that is measured."""
+    """Return the configuration of the measured pipeline."""
     config: dict[str, Any] = {
         "name": name,
         "source": {"kafka": {"bootstrap_servers": bench.endpoints.bootstrap_servers, "topics": [name]}},
@@ -343,7 +343,7 @@ def config_of(bench: Bench, name: str, trigger: str, target: Target, *, checkpoi
 
 
 def report(measured: Sequence[Latency], load: Load) -> str:
-    """Show the results, and what batches take beside their tasks."""
+    """Return a text of the results, and of the batches' time outside their tasks."""
     columns = "trigger records missing copies p50_ms p99_ms max_ms files_per_hour requests_per_hour"
     names = ("batches", "jobs", "tasks_ms", "p50_ms", "p99_ms", *(f"phases.{phase}" for phase in PHASES))
     phases = f"trigger {' '.join(f'overhead.{name}' for name in names)}"
@@ -357,7 +357,7 @@ def report(measured: Sequence[Latency], load: Load) -> str:
 
 
 def write_chart(file: Path, measured: Sequence[Latency]) -> None:
-    """Draw latency and cost by the trigger; of triggers that are a time."""
+    """Draw latency and cost by the trigger's interval; triggers without an interval are left out."""
     shown = {trigger_seconds(each.trigger): each for each in measured if not interval_of(each.trigger)}
     ticks = sorted(seconds for seconds in shown if seconds)
 

@@ -1,4 +1,4 @@
-"""Send records at a rate, and note when each is visible at the other end: a process beside the measured pipeline."""
+"""Send records at a rate, and note when they become visible to a reader: a process beside the measured pipeline."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 START_SECONDS, DRAIN_SECONDS = 180.0, 120.0
 POLL_SECONDS = 0.01
-"""So often the catalog is asked for the table's newest state."""
+"""The interval at which the catalog is asked for the table's newest metadata."""
 CATALOG, NAMESPACE = "lake", "bench"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """The records to send: how many a second, for how many seconds after a warm-up, into how many partitions."""
+    """The records to send: their rate per second, the seconds after a warm-up, and the number of partitions."""
 
     rate: int
     seconds: int
@@ -38,12 +38,12 @@ class Load:
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """The fate of the records that were sent while it was measured, and when that was, in seconds since 1970.
+    """The records that were sent during the measurement, and the measurement's times, in seconds since 1970.
 
     Attributes:
-        took: nanoseconds from the producer's call until the record was visible, in order.
-        copies: records that came more than once, each further time.
-        files: data files that the table got meanwhile; None for a topic.
+        took: nanoseconds from the producer's call until a record was visible, sorted.
+        copies: arrivals of records that had already arrived.
+        files: data files that the table got during the measurement; None for a topic.
     """
 
     records: int
@@ -59,25 +59,25 @@ class Observed:
 
 
 class _Reader(ABC):
-    """Reads the records that the pipeline has written; ``count`` is the number that it has seen."""
+    """Reads the records that the pipeline has written; ``count`` is the number of records read so far."""
 
     count = 0
 
     @abstractmethod
     def poll(self) -> None:
-        """Look for new ones, for a short time."""
+        """Poll briefly for new records."""
 
     @abstractmethod
     def arrivals(self) -> Iterator[tuple[int, int]]:
-        """Yield the number of each record, and the nanoseconds from its sending until it was visible."""
+        """Yield a record's number, and the nanoseconds from its sending until it was visible."""
 
     def files(self, began: float, ended: float) -> int | None:
-        """Count the data files that became visible between two times."""
+        """Count the data files that became visible between two times; None for a topic."""
         return None
 
 
 def observe(target: str, name: str, endpoints: Endpoints, load: Load, drain: float) -> Observed:
-    """Send records to a topic, and read what the pipeline writes; the last ones may take ``drain`` seconds."""
+    """Send records to a topic, and read the pipeline's output; wait up to ``drain`` seconds for the last records."""
     reader: _Reader = _TableReader(name, endpoints) if target == "table" else _TopicReader(name, endpoints)
     with _sending(name, endpoints, load.rate) as sender:
         _follow(reader, START_SECONDS, until=lambda: reader.count > 0)
@@ -87,7 +87,7 @@ def observe(target: str, name: str, endpoints: Endpoints, load: Load, drain: flo
         first, began = sender.count, time.time()
         _follow(reader, load.seconds)
         measured, ended = range(first, sender.count), time.time()
-        # The load continues: otherwise the end of a stream would be measured.
+        # The load continues: otherwise the latency at the end of a stream would be measured.
         _follow(reader, drain, until=lambda: reader.count >= measured.stop)
     took: dict[int, int] = {}
     copies = 0
@@ -101,7 +101,7 @@ def observe(target: str, name: str, endpoints: Endpoints, load: Load, drain: flo
 
 
 def _follow(reader: _Reader, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
-    """Read until the condition holds or the time is up."""
+    """Poll until the condition holds or the time is up."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not until():
         reader.poll()
@@ -109,7 +109,7 @@ def _follow(reader: _Reader, seconds: float, until: Callable[[], bool] = lambda:
 
 @dataclass
 class _Sender:
-    """Sends records at a rate, each with its number and the time of the call."""
+    """Sends records at a rate; a record has its number and the time of the call."""
 
     count: int = 0
     ended: threading.Event = field(default_factory=threading.Event)
@@ -140,7 +140,7 @@ def _sending(topic: str, endpoints: Endpoints, rate: int) -> Iterator[_Sender]:
 
 
 class _TopicReader(_Reader):
-    """Reads the topic that the pipeline writes."""
+    """Reads the topic that the pipeline writes to."""
 
     def __init__(self, name: str, endpoints: Endpoints) -> None:
         from confluent_kafka import Consumer, TopicPartition
@@ -165,10 +165,10 @@ class _TopicReader(_Reader):
 
 
 class _TableReader(_Reader):
-    """Follows an Iceberg table: notes when a reader that has loaded it could first see each snapshot.
+    """Follows an Iceberg table: notes when a reader of the table could first see a snapshot.
 
-    The catalog's database is asked each ``POLL_SECONDS`` where the table's newest metadata is; when it names another
-    file pyiceberg loads the table, and the snapshots count as visible when that is done.
+    Every ``POLL_SECONDS`` the reader asks the catalog's database for the table's newest metadata file. If the file is a
+    new one, pyiceberg loads the table; the new snapshots count as visible when the table is loaded.
     """
 
     def __init__(self, name: str, endpoints: Endpoints) -> None:
@@ -182,7 +182,7 @@ class _TableReader(_Reader):
 
     def poll(self) -> None:
         query = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
-        # All rows: a query that is not at its end holds a lock against the writer.
+        # Fetch all rows: an unfinished query holds a lock that blocks the writer.
         found = self._database.execute(query, (NAMESPACE, self._name)).fetchall()
         if found and found[0][0] != self._location:
             self._location, self._table = found[0][0], self._catalog.load_table((NAMESPACE, self._name))
@@ -194,8 +194,8 @@ class _TableReader(_Reader):
         time.sleep(POLL_SECONDS)
 
     def _entries(self) -> list[tuple[str, int]]:
-        """Return the data files, and when the snapshot that has brought each became visible."""
-        assert self._table is not None  # The first row has been seen.
+        """Return the data files, with the time when their snapshot became visible."""
+        assert self._table is not None  # A record of the table has been read.
         entries = self._table.inspect.entries().select(["snapshot_id", "data_file"]).to_pylist()
         return [(entry["data_file"]["file_path"], self._seen[entry["snapshot_id"]]) for entry in entries]
 

@@ -1,4 +1,4 @@
--- The columns of the records, one expression a paragraph.
+-- The columns of the records, one expression per paragraph.
 
 concat('6ba7b810-9dad-11d1-80b4-', lpad(hex(id), 12, '0')) AS id
 

@@ -1,4 +1,4 @@
-"""Count the requests of a measurement in MinIO's own trace, and the objects that a bucket keeps."""
+"""Count the requests of a measurement in MinIO's own trace, and the objects that remain in a bucket."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from lakefeed.errors import Unreachable
 from lakefeed_bench.harness import Bench
 
 _TRACE = "/minio/admin/v3/trace?s3=true"
-"""What ``mc admin trace`` reads: a JSON document for each request when it has ended, and a blank each second."""
+"""The API of ``mc admin trace``: sends a JSON document when a request has ended, and a blank every second."""
 _MARK_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 
 _ERROR_STATUS = 499
-"""``mc support top api``, which printed the tables that are repeated here, calls an answer an error from here on."""
+"""The least status that counts as an error, as in ``mc support top api``, whose tables are repeated here."""
 
-# MinIO's name where it is another than S3's own (cmd/api-router.go: the name of the handler).
+# MinIO's names of operations that differ from S3's names (cmd/api-router.go: the name of the handler).
 _TRACED_AS = {
     "CreateMultipartUpload": "NewMultipartUpload",
     "DeleteObjects": "DeleteMultipleObjects",
@@ -38,7 +38,7 @@ _TRACED_AS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """The content of a bucket at the end: objects that a listing shows, Parquet files among them, and all versions."""
+    """The content of a bucket at the end: listed objects, Parquet files among them, and all versions."""
 
     objects: int
     versions: int
@@ -48,7 +48,7 @@ class Kept:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One request as the store saw it: its API, such as ``s3.PutObject``, and bytes with the headers."""
+    """One request as the store saw it: its API, such as ``s3.PutObject``, and its bytes with the headers."""
 
     at: datetime
     api: str
@@ -71,7 +71,7 @@ class ApiCalls:
 
 @dataclass(frozen=True, kw_only=True)
 class Phases:
-    """Requests before and in the first batch, and the mean over the later ones, the end of the query included."""
+    """Requests before the first batch and in it, and the mean over the later batches, with the end of the query."""
 
     batches: int
     startup: int
@@ -80,7 +80,7 @@ class Phases:
 
 
 class Minio:
-    """The store of a stack, asked by its administrator."""
+    """The store of a stack, with its administrator's credentials."""
 
     def __init__(self, bench: Bench) -> None:
         import boto3  # type: ignore[import-untyped]
@@ -100,15 +100,15 @@ class Minio:
             self._s3.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
 
     def kept(self, bucket: str) -> Kept:
-        """Count the bucket's content."""
+        """Count the bucket's objects and versions."""
         return count_versions(self._s3.get_paginator("list_object_versions").paginate(Bucket=bucket))
 
     @contextmanager
     def trace(self, name: str) -> Iterator[Callable[[], list[Request]]]:
-        """Trace all requests into a log; yield a function that returns those until it is called.
+        """Trace all requests into a log; yield a function that returns the requests up to its call.
 
-        A request for a bucket of a random name is made at the begin, repeated until it shows in the trace, and another
-        one at the end. Requests after that, such as a check of the result, do not count.
+        Requests for a bucket of a random name mark the begin and the end. The first is repeated until the trace shows
+        it. Requests after the second, such as a check of the result, do not count.
         """
         import httpx
         from botocore.auth import S3SigV4Auth
@@ -160,13 +160,13 @@ class Minio:
         import httpx
 
         name = f"mark-{uuid.uuid4().hex}"
-        # Refused, as it is not signed and there is no such bucket: the trace has it all the same.
+        # The store refuses the request, because it is unsigned and the bucket does not exist, but the trace shows it.
         httpx.head(f"{self._endpoint}/{name}")
         return name
 
 
 def count_versions(pages: Iterable[Mapping[str, Any]]) -> Kept:
-    """Count what S3's ListObjectVersions answers."""
+    """Count the versions in answers of S3's ListObjectVersions."""
     listed = list(pages)
     versions = [version for page in listed for version in page.get("Versions", [])]
     newest = [version["Key"] for version in versions if version["IsLatest"]]
@@ -179,7 +179,7 @@ def count_versions(pages: Iterable[Mapping[str, Any]]) -> Kept:
 
 
 def parse(text: str) -> list[Request]:
-    """Return the requests of a trace, by their beginning, without an incomplete last one."""
+    """Return the requests of a trace, ordered by start, without an incomplete last one."""
     found = []
     for line in text.splitlines(keepends=True):
         if not line.strip() or not line.endswith("\n"):
@@ -199,7 +199,7 @@ def parse(text: str) -> list[Request]:
 
 
 def between(requests: Sequence[Request], *, begin: str, end: str) -> list[Request]:
-    """Return the requests between those for two marks."""
+    """Return the requests between the begin's mark and the end's mark."""
     paths = [request.path.strip("/") for request in requests]
     return list(requests[paths.index(begin) + 1 : paths.index(end)])
 
@@ -222,7 +222,7 @@ def by_api(requests: Iterable[Request]) -> list[ApiCalls]:
 
 
 def phases(requests: Sequence[Request], *, checkpoint: str) -> Phases:
-    """Separate start-up and steady state of ``parse``'s requests; the checkpoint is ``s3a://bucket/path``."""
+    """Separate start-up and steady state in the requests of ``parse``; the checkpoint is ``s3a://bucket/path``."""
     # Spark's default manager writes .0.<uuid>.tmp first and then renames it.
     entry = re.compile(re.escape(checkpoint.removeprefix("s3a:/")) + r"/offsets/\.?(\d+)(\..*)?")
     begins: dict[int, int] = {}
@@ -238,5 +238,5 @@ def phases(requests: Sequence[Request], *, checkpoint: str) -> Phases:
 
 
 def as_traced(metered: Mapping[str, int]) -> dict[str, int]:
-    """Return the counts of ``lakefeed.clients.spark.jvm.s3_requests`` under the names of the trace."""
+    """Return the counts of ``lakefeed.clients.spark.jvm.s3_requests``, under the trace's names of operations."""
     return dict(sorted((f"s3.{_TRACED_AS.get(name, name)}", count) for name, count in metered.items() if count))

@@ -1,10 +1,10 @@
-"""Measure what being watched costs a feed, by paired runs: ``lakefeed-bench monitor``.
+"""Measure the cost of monitoring a feed, by paired runs: ``lakefeed-bench monitor``.
 
-The runs of a pair read the same topic into new tables, one with everything on and one with everything off, in one
-warm JVM and in turns. What is counted is the CPU time of the driver, of its JVM and its Python process, not of the
-onlookers. Being watched adds to it outside the tasks; the time of the tasks, of the JVM's compilers and of its garbage
-collector changes by more from run to run than all that is added. So the loss is what everything on adds to the rest, as
-a share of the whole; rows for each CPU second are shown beside it. The store's own trace counts the requests.
+The two runs of a pair read the same topic into new tables, in turns in one warm JVM: one run with all monitoring on,
+one with all of it off. The figure is the CPU time of the driver, that is of its JVM and its Python process, without the
+onlookers. Monitoring adds CPU time outside the tasks. The CPU time of the tasks, the JVM's compilers and its garbage
+collector varies between runs by more than that. So the loss is the CPU time added outside them, as a share of the
+whole. Rows per CPU second are shown too. The store's own trace counts the requests.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from lakefeed_bench.minio import Minio
 from lakefeed_bench.processes import KEEP_COMPILERS, CpuTimes, without_compilers
 
 EVERY_SECONDS = {"/api/feeds/{feed}/progress": 2.0, "/metrics": 5.0, "/health": 5.0}
-"""``lakefeed status --watch``, a Prometheus in a hurry, and a probe."""
+"""The intervals of ``lakefeed status --watch``, of a Prometheus that scrapes often, and of a probe."""
 AT_OPENING = ("/api/feeds", "/api/feeds/{feed}/progress", "/api/feeds/{feed}/history", "/api/feeds/{feed}/events")
-"""What a page reads before it follows the stream: not the table's files, which are read for one who opens that view."""
+"""The documents that a page reads before its stream; the table's files are read only when a user opens their view."""
 _TIMEOUT_SECONDS = 10.0
 
 
 @contextmanager
 def receiving() -> Iterator[tuple[str, Counter[str]]]:
-    """Accept each POST, as a lineage server or a webhook does; yield the address, and the count by path."""
+    """Accept every POST, as a lineage server or a webhook does; yield the address, and the count by path."""
     got: Counter[str] = Counter()
 
     def receive(request: HttpRequest) -> HttpAnswer:
@@ -57,10 +57,10 @@ def receiving() -> Iterator[tuple[str, Counter[str]]]:
 
 
 class Onlookers:
-    """Reads what a driver's followers read: an open page with its stream, a terminal, a scraper and a probe.
+    """Reads what clients of a driver read: an open page with its stream, a terminal, a scraper and a probe.
 
     Attributes:
-        answers: how many answers came, by path; ``stream`` counts its messages.
+        answers: the number of answers by path; ``stream`` counts its messages.
     """
 
     def __init__(self, feed: str, *, folder: Path) -> None:
@@ -81,7 +81,7 @@ class Onlookers:
             thread.join(_TIMEOUT_SECONDS + 1)
 
     def _look(self, look: Callable[[httpx.Client], None]) -> None:
-        """Wait for the driver's file, then look at its server, on a connection that stays open, until it is over."""
+        """Wait for the driver's file, then call ``look`` with an open connection to its server, until the run ends."""
         while not self._over.wait(0.2):
             for driver in drivers.all_drivers(folder=self._folder):
                 if driver.feed == self._feed and driver.is_running and driver.url:
@@ -123,7 +123,7 @@ WARM_UP_PAIRS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class CostRun:
-    """One run: CPU seconds of the driver by what they were spent on, the run's own seconds, the store's requests."""
+    """One run: the driver's CPU seconds by purpose, the run's duration, and the store's requests."""
 
     mode: Mode
     rows: int
@@ -140,7 +140,7 @@ class CostRun:
 
     @property
     def rest(self) -> float:
-        """Outside the tasks and the JVM's own work for them."""
+        """CPU time outside the tasks, compilers and collector."""
         return self.cpu["python"] + self.cpu["other"]
 
     @property
@@ -159,7 +159,7 @@ class CostRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """The share by which a figure falls with everything on, with its interval of 95 % confidence."""
+    """The share by which a figure falls with all monitoring on, with its interval of 95 % confidence."""
 
     share: float
     low: float
@@ -167,7 +167,7 @@ class Loss:
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[float, float]]) -> Loss:
-        """Compare pairs of a figure, with everything on and off; more is better."""
+        """Compare pairs of a figure, with all monitoring on and off; a larger figure is better."""
         from scipy import stats
 
         ratios = [math.log(on / off) for on, off in pairs]
@@ -179,7 +179,7 @@ class Loss:
 
     @property
     def verdict(self) -> Literal["below", "above", "unclear"]:
-        """Say whether the loss is below ``MOST_LOSS``, as far as the runs can tell."""
+        """Compare the loss with ``MOST_LOSS``; "unclear" if the runs do not decide it."""
         if self.high < MOST_LOSS:
             return "below"
         return "above" if self.low > MOST_LOSS else "unclear"
@@ -193,7 +193,7 @@ class Loss:
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """Two runs of one round."""
+    """The two runs of one round."""
 
     on: CostRun
     off: CostRun
@@ -201,14 +201,14 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class MonitorCost:
-    """The result of all pairs."""
+    """The result over all pairs."""
 
     pairs: tuple[Pair, ...]
     bound: float = MOST_LOSS
 
     @property
     def added(self) -> Loss:
-        """CPU time that everything on adds outside the tasks, as the share by which it lowers rows per CPU second."""
+        """CPU time that monitoring adds outside the tasks, as the share by which it lowers rows per CPU second."""
         usual = statistics.fmean(run.cpu_seconds for pair in self.pairs for run in (pair.on, pair.off))
         return Loss.of([(usual / (usual + pair.on.rest - pair.off.rest), 1.0) for pair in self.pairs])
 
@@ -222,17 +222,17 @@ class MonitorCost:
 
     @property
     def further_s3_requests(self) -> float:
-        """The median over the pairs of the requests that everything on has added."""
+        """The median over the pairs of the S3 requests that monitoring adds."""
         return statistics.median(pair.on.s3_requests - pair.off.s3_requests for pair in self.pairs)
 
     @property
     def holds(self) -> bool:
-        """Check that no loss above the bound was shown, and no request was added."""
+        """Check that the runs show no loss above the bound and no added request."""
         return "above" not in (self.added.verdict, self.cpu.verdict) and self.further_s3_requests <= 0
 
 
 def pipeline_of(mode: Mode, at: int, work: Work, bench: Bench, *, address: str) -> dict[str, Any]:
-    """Return the pipeline of one run; ``address`` takes lineage events and notifications."""
+    """Return the pipeline of one run; its lineage events and notifications are sent to ``address``."""
     name = f"monitor_{at + WARM_UP_PAIRS}_{mode}"
     blocks: dict[str, Any] = {"runs": {"keep": "no"}}
     if mode == "on":
@@ -257,9 +257,9 @@ def pipeline_of(mode: Mode, at: int, work: Work, bench: Bench, *, address: str) 
 
 
 def run_case(mode: Mode, document: dict[str, Any], rows: int) -> dict[str, Any]:
-    """Run a pipeline in this process's session; return the figures of a ``CostRun``."""
+    """Run a pipeline in this process's session; return the fields of a ``CostRun``."""
     pipeline = Pipeline(PipelineConfig.model_validate(document), environment=dict(os.environ))
-    # Not pipeline.session(): its preflight asks S3 from Python.
+    # Not pipeline.session(): its preflight sends S3 requests from Python.
     spark = session("bench-monitor", connections=pipeline.connections)
     jvm: Any = spark.sparkContext._jvm
     jvm.java.lang.System.gc()
@@ -283,11 +283,11 @@ def run_case(mode: Mode, document: dict[str, Any], rows: int) -> dict[str, Any]:
     number("--pairs", 12, "Paired runs that count."),
 )
 def monitor(bench: Bench, pairs: int, **sizes: int) -> Outcome:
-    """Measure what being watched costs a feed: throughput and S3 requests, with everything on and off.
+    """Measure the cost of monitoring a feed, on and off.
 
-    On: endpoint, an open dashboard with its stream of events, progress, metrics and health read every few seconds,
-    monitoring group, lineage, notifications, the run's trace. The status is 1 if a loss above 2 % is shown, or if
-    requests were added. MinIO is built from source at the first use, which needs Go.
+    Measures throughput and S3 requests. On: endpoint, an open dashboard with its stream of events, progress, metrics
+    and health read every few seconds, monitoring group, lineage, notifications, the run's trace. Status 1 if the loss
+    exceeds 2 %, or requests were added. MinIO is built from source at the first use, which needs Go.
     """
     work = Work(name="monitor", **sizes)
     jobs.fill_topic(bench, work)
@@ -312,7 +312,7 @@ def monitor(bench: Bench, pairs: int, **sizes: int) -> Outcome:
 
 
 def report(cost: MonitorCost) -> str:
-    """Show each run, and what can be said of the loss."""
+    """Return a text of all runs, and of the loss."""
     kinds = " ".join(f"cpu.{kind}" for kind in ("tasks", "collector", "other", "python"))
     runs = [run for pair in cost.pairs for run in (pair.on, pair.off)]
     first = cost.pairs[0].on

@@ -1,4 +1,4 @@
--- The columns of the records, one expression a paragraph.
+-- The columns of the records, one expression per paragraph.
 
 id
 

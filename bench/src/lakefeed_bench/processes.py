@@ -17,14 +17,14 @@ from typing import Any
 from lakefeed.errors import JobFailed
 
 _THREADS = {"Executor task l": "tasks", "C1 CompilerThre": "compilers", "C2 CompilerThre": "compilers"}
-"""What the JVM's threads do, by their names as Linux cuts them; those of the garbage collector begin with G1 or GC."""
+"""The purpose of JVM threads by name, as Linux truncates it; names of the collector's threads begin with G1 or GC."""
 KEEP_COMPILERS = {"JAVA_TOOL_OPTIONS": "-XX:-UseDynamicNumberOfCompilerThreads"}
-"""A thread that has ended takes its CPU time with it."""
+"""Keeps compiler threads alive: the CPU time of an ended thread can no longer be read."""
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 def jvm_pid() -> int:
-    """Return the process of the driver's JVM, which spark-submit's shell has become."""
+    """Return the process id of the driver's JVM; spark-submit's shell has become the JVM."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
@@ -38,7 +38,7 @@ def cpu_seconds() -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Took:
-    """One run: its time, the CPU time of the JVM and Python, and whether it has landed exactly the rows."""
+    """One run: its duration, the CPU time of the JVM and Python, and whether it landed exactly the topic's rows."""
 
     seconds: float
     cpu_seconds: float
@@ -49,7 +49,7 @@ class Took:
 
 
 def timed(work: Callable[[], object]) -> Took:
-    """Do the work of a run."""
+    """Run a function, and return its time and CPU time."""
     began, cpu = time.monotonic(), cpu_seconds()
     work()
     return Took(seconds=time.monotonic() - began, cpu_seconds=cpu_seconds() - cpu)
@@ -61,12 +61,12 @@ def cpu_seconds_of(pid: int) -> float:
 
 
 def cpu_time(stat: Path) -> tuple[str, float]:
-    """Read the name, and the user and system time, of a process or thread; see proc(5)."""
+    """Read the name, and the sum of user and system time, of a process or thread; see proc(5)."""
     try:
         text = stat.read_text()
     except (FileNotFoundError, ProcessLookupError):
-        return "", 0.0  # A thread that has ended meanwhile.
-    # Field 2 is the name in parentheses and may hold anything; the times are fields 14 and 15, in hundredths.
+        return "", 0.0  # The thread has ended since it was listed.
+    # Field 2 is the name in parentheses and may contain any character; fields 14 and 15 are hundredths of a second.
     name, _, rest = text.partition("(")[2].rpartition(")")
     fields = rest.split()
     return name, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -74,7 +74,7 @@ def cpu_time(stat: Path) -> tuple[str, float]:
 
 @dataclass(frozen=True)
 class CpuTimes:
-    """The CPU time so far of the driver's JVM, of this process, and of each thread of the JVM: its name and seconds."""
+    """The CPU time so far of the driver's JVM, of this process, and of the JVM's threads: name and seconds."""
 
     jvm: float
     python: float
@@ -87,7 +87,7 @@ class CpuTimes:
         return cls(jvm=cpu_time(process / "stat")[1], python=time.process_time(), threads=threads)
 
     def since(self, before: CpuTimes) -> dict[str, float]:
-        """Sum what was spent since, by kind of thread; ``other`` has the threads that have ended, too."""
+        """Return the CPU time since ``before`` by kind of thread; ``other`` includes threads that have ended."""
         spent = dict.fromkeys(("tasks", "compilers", "collector"), 0.0)
         for thread, (name, seconds) in self.threads.items():
             kind = _THREADS.get(name, "collector" if name.startswith(("G1", "GC")) else "")
@@ -98,19 +98,19 @@ class CpuTimes:
 
 
 def without_compilers(cpu: Mapping[str, float]) -> float:
-    """Sum CPU times; the compilers work more in an early run than in a late one, whatever the feed does."""
+    """Sum CPU times without the compilers', which work more in early runs, whatever the feed does."""
     return sum(seconds for kind, seconds in cpu.items() if kind != "compilers")
 
 
 def forget_peaks() -> None:
-    """Let the peak of the resident memory begin again; Linux alone has this, and not in every sandbox."""
+    """Reset the peak of the resident memory; only Linux supports this, and some sandboxes refuse it."""
     for pid in (jvm_pid(), os.getpid()):
         with suppress(OSError):
             Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def peak_megabytes() -> int:
-    """Return the peak of the resident memory since then: the JVM's and this process's, each at its own highest."""
+    """Return the sum of the JVM's and this process's peak resident memory since the reset."""
 
     def kilobytes(pid: int) -> int:
         status = Path(f"/proc/{pid}/status").read_text()
@@ -121,7 +121,7 @@ def peak_megabytes() -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedCommand:
-    """A command that has ended: seconds until its own process ended, and the CPU seconds of all of its processes."""
+    """A command that has ended: the seconds of its own process, and the CPU seconds of all its processes."""
 
     seconds: float
     cpu_seconds: float
@@ -131,11 +131,11 @@ class FinishedCommand:
 def run_command(command: Sequence[str], *, environment: Mapping[str, str], log: Path) -> FinishedCommand:
     """Run a command and wait for all of its processes; its errors go to the log.
 
-    A driver's JVM ends after the command itself, and its last CPU seconds count too. So this process becomes the parent
-    of what a command leaves behind, which Linux alone offers. Raises JobFailed if the status is not 0.
+    A driver's JVM ends after the command, and its last CPU seconds count too. So this process adopts the orphaned
+    processes of the command, which only Linux supports. Raises JobFailed if the status is not 0.
     """
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    # Python's compiled modules belong to a warm cache.
+    # Python must be able to write compiled modules: they belong to a warm cache.
     variables = {**os.environ, **environment, "PYTHONDONTWRITEBYTECODE": ""}
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     with (

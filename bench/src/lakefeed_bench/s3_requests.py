@@ -1,4 +1,4 @@
-"""Count the requests of a stream to S3 by the store's own trace, and show them: ``lakefeed-bench s3-requests``."""
+"""Count the S3 requests of a stream in the store's own trace, and show them: ``lakefeed-bench s3-requests``."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ MANAGERS, SINKS = get_args(Manager), get_args(Sink)
 
 @dataclass(frozen=True, kw_only=True)
 class Workload(Work):
-    """Work with further settings of Spark for all cases, and the published figures that it repeats."""
+    """Trips with further Spark settings for all cases, and the published figures to reproduce."""
 
     conf: Mapping[str, str] = field(default_factory=dict)
     published: tuple[str, ...]
 
 
-# The seeds count versions and delete markers in one number.
+# The seeds add versions and delete markers into one number.
 WORKLOADS = {
     "six": Workload(
         name="six",
@@ -48,7 +48,7 @@ WORKLOADS = {
         rows=20_000,
         batches=200,
         partitions=1,
-        # Small enough that logs are compacted and expired entries purged for most of the run.
+        # Small values, so that logs are compacted and expired entries are purged during most of the run.
         conf={
             "spark.sql.streaming.minBatchesToRetain": "10",
             "spark.sql.streaming.fileSink.log.compactInterval": "10",
@@ -63,14 +63,14 @@ WORKLOADS = {
 
 
 def case_of(sink: Sink, versioned: bool, manager: Manager) -> LandingCase:
-    """Return a case in a bucket of its own."""
+    """Return a case with its own bucket."""
     name = f"bench-{manager}-{sink}-{'versioned' if versioned else 'plain'}"
     return LandingCase(name=name, bucket=name, manager=manager, sink=sink)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CountedCase:
-    """One case: the store's count by API and the JVM's own, rows in topic and table, seconds from the JVM's start."""
+    """One case: requests by API, counted by store and JVM, rows in topic and table, seconds since the JVM's start."""
 
     manager: Manager
     sink: Sink
@@ -93,7 +93,7 @@ class CountedCase:
 
     @property
     def meter_agrees(self) -> bool:
-        """Check that the JVM counted exactly what the store did, API by API."""
+        """Check that the JVM's meter and the store counted the same, API by API."""
         return self.metered == self.calls
 
     @property
@@ -106,7 +106,7 @@ class CountedCase:
 
 
 def measure(bench: Bench, minio: Minio, case: LandingCase, work: Workload, *, expected: int) -> CountedCase:
-    """Run one case in a bucket and a JVM of its own, under the store's trace."""
+    """Run one case with a new bucket and a new JVM, and trace the store's requests."""
     say(f"{case.name}; Spark's log is {bench.logs / case.name}.log")
     versioned = case.name.endswith("versioned")
     minio.make_bucket(case.bucket, versioned=versioned)
@@ -119,7 +119,7 @@ def measure(bench: Bench, minio: Minio, case: LandingCase, work: Workload, *, ex
         requests = finish_trace()
         if case.sink == "parquet":
             rows = run(count_rows, case.path)
-        else:  # Counted without Spark.
+        else:  # pyiceberg counts the rows, without Spark.
             rows = open_table(case.table, connections=Connections.from_environment(environment)).scan().count()
     return CountedCase(
         manager=case.manager,
@@ -136,21 +136,21 @@ def measure(bench: Bench, minio: Minio, case: LandingCase, work: Workload, *, ex
 
 
 def run_case(case: LandingCase, work: Workload, endpoints: Endpoints) -> dict[str, int]:
-    """Land the topic; return the JVM's count of requests by S3 operation."""
+    """Land the topic; return the JVM's request counts by S3 operation."""
     spark = jobs.start_session(case, work.topic, endpoints, work.conf)
     jobs.land(spark, case, work, endpoints)
     return jvm.s3_requests(spark)
 
 
 def count_rows(path: str) -> int:
-    """Count the rows of a Parquet sink through ``_spark_metadata``: those that were committed, each once."""
+    """Count the committed rows of a Parquet sink, once each, through ``_spark_metadata``."""
     from pyspark.sql import SparkSession
 
     return SparkSession.builder.getOrCreate().read.parquet(path).count()
 
 
 def case_report(measured: CountedCase) -> str:
-    """Show one case: its requests by API, and whether they can be believed."""
+    """Return a text of one case: its requests by API, and whether the counts agree."""
     difference = ", ".join(
         f"{name} {measured.metered.get(name, 0)} by the meter, {measured.calls.get(name, 0)} in the trace"
         for name in sorted(measured.metered.keys() | measured.calls.keys())
@@ -164,7 +164,7 @@ def case_report(measured: CountedCase) -> str:
 
 
 def comparison(measured: Sequence[CountedCase], work: Workload) -> str:
-    """Show all cases, and the published figures that they repeat."""
+    """Return a text of all cases, and of the published figures."""
     columns = (
         "manager sink bucket phases.batches kept.files phases.startup phases.first_batch phases.per_batch total "
         "kept.objects kept.versions kept.delete_markers complete meter_agrees"
@@ -196,11 +196,11 @@ def s3_requests(
     versioned: bool | None,
     **sizes: int | None,
 ) -> Outcome:
-    """Count the requests that a stream makes to S3, by checkpoint manager, sink and kind of bucket.
+    """Count the S3 requests of a stream, by checkpoint and sink.
 
-    The referee is MinIO's own trace. The JVM's meter must agree with it exactly, API by API, and the table must
-    have every row of the topic; if either fails the status is 1. MinIO is built from source at the first use, which
-    takes minutes and needs Go.
+    Compares checkpoint managers, sinks and kinds of bucket. MinIO's own trace counts. The JVM's meter must agree with
+    it exactly, API by API, and the table must have every row of the topic; if not, the status is 1. MinIO is built from
+    source at the first use, which takes minutes and needs Go.
     """
     chosen: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
     work, minio, measured = replace(WORKLOADS[workload], **chosen), Minio(bench), list[CountedCase]()

@@ -1,7 +1,7 @@
-"""Measure how the cost of a batch grows with each size of a feed: ``lakefeed-bench scale``.
+"""Measure how the cost of a batch grows with the dimensions of a feed: ``lakefeed-bench scale``.
 
-One size grows and the others stay. Each dimension has a JVM of its own, which runs all its sizes in turns: up in one
-round, down in the next. The figures are those of the batches after the first ones, each the mean of a run.
+One dimension grows, the others are constant. A dimension has its own JVM, which runs all its sizes in turns: upwards in
+one round, downwards in the next. The figures leave out the first batches; a figure is the mean over a run.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from lakefeed_bench.scale_jobs import ScaleFigures, ScaleRun, create_topic, fill
 
 MEGABYTE = 1_000_000
 HEAP_MB = 64
-"""The most that the driver's heap, measured after a collection, may grow in a run whose memory is flat. It holds
+"""The most that the driver's heap, measured after a collection, may grow in a run whose memory is flat. The heap holds
 topics, files and batches, not records."""
 _FIRST_BATCHES = 2
 _SPARE_BATCHES = 8
-"""A run that is stopped after its first batch, to create its table, may have begun a few more."""
+"""A run that stops after its first batch, only to create its table, may have begun this many further batches."""
 _UPKEEP = {"every": "20 seconds", "only": ["expire"], "expire": {"older_than": "20 seconds", "keep": 100}}
-"""The maintenance of a feed that commits several times a second: after 60 to 100 commits, as once an hour for one that
-commits each minute. A rewrite of manifests is a Spark job, whose memory would count as the driver's here."""
+"""The maintenance of a feed with several commits per second: after 60 to 100 commits, like an hourly one of a feed that
+commits every minute. Manifests are not rewritten: that Spark job's memory would count as the driver's here."""
 
 
 @dataclass(frozen=True)
 class Dimension:
-    """One size that grows while all others stay.
+    """One size that grows while all others are constant.
 
     Attributes:
         title, label: of its chart and of the chart's axis.
-        note: what stays.
-        sizes: that are measured, in their order.
-        records: of a batch, where they are not what grows; of each topic, where there are many.
-        steady: the batches that are measured at each size, after the first ones.
-        bound: the exponent that the cost of a batch must not exceed. 0 for what only adds up while a feed runs: a cost
-            that grows with it would make the whole run super-linear.
+        note: the sizes that are constant.
+        sizes: the sizes to measure, in order.
+        records: records of a batch, if they are not the growing size; records per topic, if there are many topics.
+        steady: the number of batches to measure at a size, after the first ones.
+        bound: the exponent that the cost of a batch must not exceed. It is 0 for sizes that only accumulate in a run:
+            if the cost of a batch grew with them, the cost of the whole run would be super-linear.
     """
 
     name: str
@@ -83,7 +83,7 @@ DIMENSIONS = {dimension.name: dimension for dimension in _ALL}
 
 @dataclass(frozen=True, kw_only=True)
 class CostPoint:
-    """The cost of a batch at one size: in one run, or the medians of all."""
+    """The cost of a batch at one size: the mean of one run, or the medians of all runs."""
 
     size: int
     cpu_seconds: float
@@ -96,7 +96,7 @@ class CostPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class DimensionResult:
-    """All points of one dimension; complete if each record that was read became a row."""
+    """All points of one dimension; complete if every record that was read became a row."""
 
     dimension: Dimension
     points: tuple[CostPoint, ...]
@@ -112,18 +112,18 @@ class DimensionResult:
 
     @property
     def medians(self) -> list[CostPoint]:
-        """The medians over the runs of each size, by size."""
+        """Medians over the runs of a size, ordered by size."""
         sizes = sorted({point.size for point in self.points})
         return [median_of([point for point in self.points if point.size == size]) for size in sizes]
 
     @property
     def heap_from(self) -> float:
-        """The driver's heap after a collection at the smallest size."""
+        """The driver's heap at the smallest size, after a collection."""
         return self.medians[0].heap_mb
 
     @property
     def heap_to(self) -> float:
-        """The highest at any size."""
+        """The largest heap at any size, after a collection."""
         return max(point.heap_mb for point in self.medians)
 
     @property
@@ -138,10 +138,10 @@ class DimensionResult:
 
 
 def chosen(texts: Sequence[str]) -> list[Dimension]:
-    """Return the dimensions of these names, each with ``=MOST`` if it has an upper bound; all of them if none is named.
+    """Return the dimensions of these names, or all if there are none; a name may have an upper bound as ``=MOST``.
 
     Raises:
-        ConfigError: there is no such dimension, or its bound leaves less than two sizes.
+        ConfigError: there is no such dimension, or its bound leaves fewer than two sizes.
     """
     found = []
     for text in texts or DIMENSIONS:
@@ -151,7 +151,7 @@ def chosen(texts: Sequence[str]) -> list[Dimension]:
             raise ConfigError(f"'{text}' is no dimension", where="--dimension", hint=hint)
         dimension = DIMENSIONS[name]
         if most:
-            # The bound is measured itself.
+            # The bound itself becomes the largest size.
             sizes = (*(size for size in dimension.sizes if size < int(most)), int(most))
             dimension = replace(dimension, sizes=sizes)
             if len(sizes) < 2:
@@ -176,11 +176,11 @@ def chosen(texts: Sequence[str]) -> list[Dimension]:
     store_option(),
 )
 def scale(bench: Bench, names: Sequence[str], rounds: int, charts: Path | None) -> Outcome:
-    """Measure how the cost of a batch grows: with rows, partitions, columns, bytes, files, batches and topics.
+    """Measure how the cost of a batch grows with a feed's sizes.
 
-    One of them grows, the others stay: CPU time, memory and S3 requests of a batch, and the exponent of each. The
-    status is 1 if a cost surely grows faster than linear, if one grows with what only adds up (files, batches), if the
-    driver's memory is not flat, or if a row is missing. All of it takes hours; --dimension chooses.
+    Sizes: rows, partitions, columns, bytes, files, batches and topics. One grows, the others are constant. Measures a
+    batch's CPU time, memory and S3 requests, and their exponents. Status 1 if a cost grows faster than linear, or with
+    what accumulates (files, batches), if memory is not flat, or a row is missing. All take hours; choose a --dimension.
     """
     results = [measure(bench, dimension, rounds=rounds) for dimension in chosen(names)]
     if charts is not None:
@@ -219,7 +219,7 @@ def measure(bench: Bench, dimension: Dimension, *, rounds: int) -> DimensionResu
 
 
 def _fill(bench: Bench, dimension: Dimension, run: Run) -> dict[int, list[str]]:
-    """Fill the topics that each size is measured with; return their names."""
+    """Fill the topics of all sizes; return their names by size."""
     endpoints, sizes, largest = bench.endpoints, dimension.sizes, dimension.sizes[-1]
     batches = _FIRST_BATCHES + dimension.steady + _SPARE_BATCHES
     records = dimension.records * batches
@@ -256,7 +256,7 @@ def _fill(bench: Bench, dimension: Dimension, run: Run) -> dict[int, list[str]]:
 def _run_of(bench: Bench, dimension: Dimension, size: int, topics: list[str], at: int) -> ScaleRun:
     first, steady, most = _FIRST_BATCHES, dimension.steady, dimension.records
     if dimension.name == "rows":
-        # The topic has twice the records of the largest batch.
+        # The topic has twice the records of the largest batch, which limits the number of batches.
         first, steady, most = 1, min(steady, 2 * dimension.sizes[-1] // size - 1), size
     return ScaleRun(
         pipeline=_pipeline(bench, dimension, topics, most=most, name=f"scale_{dimension.name}_{size}_{at}"),
@@ -275,15 +275,15 @@ def _pipeline(bench: Bench, dimension: Dimension, topics: list[str], *, most: in
         bench.endpoints,
         sink={"iceberg": {"table": f"lake.{name}.{{topic}}" if has_tables else f"lake.scale.{name}"}},
         most=most,
-        # Tables of their own resume by their ledgers.
+        # Feeds with Iceberg tables resume by their ledgers.
         checkpoint=None if has_tables else f"s3a://{bench.endpoints.bucket}/checkpoints/{name}",
-        # Each commit of Iceberg writes the summaries of all snapshots: docs/size-a-feed.md.
+        # A commit of Iceberg writes the summaries of all snapshots: docs/size-a-feed.md.
         upkeep=_UPKEEP if dimension.name == "batches" else None,
     )
 
 
 def _point(figures: ScaleFigures, at: int, *, size: int) -> CostPoint:
-    """Return what a batch cost since the mark before, in the mean."""
+    """Return the mean cost of a batch between the previous mark and this one."""
     before, after = figures.marks[at - 1], figures.marks[at]
     batches = after.batch - before.batch
     return CostPoint(
@@ -298,7 +298,7 @@ def _point(figures: ScaleFigures, at: int, *, size: int) -> CostPoint:
 
 
 def report(results: Sequence[DimensionResult]) -> str:
-    """Show each dimension in a line, and its sizes below."""
+    """Return a text with a line per dimension, and lines of its sizes below."""
     growth = "cpu.exponent cpu.low cpu.high cpu.fixed cpu.ratio requests.exponent requests.ratio"
     summary = table(results, f"dimension.name {growth} heap_from heap_to is_complete holds")
     sizes = "size cpu_seconds task_seconds seconds requests heap_mb peak_rss_mb"

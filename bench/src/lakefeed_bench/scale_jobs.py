@@ -1,4 +1,4 @@
-"""The topics of ``lakefeed-bench scale``, and its measured runs, in a process whose JVM stays warm between them."""
+"""The topics and measured runs of ``lakefeed-bench scale``, in a process whose JVM stays warm between runs."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _SCHEMA = {
     "fields": [{"name": "id", "type": "long"}, {"name": "zone", "type": "string"}],
 }
 _OVERHEAD = 20
-"""The bytes of a record beside its text: Confluent's header, the number, the text's length."""
+"""The bytes of a record besides its text: Confluent's header, the number, the text's length."""
 LARGEST_RECORD = 4_000_000
-# Index files of a thousand partitions would otherwise take 20 GB, before the first record.
+# By default, the index files of a thousand partitions take 20 GB before the first record.
 _TOPIC = {"segment.index.bytes": "65536", "max.message.bytes": str(LARGEST_RECORD)}
 _COLUMNS = (
     "cast(id * {n} % 1000003 AS BIGINT)",
@@ -49,7 +49,7 @@ _COLUMNS = (
     "concat('text-', cast(hash(id, {n}) % 1000 AS STRING))",
     "timestamp_micros(1700000000000000 + id * {n})",
 )
-"""The values of the columns of wide rows, in turn."""
+"""Values for the columns of wide rows; the columns use them in turn."""
 _COLLECTIONS = 3
 _BETWEEN_COLLECTIONS_SECONDS = 0.5
 
@@ -59,11 +59,11 @@ class ScaleRun:
     """One run to measure.
 
     Attributes:
-        pipeline: the document of its pipeline file.
-        marks: the numbers of batches after which its figures are taken; the run ends with the last one.
-        heap_at: those of them at which the driver's heap is collected and measured.
-        files: so many more data files the table gets before.
-        has_tables: each topic has a table of its own: a batch is a round of all of them.
+        pipeline: the content of its pipeline file.
+        marks: the numbers of batches after which figures are taken; the run ends with the last one.
+        heap_at: the marks at which the driver's heap is collected and measured.
+        files: the number of data files to add to the table before the run.
+        has_tables: topics have their own tables; a batch is then a round of all topics.
     """
 
     pipeline: Mapping[str, Any]
@@ -75,7 +75,7 @@ class ScaleRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """The use of a run up to the end of a batch; the heap is after a collection, in bytes."""
+    """The resources used from the start of the run to the end of a batch; the heap is after a collection, in bytes."""
 
     batch: int
     cpu: Mapping[str, float]
@@ -90,7 +90,7 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleFigures:
-    """The marks of a run; it is complete if it came that far, and each record that it read became a row."""
+    """The marks of a run; complete if the run reached the last one and every record that was read became a row."""
 
     marks: tuple[Mark, ...]
     peak_rss_mb: int
@@ -107,14 +107,14 @@ class ScaleFigures:
 def run_scale(run: ScaleRun) -> ScaleFigures:
     """Run a pipeline in this process's session."""
     pipeline = Pipeline(PipelineConfig.model_validate(run.pipeline), environment=dict(os.environ))
-    # Not pipeline.session(): its preflight asks S3 from Python.
+    # Not pipeline.session(): its preflight sends S3 requests from Python.
     spark = session("bench-scale", connections=pipeline.connections, conf=jobs.own_classes())
     if run.files:
         _add_files(spark, pipeline, run.files)
     _collected_heap(spark)
     forget_peaks()
     clock = _Clock(spark, run)
-    # Spark reports the batches of a stream; a job of many tables calls ``on_batch`` with its rounds, and waits for it.
+    # Spark reports the batches of a stream. A job of many tables calls ``on_batch`` after a round, and waits for it.
     remove = None if run.has_tables else jobs.on_progress(spark, lambda _: clock.end_batch())
     on_batch = (lambda _: clock.end_batch()) if run.has_tables else None
     try:
@@ -127,7 +127,7 @@ def run_scale(run: ScaleRun) -> ScaleFigures:
 
 
 def _add_files(spark: SparkSession, pipeline: Pipeline, files: int) -> None:
-    """Create the pipeline's table by its first batch, and give it the metadata of so many files more."""
+    """Create the pipeline's table by its first batch, and add the metadata of this many further files."""
     stop = threading.Event()
     pipeline.run(spark=spark, once=True, stop=stop, on_batch=lambda progress: stop.set())
     table = IcebergLedger(spark, pipeline.config.sink.chosen.target, pipeline.config.name).loaded()
@@ -135,9 +135,9 @@ def _add_files(spark: SparkSession, pipeline: Pipeline, files: int) -> None:
 
 
 def _collected_heap(spark: SparkSession) -> tuple[int, float]:
-    """Collect the driver's garbage; return the bytes of its heap that stay in use, and the seconds that it stood still.
+    """Collect the driver's garbage; return the bytes of the heap in use, and the seconds of the pause.
 
-    The least of several collections: a batch or a maintenance at work holds memory that it gives back.
+    The heap is the smallest after several collections: a running batch or maintenance holds memory temporarily.
     """
     java: Any = spark.sparkContext._jvm
     heap, stopped = sys.maxsize, 0.0
@@ -154,7 +154,7 @@ def _collected_heap(spark: SparkSession) -> tuple[int, float]:
 
 @dataclass
 class _Clock:
-    """Takes the figures at the end of batches, less what taking them has cost itself, the collections above all."""
+    """Takes the figures at the end of batches, less the cost of taking them, mainly of the collections."""
 
     spark: SparkSession
     run: ScaleRun
@@ -176,7 +176,7 @@ class _Clock:
         heap, stopped = _collected_heap(self.spark) if self._done in self.run.heap_at else (None, 0.0)
         spent = {**cpu, "collector": cpu["collector"] - self._own_cpu}
         self.marks.append(Mark(batch=self._done, cpu=spent, seconds=seconds, requests=requests, heap=heap))
-        # For the log: a long run returns its figures at its end only.
+        # Printed for the log, because a long run returns its figures only at its end.
         print(asdict(self.marks[-1]), flush=True)
         if heap is not None:
             self._own_cpu += CpuTimes.now().since(self._cpu)["collector"] - cpu["collector"]
@@ -196,13 +196,13 @@ def create_topic(topic: str, endpoints: Endpoints, *, partitions: int) -> None:
 def fill_topic(
     topic: str, endpoints: Endpoints, *, records: int, partitions: int, bytes_each: int | None = None
 ) -> None:
-    """Create a topic and fill its partitions evenly, without Spark; records are small, or have about so many bytes."""
+    """Create a topic and fill its partitions evenly, without Spark; records have about ``bytes_each`` bytes, or few."""
     from confluent_kafka import Producer
 
     create_topic(topic, endpoints, partitions=partitions)
     schema_id = SchemaRegistry(endpoints.schema_registry_url).register(f"{topic}-value", json.dumps(_SCHEMA))
     length = max(1, (bytes_each or 0) - _OVERHEAD)
-    # Texts that no codec makes much smaller, each cut from one pool at a place of its own.
+    # Texts that codecs hardly compress: slices of one pool that begin at different places.
     pool = base64.b64encode(random.Random(1).randbytes(length + 1_000_000)).decode()  # noqa: S311  (the same each time)
     settings = {"linger.ms": 20, "message.max.bytes": LARGEST_RECORD, "log_level": 0}
     producer = Producer({"bootstrap.servers": endpoints.bootstrap_servers, **settings})
@@ -223,7 +223,7 @@ def fill_topic(
 
 
 def produce_columns(columns: int, rows: int, topic: str, endpoints: Endpoints) -> None:
-    """Produce rows of so many columns: whole numbers, floating ones, texts and times in turn."""
+    """Produce rows of this many columns: integers, floating-point numbers, texts and times in turn."""
     spark = session("bench-scale")
     texts = [_COLUMNS[number % len(_COLUMNS)].format(n=number + 1) for number in range(columns)]
     named = [expression(spark, text).alias(f"c{number}") for number, text in enumerate(texts)]

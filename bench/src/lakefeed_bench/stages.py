@@ -1,8 +1,8 @@
-"""Attribute the samples of a CPU profile to the stages of a feed, by the names of frames.
+"""Attribute the samples of a CPU profile to the stages of a feed, by the names of stack frames.
 
-The profile is async-profiler's, in its collapsed form: a line for each stack, from its root to its leaf, and the number
-of its samples. A sample belongs to the innermost frame that a rule knows: Spark pulls rows, so that the frames of all
-stages are above each other. Frames that no rule knows, such as memory copies of the C library, belong to their caller.
+The profile is async-profiler's collapsed form: a line per stack, from its root to its leaf, with the number of its
+samples. A sample belongs to the innermost frame that a rule matches: Spark pulls rows, so a stack has the frames of all
+stages above each other. Frames without a rule, such as memory copies of the C library, count for their callers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _THREADS: tuple[tuple[Stage, re.Pattern[str]], ...] = (
     ("gc", re.compile(r"^\[(?:GC Thread|G1 |VM Thread|VM Periodic)")),
     ("jit", re.compile(r"^\[C[12] CompilerThre")),
 )
-# From the inside to the outside: what stands first is asked first about the same frame.
+# From the innermost stage to the outermost: if several rules match a frame, the first one applies.
 _FRAMES: tuple[tuple[Stage, re.Pattern[str]], ...] = (
     ("upload", re.compile(r"awssdk/|hadoop/fs/s3a/|iceberg/aws/|io/lakefeed/s3/|/S3OutputStream")),
     ("fetch", _KAFKA),
@@ -46,7 +46,7 @@ _FRAMES: tuple[tuple[Stage, re.Pattern[str]], ...] = (
 
 
 def stage_of(frames: list[str]) -> Stage:
-    """Return the stage of a stack, whose root comes first; with a thread's name before it if there is one."""
+    """Return the stage of a stack whose root comes first; a thread's name may come before the root."""
     for stage, thread in _THREADS:
         if frames and thread.search(frames[0]):
             return stage

@@ -1,8 +1,8 @@
-"""Measure how fast a topic becomes a table, beside the ways to compare with: ``lakefeed-bench throughput``.
+"""Measure how fast a topic becomes a table, compared with other ways: ``lakefeed-bench throughput``.
 
-Each way has a process of its own, whose JVM stays warm; runs take turns, each into a table and a checkpoint of its own.
-A ratio is the median over the rounds of what two ways did in the same round. The figure is rows for each second of the
-client's CPU time: rows a second say little on a machine that has other work.
+A way has its own process, whose JVM stays warm. Runs take turns; every run has a new table and a new checkpoint. A
+ratio compares two ways in the same round; the median over the rounds counts. The figure is rows per second of the
+client's CPU time, because rows per second say little on a machine with other work.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from lakefeed_local.produce.taxi import table_totals
 from lakefeed_local.stack import Stack
 
 USUAL_WAYS = ("lakefeed-iceberg", "lakefeed-parquet", "spark-iceberg", "seed")
-"""The ways that are timed where none is chosen: lakefeed's, plain Spark's ``from_avro`` into Iceberg, and the seeds'
-consumer, plain Spark into Parquet."""
+"""The default ways: lakefeed's, plain Spark's ``from_avro`` into Iceberg, and the seeds' consumer, plain Spark into
+Parquet."""
 FAST_PATHS: Mapping[str, FastPath] = {
     f"lakefeed-{sink}-{value}": value for sink in ("iceberg", "parquet") for value in get_args(FastPath)
 }
-"""The ways that differ from each other by this option alone; the others have its default."""
+"""The ways that differ only in this option; other ways use its default."""
 WITHOUT_CHECKPOINT = "lakefeed-iceberg-ledger"
 WAYS = (*USUAL_WAYS, *FAST_PATHS, WITHOUT_CHECKPOINT)
 LIMIT = "limit"
-"""The case beside the ways that measures what no job can exceed."""
+"""The case that measures the limits that no job can exceed."""
 
 
 def case_of(way: str, at: int, *, bucket: str) -> LandingCase:
-    """Return the job of one run."""
+    """Return the job of one run of a way."""
     return LandingCase(
         name=f"throughput-{way}-{at}",
         bucket=bucket,
@@ -57,7 +57,7 @@ def case_of(way: str, at: int, *, bucket: str) -> LandingCase:
 
 @dataclass(frozen=True, kw_only=True)
 class Landed(RunFigures):
-    """One run, with the CPU time of the servers, and whether its rows, their sums and the offsets are the topic's."""
+    """One run, the servers' CPU time, and whether the rows, their sums and the offsets equal the topic's."""
 
     server_cpu_seconds: dict[str, float]
     rows_equal: bool
@@ -79,7 +79,7 @@ class Landed(RunFigures):
 
 @dataclass(frozen=True, kw_only=True)
 class WayResult:
-    """All timed runs of one way, and of a further one that was profiled the shares of the stages and of idle cores.
+    """All timed runs of one way; from a further run with a profiler, the shares of the stages and of idle cores.
 
     A ratio is None if the other way was not measured.
     """
@@ -143,7 +143,7 @@ def compared(ways: Sequence[WayResult], limits: Limits | None) -> list[WayResult
             way,
             ratio_to_spark=ratio(way, "spark-iceberg"),
             ratio_to_seed=ratio(way, "seed"),
-            # ``fast_path: off`` into the same sink.
+            # The same sink with ``fast_path: off``.
             ratio_to_off=ratio(way, f"lakefeed-{'parquet' if 'parquet' in way.way else 'iceberg'}-off"),
             ratio_to_limit=way.rows_per_cpu_second / limits.rows_per_cpu_second if limits is not None else None,
         )
@@ -171,11 +171,11 @@ def compared(ways: Sequence[WayResult], limits: Limits | None) -> list[WayResult
     harness.store_option(),
 )
 def throughput(bench: Bench, csv: Path | None, runs: int, cases: Sequence[str], profile: bool, **sizes: int) -> Outcome:
-    """Measure how fast a topic lands in Iceberg and Parquet, beside plain Spark, the seeds' way and the limits.
+    """Measure how fast a topic lands in Iceberg and Parquet.
 
-    The cases take turns, each in a warm JVM of its own, into new tables; a first round does not count. The figure is
-    rows for each second of the client's CPU time. Each run's rows, their sums and the offsets of each partition are
-    compared with the topic's; if they differ the status is 1. ``lakefeed deploy size`` reads the newest result.
+    Compares lakefeed with plain Spark, the seeds' consumer and the limits. The cases take turns in warm JVMs, into
+    new tables; a first round does not count. The figure is rows per second of the client's CPU time. Status 1 if rows,
+    sums or offsets differ from the topic's. ``lakefeed deploy size`` reads the newest result.
     """
     work, chosen = Work(name="throughput", **sizes), cases or (*USUAL_WAYS, LIMIT)
     topic = jobs.fill_topic(bench, work, csv)
@@ -204,7 +204,7 @@ def throughput(bench: Bench, csv: Path | None, runs: int, cases: Sequence[str], 
 def measure(
     bench: Bench, work: Work, topic: Filled, ways: Sequence[str], *, runs: int, profile: bool
 ) -> list[WayResult]:
-    """Run the ways in turns; the round after those that count is profiled."""
+    """Run the ways in turns; profile one further round after the counted ones."""
     endpoints = bench.endpoints
     servers = {part.part: part.pid for part in Stack(bench.folder).status() if part.pid is not None}
     ends = bench.topics.end_offsets(work.topic)
@@ -236,7 +236,7 @@ def _result(way: str, runs: Sequence[Landed], profiled: Sequence[Landed]) -> Way
 
 
 def report(found: Throughput) -> str:
-    """Show the ways, the limits and the stages."""
+    """Return a text of the ways, the limits and the stages."""
     ratios = " ".join(f"ratio_to_{name}" for name in ("spark", "seed", "limit", "off"))
     columns = f"way rows_per_cpu_second {ratios} rows_per_second peak_rss_mb s3_requests rows_equal"
     sections = [table(found.ways, columns)]

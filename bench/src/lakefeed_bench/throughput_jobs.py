@@ -1,8 +1,8 @@
-"""The jobs of ``lakefeed-bench throughput``, each in a process with a JVM of its own that stays warm between runs.
+"""The jobs of ``lakefeed-bench throughput``. A job has its own process, whose JVM stays warm between runs.
 
-A run of a way; and the limits beside the ways: the least that a row costs on this machine, without Spark. A plain Kafka
-consumer reads the topic, lakefeed's decoder is called in a loop, and Arrow's Parquet writer encodes rows from memory
-into memory. No upload, no commit, no scheduler: no job can be faster with these parts.
+The jobs are a run of a way, and the limits: the least cost of a row on this machine, without Spark. A plain Kafka
+consumer reads the topic, a loop calls lakefeed's decoder, and Arrow's Parquet writer encodes rows from memory into
+memory. There is no upload, no commit and no scheduler: a job with these parts cannot be faster.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from lakefeed_bench.stages import Stage, shares
 from lakefeed_local.produce.taxi import Totals, taxi_schema, totals
 from lakefeed_local.stack import Endpoints
 
-# As the seeds' consumer has them; its other options are none of Spark's.
+# The seeds' consumer has these options; its others are not Spark's.
 _SEED_OPTIONS = {"failOnDataLoss": "false", "minPartitions": "10"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunFigures:
-    """The figures of one run, as its own process measures them.
+    """The figures of one run, which its own process measures.
 
     Attributes:
-        seconds, cpu_seconds: from the start of the query to its end; the CPU time is that of the JVM and of Python.
-        steady_rows, steady_seconds, steady_cpu_seconds: the same from the end of the first batch to that of the last.
-        batch_overhead_seconds: the mean time of those later batches less the time that their tasks kept the cores busy.
-        peak_rss_mb: of the JVM and of Python, each at its own highest; driver and executor are one process here.
-        ends: the offset after the last record of each partition, as the query reports it.
-        totals: of the rows of a Parquet sink, which Spark reads; None where another engine reads the table.
-        stages: each stage's share of the JVM's CPU samples, of a run that was profiled.
+        seconds, cpu_seconds: from the query's start to its end; the CPU time is that of the JVM and of Python.
+        steady_rows, steady_seconds, steady_cpu_seconds: the same, from the end of the first batch to that of the last.
+        batch_overhead_seconds: the mean duration of those later batches, less the time in which tasks used the cores.
+        peak_rss_mb: sum of the JVM's peak and Python's peak; driver and executor are one process here.
+        ends: the offset after the last record, by partition, as the query reports it.
+        totals: of the rows of a Parquet sink, which Spark reads; None if another engine reads the table.
+        stages: the stages' shares of the JVM's CPU samples, if the run was profiled.
     """
 
     batches: int
@@ -73,7 +73,7 @@ def run_once(case: LandingCase, work: Work, endpoints: Endpoints, profile: bool)
     remove_listener = jobs.on_progress(spark, partial(_note_batch, spark, noted))
     java.java.lang.System.gc()
     forget_peaks()
-    # Samples the CPU of all threads of the driver's JVM by its own timers, which need no rights.
+    # The profiler samples the CPU of all threads of the driver's JVM with its own timers, which need no privileges.
     profiler = java.one.profiler.AsyncProfiler.getInstance() if profile else None
     if profiler is not None:
         profiler.execute("start,event=ctimer,interval=2ms,threads")
@@ -90,7 +90,7 @@ def run_once(case: LandingCase, work: Work, endpoints: Endpoints, profile: bool)
             stages = shares(Path(file.name).read_text(errors="replace"))
     context.sc().listenerBus().waitUntilEmpty()
     remove_listener()
-    # Without the reports after which the query is no further: those of empty batches.
+    # Reports of empty batches are left out: the query's offset is the same before and after them.
     before = [0, *(report.records for report in noted)]
     reports = [report for report, records in zip(noted, before, strict=False) if report.records > records]
     files, stored = _stored(spark, case)
@@ -115,7 +115,7 @@ def run_once(case: LandingCase, work: Work, endpoints: Endpoints, profile: bool)
 
 
 def remove(case: LandingCase, work: Work, endpoints: Endpoints) -> None:
-    """Remove what a run has written; large ones would fill the disk."""
+    """Remove the files of a run, because large ones would fill the disk."""
     spark = _session(case, work, endpoints)
     java: Any = spark.sparkContext._jvm
     configuration: Any = spark.sparkContext._jsc
@@ -127,7 +127,7 @@ def remove(case: LandingCase, work: Work, endpoints: Endpoints) -> None:
 
 
 def _session(case: LandingCase, work: Work, endpoints: Endpoints) -> SparkSession:
-    """Return the session of a way; lakefeed's too has the profiler on its class path."""
+    """Return the session of a way; all sessions, lakefeed's too, have the profiler on the class path."""
     profiler = {"spark.driver.extraClassPath": os.pathsep.join(map(str, jars.fetch(["bench"])))}
     return jobs.start_session(case, work.topic, endpoints, profiler if case.manager == "lakefeed" else {})
 
@@ -144,7 +144,7 @@ def _stored(spark: SparkSession, case: LandingCase) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class _Report:
-    """The state at the end of a batch; ``busy`` is the time of all tasks so far by the number of cores."""
+    """The state at the end of a batch; ``busy`` is the time of all tasks so far, divided by the number of cores."""
 
     at: float
     cpu: float
@@ -153,12 +153,12 @@ class _Report:
 
     @property
     def records(self) -> int:
-        """Count the records so far, of topics that begin at 0."""
+        """Count the records so far; the topics begin at offset 0."""
         return sum(self.ends.values())
 
 
 def _note_batch(spark: SparkSession, reports: list[_Report], progress: Any) -> None:
-    """Note time, CPU time and offsets at the end of a batch, of any query of the session alike."""
+    """Note time, CPU time and offsets at the end of a batch; the same for all queries of the session."""
     now, cpu = time.monotonic(), cpu_seconds()
     context: Any = spark.sparkContext._jsc
     [source] = progress.sources
@@ -170,16 +170,16 @@ def _note_batch(spark: SparkSession, reports: list[_Report], progress: Any) -> N
 
 _SAMPLE_ROWS = 500_000
 _ZSTD_LEVEL = 3
-"""Iceberg's own."""
+"""Iceberg's default level."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The CPU time that a row costs at least, in microseconds, step by step, and the consumer's rows a second.
+    """The least CPU time of a row, in microseconds, by step, and the consumer's rows per second.
 
     Attributes:
-        fetch: a plain Kafka consumer that looks at no record.
-        decode: what lakefeed's decoder adds to it, called in a loop.
+        fetch: a plain Kafka consumer that does not read the records' content.
+        decode: what lakefeed's decoder adds, called in a loop.
         encode: Arrow's Parquet writer in C++, with the same rows in memory and no file.
     """
 
@@ -195,7 +195,7 @@ class Limits:
 
 
 def measure_limits(work: Work, endpoints: Endpoints, records: int, rounds: int) -> Limits:
-    """Measure the limits after a round that does not count: the least CPU time and the least time by the clock."""
+    """Measure the limits after a warm-up round: the least CPU time and the least elapsed time."""
     spark = session("bench-limit", conf=jobs.own_classes())
     schema = taxi_schema()
     decoder = {"registry-url": endpoints.schema_registry_url, "reader-schema": schema}
@@ -230,7 +230,7 @@ def _read(spark: SparkSession, work: Work, endpoints: Endpoints, decoder: dict[s
 
 
 def _encode(sample: Any, rows: int) -> float:
-    """Write as many rows as there are records, the sample's over and over; return the CPU time."""
+    """Write as many rows as there are records, by repeating the sample; return the CPU time."""
     import pyarrow
     import pyarrow.parquet as parquet
 

@@ -22,9 +22,9 @@ from lakefeed_local.produce.write import produce
 from lakefeed_local.stack import Endpoints
 
 Workload = Literal["fill", "inserts", "updates", "newest", "deletes"]
-"""``fill`` inserts the keys; ``updates`` and ``deletes`` are of any key, ``newest`` updates the last 1 % of them."""
+"""``fill`` inserts the keys; ``updates`` and ``deletes`` change random keys; ``newest`` updates the last 1 %."""
 Way = Literal["merge", "lakefeed", "append", "debezium"]
-"""``append``: lakefeed's appends of the same rows. ``debezium``: the same changes as envelopes, with tombstones."""
+"""``append``: lakefeed appends the same rows. ``debezium``: the same changes as envelopes, with tombstones."""
 WORKLOADS: tuple[Workload, ...] = get_args(Workload)
 WAYS: tuple[Way, ...] = get_args(Way)
 
@@ -37,12 +37,12 @@ WHEN NOT MATCHED AND s.op <> 'd' THEN INSERT *
 """
 _AT_RANDOM = "i * 2654435761 % 4294967291 % {of}"
 UNSTEADY = 2
-"""So many batches of a run are not steady: the index of keys is filled in the second one at the latest."""
+"""The number of first batches that do not count: the index of keys is filled by the second one at the latest."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """The changes of a workload: numbers from ``first`` on; ``columns`` texts beside the key; ``most`` in a batch."""
+    """The changes of a workload: numbers from ``first`` on; ``columns`` texts besides the key; batches of ``most``."""
 
     topic: str
     workload: Workload
@@ -58,7 +58,7 @@ class Changes:
 
     @property
     def key_sql(self) -> str:
-        """Make the key of the number ``i``: the same SQL for Spark and for DuckDB."""
+        """Return the SQL for the key of the number ``i``; Spark and DuckDB run the same SQL."""
         own = {"fill": "i", "inserts": "i", "newest": f"{self.keys - 1} - {_AT_RANDOM}"}
         of = max(1, self.keys // 100) if self.workload == "newest" else self.keys
         return f"{own.get(self.workload, _AT_RANDOM)} AS id".format(of=of)
@@ -73,7 +73,7 @@ class Changes:
 
 
 def send(changes: Changes, endpoints: Endpoints, has_envelopes: bool) -> None:
-    """Produce the changes in their order: a table of the newest ones depends on it."""
+    """Produce the changes in order: the expected table depends on the newest change of a key."""
     spark = session("bench-produce")
     numbers = spark.range(changes.first, changes.first + changes.count, numPartitions=1).toDF("i")
     rows = numbers.select(*(statements.expression(spark, text) for text in (changes.key_sql, *changes.texts_sql)))
@@ -100,14 +100,14 @@ def send(changes: Changes, endpoints: Endpoints, has_envelopes: bool) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class LandedChanges(Took):
-    """One run of a way, and the table after it.
+    """One run of a way, and the table afterwards.
 
     Attributes:
-        batch_seconds, batch_requests: medians of the batches after the first two; the index is filled in these.
-        batch_files: data and delete files of such a batch.
-        fill_seconds: an index of the table's keys is filled beside the run; None for other ways, or if it is refused.
-        bytes_written: data and delete files, those of upkeep included.
-        duckdb_seconds: a scan of copies of the files, with their position deletes.
+        batch_seconds, batch_requests: medians of the batches after the first two, in which the index is filled.
+        batch_files: data and delete files of one of these batches.
+        fill_seconds: time to fill an index of the table's keys outside the run; None for other ways, or if refused.
+        bytes_written: bytes of data and delete files, including upkeep's.
+        duckdb_seconds: time to scan copies of the files, with their position deletes.
         time_ratio, cpu_ratio: as multiples of lakefeed's upserts in the same round.
     """
 
@@ -132,17 +132,17 @@ class LandedChanges(Took):
 
 
 def land(way: Way, case: LandingCase, changes: Changes, endpoints: Endpoints, memory: str) -> LandedChanges:
-    """Land the changes that the topic has more than the table."""
+    """Land the changes that are in the topic and not yet in the table."""
     spark = jobs.start_session(case, changes.topic, endpoints, {"spark.driver.memory": memory})
     java: Any = spark.sparkContext._jvm
     context: Any = spark.sparkContext._jsc
     java.java.lang.System.gc()
     forget_peaks()
     before = jvm.s3_requests(spark)
-    ended = [(0.0, sum(before.values()))]  # At the end of each batch: its seconds, and the requests so far.
+    ended = [(0.0, sum(before.values()))]  # Of the end of a batch: its seconds, and the requests so far.
 
     def note(progress: Any) -> None:
-        print(progress.json, flush=True)  # For the log: it has the phases of the batch.
+        print(progress.json, flush=True)  # For the log: the progress has the phases of the batch.
         if any(source.startOffset != source.endOffset for source in progress.sources):
             ended.append((progress.durationMs["triggerExecution"] / 1000, sum(jvm.s3_requests(spark).values())))
 
@@ -205,6 +205,6 @@ def _fill_index(spark: SparkSession, case: LandingCase) -> float | None:
 
 
 def drop(case: LandingCase, topic: str, endpoints: Endpoints, memory: str) -> None:
-    """Remove a table: those of all rounds would fill the disk."""
+    """Remove a table, because the tables of all rounds would fill the disk."""
     spark = jobs.start_session(case, topic, endpoints, {"spark.driver.memory": memory})
     statements.run(spark, f"DROP TABLE {case.table} PURGE")

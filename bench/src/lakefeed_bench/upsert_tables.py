@@ -1,4 +1,4 @@
-"""The tables of ``lakefeed-bench upserts`` read without Spark, and what they should have: a model in DuckDB."""
+"""Read the tables of ``lakefeed-bench upserts`` without Spark, and compute their expected content in DuckDB."""
 
 # ruff: noqa: S608  (the SQL is of our own words)
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lakefeed_bench.upsert_jobs import UNSTEADY, Changes
 
 
 def expected_totals(done: Sequence[Changes]) -> tuple[int, int]:
-    """Return how many keys have a newest change that is no delete, and the sum of the hashes of their rows."""
+    """Return the number of keys whose newest change is no delete, and the sum of the hashes of their rows."""
     import duckdb
 
     changes, deleted = list[str](), ["false"]
@@ -35,9 +35,9 @@ def _totals(engine: Any, rows: str, names: Sequence[str]) -> tuple[int, int]:
 
 
 def examined(table: Any, names: Sequence[str], *, expected: tuple[int, int], since: int | None) -> dict[str, Any]:
-    """Scan a table, and add up its files since a snapshot; return the fields of ``LandedChanges`` that say so.
+    """Scan a table, and add up its files since a snapshot; return those fields of ``LandedChanges``.
 
-    DuckDB reads copies of the files without a reader of Iceberg: it applies position deletes, no deletion vectors.
+    DuckDB reads copies of the files without Iceberg: it applies position deletes, but no deletion vectors.
     """
     import duckdb
 
@@ -67,7 +67,7 @@ def _written(table: Any, since: int | None) -> dict[str, Any]:
     for each in snapshots[known:]:
         written += int(each.summary["added-files-size"] or 0)
         added = sum(int(each.summary[f"added-{kind}-files"] or 0) for kind in ("data", "delete"))
-        # Upkeep replaces files; a fence is a commit without one.
+        # Upkeep replaces files; a fence is a commit without files. Neither is a batch.
         if added and each.summary.operation.value != "replace":
             files.append(added)
     steady = files[min(UNSTEADY, len(files) - 1) :] or [0]
@@ -75,7 +75,7 @@ def _written(table: Any, since: int | None) -> dict[str, Any]:
 
 
 def _copy(table: Any, location: str, folder: str) -> str:
-    """Copy a file, once; its name is its own in the table."""
+    """Copy a file if it is not copied yet; file names are unique in a table."""
     target = Path(folder, location.rpartition("/")[2])
     if not target.exists():
         with table.io.new_input(location).open() as file:

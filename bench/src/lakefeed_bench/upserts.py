@@ -1,4 +1,4 @@
-"""Time upserts beside a MERGE in ``foreachBatch``: the same records, jars, store and catalog, in turns."""
+"""Time upserts and a MERGE in ``foreachBatch``: the same records, jars, store and catalog, in turns."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _WARM_UP = {"rows": 2_000, "changes": 300, "batch": 100}
     harness.store_option("s3proxy"),
 )
 def upserts(bench: Bench, rounds: int, workloads: Sequence[Workload], ways: Sequence[Way], **options: Any) -> Outcome:
-    """Time upserts beside a foreachBatch of plain Spark that merges the newest change of each key, in turns.
+    """Time upserts beside a MERGE in foreachBatch, in turns.
 
-    After each workload pyiceberg and DuckDB read each table. Status 1 if the rows are not those of a model, or if
-    the MERGE takes less time. append lands the first rows without keys, debezium the changes as envelopes.
+    The MERGE is plain Spark's, of the newest change of each key. After a workload pyiceberg and DuckDB read all tables.
+    Status 1 if rows differ from a model, or if the MERGE is faster. append lands the fill only; debezium, envelopes.
     """
     chosen = [way for way in WAYS if way in (ways or WAYS[:2])]
     loads = [each for each in WORKLOADS if each in (workloads or WORKLOADS) or each == "fill"]
@@ -61,7 +61,7 @@ def run_round(
     loads: Sequence[Workload],
     options: Mapping[str, Any],
 ) -> list[LandedChanges]:
-    """Fill a table of each way, and land each workload in turns."""
+    """Fill a table per way, and land the workloads in turns."""
     endpoints, done, found, seen = bench.endpoints, list[Changes](), list[LandedChanges](), dict[Way, int]()
     connections = Connections.from_environment(endpoints.as_environment())
     topics = [topic := f"upserts-{at}", *([f"{topic}-debezium"] if "debezium" in ways else [])]

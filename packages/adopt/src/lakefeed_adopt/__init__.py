@@ -1,4 +1,4 @@
-"""Take a table over from another tool, and hand a feed's position to another tool."""
+"""Take over a table from another tool, and export a feed's position to another tool."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ COMMANDS: Mapping[str, CliCommand] = {
 }
 
 PAGE = "adopt"
-"""The page of the documentation that errors of this package name."""
+"""The documentation page that errors of this package link to."""

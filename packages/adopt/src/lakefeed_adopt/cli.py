@@ -1,4 +1,4 @@
-"""``lakefeed adopt`` takes a table over from another tool, ``lakefeed offsets export`` hands a position to another."""
+"""``lakefeed adopt`` takes over another tool's table; ``lakefeed offsets export`` exports a feed's position."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def adopt(
     yes: bool,
     master: str | None,
 ) -> None:
-    """Take the table of PIPELINE over from another tool: the feed begins exactly where that tool has ended.
+    """Take over the table of PIPELINE from another tool.
 
-    Compares the other tool's position with the topics, and with the table's commits and rows where they have offsets.
-    Then records it in the table's ledger, in one commit without rows; lakefeed run resumes there. The other tool has to
-    be stopped. Called again, it changes nothing.
+    The feed begins exactly where the other tool ended. Compares that tool's position with the topics, and with the
+    table's commits and rows if they have offsets. Then records it in the table's ledger, in one commit without
+    rows; lakefeed run resumes there. The other tool must be stopped. Called again, it changes nothing.
     """
     from lakefeed.clients.spark.errors import translating
     from lakefeed_adopt.execute import execute_adoption
@@ -138,9 +138,9 @@ def _plan_lines(agreed: AdoptionPlan) -> Iterator[str]:
 @yes_option
 @output_option
 def export(pipeline: Path, target: str, topic: str | None, stopped: bool, dry_run: bool, yes: bool) -> None:
-    """Hand the position of PIPELINE to another tool, which begins exactly where the feed has ended.
+    """Export the position of PIPELINE to another tool.
 
-    The feed has to be stopped, and must not be started again. Starts no Spark. Called again, it changes nothing.
+    The tool begins where the feed ended. The feed must stay stopped. Starts no Spark. Called again, it changes nothing.
     """
     from lakefeed_adopt.export import ExportTarget, execute_export, plan_export
 

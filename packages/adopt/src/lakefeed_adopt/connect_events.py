@@ -1,10 +1,10 @@
-"""Read what the tasks of Iceberg's sink for Kafka Connect have announced on their control topic.
+"""Read the events that the tasks of Iceberg's Kafka Connect sink have written to their control topic.
 
-A task that has written data files announces them and the offsets behind their records in one transaction of Kafka: an
-event for each table, then one with the offsets. The same transaction commits these offsets to the tasks' consumer
-group. The sink's coordinator commits announced files to the tables later.
+A task writes data files, then announces them and the offsets behind their records in one Kafka transaction: an event
+per table, then one event with the offsets. The same transaction commits these offsets to the tasks' consumer group.
+The sink's coordinator commits the announced files to the tables later.
 
-An event is Avro with its own schema before it: two bytes, the schema's length and text, the record.
+An event is an Avro record after its own schema: two bytes, the schema's length and text, the record.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DATA_WRITTEN, _DATA_COMPLETE = 1, 2
 
 @dataclass(frozen=True)
 class AnnouncedFile:
-    """A file with rows or deletes of the table, and the place of its event on the control topic."""
+    """A file with rows or deletes of the table, and the partition and offset of its event on the control topic."""
 
     location: str
     rows: int
@@ -42,9 +42,9 @@ class Announcement:
     """One transaction of a task.
 
     Attributes:
-        files: of the table in question; none if the task had no rows for it.
+        files: files of the requested table; none if the task had no rows for it.
         ends: the offsets behind the records that the task has read, by partition.
-        written_at: in seconds since 1970.
+        written_at: when the task wrote the events, in seconds since 1970.
     """
 
     written_at: float = 0.0
@@ -55,16 +55,16 @@ class Announcement:
 def read_announcements(
     source: KafkaSource, topic: str, *, group: str, table: tuple[str, ...], table_id: uuid.UUID
 ) -> list[Announcement]:
-    """Read the transactions of a sink's tasks, as far as the control topic still has them.
+    """Read the transactions of a sink's tasks, as far back as the control topic has them.
 
     Args:
         topic: the control topic.
         group: the tasks' consumer group; several sinks may share a control topic.
-        table: namespace and name of the table, whose files count.
-        table_id: its UUID: a table before it may have had the same name.
+        table: namespace and name of the table; files of other tables are left out.
+        table_id: the table's UUID, because an earlier table may have had the same name.
 
     Raises:
-        CheckpointMismatch: the topic has other records.
+        CheckpointMismatch: the topic has records that are no events of the sink.
     """
     found: dict[tuple[int, bytes, bytes], Announcement] = {}
     for message in scan(source, topic):
@@ -73,7 +73,7 @@ def read_announcements(
         if event["group_id"] != group or event["type"] not in (_DATA_WRITTEN, _DATA_COMPLETE):
             continue
         payload = event["payload"]
-        # A task has one transaction for each commit that the coordinator has begun; the key is its producer's.
+        # A task has one transaction per commit that the coordinator has begun; the message key is the producer's id.
         key = message.partition(), message.key() or b"", payload["commit_id"]
         announced = found.setdefault(key, Announcement())
         announced.written_at = message.timestamp()[1] / 1000
@@ -88,19 +88,19 @@ def read_announcements(
 
 
 def _ends(assignments: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Partition, int]]:
-    """Yield the offsets of the partitions that the task has read."""
+    """Yield the partitions that the task has read, with their end offsets."""
     for each in assignments:
         if each["offset"] is not None:
             yield (each["topic"], each["partition"]), each["offset"]
 
 
 def _names(reference: Mapping[str, Any], table: tuple[str, ...], table_id: uuid.UUID) -> bool:
-    given = reference.get("table_uuid")  # Older sinks leave it out.
+    given = reference.get("table_uuid")  # Older sinks omit it.
     return (*reference["namespace"], reference["name"]) == table and given in (None, table_id.bytes)
 
 
 def decode_event(value: bytes | None, where: str) -> Any:
-    """Decode a record of a control topic; a CheckpointMismatch if it is no event."""
+    """Decode a record of a control topic; raise CheckpointMismatch if the record is no event."""
     try:
         from fastavro import schemaless_reader
     except ImportError:
@@ -111,7 +111,7 @@ def decode_event(value: bytes | None, where: str) -> Any:
     length = int.from_bytes(stream.read(_LENGTH), "big")
     try:
         return schemaless_reader(stream, _schema(stream.read(length)), None)
-    except Exception as error:  # Broken bytes raise anything there.
+    except Exception as error:  # fastavro raises arbitrary errors for broken bytes.
         raise _unknown(where) from error
 
 
@@ -125,8 +125,8 @@ def _schema(text: bytes) -> Any:
 def _plain(schema: Any) -> Any:
     """Return a schema without namespaces and logical types.
 
-    Java writes the name of a type without a namespace as it is, inside of others that have one; fastavro looks for it
-    in theirs. Values stay as they are stored: a UUID as bytes, a time as a number, whatever its range.
+    Java writes a type's name without a namespace unchanged, also inside types with a namespace; fastavro would look for
+    it in the outer namespace. Values stay as stored: a UUID as bytes, a time as a number, whatever its range.
     """
     match schema:
         case str():

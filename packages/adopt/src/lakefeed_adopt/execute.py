@@ -1,4 +1,4 @@
-"""Take a table over: record the feed's first position in its ledger, in one commit without rows."""
+"""Take over a table: record the feed's first position in its ledger, in one commit without rows."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from lakefeed_adopt.plan import AdoptionPlan
 
 
 def execute_adoption(feed: Feed, agreed: AdoptionPlan, spark: SparkSession) -> None:
-    """Take the table over as planned; nothing is left to do if that has happened.
+    """Take over the table as planned; do nothing if the feed has already taken it over.
 
-    The commit is the whole takeover: killed before it, nothing has happened but that a fence was taken and a property
-    written, or a table without rows created. The table's catalog refuses the commit if the table has another newest
-    commit than the plan has seen.
+    The commit is the whole takeover. A process killed before it has at most taken a fence, and has set a property or
+    created an empty table. The table's catalog refuses the commit if the table's newest commit differs from the one in
+    the plan.
 
     Raises:
         CheckpointMismatch: the other tool, or a driver of the feed, has committed since the plan.
-        ConfigError: the transform keeps state, which no other tool hands over.
+        ConfigError: the transform keeps state, which no other tool can hand over.
     """
     if agreed.is_done:
         return
     feed.require_stateless(spark)
     sink = feed.ledger_table(spark)
     if agreed.is_new_table:
-        # As the feed's first batch would; it has no rows.
+        # As in the feed's first batch, but without rows.
         feed.begin_writer(spark, sink, feed.source.reread(spark, []))
     else:
-        # Before the commit: without it, a backfill or a rewind would land the other tool's records again.
+        # Set before the commit: without the property, a backfill or rewind would land the other tool's records again.
         run(spark, set_properties(sink.name, adopted_property(feed.config.name, agreed.ranges)))
     fence = sink.take_fence(prefix=REWIND)
     commit = Commit(feed.config.name, 0, agreed.ranges, fence=fence, adopted=agreed.adoption)

@@ -1,4 +1,4 @@
-"""Hand a feed's position to another tool: as committed offsets of a consumer group, or as a checkpoint of Spark."""
+"""Export a feed's position to another tool: as committed offsets of a consumer group, or as a checkpoint of Spark."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from lakefeed_adopt.position import require_no_members
 Receiver: TypeAlias = Literal["group", "spark-checkpoint"]
 FORMS = "group:NAME or spark-checkpoint:PATH"
 SECONDS = 15.0
-"""A coordinator of a new group loads in a few seconds, and refuses offsets meanwhile."""
+"""The time to wait for the coordinator of a new group, which loads for a few seconds and refuses offsets until then."""
 
 
 @dataclass(frozen=True)
 class ExportTarget:
-    """The value of ``--to``: which tool gets the position, and where."""
+    """The value of ``--to``: the tool that gets the position, and the place."""
 
     receiver: Receiver
     place: str
 
     @classmethod
     def parse(cls, text: str) -> ExportTarget:
-        """Read ``group:NAME`` or ``spark-checkpoint:PATH``; a ConfigError for anything else."""
+        """Parse ``group:NAME`` or ``spark-checkpoint:PATH``; raise ConfigError for other texts."""
         receiver, _, place = text.partition(":")
         match receiver:
             case "group" | "spark-checkpoint" if place:
@@ -52,8 +52,8 @@ class ExportPlan:
     """The effects of an export.
 
     Attributes:
-        offsets: where the other tool begins, by partition.
-        before: what the consumer group has committed in these partitions until now.
+        offsets: the offsets at which the other tool begins, by partition.
+        before: the offsets that the consumer group has committed so far in these partitions.
     """
 
     feed: str
@@ -76,15 +76,15 @@ class ExportPlan:
 
 
 def plan_export(feed: Feed, target: ExportTarget, *, is_stopped: bool = False) -> ExportPlan:
-    """Plan the export of a feed's position, without Spark; changes nothing.
+    """Plan the export of a feed's position, without Spark and without changes.
 
     Args:
-        target: who gets it.
-        is_stopped: the user says that the feed is stopped: it may have committed a moment ago.
+        target: the tool that gets the position.
+        is_stopped: the user states that the feed is stopped, so a recent commit is accepted.
 
     Raises:
-        ConfigError: the feed has no position in topics of Kafka, may still run, or the group has members.
-        CheckpointMismatch: the checkpoint location of the other job holds something already.
+        ConfigError: the feed has no position in Kafka topics, may still run, or the group has members.
+        CheckpointMismatch: the checkpoint location of the other job has other files.
     """
     config = feed.config
     if config.source.kafka is None:
@@ -105,12 +105,12 @@ def plan_export(feed: Feed, target: ExportTarget, *, is_stopped: bool = False) -
 
 
 def execute_export(feed: Feed, agreed: ExportPlan) -> None:
-    """Write the position as planned; again, it changes nothing.
+    """Write the position as planned; a repeated call changes nothing.
 
-    The files of a checkpoint are written so that Spark begins at the same offsets wherever the writing is cut off.
+    The files of a checkpoint are written in an order that makes Spark begin at the same offsets after any interruption.
 
     Raises:
-        Unreachable: the broker has not taken the offsets.
+        Unreachable: the broker has not accepted the offsets.
     """
     place = agreed.target.place
     if agreed.target.receiver == "spark-checkpoint":
@@ -147,7 +147,7 @@ def _position_of(status: FeedStatus, feed: str) -> dict[Partition, int]:
 
 
 def _require_quiet(feed: Feed, status: FeedStatus) -> None:
-    """Refuse a feed that has committed a moment ago: it would be further than the position that is exported."""
+    """Refuse a feed that has committed recently: if it still runs, it moves beyond the exported position."""
     from lakefeed import open_table
 
     name = feed.config.sink.chosen.snapshot_table
@@ -164,19 +164,19 @@ def _require_quiet(feed: Feed, status: FeedStatus) -> None:
 
 
 def _files_to_write(files: StoredCheckpoint, offsets: Mapping[Partition, int], *, where: str) -> dict[str, str]:
-    """Return the files of a checkpoint whose first batch is done and had no records, as far as they are not there.
+    """Return the missing files of a checkpoint whose first batch is complete and had no records.
 
     Raises:
-        CheckpointMismatch: other files are there.
+        CheckpointMismatch: the location has other files.
     """
     position = json.dumps(by_topic(dict(sorted(offsets.items()))), separators=(",", ":"))
     written = {
-        # Spark reads and drops a byte 0 first. Alone, this file makes a new query begin at the same offsets.
+        # Spark skips the first byte, a 0. This file alone makes a new query begin at the same offsets.
         INITIAL: f"\0v1\n{position}",
         "offsets/0": f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{{}}}}\n{position}',
         "commits/0": 'v1\n{"nextBatchWatermarkMs":0}',
     }
-    # Not the checksums that Hadoop keeps beside local files.
+    # Hadoop's checksums beside local files do not count.
     there = {name for name in files.names() if not name.endswith(".crc")}
     others = there - written.keys() - {METADATA}
     if others or any(files.read(name) != text for name, text in written.items() if name in there):

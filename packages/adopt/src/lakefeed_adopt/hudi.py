@@ -1,7 +1,7 @@
-"""Read how far Hudi Streamer has read its topic, from the commit metadata of the table that it writes.
+"""Read how far Hudi Streamer has read its topic, from the commit metadata of its table.
 
-Each commit of the streamer has the offsets behind its records, in the same file that makes the commit: after a stop at
-any moment, the newest finished commit says where the table ends. Files of Hudi 0.x are JSON, those of 1.x are Avro.
+The file that makes a commit of the streamer also has the offsets behind the commit's records. So, whenever the streamer
+stops, its newest finished commit has the position of the table. Files of Hudi 0.x are JSON, those of 1.x are Avro.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _AVRO = b"Obj\x01"
 
 
 def read_hudi_position(place: str, *, s3: S3) -> OtherPosition:
-    """Read the position in the newest commit of the streamer; ``place`` is the table's path.
+    """Read the position from the newest commit of the streamer; ``place`` is the table's path.
 
     Raises:
-        ResourceMissing: there is no table of Hudi, or no commit of the streamer.
-        ConfigError: the streamer has another source than a topic.
+        ResourceMissing: there is no Hudi table, or no commit of the streamer.
+        ConfigError: the streamer's source is not a topic.
         CheckpointMismatch: a commit's metadata is broken.
     """
     for timeline in _TIMELINES:
@@ -67,12 +67,12 @@ def _extra_metadata(content: bytes, where: str) -> Mapping[str, str]:
         return {str(key): str(value) for key, value in (document.get("extraMetadata") or {}).items()}
     except ImportError:
         raise MissingExtra.of("fastavro", "read", "reading the timeline of Hudi") from None
-    except Exception as error:  # Broken bytes raise anything there.
+    except Exception as error:  # Broken bytes raise arbitrary errors.
         raise CheckpointMismatch("the commit's metadata cannot be read", where=where) from error
 
 
 def _offsets(text: str, where: str) -> dict[Partition, int]:
-    """Read ``topic,0:123,1:456``: where the streamer reads next."""
+    """Parse ``topic,0:123,1:456``: the next offset of each partition."""
     match = _OFFSETS.fullmatch(text)
     if match is None:
         raise ConfigError(

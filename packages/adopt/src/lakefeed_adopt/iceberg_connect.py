@@ -1,11 +1,11 @@
-"""Find where a table of Iceberg's sink for Kafka Connect ends in the topics.
+"""Find the offsets at which a table of Iceberg's Kafka Connect sink ends.
 
-Three places say a part of it:
+The position is spread over three places:
 
-- The tasks' consumer group: the offsets behind all records whose data files are announced on the control topic. The
-  group is ahead of the table where announced files are not committed yet.
-- The table's snapshots: the offsets of the *control* topic up to which the sink has committed announced files.
-- The control topic: which files were announced beyond them, and the offsets behind their records.
+- The tasks' consumer group has the offsets behind all records whose data files are announced on the control topic. The
+  group is ahead of the table if announced files are not committed yet.
+- The table's snapshots have the offsets of the *control* topic up to which the sink has committed announced files.
+- The control topic has the files announced beyond those offsets, and the offsets behind their records.
 
 Files that were announced and never committed do not count: the feed reads their records again.
 """
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 _PREFIX = "kafka.connect.offsets."
-"""In the summaries of the sink's snapshots, before the control topic, a dot and the tasks' consumer group."""
+"""The prefix of a key in the sink's snapshot summaries; the control topic, a dot and the consumer group follow."""
 
 _AGAIN = "start the sink once more until it has committed, and stop it"
 Fate = Literal["nothing", "in the table", "pending", "lost"]
-"""Of announced files: there are none, they are committed, they are to be committed, or the sink has passed them by."""
+"""The fate of announced files: there are none, committed, to be committed later, or skipped by the sink."""
 
 _ABSENT = ("pending", "lost")
 
 
 @dataclass(frozen=True)
 class SinkOffsets:
-    """One sink that has written the table, and how far it has committed the control topic there."""
+    """A sink that has written to the table, and the control topic's offsets up to which it has committed."""
 
     control_topic: str
     group: str
@@ -51,27 +51,27 @@ class SinkOffsets:
 
 
 def sink_groups(line: Sequence[Snapshot]) -> list[str]:
-    """Return the names of control topic and group, joined by a dot, of the sinks that have committed to a table."""
+    """Return the sinks that have committed to a table, as control topic, a dot, and group."""
     found = (key.removeprefix(_PREFIX) for each in line for key in _summary(each) if key.startswith(_PREFIX))
     return sorted(set(found))
 
 
 def is_group_of_sink(line: Sequence[Snapshot], group: str) -> bool:
-    """Check that this consumer group is that of a sink which has committed to the table."""
+    """Check that a consumer group belongs to a sink that has committed to the table."""
     return any(name.endswith(f".{group}") for name in sink_groups(line))
 
 
 def read_connect_position(source: KafkaSource, group: str, table: Table, line: Sequence[Snapshot]) -> OtherPosition:
-    """Read where the table ends.
+    """Read the offsets at which the table ends.
 
     Args:
-        group: the tasks' consumer group, or the connector's name; empty for that of the table's snapshots.
+        group: the tasks' consumer group, or the connector's name; empty for the group in the table's snapshots.
         line: the table's snapshots, oldest first.
 
     Raises:
-        ResourceMissing: the sink has committed nothing to the table, or the control topic is gone.
-        ConfigError: the sink still runs, or several have written the table.
-        CheckpointMismatch: the position does not follow from group, snapshots and control topic.
+        ResourceMissing: the sink has committed nothing to the table, or the control topic does not exist.
+        ConfigError: the sink still runs, or several sinks have written to the table.
+        CheckpointMismatch: group, snapshots and control topic do not determine the position.
     """
     topics = Topics(source.bootstrap_servers, options=source.client_options)
     sink = _sink(table, line, group, topics.list())
@@ -121,7 +121,7 @@ def _sink(table: Table, line: Sequence[Snapshot], group: str, topics: Iterable[s
             where=name,
             hint="say which one: --from iceberg-connect:CONNECTOR",
         )
-    # Both names may have dots.
+    # Both names may contain dots.
     parts = chosen[0].split(".")
     control = [".".join(parts[:at]) for at in range(1, len(parts))]
     there = [each for each in control if each in topics]
@@ -139,7 +139,7 @@ def _sink(table: Table, line: Sequence[Snapshot], group: str, topics: Iterable[s
 
 
 def _require_settled(control: TopicDescription, readable: TopicDescription, sink: SinkOffsets) -> None:
-    """Require that no transaction is open, and that the topic is the one that the snapshots speak of."""
+    """Require that no transaction is open, and that the control topic is the one that the snapshots refer to."""
     if control.ends != readable.ends:
         raise ConfigError(
             "a task of the sink was stopped within a transaction, which the broker has not ended yet",
@@ -155,19 +155,19 @@ def _require_settled(control: TopicDescription, readable: TopicDescription, sink
 
 
 class _History:
-    """The files that a table has, or has had."""
+    """The files that a table has or had."""
 
     def __init__(self, table: Table, line: Sequence[Snapshot]) -> None:
         self._table, self._line = table, line
         self._is_whole = not line or line[0].parent_snapshot_id is None
 
     def fate(self, announced: Announcement, committed: Mapping[int, int], reads_from: Mapping[int, int]) -> Fate:
-        """Return what has become of announced files.
+        """Return what happened to announced files.
 
         Args:
-            committed: how far the sink has committed the control topic, as the table's snapshots say, by partition.
-            reads_from: where its coordinator would read the control topic next; partitions that it has never committed
-                are missing, and it would begin at their ends.
+            committed: the control topic's offsets up to which the sink has committed, by partition, from the snapshots.
+            reads_from: the control topic's offsets at which the coordinator would continue. Partitions it has never
+                committed are missing; it would begin at their ends.
         """
         if not announced.files:
             return "nothing"
@@ -175,7 +175,7 @@ class _History:
         if all(found):
             return "in the table"
         counted_in = [each.offset < committed.get(each.partition, 0) for each in announced.files]
-        # Of snapshots that have expired no one knows the files; they may have been compacted since.
+        # The files of expired snapshots are unknown, and a file may have been compacted since.
         if all(counted_in) and not self._is_whole:
             return "in the table"
         if any(found) or (any(counted_in) and not self._is_whole):
@@ -196,7 +196,7 @@ class _History:
 
     @cached_property
     def _past(self) -> set[str]:
-        """Files of earlier snapshots: read only where a file is not in the newest."""
+        """Files of earlier snapshots; read only if a file is missing in the newest one."""
         return self._files(self._line)
 
     def _files(self, line: Sequence[Snapshot]) -> set[str]:
@@ -211,9 +211,9 @@ class _History:
 def find_positions(
     fates: Sequence[tuple[Announcement, Fate]], reached: Mapping[Partition, int], *, where: str, is_whole: bool
 ) -> dict[Partition, int]:
-    """Return where the table ends in each partition: before the first files that it lacks, else where the group is.
+    """Return where the table ends, by partition: before its first missing files, else at the group's offset.
 
-    A partition is left out if the table has none of its records. ``is_whole`` says whether the control topic still has
+    Partitions of which the table has no records are left out. ``is_whole`` is whether the control topic still has all
     all events.
     """
     ends = _by_partition(fates)
@@ -244,7 +244,7 @@ def find_positions(
 
 
 def _by_partition(fates: Sequence[tuple[Announcement, Fate]]) -> dict[Partition, list[tuple[int, Fate]]]:
-    """Return the ends of all transactions and their fates, by partition, in the order of their offsets."""
+    """Return the end offsets of all transactions with their fates, by partition, sorted by offset."""
     found: dict[Partition, list[tuple[int, Fate]]] = {}
     for announced, fate in fates:
         for key, end in announced.ends.items():

@@ -1,4 +1,4 @@
-"""Plan the takeover of a table: read the other tool's position, and compare it with the topics and with the table."""
+"""Plan the takeover of a table: read the other tool's position, and compare it with the topics and the table."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _NAME_COLUMNS = "name its columns for topic, partition and offset: --offset-columns topic,partition,offset"
 _NEW = "the table is created, and begins there; the other tool's rows stay where they are"
 QUIET_SECONDS = 300.0
-"""A tool that has written so recently is taken to run still."""
+"""A tool that has written within this time is assumed to run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +48,9 @@ class AdoptedPartition:
     """The takeover of one partition.
 
     Attributes:
-        offset: where the feed begins.
-        rows: rows that the table has of it; None if its rows keep no offsets.
-        is_new: whether the other tool has not read it: the feed begins at its first record.
+        offset: the offset at which the feed begins.
+        rows: the number of the table's rows from this partition; None if the rows have no offsets.
+        is_new: the other tool has not read the partition, so the feed begins at its first record.
     """
 
     topic: str
@@ -63,7 +63,7 @@ class AdoptedPartition:
 
     @property
     def unread(self) -> int:
-        """Offsets that the feed reads first."""
+        """The number of offsets between the feed's start and the topic's end."""
         return self.topic_end - self.offset
 
 
@@ -74,11 +74,11 @@ class AdoptionPlan:
     Attributes:
         place: where the other tool's position was read.
         partitions: where the feed begins.
-        notes: what a user should know before.
-        after: the newest snapshot of the table now.
-        is_done: whether the table has this position of the feed already.
-        is_checked: whether the rows' own offsets were compared with the position.
-        is_new_table: whether the table is created: the other tool's rows are elsewhere.
+        notes: texts that the user should read before.
+        after: the newest snapshot of the table at planning time.
+        is_done: the table already has this position of the feed.
+        is_checked: the rows' own offsets were compared with the position.
+        is_new_table: the table will be created; the other tool's rows are elsewhere.
     """
 
     feed: str
@@ -101,7 +101,7 @@ class AdoptionPlan:
 
     @property
     def adoption(self) -> Adoption:
-        """The record of it in the ledger."""
+        """The takeover's record in the ledger."""
         return Adoption(self.tool, self.place, self.after)
 
     def as_dict(self) -> dict[str, Any]:
@@ -127,22 +127,22 @@ def plan_adoption(
     is_stopped: bool = False,
     new_table: bool = False,
 ) -> AdoptionPlan:
-    """Plan the takeover of the feed's table from another tool, without Spark; changes nothing.
+    """Plan the takeover of the feed's table from another tool, without Spark and without changes.
 
     Args:
-        origin: which tool, and where its position is.
-        offset_columns: the table's columns for topic, partition and offset, if they are not lakefeed's; a topic may be
-            left out where the table has rows of one topic.
-        by_rows: begin behind the last row of each partition, where the other tool's position disagrees: tools that
-            write rows and commit offsets in two steps are stopped between the two.
-        is_stopped: the user says that the other tool is stopped: it may have written a moment ago.
-        new_table: the feed's table is a new one: the other tool's rows are elsewhere.
+        origin: the other tool, and the place of its position.
+        offset_columns: the table's columns for topic, partition and offset, if they differ from lakefeed's; the topic
+            may be omitted if all rows are from one topic.
+        by_rows: where the other tool's position differs, begin behind the last row of the partition: tools that write
+            rows and commit offsets in two steps may stop between the two.
+        is_stopped: the user states that the other tool is stopped, so recent writes are accepted.
+        new_table: the feed gets a new table; the other tool's rows are elsewhere.
 
     Raises:
-        ConfigError: the sink cannot be adopted, the other tool runs, or its position cannot be taken over.
+        ConfigError: the sink does not support takeovers, the other tool runs, or its position cannot be used.
         CheckpointMismatch: the position and the table disagree.
-        RecordsLost: the topic ends before the position: it is another one.
-        ResourceMissing: there is no table, no topic or no such position.
+        RecordsLost: the topic ends before the position, so it is another topic.
+        ResourceMissing: the table, a topic or the position does not exist.
     """
     config = feed.config
     config.sink.require("adopt")
@@ -223,7 +223,7 @@ def _behind_rows(
     position: OtherPosition,
     topics: Mapping[str, TopicDescription | None],
 ) -> tuple[dict[Partition, int], OtherPosition]:
-    """Return the offsets behind the rows, and the position with a note of each that differs."""
+    """Return the offsets behind the rows, and the position with a note on every difference."""
     found, there = behind_rows(columns, offsets, topics), partitions_of(topics)
     for key, at in found.items():
         if at > there[key].end_offset:
@@ -241,10 +241,10 @@ def _behind_rows(
 
 
 def read_position(feed: Feed, origin: Origin, table: Table | None, line: Sequence[Snapshot]) -> OtherPosition:
-    """Read the position of another tool; raises what the tool's own reader raises.
+    """Read the position of another tool; raise what the tool's own reader raises.
 
     Args:
-        table: the feed's table; None if it is a new one.
+        table: the feed's table; None if it will be created.
         line: the table's snapshots, oldest first.
     """
     source, place = feed.config.kafka, origin.place
@@ -264,7 +264,7 @@ def read_position(feed: Feed, origin: Origin, table: Table | None, line: Sequenc
 
 
 def _open(name: str, feed: Feed, *, is_new: bool) -> Table | None:
-    """Open the table; None if there is none and a new one was asked for."""
+    """Open the table; return None if it does not exist and a new one was requested."""
     try:
         return open_table(name, connections=feed.connections)
     except ResourceMissing as missing:
@@ -275,7 +275,7 @@ def _open(name: str, feed: Feed, *, is_new: bool) -> Table | None:
 
 
 def _done(feed: Feed, origin: Origin, table: Table, commits: Sequence[Commit]) -> AdoptionPlan:
-    """Return the plan of a takeover that has happened; a CheckpointMismatch if the feed has committed by itself."""
+    """Return the plan of a completed takeover; raise CheckpointMismatch if the feed has commits of its own."""
     name, commit = feed.config.sink.ledger_table, commits[0]
     done = commit.ranges
     if commit.adopted is None or len(commits) > 1 or commit.adopted.tool != origin.tool:
@@ -313,7 +313,7 @@ def _done(feed: Feed, origin: Origin, table: Table, commits: Sequence[Commit]) -
 
 
 def _require_stopped(feed: Feed, position: OtherPosition, committed_at: float | None, *, is_stopped: bool) -> None:
-    """Refuse a tool that still runs: its groups have members, or its newest files or commits are new."""
+    """Refuse a tool that still runs: its groups have members, or its newest files or commits are recent."""
     if position.groups:
         require_no_members(feed.config.kafka, position.groups, purpose="adopt")
     if is_stopped:
@@ -333,7 +333,7 @@ def _require_stopped(feed: Feed, position: OtherPosition, committed_at: float | 
 def _columns(
     table: Table, given: str | None, topics: Mapping[str, TopicDescription | None]
 ) -> tuple[RowColumns | None, tuple[str, ...]]:
-    """Find the columns with the rows' own offsets, and say why the rows are not compared."""
+    """Find the columns with the rows' offsets; if there are none, return a note that the rows are not compared."""
     columns = RowColumns.of(table, given)
     if columns is None:
         return None, (
@@ -349,7 +349,7 @@ def _columns(
 def _offsets_of(
     feed: Feed, position: OtherPosition, topics: Mapping[str, TopicDescription | None]
 ) -> dict[Partition, int]:
-    """Return where the feed begins in each partition of its topics; refuses a position that is not in the topics."""
+    """Return the feed's first offset per partition of its topics; refuse a position outside the topics."""
     missing = [name for name, found in topics.items() if found is None]
     there = partitions_of(topics)
     if missing or not there:

@@ -1,6 +1,6 @@
-"""The position of another tool, as its own files, snapshots or group say, before the table was compared with it.
+"""The position of another tool by its own files, snapshots or group, before the comparison with the table.
 
-A consumer group is read here; one that still has members is refused.
+This module also reads consumer groups; it refuses a group that has members.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from lakefeed.offsets.ranges import Partition
 Tool: TypeAlias = Literal["spark-checkpoint", "group", "iceberg-connect", "hudi", "s3-files"]
 TOOLS: tuple[str, ...] = get_args(Tool)
 PLACES = {"spark-checkpoint": "PATH", "group": "NAME", "hudi": "PATH", "s3-files": "PATH"}
-"""Tools whose position is at a place that has to be named."""
+"""Tools whose position needs a place, with the place's name in messages."""
 
 FORMS = "spark-checkpoint:PATH, group:NAME, iceberg-connect or iceberg-connect:CONNECTOR, hudi:PATH or s3-files:PATH"
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The value of ``--from``: which tool, and where its position is; the place of some tools may be empty."""
+    """The value of ``--from``: the tool, and the place of its position; some tools need no place."""
 
     tool: Tool
     place: str
 
     @classmethod
     def parse(cls, text: str) -> Origin:
-        """Read ``TOOL:PLACE``; a ConfigError for anything else."""
+        """Parse ``TOOL:PLACE``; raise ConfigError for other texts."""
         tool, _, place = text.partition(":")
         if tool not in TOOLS or (tool in PLACES and not place):
             what = f"'{text}' names no position of another tool"
@@ -51,15 +51,15 @@ class OtherPosition:
     """The position of another tool.
 
     Attributes:
-        offsets: the next offset that it reads, by partition.
-        place: where that was read.
-        open_batch: where its last batch ends, if the tool has planned that batch and not marked it done: only the table
-            knows whether its rows are there. ``offsets`` are then where the batch begins.
-        batch_id: of its last batch, if it numbers them.
-        query_id: of its query, if its commits of the table name that.
-        written_at: when it wrote its position last, in seconds since 1970.
-        groups: its consumer groups, which must have no members.
-        notes: what a user should know.
+        offsets: the next offset that the tool reads, by partition.
+        place: where the position was read.
+        open_batch: end offsets of the tool's last batch, if the batch is planned and not marked as done. Only the table
+            shows whether its rows were written. ``offsets`` are then the batch's start.
+        batch_id: the id of the tool's last batch, if the tool numbers batches.
+        query_id: the id of the tool's query, if its commits to the table have it.
+        written_at: when the tool last wrote its position, in seconds since 1970.
+        groups: the tool's consumer groups, which must have no members.
+        notes: texts that the user should read.
     """
 
     offsets: Mapping[Partition, int]
@@ -73,7 +73,7 @@ class OtherPosition:
 
 
 def read_group(source: KafkaSource, group: str) -> OtherPosition:
-    """Read where a consumer group stands in all topics; a ResourceMissing if it has committed nothing."""
+    """Read a consumer group's committed offsets in all topics; raise ResourceMissing if there are none."""
     offsets = group_offsets(source, group)
     if not offsets:
         near = difflib.get_close_matches(group, group_names(source), n=3)
@@ -86,7 +86,7 @@ def read_group(source: KafkaSource, group: str) -> OtherPosition:
 
 
 def require_no_members(source: KafkaSource, groups: Sequence[str], *, purpose: str) -> None:
-    """Refuse groups that have members: their position moves, or the broker would not take another."""
+    """Refuse groups that have members: they move their offsets, and the broker refuses offsets from others."""
     if busy := groups_with_members(source, groups):
         raise ConfigError(
             f"the consumer group {busy[0]} has members: its client still runs",

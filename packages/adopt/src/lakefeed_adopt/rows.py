@@ -1,4 +1,4 @@
-"""Compare the position of another tool with the table: with its commits, and with its rows where they have offsets."""
+"""Compare another tool's position with the table: with its commits, and with its rows if they have offsets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MOST_SHOWN = 5
 QUERY, EPOCH = "spark.sql.streaming.queryId", "spark.sql.streaming.epochId"
-"""In the summaries of snapshots that Iceberg's streaming sink has committed."""
+"""Keys in the summaries of snapshots that Iceberg's streaming sink has committed."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class RowColumns:
 
     table: Table
     names: Mapping[str, str]
-    """The table's names by lakefeed's; without a topic if all rows are of one."""
+    """The table's column names by lakefeed's names; without the topic if all rows are from one topic."""
 
     @classmethod
     def of(cls, table: Table, given: str | None) -> RowColumns | None:
-        """Find the columns: those of ``--offset-columns``, else lakefeed's own; None if the table has none.
+        """Find the columns: those of ``--offset-columns``, else lakefeed's own; return None if the table has none.
 
         Raises:
-            ConfigError: the table lacks a column that was given.
+            ConfigError: the table lacks a column of ``--offset-columns``.
         """
         have = table.schema().column_names
         if given is None:
@@ -52,7 +52,7 @@ class RowColumns:
 
     @property
     def columns(self) -> set[str]:
-        """The columns by lakefeed's names."""
+        """The columns under lakefeed's names."""
         return set(self.names)
 
     @property
@@ -83,7 +83,7 @@ def is_batch_committed(position: OtherPosition, line: Sequence[Snapshot]) -> boo
     """Return whether the table has the last batch, by the commits of Iceberg's streaming sink; None without any.
 
     Raises:
-        CheckpointMismatch: the table lacks batches that the checkpoint counts as written, or has later ones.
+        CheckpointMismatch: the table lacks batches that the checkpoint marks as written, or has later ones.
     """
     if position.query_id is None or position.batch_id is None:
         return None
@@ -111,10 +111,10 @@ def resolve_open_batch(
     topics: Mapping[str, TopicDescription | None],
     source: KafkaSource,
 ) -> OtherPosition:
-    """Find out whether the rows of a batch that was planned and not marked done are in the table.
+    """Find out whether the table has the rows of a batch that was planned and not marked as done.
 
     Raises:
-        CheckpointMismatch: only some of its rows are there, or the table does not say.
+        CheckpointMismatch: the table has only some of the rows, or does not show it.
     """
     if position.open_batch is None:
         return position
@@ -144,13 +144,13 @@ def _has_rows(
     topics: Mapping[str, TopicDescription | None],
     source: KafkaSource,
 ) -> bool:
-    """Return whether the table has the rows of a batch; refuses a part of them."""
+    """Return whether the table has the rows of a batch; refuse a table with only some of them."""
     found = scan_row_spans(columns, planned)
     there = {span: found[span.key].offsets if span.key in found else 0 for span in planned}
     if not any(there.values()):
         return False
     described = {name: topic for name, topic in topics.items() if topic is not None}
-    # Transactions and compaction leave offsets without a record.
+    # Transactions and compaction leave offsets without records.
     counts = count_records(source, [span for span in planned if there[span] < span.records], topics=described)
     for span, rows in there.items():
         held = span.records if rows == span.records else counts.get(span)
@@ -168,7 +168,7 @@ def _has_rows(
 def behind_rows(
     columns: RowColumns, offsets: Mapping[Partition, int], topics: Mapping[str, TopicDescription | None]
 ) -> dict[Partition, int]:
-    """Return the offset behind the last row of each partition; its first record where it has no row."""
+    """Return the offset behind the last row per partition; without a row, that of the partition's first record."""
     there = partitions_of(topics)
     found = scan_row_spans(columns, [OffsetRange(*key, 0, 0) for key in offsets])
     return {key: found[key].last + 1 if key in found else there[key].start_offset for key in offsets}
@@ -179,9 +179,9 @@ class RowCheck:
     """The comparison of a position with the rows' own offsets.
 
     Attributes:
-        rows: rows of each partition; empty if the rows keep no offsets.
-        faults: why the feed must not begin there.
-        notes: what a user should know.
+        rows: the number of rows per partition; empty if the rows have no offsets.
+        faults: reasons why the feed must not begin at the position.
+        notes: texts that the user should read.
     """
 
     rows: Mapping[Partition, int]
@@ -195,10 +195,10 @@ def check_rows(
     topics: Mapping[str, TopicDescription | None],
     source: KafkaSource,
 ) -> RowCheck:
-    """Compare the rows' own offsets with a position: no row at or beyond it, none missing below it.
+    """Compare the rows' offsets with a position: no row at or beyond it, no row missing below it.
 
-    What retention has removed is not asked for, nor what comes before the first row of a partition. The broker counts
-    the records only where rows have fewer offsets than a range has.
+    Records that retention has removed may be missing, and records before the first row of a partition. The broker
+    counts records only in ranges where the rows have fewer offsets than the range.
     """
     there = partitions_of(topics)
     starts = {key: min(there[key].start_offset if key in there else 0, at) for key, at in offsets.items()}

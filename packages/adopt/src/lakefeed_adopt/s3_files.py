@@ -1,8 +1,8 @@
-"""Find how far a sink for S3 has read its topics, from the names of its files and the records of the last ones.
+"""Find how far an S3 sink has read its topics, from its file names and the records of the last files.
 
-Confluent's sink names a file ``topic+partition+offset.format``, Aiven's ``topic-partition-offset``, by its first
-record. The last file of a partition ends behind as many records of the topic as it has. Both sinks commit their
-consumer group after a file is there, so that the group is behind the files where they were stopped between the two.
+Confluent's sink names a file ``topic+partition+offset.format``, Aiven's ``topic-partition-offset``, after its first
+record. The number of records in a partition's last file gives the end offset. Both sinks write a file before they
+commit their consumer group; if they stop between the two, the group is behind the files.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _GROUP += "killed between writing one and committing its offsets"
 
 @dataclass(frozen=True, order=True)
 class SinkFile:
-    """A file of a sink, by its name."""
+    """A file of a sink, with the fields of its name."""
 
     offset: int
     name: str
@@ -47,10 +47,10 @@ def read_file_position(source: KafkaSource, place: str, *, s3: S3) -> OtherPosit
     """Read the position behind the last file of each partition; ``place`` is the path above the files.
 
     Raises:
-        ResourceMissing: no file there has such a name and a topic of the feed.
-        ConfigError: the records of a file cannot be counted, or do not say where it ends.
+        ResourceMissing: no file name matches with a topic of the feed.
+        ConfigError: a file's records cannot be counted, or do not determine its end.
         CheckpointMismatch: files of a partition overlap.
-        RecordsLost: the topic has fewer records than the file: it is another one.
+        RecordsLost: the topic has fewer records than the file, so it is another topic.
     """
     files = StoredCheckpoint(place, s3=s3, content="path of the files")
     found: dict[Partition, list[SinkFile]] = {}
@@ -77,7 +77,7 @@ def read_file_position(source: KafkaSource, place: str, *, s3: S3) -> OtherPosit
 
 
 def _end(files: StoredCheckpoint, key: Partition, last: Sequence[SinkFile], source: KafkaSource, *, where: str) -> int:
-    """Return the offset behind the last of some files that follow each other."""
+    """Return the offset behind the last of several consecutive files."""
     newest = last[-1]
     for before in last[:-1]:
         if before.offset + count_records_of(files, before.name, where=where) > newest.offset:
@@ -87,7 +87,7 @@ def _end(files: StoredCheckpoint, key: Partition, last: Sequence[SinkFile], sour
                 hint=f"only files that follow each other say where they end, not those that are cut by time; {_GROUP}",
             )
     count = count_records_of(files, newest.name, where=where)
-    # Without options a sink reads aborted records, too: the two ends differ where it matters.
+    # By default a sink also reads aborted records; the two ends differ if there are any.
     ends = {offset_behind(source, key, newest.offset, count, committed=each) for each in (True, False)}
     if None in ends:
         raise RecordsLost(
@@ -103,10 +103,10 @@ def _end(files: StoredCheckpoint, key: Partition, last: Sequence[SinkFile], sour
 
 
 def count_records_of(files: StoredCheckpoint, name: str, *, where: str) -> int:
-    """Count the records of a file: Parquet, Avro, JSON lines, an array of JSON, or CSV of Base64.
+    """Count the records of a file: Parquet, Avro, JSON lines, a JSON array, or CSV of Base64.
 
     Raises:
-        ConfigError: it is something else, such as bytes or text whose records may have line breaks.
+        ConfigError: the file has another format, such as bytes or text whose records may contain line breaks.
     """
     import pyarrow as pa
 
@@ -135,10 +135,10 @@ def count_records_of(files: StoredCheckpoint, name: str, *, where: str) -> int:
 
 
 def _count_lines(lines: Iterable[bytes], *, ended: bool) -> int | None:
-    """Count records of text; None if a line may be a part of a record.
+    """Count the records of a text; return None if a line may be only a part of a record.
 
     Args:
-        ended: whether each record ends with a line break; else they are separated by one, and the last may be empty.
+        ended: every record ends with a line break; else line breaks separate records, and the last may be empty.
     """
     count, text = 0, b""
     for text in lines:

@@ -1,7 +1,7 @@
-"""Read how far a plain Structured Streaming job has come, from the logs in its checkpoint location.
+"""Read the position of a plain Structured Streaming job from the logs in its checkpoint location.
 
-``offsets/N`` has the offsets at which batch N ends, written before the batch; ``commits/N`` is written after it. A
-batch in the first log and not in the second may have written its rows or not.
+``offsets/N`` has the end offsets of batch N and is written before the batch; ``commits/N`` is written after it. A
+batch that is only in the first log may or may not have written its rows.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from lakefeed.offsets.ranges import Partition, spark_offsets
 from lakefeed_adopt.position import OtherPosition
 
 INITIAL = re.compile(r"sources/\d+/0")
-_FIRST_LINES = 2  # The version of the log, and the batch's watermark and settings.
+_FIRST_LINES = 2  # The log's version, and the batch's watermark and settings.
 
 
 def read_spark_checkpoint(files: StoredCheckpoint, *, where: str) -> OtherPosition:
-    """Read the position of the job of a checkpoint location.
+    """Read the position of the job that uses a checkpoint location.
 
     Raises:
         ResourceMissing: there is no checkpoint.
-        ConfigError: the job reads something else than Kafka, keeps state, or is a feed of lakefeed.
+        ConfigError: the job has another source than Kafka, keeps state, or is a feed of lakefeed.
         CheckpointMismatch: files of the checkpoint are missing or broken.
     """
     names = set(files.names())
@@ -65,7 +65,7 @@ def read_spark_checkpoint(files: StoredCheckpoint, *, where: str) -> OtherPositi
         start = _initial_offsets(files, sorted(name for name in names if INITIAL.fullmatch(name)), where)
         if newest or not start:
             raise _damaged(f"offsets/{newest - 1}" if newest else "sources/0/0", where)
-    # A partition that is new in this batch begins with it; where, only the topic knows: at its first record.
+    # A partition that is new in this batch begins at its first record, which the log does not have.
     known = {key: at for key, at in start.items() if key in end}
     return OtherPosition(
         offsets=known, place=where, open_batch=end, batch_id=newest, query_id=query_id, written_at=written_at
@@ -78,11 +78,11 @@ def _entries(names: set[str], log: str) -> set[int]:
 
 
 def _offsets(files: StoredCheckpoint, name: str, where: str) -> dict[Partition, int]:
-    """Read an entry of the log of offsets: a line for each source of the query."""
+    """Read an entry of the offsets log, which has a line per source of the query."""
     lines = files.read(name).splitlines()[_FIRST_LINES:]
     found: dict[Partition, int] = {}
     for line in lines:
-        if line.strip() == "-":  # A source that had nothing yet.
+        if line.strip() == "-":  # A source without data so far.
             continue
         try:
             offsets = spark_offsets(line)
@@ -103,7 +103,7 @@ def _offsets(files: StoredCheckpoint, name: str, where: str) -> dict[Partition, 
 
 
 def _initial_offsets(files: StoredCheckpoint, names: list[str], where: str) -> dict[Partition, int]:
-    """Read where the sources begin: a byte 0, the version, and the offsets in the last line."""
+    """Read the sources' start offsets: the file has a byte 0, the version, and the offsets in the last line."""
     found: dict[Partition, int] = {}
     for name in names:
         try:

@@ -1,4 +1,4 @@
-"""Values that are lines of CSV, read by a class of Java."""
+"""Decode values that are lines of CSV, with a Java class."""
 
 PAGE = "decode"
-"""The page of the documentation that errors about this format name."""
+"""The documentation page that errors about this format link to."""

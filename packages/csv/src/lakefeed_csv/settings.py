@@ -1,4 +1,4 @@
-"""``decode.csv``: each value is one line of CSV."""
+"""``decode.csv``: every value is one line of CSV."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Character = Annotated[str, spelled(r"[^\r\n\x80-\U0010ffff]", "one ASCII charac
 
 
 class CsvFormat(InstalledFormat):
-    """Values that are one line of CSV each (RFC 4180), without a header line."""
+    """Values that are single lines of CSV (RFC 4180), without a header line."""
 
     jars: ClassVar[tuple[str, ...]] = ("lakefeed_csv/lakefeed-csv.jar",)
 

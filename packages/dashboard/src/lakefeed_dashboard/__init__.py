@@ -1,4 +1,4 @@
-"""The dashboard: a feed, or many, in a browser or on a terminal's screen; and the actions of its operators."""
+"""The dashboard: one feed or many, in a browser or in a terminal, with actions for operators."""
 
 from __future__ import annotations
 

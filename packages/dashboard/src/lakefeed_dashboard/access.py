@@ -1,7 +1,7 @@
-"""Decides who a request comes from, and what that user may do.
+"""Decide which user sends a request, and what that user may do.
 
-A dashboard accepts its tokens and the sessions of its users; on loopback without any it accepts the user of this
-process, without a login.
+A dashboard accepts its tokens and the sessions of its users. On loopback, without tokens and users, it accepts the user
+of this process without a login.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Address = tuple[str, int]
 
 
 def is_own_user(client: Address, server: Address, *, folder: Path = Path("/proc/net")) -> bool:
-    """Check that the client's end belongs to this process's user, or to root; False where it cannot be known."""
+    """Check that this process's user, or root, owns the client's socket; return False if that is unknown."""
     return uid_of(client, server, folder=folder) in (ROOT, os.getuid())
 
 
 def uid_of(client: Address, server: Address, *, folder: Path = Path("/proc/net")) -> int | None:
-    """Return the owner of the client's socket, by the kernel's table of connections; None if it has none.
+    """Return the owner of the client's socket from the kernel's table of connections; None if it is not listed.
 
-    Only an established connection counts: the kernel shows sockets that are closed already as root's.
+    Only established connections count: the kernel lists closed sockets as root's.
     """
     for name in ("tcp", "tcp6"):
         try:
@@ -57,7 +57,7 @@ def uid_of(client: Address, server: Address, *, folder: Path = Path("/proc/net")
 
 
 def _encoded(address: Address, table: str) -> str:
-    """Write an address as the kernel's table does: words of 32 bits in the order of this machine."""
+    """Format an address as in the kernel's table: words of 32 bits in this machine's byte order."""
     ip = ip_address(address[0].split("%")[0])
     if table == "tcp6" and isinstance(ip, IPv4Address):
         ip = IPv6Address(f"::ffff:{ip}")
@@ -69,15 +69,15 @@ def _encoded(address: Address, table: str) -> str:
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 PROBES = frozenset({"/health/live", "/health/ready"})
-"""Open to all at a dashboard: Kubernetes' probes have no token, and the answers have no names."""
+"""Paths without a login: Kubernetes' probes have no token, and the answers contain no names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Caller:
-    """Whom a request comes from.
+    """The sender of a request.
 
     Attributes:
-        csrf: what a request that changes something has to bring; None for a token, which no browser sends by itself.
+        csrf: the text that a changing request must contain; None for a token, which browsers do not send by themselves.
     """
 
     user: str
@@ -87,7 +87,7 @@ class Caller:
 
 @dataclass(frozen=True, kw_only=True)
 class Token:
-    """A token for programs; only its digest is kept."""
+    """A token for programs; only its digest is stored."""
 
     name: str
     digest: bytes = field(repr=False)
@@ -96,15 +96,15 @@ class Token:
 
 @dataclass(kw_only=True)
 class Access:
-    """The rules of one server.
+    """The access rules of one server.
 
     Attributes:
-        hosts: names that a request may be for; others come from a page whose DNS was pointed at this machine.
-        any_address: whether a request may also be for any address as numbers, which no DNS is asked for.
+        hosts: accepted Host names; others come from pages whose DNS name was pointed at this machine.
+        any_address: accept numeric addresses as Host too, because no DNS resolves them.
         is_open: the user of this process needs no login.
-        proxied: the address of a client is that in X-Forwarded-For.
-        origin: of the pages, if it is known; else it follows from the request.
-        is_tls: whether browsers reach it by HTTPS.
+        proxied: the client's address is in X-Forwarded-For.
+        origin: the origin of the pages; if unknown, it is derived from the request.
+        is_tls: browsers reach the server by HTTPS.
     """
 
     tokens: tuple[Token, ...]
@@ -134,7 +134,7 @@ class Access:
         return last if is_address(last) else own
 
     def bearer(self, given: str) -> Caller | None:
-        """Return whom a token belongs to; all are compared, so that the time says nothing."""
+        """Return the caller that a token belongs to; compares all tokens, so that the duration reveals nothing."""
         found = None
         sent = digest(given)
         for token in self.tokens:
@@ -143,7 +143,7 @@ class Access:
         return found
 
     def session(self, request: Request) -> Caller | None:
-        """Return whose session the request's cookie is."""
+        """Return the caller whose session the request's cookie has."""
         secret = request.cookies.get(self.cookie)
         session: UserSession | None = self.sessions.find(secret) if secret else None
         return None if session is None else Caller(user=session.user, role=session.role, csrf=session.csrf)
@@ -154,7 +154,7 @@ class Access:
         return Caller(user="local user", role="operator", csrf=self._open_csrf)
 
     def is_same_origin(self, request: Request) -> bool:
-        """Check that a request comes from one of our own pages, as browsers say."""
+        """Check that a request comes from one of our own pages, by the headers that browsers send."""
         site = request.headers.get("sec-fetch-site")
         if site is not None and site not in ("same-origin", "none"):
             return False
@@ -169,7 +169,7 @@ class Access:
 
 
 def dashboard_access(config: Dashboard, *, port: int) -> Access:
-    """Return the rules of a dashboard that listens on this port."""
+    """Return the access rules of a dashboard on this port."""
     public = urlsplit(config.public_url) if config.public_url else None
     local = is_loopback(config.host)
     names: Iterable[str | None] = (
@@ -194,6 +194,6 @@ def dashboard_access(config: Dashboard, *, port: int) -> Access:
         proxied=config.behind_proxy,
         origin=f"{public.scheme}://{public.netloc}" if public else None,
         is_tls=is_tls,
-        # Cookies of one host are sent to all its ports: another dashboard there needs another name.
+        # Cookies are sent to all ports of a host: another dashboard on the host needs another cookie name.
         cookie=f"{'__Host-' if is_tls else ''}lakefeed-{port}",
     )

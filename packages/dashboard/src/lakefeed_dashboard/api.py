@@ -25,7 +25,7 @@ STATIC = Path(__file__).parent / "static"
 
 
 class _Static(StaticFiles):
-    """Files of the page; a browser asks each time whether they are another version's."""
+    """Files of the page; browsers check on every use whether the version is still the same."""
 
     def file_response(self, *args: Any, **kwargs: Any) -> Response:
         response = super().file_response(*args, **kwargs)
@@ -34,7 +34,7 @@ class _Static(StaticFiles):
 
 
 class DashboardApp:
-    """The routes over one list of feeds, for one server."""
+    """The routes of one server over one list of feeds."""
 
     def __init__(self, feeds: Feeds, *, access: Access, hub: Hub, workers: Workers, audit: Audit) -> None:
         self._feeds = feeds
@@ -107,7 +107,7 @@ class DashboardApp:
         after = event_number(request.query_params) if "after" in request.query_params else None
         last = request.headers.get("last-event-id")
         messages = self._hub.stream(feed, last=last, after=after)
-        # Its first message is asked for here, so that a refusal is one, and no broken stream.
+        # Fetch the first message before answering, so that a refusal becomes an error answer and not a broken stream.
         return StreamingResponse(
             self._while_logged_in(request, await anext(messages), messages),
             media_type="text/event-stream",
@@ -117,7 +117,7 @@ class DashboardApp:
     async def _while_logged_in(
         self, request: Request, first: bytes, messages: AsyncIterator[bytes]
     ) -> AsyncIterator[bytes]:
-        """End a stream with the session that has opened it; the page then leads to the login."""
+        """End a stream when the session that opened it ends; the page then shows the login."""
         has_session = self._access.session(request) is not None and _caller(request).csrf is not None
         yield first
         async for each in messages:

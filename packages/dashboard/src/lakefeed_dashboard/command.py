@@ -1,4 +1,4 @@
-"""``lakefeed dashboard``: many feeds in a browser; and the hash of a user's password."""
+"""``lakefeed dashboard``: many feeds in a browser; and its subcommand that hashes a user's password."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def dashboard(
     token_file: Path | None,
     access_from: Path | None,
 ) -> None:
-    """Show all feeds of this user on this machine in a browser, and those of other drivers.
+    """Show this user's feeds, and other drivers', in a browser.
 
-    It ends with SIGTERM, SIGHUP or Ctrl-C; the feeds run on.
+    Shows all feeds of this user on this machine. Ends on SIGTERM, SIGHUP or Ctrl-C; the feeds continue.
     """
     if context.invoked_subcommand is not None:
         return
@@ -61,9 +61,9 @@ def dashboard(
 
 @dashboard.command("hash-password")
 def hash_password() -> None:
-    """Ask for a password, and print its argon2id hash for dashboard.users.
+    """Ask for a password, and print its hash for dashboard.users.
 
-    Without a terminal the password is the first line of the input.
+    The hash is argon2id. Without a terminal, the password is the first line of the input.
     """
     from lakefeed_dashboard.credentials import LONGEST
     from lakefeed_dashboard.credentials import hash_password as hashed
@@ -78,7 +78,7 @@ def hash_password() -> None:
 
 
 def _settings(access_from: Path | None, host: str | None, port: int | None) -> Dashboard:
-    """Return the settings: those of the options before those of the file."""
+    """Return the settings; options override the file."""
     import lakefeed
     from lakefeed.config.base import validated
     from lakefeed_dashboard.settings import Dashboard
@@ -88,7 +88,7 @@ def _settings(access_from: Path | None, host: str | None, port: int | None) -> D
         declared = lakefeed.Pipeline.from_file(access_from).config.block(Dashboard)
         if declared is None:
             raise ConfigError("the pipeline file has no dashboard block", where=str(access_from))
-        # Its port is the driver's own, which may run here.
+        # The file's port is the driver's own; that driver may run on this machine.
         given |= {name: getattr(declared, name) for name in declared.model_fields_set - {"port"}}
     given |= {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     return validated(Dashboard, "--host" if host else "dashboard", **given)
@@ -101,6 +101,6 @@ def _note(message: str, **details: Any) -> None:
 
 
 def _wait(stop: threading.Event) -> None:
-    # With a timeout, a signal is handled at once.
+    # A wait without a timeout would delay the handling of signals.
     while not stop.wait(0.5):
         pass

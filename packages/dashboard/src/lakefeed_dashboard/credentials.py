@@ -1,6 +1,6 @@
-"""Passwords by argon2id, checked in the same time whether the user exists or not; and the sessions of users.
+"""Check passwords by argon2id, in the same time for existing and unknown users, and manage the users' sessions.
 
-A session is kept here, and known to the browser by a random cookie.
+A session is stored in this process; the browser identifies it by a random cookie.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from lakefeed_dashboard.workers import DaemonThreads
 
 LONGEST = 1024
 AT_ONCE = 2
-"""Each check takes 64 MB of memory and a core for a while: more at once would delay the feed."""
+"""The number of concurrent checks: a check takes 64 MB and one core, and more of them would delay the feed."""
 MOST_WAITING = 16
 
 
 class TooBusy(Exception):
-    """Too many passwords wait to be checked."""
+    """Too many passwords wait for their check."""
 
 
 class Passwords:
@@ -37,7 +37,7 @@ class Passwords:
         self._threads = DaemonThreads(AT_ONCE, name="lakefeed-password")
 
     async def check(self, user: str, password: str) -> bool:
-        """Return whether the user exists and the password is right; raises TooBusy."""
+        """Return whether the user exists and the password is right; raise TooBusy if too many checks wait."""
         if self._waiting >= MOST_WAITING:
             raise TooBusy
         self._waiting += 1
@@ -56,12 +56,12 @@ class Passwords:
         if not self._hashes:
             return False
         known = self._hashes.get(user)
-        # An unknown user is checked against another's hash: hashes may differ in how long they take.
+        # An unknown user is checked against a hash of another user, because hashes may take different times.
         keyed = hmac.digest(self._key, user.encode("utf-8", "replace"), "sha256")
         stand_in = list(self._hashes.values())[int.from_bytes(keyed[:4]) % len(self._hashes)]
         try:
             PasswordHasher().verify(stand_in if known is None else known, password)
-        except (Argon2Error, InvalidHashError, UnicodeEncodeError):  # The last: half a surrogate pair, from JSON.
+        except (Argon2Error, InvalidHashError, UnicodeEncodeError):  # The last: JSON may have half a surrogate pair.
             return False
         return known is not None
 
@@ -79,13 +79,13 @@ MOST_DEVICES = 1000
 
 
 def digest(secret: str) -> bytes:
-    """Return what is kept of a random secret: a dump of this process's memory opens no session."""
+    """Return the digest of a random secret; only digests are stored, so a memory dump does not open a session."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
 
 
 @dataclass(frozen=True, kw_only=True)
 class UserSession:
-    """A user that has logged in; ``csrf`` has to come with each request that changes something."""
+    """A logged-in user; every changing request must contain ``csrf``."""
 
     user: str
     role: Role
@@ -97,7 +97,7 @@ class Sessions:
     """The sessions of a server.
 
     Args:
-        hours: after which one ends, whether it is used or not.
+        hours: a session ends after this time, used or not.
     """
 
     def __init__(self, *, hours: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -127,7 +127,7 @@ class Sessions:
         return secret
 
     def find(self, secret: str) -> UserSession | None:
-        """Return a session that has not ended."""
+        """Return the session of a secret, unless it has ended."""
         key = digest(secret)
         session = self._sessions.get(key)
         if session is not None and session.ends_at <= self._clock():
@@ -140,7 +140,7 @@ class Sessions:
         self._sessions.pop(digest(secret), None)
 
     def new_device(self, user: str) -> str:
-        """Return a secret by which the user's browser is recognized at its next login."""
+        """Return a secret that identifies the user's browser at the next login."""
         secret = secrets.token_urlsafe(32)
         self._devices[digest(secret)] = user
         while len(self._devices) > MOST_DEVICES:

@@ -1,6 +1,6 @@
-"""The feeds that a dashboard shows: this driver's own, or those of other drivers (``remote``).
+"""The feeds that a dashboard shows: this driver's own feeds, or those of other drivers (``remote``).
 
-All methods may block, and are called in worker threads.
+All methods may block; worker threads call them.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ class FeedView(Protocol):
 
     @property
     def name(self) -> str:
-        """The name in URLs: the feed's."""
+        """The feed's name, as used in URLs."""
 
     def progress(self) -> Document:
         """Return ``FeedProgress.as_dict``."""
 
     def history(self, *, since: float, most: int) -> Document:
-        """Return points of the history, and the newest batches whole."""
+        """Return points of the history, and at most ``most`` of the newest batches in full."""
 
     def events(self, *, after: int) -> Document:
-        """Return the events after this number."""
+        """Return the events with larger numbers than ``after``."""
 
     def detail(self, what: str) -> Document:
-        """Return what ``FeedDetails`` has; raises Refused where there is none."""
+        """Return a document of ``FeedDetails``; raise Refused if there is none."""
 
     def act(self, request: Mapping[str, Any], *, by: str) -> Document:
-        """Begin an action; returns its event, or raises Refused."""
+        """Begin an action; return its event, or raise Refused."""
 
 
 class Feeds(Protocol):
     """All feeds of a dashboard."""
 
     def rows(self) -> Sequence[Document]:
-        """Return the entries of the list."""
+        """Return the feeds' entries for the list."""
 
     def find(self, name: str) -> FeedView | None:
         """Return a feed by its name; None if there is none."""
 
     def metrics(self, *, accept: str) -> MetricsText:
-        """Return the metrics of all feeds for Prometheus, in the format that the header Accept asks for."""
+        """Return the metrics of all feeds for Prometheus, in the format that the Accept header requests."""
 
     def health(self) -> tuple[bool, Document]:
-        """Return whether all is well, and what a probe is shown."""
+        """Return whether all feeds are healthy, and the document for probes."""
 
     def note(self, message: str, **details: Any) -> None:
         """Add an event to the audit log."""

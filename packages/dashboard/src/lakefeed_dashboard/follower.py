@@ -1,4 +1,4 @@
-"""Shows a run in a browser while it lasts, and its details to ``lakefeed dashboard``."""
+"""Show a run in a browser while it lasts, and provide its details to ``lakefeed dashboard``."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from lakefeed_dashboard.settings import Dashboard
 
 @contextmanager
 def follow(run: FollowedRun) -> Iterator[None]:
-    """Offer the details at the driver's endpoint, and serve the dashboard if the file has one.
+    """Serve the details at the driver's endpoint, and the dashboard if the pipeline file has one.
 
     Raises:
-        PortTaken: another process listens at the dashboard's port.
+        PortTaken: another process listens on the dashboard's port.
         ConfigError: the certificate or its key cannot be read.
     """
     if run.is_failed_start:
@@ -29,7 +29,7 @@ def follow(run: FollowedRun) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(closing(details))
         if settings is not None:
-            # A run without a dashboard does not load its libraries.
+            # Imported here, so that a run without a dashboard does not load its libraries.
             from lakefeed_dashboard.server import serve
 
             feed = OwnFeed(run.monitor, settings=MetricSettings.of(run.config))

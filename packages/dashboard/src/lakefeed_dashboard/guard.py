@@ -1,6 +1,6 @@
-"""Stands before the dashboard's routes: host, caller, origin, method, size and time of each request.
+"""Check requests before the dashboard's routes: host, caller, origin, method, size and time.
 
-An answer is JSON with bounded texts, and no secrets.
+Answers are JSON with texts of limited length and without secrets.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SAFE_HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
-    # "no-referrer" would take the Origin of the login form away, by which it is known to be ours.
+    # With "no-referrer", browsers omit the login form's Origin, by which we recognize our own pages.
     "referrer-policy": "same-origin",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -47,7 +47,7 @@ SAFE_HEADERS = {
 
 
 class Guard:
-    """Passes on the requests of callers that may ask; ``request.state.caller`` is who that is."""
+    """Forwards requests of permitted callers; ``request.state.caller`` is the caller."""
 
     def __init__(self, app: ASGIApp, *, access: Access, audit: Audit) -> None:
         self._app = app
@@ -65,7 +65,7 @@ class Guard:
             if refusal is not None:
                 await refusal(scope, receive, answer)
                 return
-            # With it, routes raise their errors, and do not answer with a text of their own.
+            # With this, routes raise their errors instead of answering with their own texts.
             scope["app"] = self
             seconds = None if scope["path"] == STREAM else REQUEST_SECONDS
             async with asyncio.timeout(seconds):
@@ -78,7 +78,7 @@ class Guard:
         except Refused as refused:
             await answer.fail(scope, receive, refused)
         except Exception as error:
-            # Its text may have values of records.
+            # The error's text may contain values of records.
             _log.warning("a request to the dashboard has failed: %s", type(error).__name__)
             _log.debug("details", exc_info=True)
             await answer.fail(scope, receive, Refused(500, "the dashboard has failed to answer"))
@@ -92,7 +92,7 @@ class Guard:
             return caller
         request.state.caller = caller
         path = request.scope["path"]
-        # What is needed to log in, or by probes, is open to all.
+        # Paths that the login or probes need require no login.
         is_public = path == "/login" or (request.method == "GET" and (path in PROBES or path.startswith("/static/")))
         if caller is None and not is_public:
             is_page = request.method == "GET" and path == "/"
@@ -102,7 +102,7 @@ class Guard:
         return self._foreign(request, caller)
 
     async def _caller(self, request: Request) -> Caller | Response | None:
-        """Return the caller, None for an unknown one, or what one with a wrong token gets."""
+        """Return the caller, None for an unknown one, or the error answer for a wrong token."""
         given = request.headers.get("authorization")
         if given is not None:
             return self._bearer(request, given)
@@ -114,7 +114,7 @@ class Guard:
         scheme, _, token = given.partition(" ")
         caller = self._access.bearer(token.strip()) if scheme.lower() == "bearer" else None
         if caller is not None:
-            # Whatever others at its address have tried: a token is too long to be guessed.
+            # Failed attempts from the same address do not matter: tokens are too long to guess.
             return caller
         address = self._access.address_of(request)
         if (seconds := self._refusals.take(network_of(address))) > 0:
@@ -123,7 +123,7 @@ class Guard:
         return unauthorized()
 
     def _foreign(self, request: Request, caller: Caller | None) -> Response | None:
-        """Refuse what another site's page has sent, with the user's cookie or from the user's machine."""
+        """Refuse requests that another site's page sends with the user's cookie or from the user's machine."""
         if request.method not in CHANGING:
             site = request.headers.get("sec-fetch-site", "none")
             is_page = request.headers.get("sec-fetch-mode") == "navigate"
@@ -149,7 +149,7 @@ class JsonResponse(Response):
 
 
 async def document_of(request: Request) -> Document:
-    """Read a request's body as an object of JSON."""
+    """Read a request's body as a JSON object."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Refused(415, "the body is JSON", "Content-Type: application/json")
     return json_object(await request.body())
@@ -169,7 +169,7 @@ def too_many(seconds: float) -> Response:
 
 
 async def _is_own_user(request: Request) -> bool:
-    """Check once for each connection that its other end is this process's user."""
+    """Check, once per connection, that this process's user owns the other end."""
     connection: MutableMapping[str, Any] = request.scope.get("state", {}).get("connection", {})
     if "is_own_user" not in connection:
         client, server = request.scope.get("client"), request.scope.get("server")
@@ -180,7 +180,7 @@ async def _is_own_user(request: Request) -> bool:
 
 
 class _Limited:
-    """Receives a body up to its limit."""
+    """Receives a request's body up to its limit."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -195,7 +195,7 @@ class _Limited:
 
 
 class _Answer:
-    """Sends an answer with the headers that each has, and knows whether it has begun."""
+    """Sends an answer with the headers of all answers, and records whether it has begun."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -213,7 +213,7 @@ class _Answer:
         await self._send(message)
 
     async def fail(self, scope: Scope, receive: Receive, refused: Refused) -> None:
-        """Answer with an error, or cut the answer off that has begun."""
+        """Answer with an error; if the answer has begun, cut the connection."""
         if not self._has_begun:
             after = {} if refused.retry_after is None else {"retry-after": str(refused.retry_after)}
             document = {"error": refused.error, "hint": refused.hint}

@@ -1,4 +1,4 @@
-"""Limits on attempts, and the log of who has logged in, was refused and has acted, as events of the feed."""
+"""Limit attempts, and log logins, refusals and actions as events of the feed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ipaddress import IPv6Address, ip_address, ip_network
 
 
 class Attempts:
-    """A bucket of attempts for each key, which refills over time.
+    """A bucket of attempts per key; buckets refill over time.
 
     Args:
-        burst: how many attempts are allowed at once.
-        every: seconds until one more is allowed.
-        most: how many keys are kept; the one used longest ago is forgotten first.
+        burst: the number of attempts allowed at once.
+        every: seconds until one further attempt is allowed.
+        most: the number of keys to keep; the least recently used key is dropped first.
     """
 
     def __init__(
@@ -27,11 +27,11 @@ class Attempts:
         self._used: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait(self, key: str) -> float:
-        """Return the seconds until the key may try; 0 if it may now."""
+        """Return the seconds until the key may try again; 0 if it may try now."""
         return max(0.0, (self._level(key) + 1 - self._burst) * self._every)
 
     def take(self, key: str) -> float:
-        """Count an attempt if it is allowed; returns the seconds to wait, 0 if it was counted."""
+        """Count an attempt if it is allowed; return the seconds to wait, or 0 if it was counted."""
         seconds = self.wait(key)
         if seconds > 0:
             return seconds
@@ -39,7 +39,7 @@ class Attempts:
         return 0.0
 
     def give_back(self, key: str) -> None:
-        """Forget an attempt that was no failure."""
+        """Remove an attempt that was not a failure."""
         self._set(key, max(0.0, self._level(key) - 1))
 
     def _level(self, key: str) -> float:
@@ -54,7 +54,7 @@ class Attempts:
 
 
 def network_of(address: str) -> str:
-    """Return what counts as one address: of IPv6 the network of 64 bits, which one client has as a whole."""
+    """Return the network that counts as one address: for IPv6 the 64-bit network, which one client owns entirely."""
     try:
         ip = ip_address(address.split("%")[0])
     except ValueError:
@@ -65,11 +65,11 @@ def network_of(address: str) -> str:
 
 
 Note = Callable[..., None]
-"""Takes the message, and details by name."""
+"""A function that takes the message, and details by name."""
 
 
 class Audit:
-    """The log of access; a flood of refused logins takes few of its lines."""
+    """The access log; a flood of refused logins takes only a few of its lines."""
 
     def __init__(self, note: Note, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._note = note
@@ -85,7 +85,7 @@ class Audit:
         self._note(f"{user} has logged out from {address}", user=user, address=address, outcome="logout")
 
     def refused(self, why: str, *, address: str, user: str | None = None) -> None:
-        """Log a refused login; a name that no user has may be a mistyped password, and is left out."""
+        """Log a refused login; omit a name that no user has, because it may be a mistyped password."""
         if self._refusals.take("") > 0:
             self._unsaid += 1
             return
@@ -95,7 +95,7 @@ class Audit:
         self._note(f"refused {why}{who} from {address}{more}", user=user, address=address, outcome="refused")
 
     def denied(self, user: str, action: str, *, address: str) -> None:
-        """Log an action that the user may not do."""
+        """Log a refused action, which the user may not do."""
         if self._refusals.take("") > 0:
             self._unsaid += 1
             return

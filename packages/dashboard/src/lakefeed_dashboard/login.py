@@ -22,8 +22,8 @@ DEVICE_DAYS = 90
 class Login:
     """The routes of login and logout.
 
-    Attempts are counted by address and by user. A browser in which the user has logged in before has a count of its
-    own: guesses from elsewhere do not lock that user out there.
+    Attempts are counted by address and by user. A browser in which the user has logged in before has its own count, so
+    guesses from elsewhere do not lock the user out of that browser.
     """
 
     def __init__(self, access: Access, audit: Audit) -> None:
@@ -88,11 +88,11 @@ class Login:
         if user and device and self._access.sessions.is_device_of(device, user):
             return [(self._by_device, f"{user}\n{device}")]
         by_address = (self._by_address, network_of(address))
-        # No user has a longer name, and it would be kept for each attempt.
+        # No user has a longer name, and a long name would be stored per attempt.
         return [by_address, (self._by_user, user)] if 0 < len(user) <= LONGEST else [by_address]
 
     def _begin(self, request: Request, response: Response, caller: Caller) -> None:
-        # A session of before is of another login: it ends with this one.
+        # An existing session belongs to an earlier login and ends with the new one.
         if before := request.cookies.get(self._access.cookie):
             self._access.sessions.close(before)
         sessions = self._access.sessions
@@ -111,7 +111,7 @@ class Login:
 
 
 async def _given(request: Request) -> tuple[dict[str, Any], bool]:
-    """Return what a form or a document has, and whether it was a form."""
+    """Return the fields of a form or JSON document, and whether it was a form."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() == FORM:
         try:
             fields = parse_qs((await request.body()).decode(), max_num_fields=10)
@@ -122,7 +122,7 @@ async def _given(request: Request) -> tuple[dict[str, Any], bool]:
 
 
 def _page(problem: str = "") -> str:
-    """Return the login page, which works without a script."""
+    """Return the login page, which works without JavaScript."""
     alert = f'<p role="alert">{html.escape(problem)}</p>' if problem else ""
     return f"""<!doctype html>
 <html lang="en">

@@ -1,7 +1,7 @@
-"""The feeds of other drivers, for a dashboard over many of them.
+"""The feeds of other drivers, for a dashboard over many drivers.
 
-Each driver is asked in a thread of its own, at most once a second, and only while a page is open; a page gets what was
-found last. So a driver that hangs delays neither the page nor the others, and is asked for nothing else meanwhile.
+A driver is asked in its own thread, at most once a second, and only while a page is open; pages get the newest answer.
+So a driver that hangs delays neither the page nor other drivers. It gets no further request until it answers.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from lakefeed_dashboard.workers import DaemonThreads
 MOST_DRIVERS = 500
 THREADS = 8
 PATIENT_THREADS = 64
-"""More threads that compute at once would delay the pages."""
+"""The number of threads; more of them computing at once would delay the pages."""
 EVERY_SECONDS = 1.0
 FIND_SECONDS = 2.0
 FIRST_SECONDS = 0.05
-"""A page waits so long for drivers of which nothing is known yet."""
+"""The seconds that a page waits for drivers without any answer so far."""
 METRICS_SECONDS = 2.0
 DETAIL_SECONDS = 15.0
 AT_ONCE = 3
-"""Requests to one driver beside its list."""
+"""The number of concurrent requests to one driver besides the one for its list."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +42,8 @@ class WatchedServer:
     """A driver, or a dashboard.
 
     Attributes:
-        server: asked for its feeds; None for a driver that cannot be asked.
-        row: the feed's entry where there is no answer.
+        server: the server to ask for its feeds; None for a driver that cannot be asked.
+        row: the feed's entry if there is no answer.
     """
 
     key: str
@@ -74,14 +74,14 @@ def _source(driver: DriverFile) -> WatchedServer:
 
 
 def sources_of(servers: Sequence[FeedServer], *, local: bool = True) -> Callable[[], list[WatchedServer]]:
-    """Return what finds the drivers: of this user, and those that are named."""
+    """Return a function that finds the drivers: those of this user, and the listed servers."""
     named = [WatchedServer(key=server.url, server=server) for server in servers]
     return lambda: [*(local_sources() if local else ()), *named]
 
 
 @dataclass
 class _Known:
-    """The newest answer of a source."""
+    """The newest answer of a server."""
 
     source: WatchedServer
     rows: list[Document] = field(default_factory=list)
@@ -92,7 +92,7 @@ class _Known:
 
     @property
     def shown(self) -> list[Document]:
-        """The entries of its feeds in the list."""
+        """The list entries of its feeds."""
         if self.answers:
             return self.rows
         stale = self.rows or ([self.source.row] if self.source.row else [])
@@ -101,10 +101,10 @@ class _Known:
 
 
 class RemoteFeeds:
-    """All feeds that sources have; see ``Feeds``.
+    """All feeds of the watched servers; see ``Feeds``.
 
     Args:
-        find: returns the sources that there are now.
+        find: returns the current servers.
         note: takes the lines of the audit log, with details by name.
     """
 
@@ -115,11 +115,11 @@ class RemoteFeeds:
         self._known: dict[str, _Known] = {}
         self._found_at = 0.0
         self._threads = DaemonThreads(THREADS, name="lakefeed-ask")
-        # Drivers that have not answered wait here, and hold up no other.
+        # Drivers that have not answered are asked in these threads, and delay no other driver.
         self._patient = DaemonThreads(PATIENT_THREADS, name="lakefeed-ask-again")
 
     def close(self) -> None:
-        """Ask no more; a request that hangs is left behind."""
+        """Send no more requests; a request that hangs is abandoned."""
         for threads in (self._threads, self._patient):
             threads.shutdown()
 
@@ -139,7 +139,7 @@ class RemoteFeeds:
         asked = [self._threads.submit(_metrics, each.source.server, accept) for each in known if each.answers]
         wait(asked, timeout=METRICS_SECONDS)
         texts = [future.result() for future in asked if future.done() and future.exception() is None]
-        # A driver that was started without an endpoint cannot answer, and may well run.
+        # A driver that was started without an endpoint cannot answer, but may be healthy.
         rows = [row for each in known if not each.answers for row in each.shown]
         down = [row["feed"] for row in rows if row["state"] != "probably running"]
         return merged_text(texts, down=down, accept=accept)
@@ -153,7 +153,7 @@ class RemoteFeeds:
         self._note(message, **details)
 
     def _entries(self) -> list[tuple[_Known, Document, str]]:
-        """Return each feed with its entry, under a name of its own, and its name at its driver."""
+        """Return the feeds with their entries, under unique names, and with their names at their drivers."""
         self._refresh()
         with self._lock:
             found = [(known, row) for known in self._known.values() for row in known.shown]
@@ -168,7 +168,7 @@ class RemoteFeeds:
         return entries
 
     def _refresh(self) -> None:
-        """Ask the sources again that were not asked for a second; wait a moment for new ones alone."""
+        """Ask the servers whose answer is older than a second; wait briefly, only for new ones."""
         now = time.monotonic()
         with self._lock:
             if now - self._found_at >= FIND_SECONDS:
@@ -267,7 +267,7 @@ class RemoteFeed:
 
 
 def _row(listed: Document) -> Document | None:
-    """Return a driver's entry with all keys that there are; None if it is none."""
+    """Return a driver's entry with all keys; None if it is invalid."""
     if not isinstance(listed.get("feed"), str):
         return None
     keys = ("sink", "state", "lag", "lag_seconds", "rate", "processing_rate", "last_commit_at", "last_error")
@@ -276,7 +276,7 @@ def _row(listed: Document) -> Document | None:
 
 
 def _other_name(name: str, row: Document, known: _Known, taken: set[str]) -> str:
-    """Name a feed by its driver too, where several have its name."""
+    """Return a feed's name with its driver's, for names that several feeds have."""
     driver = row.get("driver")
     process = driver.get("pid") if isinstance(driver, Mapping) else None
     where = urlsplit(known.source.server.url).netloc if known.source.row is None and known.source.server else process

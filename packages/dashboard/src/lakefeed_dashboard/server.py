@@ -1,8 +1,8 @@
-"""Runs the dashboard's application in a thread of its own, with bounds on what clients can take.
+"""Run the dashboard's application in its own thread, with limits on clients.
 
-uvicorn speaks HTTP, and has no such bounds. So connections are accepted here: their number is bounded, in all and for
-each address, before TLS is spoken; and a request has to arrive within its time. A process without free files could not
-commit.
+uvicorn handles HTTP but has no such limits. So this module accepts the connections: their total number and their number
+per address are limited before the TLS handshake, and a request must arrive in time. A process without free file
+descriptors could not commit.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ MOST_HEADER_BYTES = 16 * 1024
 
 @dataclass(frozen=True)
 class Listener:
-    """An address to listen on, and what is served there."""
+    """An address to listen on, and the application to serve there."""
 
     socket: socket.socket
     app: ASGIApp
     tls: ssl.SSLContext | None = None
-    # One address is many clients: of this machine, or behind a proxy.
+    # One address may be many clients: on this machine, or behind a proxy.
     shares_addresses: bool = True
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Bind a port; PortTaken if another process has it, Unreachable if the address is not this machine's."""
+    """Bind a port; raise PortTaken if another process has it, Unreachable if the address is not this machine's."""
     name = f"{host}:{port}"
     try:
         found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -85,7 +85,7 @@ def serving(open_listener: Callable[[], Listener], *, at_end: Callable[[], objec
 
     Args:
         open_listener: called in the server's event loop.
-        at_end: called there before the connections are closed, to end streams.
+        at_end: called in the event loop before the connections are closed, to end streams.
     """
     thread = _ServerThread(open_listener, at_end)
     thread.start()
@@ -121,7 +121,7 @@ class _ServerThread(threading.Thread):
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        # A client that has gone in the middle is no news, and stderr is the feed's log.
+        # A client that disconnects is not worth a log line; stderr is the feed's log.
         self._loop.set_exception_handler(lambda loop, context: None)
         listener = self._open_listener()
         config = uvicorn.Config(
@@ -143,7 +143,7 @@ class _ServerThread(threading.Thread):
         with _Accepting(listener, lambda: _Protocol(config=config, server_state=state, app_state={})) as accepting:
             self.is_up.set()
             ends = self._loop.create_task(self._ends.wait())
-            # Where it accepts no more, clients must not wait for it.
+            # If the server stops accepting connections, clients must not wait for it.
             await asyncio.wait([ends, accepting.task], return_when=asyncio.FIRST_COMPLETED)
             if accepting.task.done():
                 accepting.task.result()
@@ -162,20 +162,20 @@ class _ServerThread(threading.Thread):
 
     def stop(self) -> None:
         if self._loop is not None and self.is_alive():
-            with contextlib.suppress(RuntimeError):  # The loop has ended by itself.
+            with contextlib.suppress(RuntimeError):  # The event loop has already ended.
                 self._loop.call_soon_threadsafe(self._ends.set)
         self.join(STOP_SECONDS + 5.0)
 
 
 class _Accepting:
-    """Accepts connections up to a number; one more takes the place of the oldest that has sent no request."""
+    """Accepts a limited number of connections; a further one replaces the oldest that has sent no request."""
 
     def __init__(self, listener: Listener, protocol: Callable[[], _Protocol]) -> None:
         self._listener = listener
         self._protocol = protocol
         self._open: Counter[str] = Counter()
         self._connections: dict[_Protocol, asyncio.Task[None]] = {}
-        """All that are open, oldest first, with what begins each: TLS is spoken there."""
+        """All open connections, oldest first, with their starting tasks, which do the TLS handshake."""
         self.task = asyncio.get_running_loop().create_task(self._accept())
 
     def __enter__(self) -> Self:
@@ -192,7 +192,7 @@ class _Accepting:
         while True:
             try:
                 connection, address = await loop.sock_accept(self._listener.socket)
-            except OSError:  # As when the process has no more files.
+            except OSError:  # For example, the process has no free file descriptors.
                 await asyncio.sleep(0.2)
                 continue
             who = network_of(str(address[0]))
@@ -206,7 +206,7 @@ class _Accepting:
             self._connections[protocol] = loop.create_task(self._begin(connection, protocol))
 
     def _make_room(self) -> bool:
-        """Close the oldest connection that has sent no request; False if all have sent one."""
+        """Close the oldest connection that has sent no request; return False if all have sent one."""
         for protocol, handshake in self._connections.items():
             if protocol.is_idle:
                 del self._connections[protocol]
@@ -236,11 +236,11 @@ class _Accepting:
 
 
 class _Protocol(H11Protocol):
-    """uvicorn's protocol, with a time within which a request has to arrive and an answer to be taken."""
+    """uvicorn's protocol with two limits: the time for a request to arrive, and for an answer to be read."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        # One for all requests of the connection: the application notes there what it knows of the other end.
+        # One dictionary for all requests of the connection; the application stores facts about the client in it.
         self.app_state = {"connection": {"abort": self.abort}}
         self.at_end: Callable[[], None] = lambda: None
         self.has_begun = False
@@ -249,7 +249,7 @@ class _Protocol(H11Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Check that no request has arrived whole, or that none follows an answer."""
+        """Check that no complete request has arrived since the connection's begin, or since the last answer."""
         return not self.has_begun or self._arrival is not None or self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -267,7 +267,7 @@ class _Protocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         self._wait_for_request()
         super().data_received(data)
-        # After an answer the cycle is still the last request's, which says nothing of the one that is arriving.
+        # After an answer, the cycle is that of the last request and says nothing about the arriving one.
         is_whole = self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
         if is_whole and self._arrival is not None:
             self._arrival.cancel()
@@ -289,17 +289,17 @@ class _Protocol(H11Protocol):
             self._arrival = self.loop.call_later(ARRIVAL_SECONDS, self.abort)
 
     def abort(self) -> None:
-        """Close the connection, whatever is still to be sent."""
+        """Close the connection and discard unsent data."""
         if self.transport is not None:
             self.transport.abort()
 
 
 @contextmanager
 def serve(feeds: Feeds, dashboard: Dashboard) -> Iterator[str]:
-    """Serve feeds to browsers within this block, which gets the address for them.
+    """Serve feeds to browsers within this block; yield the address for browsers.
 
     Raises:
-        PortTaken: another process listens there.
+        PortTaken: another process listens on the port.
         ConfigError: the certificate or its key cannot be read.
     """
     workers = Workers()
@@ -330,14 +330,14 @@ def serve(feeds: Feeds, dashboard: Dashboard) -> Iterator[str]:
 
 
 def tls_context(dashboard: Dashboard) -> ssl.SSLContext | None:
-    """Load the certificate; None without TLS."""
+    """Return the TLS context with the certificate; None without TLS."""
     if dashboard.tls is None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     where = f"dashboard.tls: {dashboard.tls.certificate}, {dashboard.tls.key}"
     try:
-        # Without the password, OpenSSL would ask for one at the terminal.
+        # Without a password callback, OpenSSL would ask for one at the terminal.
         context.load_cert_chain(dashboard.tls.certificate, dashboard.tls.key, password=lambda: "")
     except ssl.SSLError as error:
         what = f"the certificate and its key cannot be used: {error.reason or 'not PEM'}"

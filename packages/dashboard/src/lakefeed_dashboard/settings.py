@@ -1,4 +1,4 @@
-"""The block of a pipeline file that says who may see and steer the feed in a browser, where, and with which panels."""
+"""The block of a pipeline file for the dashboard: its address, users and panels."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NAME = r"[^\x00-\x20\x7f-\x9f]([^\x00-\x1f\x7f-\x9f]{0,46}[^\x00-\x20\x7f-\x9f]
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address is reached from this machine alone."""
+    """Return whether an address is reachable only from this machine."""
     if host.lower().rstrip(".") == "localhost":
         return True
     try:
@@ -83,12 +83,12 @@ class DashboardTls(Model):
 
 
 class DashboardToken(Model):
-    """A token for programs, sent as 'Authorization: Bearer'."""
+    """A token for programs, which they send as 'Authorization: Bearer'."""
 
     name: UserName
-    """Stands in the log of actions."""
+    """The name in the log of actions."""
     token: Annotated[SecretStr, checked(_require_token)]
-    """20 letters at least, random; give it as ${NAME}."""
+    """At least 20 random letters; write it as ${NAME}."""
     role: Role = Field("viewer", description="A viewer sees all; an operator may also act.")
 
 
@@ -96,16 +96,16 @@ class DashboardUser(Model):
     """A user who logs in with a password."""
 
     name: UserName
-    """The name to log in with; it stands in the log of actions."""
+    """The name to log in with, and in the log of actions."""
     password_hash: Annotated[SecretStr, checked(_require_hash)]
-    """Hash by argon2id: lakefeed dashboard hash-password prints it."""
+    """argon2id hash, which lakefeed dashboard hash-password prints."""
     role: Role = Field("viewer", description="A viewer sees all; an operator may also act.")
 
 
 Chart: TypeAlias = Literal["bar", "line", "table", "map"]
 MOST_PANELS = 20
 LEAST_SECONDS = {"view": 1, "sql": 5, "table": 10}
-"""A view costs some milliseconds of the driver, a table requests to S3; SQL may read either."""
+"""Least seconds between queries: a view costs milliseconds of the driver, a table S3 requests; SQL may read either."""
 _READS = re.compile(r"[\s(]*(SELECT|WITH|FROM|VALUES|TABLE)\b", re.IGNORECASE)
 _WRITES = re.compile(r"\b(INSERT\s+(?:INTO|OVERWRITE)|SELECT\s+TRANSFORM|EXECUTE\s+IMMEDIATE)\b", re.IGNORECASE)
 
@@ -121,30 +121,30 @@ def _require_query(sql: str) -> None:
 
 
 class QueryPanel(Model):
-    """A chart or a table over a view, an Iceberg table or SQL, queried by the driver while a user looks at it."""
+    """A chart or a table of a view, an Iceberg table or SQL. The driver queries it while a user looks."""
 
     name: Annotated[str, spelled(r"[A-Za-z0-9_-]{1,60}", "a panel's name has letters, digits, '_' and '-'")]
-    """Identifies the panel on the page and in the API."""
+    """The panel's id on the page and in the API."""
     title: str | None = Field(None, max_length=200, description="Stands above the panel. Default: its name.")
     chart: Chart = "table"
-    """bar and line need x and y, map needs lat and lon."""
+    """Kind of the panel. bar and line require x and y, map requires lat and lon."""
     view: Annotated[str, spelled(Identifier, "a view's name has letters, digits and underscores")] | None = None
     """A view of the session, such as that of sink.memory."""
     table: TableName | None = Field(None, description="An Iceberg table: catalog.namespace.table.")
     sql: Annotated[Sql, checked(_require_query)] | None = None
     """One SELECT over tables and views. Exactly one of view, table and sql is required."""
     columns: list[str] = Field(default_factory=list)
-    """Of a view or a table, in this order. Default: those that the chart needs, or all for chart: table."""
+    """Columns of the view or table, in this order. Default: the chart's columns, or all for chart: table."""
     x: str | None = Field(None, description="The column along a chart's axis: a category, a number or a time.")
     y: str | list[str] = Field(default_factory=list, description="A column of numbers, or several: a series each.")
     label: str | None = Field(None, description="The column that names a point of a map.")
     lat: str | None = Field(None, description="The column with the latitude of a point, in degrees.")
     lon: str | None = Field(None, description="The column with the longitude of a point, in degrees.")
     every: Period = "10 seconds"
-    """Time between two queries while a user looks: 1 second at least for a view, 5 for SQL, 10 for a table."""
+    """Time between two queries while a user looks: at least 1 second for a view, 5 for SQL, 10 for a table."""
     limit: int = Field(500, ge=1, le=10_000, description="Rows shown at most.")
     time_limit: Period = "30 seconds"
-    """A query that takes longer is cancelled; 10 minutes at most."""
+    """A query that takes longer is cancelled; at most 10 minutes."""
 
     def _contradictions(self) -> Iterator[str | ConfigProblem]:
         given = [name for name in LEAST_SECONDS if getattr(self, name) is not None]
@@ -164,12 +164,12 @@ class QueryPanel(Model):
 
     @property
     def series(self) -> list[str]:
-        """The columns of numbers."""
+        """The columns with numbers."""
         return [self.y] if isinstance(self.y, str) else list(self.y)
 
     @property
     def shown(self) -> list[str]:
-        """The columns to read of a view or a table; empty for all of them."""
+        """The columns to read of a view or table; empty for all."""
         if self.columns:
             return list(self.columns)
         if self.chart == "table":
@@ -185,13 +185,13 @@ def _require_names_once(panels: list[QueryPanel]) -> None:
 
 
 QueryPanels = Annotated[list[QueryPanel], Field(max_length=MOST_PANELS), checked(_require_names_once)]
-"""The panels of one feed, in the order of the page."""
+"""The panels of one feed, in the page's order."""
 
 Preset: TypeAlias = Literal["aws-us-east-1", "aws-eu-central-1", "cloudflare-r2"]
 _PRESETS: dict[Preset, tuple[str, float, float]] = {
-    # S3 Standard of https://aws.amazon.com/s3/pricing/, compared in 2026 with prices that others quote.
+    # S3 Standard of https://aws.amazon.com/s3/pricing/; compared in 2026 with prices in other publications.
     "aws-us-east-1": ("USD", 0.005, 0.0004),
-    # EUC1-Requests-Tier1 and -Tier2 of AWS' price list of 2026-08-31, as others quote it.
+    # EUC1-Requests-Tier1 and -Tier2 of AWS' price list of 2026-08-31, as other publications quote it.
     "aws-eu-central-1": ("USD", 0.0054, 0.00043),
     # Class A and B of https://developers.cloudflare.com/r2/pricing/, read in 2026.
     "cloudflare-r2": ("USD", 0.0045, 0.00036),
@@ -199,7 +199,7 @@ _PRESETS: dict[Preset, tuple[str, float, float]] = {
 
 
 class Tariff(Model):
-    """The price of requests to S3. Deletions are free, as with every store of the presets."""
+    """The price of S3 requests. Deletions are free, as in all stores of the presets."""
 
     currency: Annotated[str, spelled("[A-Z]{3}", "a currency has three letters, such as USD")] = "USD"
     """The currency of the prices."""
@@ -208,39 +208,39 @@ class Tariff(Model):
 
     @classmethod
     def of(cls, given: Tariff | Preset | None) -> Tariff | None:
-        """Return the prices of a preset, or those that are given."""
+        """Return the prices of a preset, or the prices of the block."""
         if not isinstance(given, str):
             return given
         currency, writes, reads = _PRESETS[given]
         return cls(currency=currency, per_1000_writes=writes, per_1000_reads=reads)
 
     def price(self, *, writes: float, reads: float) -> float:
-        """Return the price of so many requests."""
+        """Return the price of these numbers of requests."""
         return (writes * self.per_1000_writes + reads * self.per_1000_reads) / 1000
 
 
 class Dashboard(Block):
-    """The web dashboard, served by the feed's driver while it runs."""
+    """The web dashboard; the feed's driver serves it while it runs."""
 
     host: Host = Field("127.0.0.1", description="Address to listen on. On another than loopback a login is required.")
     port: int = Field(DEFAULT_PORT, ge=0, le=65535, description="0 takes a free port.")
     tls: DashboardTls | None = None
-    """Serve HTTPS. Required on another address than loopback, unless a proxy does it (behind_proxy)."""
+    """Serve HTTPS. Required for addresses other than loopback, unless a proxy does it (behind_proxy)."""
     behind_proxy: bool = False
-    """A reverse proxy ends TLS, and is the only one that reaches the port. The address of a client is then the last one
-    of X-Forwarded-For."""
+    """A reverse proxy terminates TLS, and only it can reach the port. The client's address is then the last one in
+    X-Forwarded-For."""
     public_url: Annotated[str, checked(_require_url)] | None = None
-    """Where browsers reach the dashboard, such as https://feeds.example.org. Required with behind_proxy."""
+    """The dashboard's address for browsers, such as https://feeds.example.org. Required with behind_proxy."""
     allowed_hosts: list[Host] = Field(default_factory=list)
-    """Further names by which browsers reach it: requests for other names are refused."""
+    """Further host names of the dashboard; requests for other names are refused."""
     users: list[DashboardUser] = Field(default_factory=list)
-    """People, who log in with a password. With users or tokens a login is required on loopback too."""
+    """Users who log in with a password. With users or tokens, loopback requires a login too."""
     tokens: list[DashboardToken] = Field(default_factory=list)
-    """Programs; people may log in with a token, too."""
+    """Tokens for programs; people may log in with a token too."""
     panels: QueryPanels = Field(default_factory=list)
-    """Charts and tables over views, Iceberg tables and SQL, queried while a user looks at them."""
+    """Charts and tables of views, Iceberg tables and SQL, queried while a user looks at them."""
     tariff: Tariff | Preset | None = None
-    """Prices of requests to S3, or the name of a preset. Default: requests without a price."""
+    """Prices of S3 requests, or the name of a preset. Default: requests are shown without a price."""
     session_hours: float = Field(12, gt=0, le=24 * 30, description="After so many hours a user logs in again.")
 
     @property

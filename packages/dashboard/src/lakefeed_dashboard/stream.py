@@ -1,7 +1,7 @@
-"""Sends what is new to all open pages, by server-sent events.
+"""Send new data to all open pages, by server-sent events.
 
-One task asks the feeds once a second, whatever the number of pages, and only while there is one. Each page has a queue
-of a bounded length: one that is slower than that is cut off, and connects again by itself.
+One task asks the feeds once a second, whatever the number of pages, and only while a page is open. A page has a queue
+of limited length; if the page is too slow for it, its stream is closed and the page reconnects by itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 MOST_CLIENTS = 200
 MOST_QUEUED = 100
 MOST_QUEUED_BYTES = 16 << 20
-"""Five times the progress of a job with 10,000 partitions."""
+"""The limit of a page's queue: five times the progress of a job with 10,000 partitions."""
 EVERY_SECONDS = 1.0
 HEARTBEAT_SECONDS = 15.0
 PANELS_SECONDS = 1.0
@@ -35,7 +35,7 @@ HEARTBEAT = b": still here\n\n"
 
 @dataclass(eq=False)
 class Client:
-    """One open page, and the feed that it shows in detail."""
+    """One open page, and the feed whose details it shows."""
 
     feed: str | None
     queue: asyncio.Queue[bytes | None] = field(default_factory=lambda: asyncio.Queue(MOST_QUEUED))
@@ -43,13 +43,13 @@ class Client:
     _bytes: int = 0
 
     async def next(self) -> bytes | None:
-        """Wait for the next message; None at the end of the stream."""
+        """Wait for the next message; return None at the end of the stream."""
         queued = await self.queue.get()
         self._bytes -= len(queued or b"")
         return queued
 
     def send(self, messages: Iterable[bytes]) -> None:
-        """Queue messages; a page that has not read the last ones is dropped."""
+        """Queue messages; drop a page that reads too slowly."""
         try:
             for queued in messages:
                 if self._bytes and self._bytes + len(queued) > MOST_QUEUED_BYTES:
@@ -70,7 +70,7 @@ class Client:
 
 @dataclass
 class _Watched:
-    """The newest that the pages of one feed have been sent."""
+    """The newest data that the pages of one feed have received."""
 
     run: str | None = None
     event: int = 0
@@ -81,7 +81,7 @@ class _Watched:
 
 
 class Hub:
-    """Asks the feeds for what is new, and hands it to the pages. All of it runs in the server's loop."""
+    """Asks the feeds for new data, and sends it to the pages. All methods run in the server's event loop."""
 
     def __init__(self, feeds: Feeds, workers: Workers) -> None:
         self._feeds = feeds
@@ -94,12 +94,12 @@ class Hub:
         self._is_closed = False
 
     async def stream(self, feed: str | None, *, last: str | None, after: int | None) -> AsyncIterator[bytes]:
-        """Yield a page's messages until it is dropped.
+        """Yield a page's messages until the page is dropped.
 
         Args:
-            feed: shown in detail by this page.
-            last: the id of the last event that it has, after a broken connection.
-            after: the number of that event, for a page that has read the events.
+            feed: the feed whose details the page shows.
+            last: the id of the last event that the page received before its connection broke.
+            after: the number of the last event that the page has read by other means.
         """
         client = self.open(feed)
         try:
@@ -120,7 +120,7 @@ class Hub:
                 self._watched.pop(client.feed, None)
 
     def open(self, feed: str | None) -> Client:
-        """Add a page; Refused if there are too many."""
+        """Add a page; raise Refused if there are too many."""
         if self._is_closed or len(self._clients) >= MOST_CLIENTS:
             raise Refused(503, "too many pages are open", "close some of them", retry_after=15)
         client = Client(feed)
@@ -139,7 +139,7 @@ class Hub:
                 task.cancel()
 
     async def _first(self, feed: str | None, *, last: str | None, after: int | None) -> list[bytes]:
-        """Return what a page gets at once: the list, and its feed with the events that it has missed."""
+        """Return a page's first messages: the list, and its feed with the events that the page has missed."""
         found = [message("feeds", {"feeds": await self._workers.read(self._feeds.rows)})]
         view = None if feed is None else await self._workers.read(self._feeds.find, feed)
         if view is None:
@@ -148,7 +148,7 @@ class Hub:
         run, number = run_of(progress), after
         if last is not None:
             of_run, _, text = last.rpartition("-")
-            # The numbers of another run's events say nothing of this one's.
+            # Event numbers of another run do not apply to this one.
             number = int(text) if of_run == run and text.isdecimal() and len(text) < 18 else 0
         if number is not None:
             found += _events(run, (await self._workers.read(view.events, after=number))["events"])
@@ -163,7 +163,7 @@ class Hub:
         self._rows = None
 
     def _begin(self, key: str, send: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Ask for one part, unless the last such question is still open: one feed must not delay the others."""
+        """Ask for one part, unless the previous request still runs: one feed must not delay the others."""
         before = self._asking.get(key)
         if before is None or before.done():
             self._asking[key] = asyncio.get_running_loop().create_task(send())
@@ -196,7 +196,7 @@ class Hub:
         found += [] if is_first else _events(run, events)
         newest = (progress.get("last_batch") or {}).get("finished_at")
         if newest is not None and newest != seen.batch:
-            # Of now on: the points of a day are not needed, and would cost more than all the rest.
+            # Only from now on: a day of points is not needed, and would cost more than everything else.
             batches = (await self._workers.read(view.history, since=time.time(), most=1))["batches"]
             new = (
                 []
@@ -209,7 +209,7 @@ class Hub:
         return found
 
     def _ask_panels(self, view: FeedView, seen: _Watched) -> None:
-        """Ask for the panels beside the beat: their queries take longer than a second."""
+        """Ask for the panels outside the one-second beat: their queries may take longer."""
         now = asyncio.get_running_loop().time()
         if now - seen.panels_at < PANELS_SECONDS or (seen.panels is not None and not seen.panels.done()):
             return
@@ -231,13 +231,13 @@ class Hub:
 
 
 def message(kind: str, document: Document, *, number: str | None = None) -> bytes:
-    """Write one server-sent event; JSON has no line break, so that nothing in it can end the event."""
+    """Format a server-sent event; JSON has no line breaks, so its content cannot end the event."""
     name = f"id: {number}\n" if number is not None else ""
     return f"{name}event: {kind}\ndata: {json_line(document)}\n\n".encode()
 
 
 def run_of(progress: Document) -> str:
-    """Return what makes the numbers of a run's events different from another's."""
+    """Return a text that distinguishes event numbers of different runs."""
     return "".join(letter for letter in str(progress.get("started_at")) if letter.isdecimal())
 
 
@@ -247,7 +247,7 @@ def _events(run: str, events: list[Document]) -> list[bytes]:
 
 @contextlib.contextmanager
 def _unanswered() -> Any:
-    """Leave out what a feed does not answer: the list says that it is not reachable."""
+    """Ignore a feed that does not answer: the list shows that it is not reachable."""
     try:
         yield
     except Refused:

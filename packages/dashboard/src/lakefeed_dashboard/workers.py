@@ -1,7 +1,7 @@
-"""Runs what may block in threads, so that the event loop never does, and the process ends without waiting for them.
+"""Run blocking calls in threads, so that the event loop never blocks and the process ends without waiting for them.
 
-It waits for those of ``ThreadPoolExecutor``, also after ``shutdown(wait=False)``: a server that does not answer would
-hold up the end of a run.
+A process waits for the threads of ``ThreadPoolExecutor``, even after ``shutdown(wait=False)``, so that a server that
+does not answer would delay the end of a run.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Result = TypeVar("Result")
 
 
 class DaemonThreads(Executor):
-    """A pool of daemon threads, which are started as they are needed.
+    """A pool of daemon threads, which are started on demand.
 
     Args:
-        most: threads.
-        name: the beginning of theirs.
+        most: the number of threads.
+        name: the prefix of the threads' names.
     """
 
     def __init__(self, most: int, *, name: str) -> None:
@@ -38,7 +38,7 @@ class DaemonThreads(Executor):
         self._is_closed = False
 
     def submit(self, fn: Callable[P, Result], /, *args: P.args, **kwargs: P.kwargs) -> Future[Result]:
-        """Call a function in one of the threads; RuntimeError after the shutdown."""
+        """Call a function in one of the threads; raise RuntimeError after the shutdown."""
         future: Future[Result] = Future()
 
         def call() -> None:
@@ -62,7 +62,7 @@ class DaemonThreads(Executor):
         return future
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = True) -> None:
-        """Begin no more calls; one that runs is left behind."""
+        """Begin no more calls; a running call is abandoned."""
         with self._lock:
             self._is_closed = True
         with suppress(Empty):
@@ -74,7 +74,7 @@ class DaemonThreads(Executor):
     def _work(self) -> None:
         while (found := self._calls.get()) is not None:
             found[1]()
-            found = None  # Else its result would be kept until the next call.
+            found = None  # Otherwise its result would stay in memory until the next call.
             self._idle.release()
         self._calls.put(None)  # For the next thread.
 
@@ -87,22 +87,22 @@ SLOW_SECONDS = 20.0
 
 
 class Workers:
-    """Two pools of threads: for reads of memory, and for what asks servers, which may hang."""
+    """Two pools of threads: one for reads of memory, and one for requests to servers, which may hang."""
 
     def __init__(self) -> None:
         self._readers = _Pool("lakefeed-dashboard", READERS, READ_SECONDS)
         self._slow = _Pool("lakefeed-details", SLOW, SLOW_SECONDS)
 
     async def read(self, call: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
-        """Run a call that takes microseconds, or a short request; Refused if it takes long."""
+        """Run a call that takes microseconds, or a short request; raise Refused if it takes long."""
         return await self._readers.run(lambda: call(*args, **kwargs))
 
     async def slow(self, call: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
-        """Run a call that may ask servers; Refused if it takes too long."""
+        """Run a call that may send requests to servers; raise Refused if it takes too long."""
         return await self._slow.run(lambda: call(*args, **kwargs))
 
     def close(self) -> None:
-        """Take no more calls; one that hangs is left behind."""
+        """Accept no more calls; a hanging call is abandoned."""
         self._readers.close()
         self._slow.close()
 

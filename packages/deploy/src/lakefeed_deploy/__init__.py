@@ -11,4 +11,4 @@ COMMANDS: Mapping[str, CliCommand] = {
 }
 
 PAGE = "deploy-on-kubernetes"
-"""The page of the documentation that errors of this package name."""
+"""The documentation page that errors of this package link to."""

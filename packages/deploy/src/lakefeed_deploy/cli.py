@@ -1,4 +1,4 @@
-"""``lakefeed deploy``: its commands, of which ``size`` and ``conf`` stand here."""
+"""``lakefeed deploy``: the group, and its commands ``size`` and ``conf``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LEFT_OUT = "its value is a secret, since it comes from ${…}: lakefeed run and 
 
 @click.group()
 def deploy() -> None:
-    """Run a pipeline elsewhere: on Kubernetes, in a container image, on a Spark cluster by spark-submit."""
+    """Deploy a pipeline to Kubernetes, an image or a cluster."""
 
 
 @click.command()
@@ -51,9 +51,9 @@ def size(
     partitions: int | None,
     overrides: tuple[str, ...],
 ) -> None:
-    """Size the feed of PIPELINE for a rate: partitions, executors, memory, batches, files and S3 requests.
+    """Size the feed of PIPELINE for a rate of records.
 
-    Asks no server: the figures follow from what lakefeed-bench throughput has measured on this machine.
+    Prints partitions, executors, memory, batches, files, S3 requests, from lakefeed-bench throughput. Asks no server.
     """
     from lakefeed_deploy.sizing import FeedLoad, MachineSpeed, parse_rate, size
 
@@ -97,9 +97,9 @@ def _size_lines(name: str, found: Sizing) -> Iterator[str]:
 )
 @output_option
 def conf(pipeline: Path, no_pipeline: bool, master: str | None, overrides: tuple[str, ...], style: str) -> None:
-    """Print the Spark settings that lakefeed uses for PIPELINE, without any secret.
+    """Print the Spark settings for PIPELINE, without secrets.
 
-    With a master that is not local, they ship the jars.
+    These are the settings that lakefeed uses. If the master is not local, they also ship the jars.
     """
     notes = [SECRETS]
     if no_pipeline:

@@ -18,7 +18,7 @@ SCRATCH_FOLDER = "/var/lib/spark"
 TEMPORARY_FOLDER = "/tmp"  # noqa: S108
 PROBE_PORT = 8081
 
-# Kubernetes' own rules for names, labels and quantities. A name leaves room for the suffixes of Spark's own objects.
+# Kubernetes' rules for names, labels and quantities. The limit leaves room for the suffixes of Spark's objects.
 AppName = Annotated[
     str, spelled(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", "'{}' is no name: a-z, 0-9 and -, 40 letters at most")
 ]
@@ -43,13 +43,13 @@ SecretFileKey = Annotated[str, spelled(r"[-._A-Za-z0-9]{1,253}", "'{}' is no key
 _ACCOUNT_FOLDER = "secrets/kubernetes.io"
 _RESERVED = (
     *(PIPELINE_FOLDER, SCRATCH_FOLDER, TEMPORARY_FOLDER, "/opt/spark", "/opt/lakefeed"),
-    # Kubernetes mounts the token of the service account there.
+    # Kubernetes mounts the service account's token there.
     *(f"/var/run/{_ACCOUNT_FOLDER}", f"/run/{_ACCOUNT_FOLDER}"),
     *("/proc", "/sys", "/dev", "/usr", "/bin", "/sbin", "/lib", "/lib64"),
 )
 _OWN_LABELS = re.compile(r"app\.kubernetes\.io/(name|instance|component)|lakefeed\.io/.*|spark-.*")
 _LEAST_MEMORY = 450
-"""Megabytes: Spark starts with no smaller heap."""
+"""In megabytes: Spark does not start with a smaller heap."""
 _POWERS = {"m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -85,7 +85,7 @@ class PodSize(Model):
     cpu_limit: Quantity | None = Field(None, description="The most CPU, such as 1500m. Default: no limit.")
     memory: Memory = Field("2g", description="The JVM's heap, such as 1024m.")
     memory_overhead: Memory | None = None
-    """Beside the heap: Python, direct buffers. Default: Spark's, 40% of the heap, 384 MB at least."""
+    """Memory besides the heap: Python, direct buffers. Default: Spark's, 40% of the heap, at least 384 MB."""
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
         if int(self.memory[:-1]) * (1024 if self.memory[-1] in "gG" else 1) < _LEAST_MEMORY:
@@ -100,7 +100,7 @@ class Executors(PodSize):
 
     instances: Count = Field(2, description="How many.")
     at_most: Count | None = None
-    """Let Spark start more while tasks wait, up to this number (dynamic allocation). Default: a fixed number."""
+    """Let Spark start up to this many executors while tasks wait (dynamic allocation). Default: a fixed number."""
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
         yield from super()._contradictions()
@@ -109,14 +109,14 @@ class Executors(PodSize):
 
 
 class SecretKey(Model):
-    """A value in a Secret of the same namespace. The Secret itself is made by other means."""
+    """A value in an existing Secret of the same namespace."""
 
     secret: DnsName = Field(description="Name of the Secret.")
     key: SecretFileKey | None = Field(None, description="Key in it. Default: the variable's name.")
 
 
 class Mount(Model):
-    """Files of a Secret or a ConfigMap, such as the certificate of a CA."""
+    """Files from a Secret or a ConfigMap, such as a CA certificate."""
 
     secret: DnsName | None = Field(None, description="Name of a Secret.")
     config_map: DnsName | None = Field(None, description="Or name of a ConfigMap.")
@@ -128,13 +128,13 @@ class Mount(Model):
 
 
 class Toleration(Model):
-    """A taint of nodes that the pods accept."""
+    """A node taint that the pods tolerate."""
 
     key: LabelKey | None = Field(None, description="Key of the taint. Default, with Exists: any.")
     operator: Literal["Exists", "Equal"] = Field("Equal", description="Whether the value counts.")
     value: LabelValue | None = Field(None, description="Value of the taint.")
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    """Effect of the taint. Default: any."""
+    """The taint's effect. Default: any."""
 
     def _contradictions(self) -> Iterator[str]:
         if self.operator == "Exists" and self.value is not None:
@@ -144,57 +144,57 @@ class Toleration(Model):
 
 
 class Restart(Model):
-    """The restarts of a failed feed. A feed that lakefeed feed stop has ended stays completed."""
+    """Restarts of a failed feed. A feed that lakefeed feed stop ended is not restarted."""
 
     attempts: Count | None = Field(None, description="How often at most. Default: without end.")
     wait: Period = Field("30 seconds", description="Time before each.")
 
     @property
     def wait_seconds(self) -> int:
-        """``wait``."""
+        """``wait``, in seconds."""
         return seconds_of(self.wait)
 
 
 class Strimzi(Model):
-    """Topics and a user of a Kafka cluster that Strimzi runs."""
+    """Topics and a user that Strimzi creates in its Kafka cluster."""
 
     cluster: DnsName = Field(description="Name of the Kafka resource.")
     namespace: DnsName = Field(description="Its namespace.")
     partitions: Count = Field(10, description="Partitions of each topic of the source.")
     replicas: Annotated[int, Field(ge=1, le=32767)] = Field(3, description="Replicas of each partition.")
     config: dict[str, str] = Field(default_factory=dict)
-    """Settings of the topics, such as retention.ms."""
+    """Topic settings, such as retention.ms."""
     topics: list[TopicName] | None = None
-    """The topics. Default: those of the source, and of dead_letters and sinks."""
+    """The topics to create. Default: those of the source, dead_letters and sinks."""
     login: Literal["scram-sha-512", "tls", "none"] = "scram-sha-512"
-    """How the feed's KafkaUser logs in; Strimzi writes its Secret. none: there is no such user."""
+    """How the feed's KafkaUser logs in; Strimzi writes its Secret. none: no KafkaUser."""
 
 
 class Kubernetes(Model):
-    """Place, size and connections of the feed's pods."""
+    """Image, size and connections of the feed's pods."""
 
     image: Annotated[str, checked(_require_image)]
-    """The image: lakefeed deploy image writes a Dockerfile for it. Pin it by version or digest."""
+    """The container image; lakefeed deploy image writes its Dockerfile. Pin it by version or digest."""
     namespace: DnsName
-    """Namespace of all objects but those of Strimzi."""
+    """Namespace of all objects except Strimzi's."""
     name: AppName | None = Field(None, description="Name of the objects. Default: the feed's, with - for _.")
     image_pull_policy: Literal["IfNotPresent", "Always", "Never"] = "IfNotPresent"
-    """When a node fetches the image."""
+    """When a node pulls the image."""
     image_pull_secrets: list[DnsName] = Field(default_factory=list, description="Secrets with logins of registries.")
     driver: PodSize = Field(default_factory=PodSize)
     executor: Executors = Field(default_factory=Executors)
     scratch: Quantity = Field("10Gi", description="The most that Spark may spill to disk, in each pod.")
     env: dict[Variable, PublicValue] = Field(default_factory=dict)
     """Variables that the pipeline file refers to as ${NAME}, and those of the connections (AWS_ENDPOINT_URL_S3,
-    LAKEFEED_CATALOG_URI, …). Public: secrets go to secret_env."""
+    LAKEFEED_CATALOG_URI, …). They are public; put secrets into secret_env."""
     secret_env: dict[Variable, SecretKey] = Field(default_factory=dict)
-    """Variables of the driver that come from Secrets, such as AWS_SECRET_ACCESS_KEY: {secret: lake-s3, key: secret}."""
+    """The driver's variables from Secrets, such as AWS_SECRET_ACCESS_KEY: {secret: lake-s3, key: secret}."""
     mounts: dict[str, Mount] = Field(default_factory=dict)
-    """Secrets and ConfigMaps as files, by the folder that they appear in: /etc/ca: {config_map: lake-ca}."""
+    """Secrets and ConfigMaps to mount as files, by folder: /etc/ca: {config_map: lake-ca}."""
     service_account: DnsName | None = None
-    """An account that exists, with the role that the documents name. Default: one is made, with the least role."""
+    """An existing account with the documented role. Default: a new account with the least privileges."""
     service_account_annotations: dict[LabelKey, str] = Field(default_factory=dict)
-    """Of the account that is made, such as eks.amazonaws.com/role-arn for web identity."""
+    """Annotations of the new account, such as eks.amazonaws.com/role-arn for web identity."""
     labels: dict[LabelKey, LabelValue] = Field(default_factory=dict, description="Further labels of all objects.")
     annotations: dict[LabelKey, str] = Field(default_factory=dict, description="Further annotations of the pods.")
     node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict, description="Labels of the nodes.")
@@ -202,9 +202,9 @@ class Kubernetes(Model):
     priority_class: DnsName | None = Field(None, description="PriorityClass of the pods.")
     restart: Restart = Field(default_factory=Restart)
     stop_within: Period = "5 minutes"
-    """The time that the batch at work has to end when the pod is evicted or deleted."""
+    """The time for the running batch to end when the pod is evicted or deleted."""
     network_policy: bool = True
-    """Admit to Spark's ports only the feed's own pods. Egress is not limited."""
+    """Allow only the feed's own pods to connect to Spark's ports. Egress is not restricted."""
     strimzi: Strimzi | None = Field(None, description="Write KafkaTopic and KafkaUser too. Default: neither.")
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
@@ -225,6 +225,6 @@ class Kubernetes(Model):
 
 
 class Deploy(Block):
-    """How lakefeed deploy manifest deploys the feed. A run ignores it."""
+    """How lakefeed deploy manifest deploys the feed. lakefeed run ignores it."""
 
     kubernetes: Kubernetes

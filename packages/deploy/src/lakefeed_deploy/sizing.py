@@ -1,7 +1,7 @@
-"""Size a feed for a rate of records, by arithmetic on what ``lakefeed-bench throughput`` has measured.
+"""Size a feed for a rate of records, computed from measurements of ``lakefeed-bench throughput``.
 
-No broker is asked and nothing is read: a topic need not exist yet. Each figure says what it rests on; the reasoning is
-in docs/size-a-feed.md.
+No broker is asked and no topic is read: the topic need not exist yet. Every figure has its reason; docs/size-a-feed.md
+explains them.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from lakefeed.operations.plan.estimates import CHECKPOINT
 from lakefeed.records.sources.kafka import task_count
 
 UTILIZATION = 0.7
-"""The share of the cores that the target rate may take: what is left catches up after a stop."""
+"""The share of the cores that the target rate may use; the rest catches up after a stop."""
 BYTES_A_PARTITION = 10_000_000
-"""Bytes a second of one Kafka partition, before compression: the usual bound of one consumer and one broker's disk."""
+"""Bytes per second of one Kafka partition, uncompressed: the usual limit of one consumer and one broker's disk."""
 CORES_AN_EXECUTOR = 4
 LONGEST_TRIGGER = 600
-"""Seconds. A longer trigger, for larger files, is the user's decision."""
+"""In seconds. Users may choose a longer trigger, for larger files."""
 TARGET_FILE_BYTES = 128 * 1024**2
 EXPIRED_AFTER = seconds_of("7 days")
-"""Without a block ``upkeep``: what ``lakefeed tables maintain`` keeps by default."""
+"""Without a block ``upkeep``: the default of ``lakefeed tables maintain``."""
 MOST_PARTITIONS = 100_000
-"""Of one feed: ten times what its ledger is tested with."""
+"""The most partitions of one feed: ten times the number with which its ledger is tested."""
 MOST_METADATA_BYTES = 64 * 1024**2
-"""A commit writes the table's metadata file whole; larger ones take seconds and a driver's memory."""
+"""A commit writes the table's whole metadata file; larger files take seconds and much memory of the driver."""
 TASK_BYTES = 10_000
-"""Of each task that Spark's driver remembers."""
+"""Bytes per task that Spark's driver retains."""
 DRIVER_MB = 1024
 
 _RATE = re.compile(r"\s*([\d_,]+(?:\.\d+)?)\s*([kKmM]?)\s*/\s*(\d*)\s*(s|sec|min|h|hour|d|day)\s*", re.ASCII)
@@ -47,10 +47,10 @@ _SECONDS = {"s": 1, "sec": 1, "min": 60, "h": 3600, "hour": 3600, "d": 86_400, "
 
 
 def parse_rate(text: str) -> float:
-    """Return records a second: of ``1_000_000/s``, ``1M/s``, ``112M/10min``.
+    """Parse a rate into records per second: ``1_000_000/s``, ``1M/s``, ``112M/10min``.
 
     Raises:
-        ConfigError: it is no rate, or not above 0.
+        ConfigError: the text is no rate, or the rate is not above 0.
     """
     match = _RATE.fullmatch(text)
     if match is not None:
@@ -65,14 +65,14 @@ def parse_rate(text: str) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineSpeed:
-    """The work that one core of a machine does, by ``lakefeed-bench throughput``.
+    """The throughput of one core of a machine, measured by ``lakefeed-bench throughput``.
 
     Attributes:
-        rows_per_cpu_second: of the client, for the sink that the pipeline has.
-        record_bytes, stored_bytes: of a record in the topic, not compressed, and of its row in the table.
-        server_cpu: CPU seconds of each server for a row, by the server's name.
-        batch_overhead: seconds of a batch without its tasks.
-        peak_mb: memory of driver and tasks together, on ``cores`` cores.
+        rows_per_cpu_second: the client's rows per CPU second, for the pipeline's sink.
+        record_bytes, stored_bytes: bytes of a record in the topic, uncompressed, and of its row in the table.
+        server_cpu: the servers' CPU seconds per row, by server.
+        batch_overhead: seconds of a batch outside its tasks.
+        peak_mb: memory of driver and tasks together, with ``cores`` cores.
     """
 
     rows_per_cpu_second: float
@@ -86,11 +86,11 @@ class MachineSpeed:
 
     @classmethod
     def read(cls, path: Path, *, sink: str) -> MachineSpeed:
-        """Read the JSON of the bench.
+        """Read the JSON output of the bench.
 
         Raises:
-            ResourceMissing: there is no such file.
-            ConfigError: it is none of the bench's, or the bench has left out the way into this sink.
+            ResourceMissing: the file does not exist.
+            ConfigError: the file is no output of the bench, or the bench has not measured this sink.
         """
         hint = "in a checkout of lakefeed: make bench ARGS='throughput --case lakefeed-iceberg', or lakefeed-parquet"
         try:
@@ -124,7 +124,7 @@ class MachineSpeed:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of a sizing, with its unit, and what it rests on."""
+    """One figure of a sizing, with its unit and its reason."""
 
     name: str
     value: float
@@ -134,7 +134,7 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Sizing:
-    """The figures of a feed for a rate of records."""
+    """The figures of a feed for a rate."""
 
     rate: float
     figures: tuple[Figure, ...]
@@ -159,7 +159,7 @@ class Sizing:
 
 @dataclass(frozen=True, kw_only=True)
 class FeedLoad:
-    """The load to size: records a second, over topics, into a sink; the partitions of all topics, if they are fixed."""
+    """The load to size: records per second over topics into a sink, and the partitions of all topics if fixed."""
 
     rate: float
     config: PipelineConfig
@@ -169,10 +169,10 @@ class FeedLoad:
 
     @classmethod
     def of(cls, rate: float, config: PipelineConfig, *, topics: int | None, partitions: int | None) -> FeedLoad:
-        """Take the topics from the file if it lists them.
+        """Build the load; the topics come from the pipeline file if it lists them.
 
         Raises:
-            ConfigError: the sink or the source is none that can be sized, or no one says how many topics there are.
+            ConfigError: the sink or source cannot be sized, or the number of topics is not given.
         """
         written = config.sink.chosen.stored_files
         if config.source.kafka is None or written.elsewhere is not None or written.is_unknown or written.merges:
@@ -192,12 +192,12 @@ class FeedLoad:
 
     @property
     def tables(self) -> int:
-        """Topics that each have a table of their own, or one table for all."""
+        """The number of tables: one per topic, or one for all."""
         return self.topics if self.config.has_many_tables else 1
 
 
 def size(load: FeedLoad, measured: MachineSpeed) -> Sizing:
-    """Size a feed; every figure follows from the ones before it."""
+    """Size a feed; figures depend only on earlier ones."""
     return _Arithmetic(load, measured).sizing()
 
 
@@ -213,10 +213,10 @@ class _Arithmetic:
             raise ConfigError(
                 what, where=load.config.name, hint="split the load over several feeds, and size one of them"
             )
-        # Only as many tasks run at the same time as there are partitions.
+        # At most one task per partition runs at a time.
         self.working = min(self.slots, self.partitions)
         self.capacity = self.working * measured.rows_per_cpu_second
-        # The time of a batch, or of a round over all tables, that is not tasks.
+        # The time outside tasks of a batch, or of a round over all tables.
         at_once = load.config.table_rules.at_once if load.tables > 1 else 1
         self.commits = measured.batch_overhead * math.ceil(load.tables / at_once)
         self.trigger, self.trigger_why = self._trigger()
@@ -224,7 +224,7 @@ class _Arithmetic:
         self.files = self._files()
 
     def _partitions(self) -> int:
-        """Return the least multiple of the slots that keeps each partition below its bound; one for each topic."""
+        """Return the least multiple of the slots that keeps partitions below their limit; at least one per topic."""
         by_bytes = math.ceil(self.load.rate * self.measured.record_bytes / BYTES_A_PARTITION)
         needed = max(self.slots, by_bytes)
         if self.load.topics > 1:
@@ -245,14 +245,14 @@ class _Arithmetic:
         return seconds, f"files of {TARGET_FILE_BYTES // 1024**2} MiB, and {LONGEST_TRIGGER} s at most"
 
     def _files(self) -> int:
-        """Return the files of a batch, or of a round over all tables, by the rule that a batch uses."""
+        """Return the files of a batch, or of a round over all tables, by the rule of real batches."""
         each = -(-self.partitions // self.load.tables)
         records = math.ceil(self.batch / self.load.tables / each)
         ranges = OffsetRanges(tuple(OffsetRange("t", number, 0, records) for number in range(each)))
         return task_count(ranges, most=ranges.records) * self.load.tables
 
     def _ledger_bytes(self) -> int:
-        """Return the bytes of a commit's properties in the snapshot's summary, with the long offsets of an old feed."""
+        """Return the bytes of a commit's properties in a snapshot summary, with the large offsets of an old feed."""
         each = -(-self.partitions // self.load.tables)
         start = 10**12
         step = math.ceil(self.batch / self.partitions)
@@ -301,7 +301,7 @@ class _Arithmetic:
                 "metadata file", metadata, "B", f"{snapshots:,} snapshots: {kept}; each commit writes it whole"
             )
         tasks = min(RETAINED_TASKS, self.files * snapshots) * TASK_BYTES
-        # Parsed, a metadata file takes about three times its bytes, and one at a time is written.
+        # In memory, a metadata file takes about three times its size; one file is written at a time.
         driver = DRIVER_MB + math.ceil((tasks + 3 * metadata) / 10**6)
         yield Figure(
             "driver memory", driver, "MB", f"{DRIVER_MB:,} MB, Spark's record of tasks, three times the metadata"

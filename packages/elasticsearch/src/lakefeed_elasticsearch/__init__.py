@@ -1,4 +1,4 @@
 """Indexes of Elasticsearch or OpenSearch, with a ledger beside them."""
 
 PAGE = "elasticsearch"
-"""The page of the documentation that errors about this sink name."""
+"""The documentation page that errors about this sink link to."""

@@ -1,7 +1,7 @@
-"""Makes documents of rows: the id and the JSON of each.
+"""Convert rows to documents: an id and JSON.
 
-A document's id is made of the row's keys, or of the record that the row comes from. It is the same whenever the row is
-written, in any session, so that a batch that is written twice leaves the same documents.
+A document's id is made of the row's keys, or of the position of the row's record. The id is the same in all sessions,
+so a batch that is written twice leaves the same documents.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from lakefeed_elasticsearch.settings import ElasticsearchSinkConfig
 
 ID, BODY = "id", "body"
 LONGEST_ID = 512
-"""Bytes that a server takes; a longer id is replaced by its SHA-256."""
+"""The most bytes that a server accepts; a longer id is replaced by its SHA-256."""
 NULL, EMPTY, LONG = "\\N", "\\E", "\\#"
-"""What no escaped text can be."""
+"""Texts that escaping never produces."""
 
 
 class IndexDocuments:
-    """How a sink's rows become documents; ``groups`` as in ``SinkContext``."""
+    """Converts a sink's rows to documents; ``groups`` as in ``SinkContext``."""
 
     def __init__(self, sink: ElasticsearchSinkConfig, *, groups: bool) -> None:
         self._sink = sink
@@ -55,7 +55,7 @@ class IndexDocuments:
             )
 
     def require_records(self, rows: DataFrame, *, stateful: bool) -> None:
-        """Refuse rows that are not one for each record, where the record makes the id; computes nothing."""
+        """Refuse rows that are not one per record, if the record gives the id; computes no rows."""
         if self._sink.mode != "append":
             return
         if stateful or not jvm.java(rows.sparkSession).query.StreamingPlan.onePerRecord(rows._jdf):
@@ -67,12 +67,12 @@ class IndexDocuments:
             )
 
     def keys(self, rows: DataFrame) -> list[str]:
-        """Return the sink's keys as the rows spell them."""
+        """Return the sink's keys, spelled as in the rows."""
         spelt = {each.lower(): each for each in rows.columns}
         return [spelt[key.lower()] for key in self._sink.keys]
 
     def count_rows(self, rows: DataFrame) -> tuple[int, int]:
-        """Count the rows, and those without the record that makes an id."""
+        """Count the rows, and the rows without a record position, which the id needs."""
         unknown = sf.lit(False)
         if self._sink.mode == "append":
             unknown = reduce(or_, (sf.col(each).isNull() for each in POSITION_COLUMNS))
@@ -80,14 +80,14 @@ class IndexDocuments:
         return int(row["rows"]), int(row["unknown"])
 
     def columns(self, rows: StructType) -> StructType:
-        """Return the columns that documents have: all but those in the id."""
+        """Return the columns of documents: all except those in the id."""
         in_the_id = POSITION_COLUMNS if self._sink.mode == "append" else (DELETED,) if self._removes else ()
         return t.StructType([each for each in rows.fields if each.name.lower() not in in_the_id])
 
     def of(self, rows: DataFrame) -> DataFrame:
-        """Return id and JSON of each row; no JSON where the document is to be removed."""
+        """Return id and JSON of all rows; the JSON is null if the document is to be removed."""
         names = self.columns(rows.schema).names
-        # A document without a field is one, too; Spark has no JSON of a struct without any.
+        # A document without fields is valid, but Spark cannot convert an empty struct to JSON.
         body = json_of(sf.struct(*(sf.col(quoted((each,))) for each in names))) if names else sf.lit("{}")
         if self._removes:
             body = sf.when(~sf.col(DELETED), body)
@@ -99,10 +99,10 @@ class IndexDocuments:
 
 
 def id_of(keys: list[tuple[Column, DataType]]) -> Column:
-    r"""Make one text for one key, and another for each other key of the same columns.
+    r"""Return a text per key, unique among the keys of the same columns.
 
     Values are joined by ``/``; within them ``\`` is ``\\`` and ``/`` is ``\/``; null is ``\N``, an empty text ``\E``.
-    What is longer than 512 bytes is ``\#`` and its SHA-256.
+    An id longer than 512 bytes is ``\#`` and its SHA-256.
     """
 
     def escaped(key: Column, type_: DataType) -> Column:
@@ -117,7 +117,7 @@ def id_of(keys: list[tuple[Column, DataType]]) -> Column:
 
 
 def _text(key: Column, type_: DataType) -> Column:
-    # The same in each time zone of a session.
+    # The text must not depend on the session's time zone.
     if isinstance(type_, t.BinaryType):
         return sf.lower(sf.hex(key))
     if isinstance(type_, t.TimestampType):

@@ -1,10 +1,10 @@
-"""Elasticsearch sink: a micro-batch's rows as documents of an index, with their offset ranges in a ledger beside it.
+"""Elasticsearch sink: a micro-batch's rows as documents of an index, and their offset ranges in a ledger index.
 
 Guarantee: exactly-once in effect. A document's id derives from its row, so a batch that is written twice leaves the
-same documents. The ledger is written by compare-and-set when the whole batch is acknowledged. A batch in the ledger is
-not written again, and one that does not continue where it ended is refused. The version of each document is the
-ledger's number: a driver that was replaced cannot overwrite newer documents. A reader may see some documents of a batch
-before the others; the server has no transactions.
+same documents. The ledger is written by compare-and-set after the whole batch is acknowledged. A batch in the ledger is
+not written again; a batch that does not begin at the ledger's end is refused. The documents' version is the ledger's
+number, so a replaced driver cannot overwrite newer documents. A reader may see some documents of a batch earlier than
+others, because the server has no transactions.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ from lakefeed_elasticsearch.ledger import ElasticsearchLedger
 from lakefeed_elasticsearch.server import Server, authority, authorization, path_of
 from lakefeed_elasticsearch.settings import ElasticsearchSinkConfig
 
-# How the JVM module says why documents were not written (io.lakefeed.elasticsearch.BulkFailure).
+# The JVM module's error for documents that were not written (io.lakefeed.elasticsearch.BulkFailure).
 FAILURE = re.compile(r"lakefeed bulk \[(\w+)\]: (.*)")
 OLDEST = 7
-"""Elasticsearch before it has types of documents, and no compare-and-set by sequence number."""
+"""The least major version; Elasticsearch before it has document types, and no compare-and-set by sequence number."""
 
 
 class ElasticsearchIndex(BaseSink):
-    """One feed's index in a search server."""
+    """One feed's index on a search server."""
 
     ledger: ElasticsearchLedger
 
@@ -89,7 +89,7 @@ class ElasticsearchIndex(BaseSink):
         if self._layout.describe() is None:
             if self._followed:
                 raise CheckpointMismatch("the index was removed while the feed runs", where=self._sink.where)
-            # The start has found that the feed starts over.
+            # At the start of the run, the check decided that the feed starts over.
             self.ledger.note(commit=None, reader=None, keyed=None, topics=None)
         self._require_same_keys()
         for method, path, document in self._requests(rows):
@@ -119,7 +119,7 @@ class ElasticsearchIndex(BaseSink):
             )
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Compute and judge the rows of one micro-batch, write their documents, and then the ledger."""
+        """Compute and check the rows of one micro-batch, write their documents, and then the ledger."""
         if not isinstance(commit, Commit):
             raise ConfigError("a feed into a search server takes batches only", where=self._sink.where)
         self._documents.require_records(rows, stateful=has_state(commit.ranges))
@@ -141,11 +141,11 @@ class ElasticsearchIndex(BaseSink):
             kept.unpersist()
 
     def _count_rows(self, kept: DataFrame, commit_id: str) -> int:
-        """Compute and count the rows, and refuse those that must not land, before any is written."""
+        """Compute and count the rows; refuse rows that must not land, before any document is written."""
         keys = self._documents.keys(kept)
         if self._documents.has_changes:
             changes = summarize_changes(kept, keys=keys, order_by=())
-            # Before mistakes in the rows: their schema may still have to be merged.
+            # Checked before mistakes in the rows, because their schema may still have to be merged.
             check_outcomes(self._spark, commit_id)
             changes.check(keys=keys, table=self._sink.index, orders=False)
             return changes.upserts.keys
@@ -222,7 +222,7 @@ class ElasticsearchIndex(BaseSink):
 
 
 class ElasticsearchDefinition(SinkDefinition[ElasticsearchSinkConfig]):
-    """An index of a search server, with the ledger in an index beside it."""
+    """An index on a search server, with the ledger in another index."""
 
     def open(self, spark: SparkSession, claim: Claim) -> ElasticsearchIndex:
         return ElasticsearchIndex(spark, self.settings, self.context)
@@ -231,7 +231,7 @@ class ElasticsearchDefinition(SinkDefinition[ElasticsearchSinkConfig]):
         return ElasticsearchIndex(spark, self.settings, self.context)
 
     def check_rows(self, rows: DataFrame, *, stateful: bool) -> Iterator[Problem]:
-        """Look for keys, types and positions that documents need."""
+        """Find problems with the keys, types and positions that documents need."""
         documents = IndexDocuments(self.settings, groups=self.context.groups)
         try:
             documents.require(rows.schema)
@@ -248,7 +248,7 @@ class ElasticsearchDefinition(SinkDefinition[ElasticsearchSinkConfig]):
 
 
 def problems(sink: ElasticsearchSinkConfig, *, key: str) -> Iterator[Problem]:
-    """Find everything that would stop a run, without Spark; ``key`` is the block's place in the pipeline file."""
+    """Find all problems that would stop a run, without Spark; ``key`` is the block's path in the pipeline file."""
     server = Server(sink)
     try:
         require_version(server, where=", ".join(sink.urls))
@@ -262,7 +262,7 @@ def problems(sink: ElasticsearchSinkConfig, *, key: str) -> Iterator[Problem]:
 
 
 def require_version(server: Server, *, where: str) -> None:
-    """Refuse another kind of server, and one that is too old."""
+    """Refuse servers of other kinds or old versions."""
     version = server.ask("GET", "/").document.get("version")
     number = str(version.get("number", "")) if isinstance(version, dict) else ""
     if not number[:1].isdigit():

@@ -1,9 +1,9 @@
-"""Derives the mapping of an index from the rows' columns, and refuses an index that cannot serve.
+"""Derive an index's mapping from the rows' columns, and refuse an unsuitable index.
 
-Whole numbers are ``long`` and fractions ``double``, so that a wider type later needs no other field, which a server
-does not change; the document keeps each digit. Texts can be searched and sorted, as the server's own mapping has it,
-but none is taken for a date because the first one looked like one. Maps are kept and not indexed: each new key would be
-a field more.
+Integers are ``long`` and fractions ``double``, because a server cannot change a field's type when a column's type is
+widened later; the document keeps all digits. Texts can be searched and sorted, as in the server's dynamic mapping, but
+no text field becomes a date because its first value looks like one. Maps are stored and not indexed: every new key
+would add a field.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from lakefeed_elasticsearch.server import Server, path_of, refusal
 from lakefeed_elasticsearch.settings import ElasticsearchSinkConfig
 
 MADE_BY = {"made_by": "lakefeed"}
-"""What is in ``_meta`` of an index that is ours to change."""
+"""The mark in ``_meta`` of an index that lakefeed created and may change."""
 _TEXT = {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}}
 
 
 def fields(rows: StructType) -> dict[str, Any]:
-    """Return ``properties`` of a mapping for rows; types that the server finds out by itself are left out."""
+    """Return a mapping's ``properties`` for rows; types that the server detects by itself are left out."""
     return {each.name: found for each in rows.fields if (found := _field(each.dataType)) is not None}
 
 
 def _field(type_: DataType) -> dict[str, Any] | None:
     match type_:
         case t.ArrayType():
-            # A field has one value or many; there is no type for many.
+            # A field accepts one value or many; there is no array type.
             return _field(type_.elementType)
         case t.StructType():
             return {"properties": fields(type_)}
@@ -51,14 +51,14 @@ def _field(type_: DataType) -> dict[str, Any] | None:
 
 
 class IndexLayout:
-    """Compares the index of a sink with the rows' columns, and changes it."""
+    """Compares a sink's index with the rows' columns, and changes the index."""
 
     def __init__(self, server: Server, sink: ElasticsearchSinkConfig) -> None:
         self._server = server
         self._sink = sink
 
     def describe(self) -> Mapping[str, Any] | None:
-        """Return mapping and settings; None if there is no such index. Refuses one that cannot serve."""
+        """Return mapping and settings; None if the index does not exist. Refuse an unsuitable index."""
         answer = self._server.ask("GET", path_of(self._sink.index))
         if answer.status == 404:
             return None
@@ -89,7 +89,7 @@ class IndexLayout:
         return dict(found)
 
     def require(self) -> None:
-        """Refuse an index that was removed: a write would make an empty one."""
+        """Refuse a removed index: a write would create an empty one."""
         if self._server.ask("HEAD", path_of(self._sink.index)).status == 404:
             raise ResourceMissing(
                 "the index was removed while the feed runs",
@@ -98,7 +98,7 @@ class IndexLayout:
             )
 
     def changes(self, rows: StructType, *, evolves: bool) -> list[tuple[str, str, dict[str, Any]]]:
-        """Return the requests that make the index ready for rows: method, path and document."""
+        """Return the requests that prepare the index for the rows: method, path and document."""
         requested, path = fields(rows), path_of(self._sink.index)
         found = self.describe()
         if found is None:
@@ -118,7 +118,7 @@ class IndexLayout:
 
 
 def _missing(requested: Mapping[str, Any], have: Mapping[str, Any]) -> dict[str, Any]:
-    # Within objects too.
+    # Fields missing within objects count too.
     found: dict[str, Any] = {}
     for name, field in requested.items():
         if name not in have:

@@ -1,8 +1,8 @@
-"""The ledger of a feed in a search server: one document for each feed and index, in ``lakefeed_feeds``.
+"""The ledger of a feed on a search server: one document per feed and index, in ``lakefeed_feeds``.
 
-It is changed by compare-and-set alone (``if_seq_no``, ``if_primary_term``), so that of two drivers one learns that it
-is late. Its ``number`` rises with each fence and each commit: it is the version that the documents of the batch at hand
-get, and what an older driver still writes has an older one, which the server refuses.
+It changes only by compare-and-set (``if_seq_no``, ``if_primary_term``), so that one of two drivers is refused. Its
+``number`` rises with every fence and commit, and is the version of the current batch's documents. Documents that an
+older driver still writes have a lower version, which the server refuses.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ INDEX = {
 
 @dataclass(frozen=True)
 class LedgerDocument(FeedEntry):
-    """The feed's document as it was read; ``seen`` is the condition that it has not changed since."""
+    """The feed's document as it was read; ``seen`` is the condition that it has not changed since then."""
 
     document: Mapping[str, Any]
     seen: str
 
     @property
     def number(self) -> int:
-        """The version of the documents of the batch at hand."""
+        """The version of the current batch's documents."""
         return int(self.document["number"])
 
     @property
@@ -82,16 +82,16 @@ class ElasticsearchLedger(ServerLedger):
         self.path = path_of(FEEDS, "_doc", f"{sink.index}:{feed}")
 
     def ensure(self) -> None:
-        """Create the ledger's index and the feed's document, if they are missing."""
+        """Create the ledger's index and the feed's document if they are missing."""
         if self._server.ask("HEAD", path_of(FEEDS)).status == 404:
             self._layout.change("PUT", path_of(FEEDS), INDEX)
         if self.standing() is None:
-            # As a clock has it: above all versions of documents whose ledger was lost.
+            # A clock's value is above all versions of documents whose ledger was lost.
             first = {"feed": self.feed, "target": self._target, "number": int(time.time() * 1000)}
             self._put(first, "op_type=create")
 
     def standing(self) -> LedgerDocument | None:
-        """Return the feed's document; None if it has none."""
+        """Return the feed's document; None if there is none."""
         answer = self._server.ask("GET", self.path)
         if answer.status == 404:
             return None
@@ -111,7 +111,7 @@ class ElasticsearchLedger(ServerLedger):
         self._change(lambda document: entries)
 
     def take_fence(self) -> str:
-        """Take the next fence: a driver that had the one before can commit nothing, and its documents are late."""
+        """Take the next fence: the previous fence's driver can commit nothing, and the server refuses its documents."""
         taken = self._change(
             lambda document: {"number": int(document["number"]) + 1, "fence": next_fence(document.get("fence"))}
         )
@@ -122,12 +122,12 @@ class ElasticsearchLedger(ServerLedger):
         return standing.fence if standing else None
 
     def position(self) -> Position | None:
-        """Return where the feed stands; None if there is no index, or no commit of the feed."""
+        """Return the feed's position; None if there is no index, or no commit of the feed."""
         standing = self.standing() if self._layout.describe() is not None else None
         return None if standing is None or (last := standing.last) is None else last.position
 
     def commits(self) -> Iterator[Commit]:
-        """Return the feed's newest commit; earlier ones are not kept."""
+        """Return the feed's newest commit; the ledger has no earlier ones."""
         standing = self.standing()
         if standing is not None and (last := standing.last) is not None:
             yield last.commit
@@ -140,7 +140,7 @@ class ElasticsearchLedger(ServerLedger):
                 return
 
     def begin(self, commit: Commit, *, commit_id: str) -> LedgerDocument | None:
-        """Return the document that a commit changes; None if it is committed already. Raises as ``admit`` does."""
+        """Return the document that a commit changes; None if it is already committed. Raise what ``admit`` raises."""
         standing = self.standing()
         if standing is None:
             raise self.removed(FEEDS)
@@ -148,7 +148,7 @@ class ElasticsearchLedger(ServerLedger):
         return standing if admitted is CommitCheck.NEW else None
 
     def require_same_topics(self, standing: LedgerDocument, commit: Commit) -> None:
-        """Refuse records of a recreated topic: their documents would take the ids of older ones."""
+        """Refuse records of a recreated topic: their documents would overwrite those of the earlier topic."""
         if (topic := recreated_topic(standing.topics, commit.ranges)) is not None:
             raise CheckpointMismatch(
                 f"topic {topic} was recreated: its documents would take the ids, and the place, of those of the topic "
@@ -158,7 +158,7 @@ class ElasticsearchLedger(ServerLedger):
             )
 
     def write(self, standing: LedgerDocument, commit: Commit, *, commit_id: str, counts: str = "{}") -> bool:
-        """Write a commit; False if the document has changed since ``begin``, so that it has to begin again."""
+        """Write a commit; return False if the document has changed since ``begin``, which must then be repeated."""
         written = {
             "batch_id": commit.batch_id,
             "commit_id": commit_id,
@@ -170,7 +170,7 @@ class ElasticsearchLedger(ServerLedger):
             "moved": None if commit.move is None else commit.move.to_json(commit.ranges),
             "committed_at": time.time(),
         }
-        # Not what it has moved to, where it has no document yet.
+        # After a move, the index has no documents of the new topics yet, so their ids are not added.
         topics = {**(commit.ranges.topic_ids if commit.move is None else {}), **standing.topics}
         document = {
             **standing.document,
@@ -183,14 +183,14 @@ class ElasticsearchLedger(ServerLedger):
     def _change(self, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Mapping[str, Any]:
         for _ in range(TRIES):
             standing = self.standing()
-            assert standing is not None  # ensure() comes first.
+            assert standing is not None  # ensure() has created the document.
             changed = {**standing.document, **change(standing.document)}
             if self._put(changed, standing.seen):
                 return changed
         raise TableBusy("others keep changing the ledger of the feed", where=self.where, hint=ONE_PLACE)
 
     def _put(self, document: Mapping[str, Any], condition: str) -> bool:
-        """Write the document; False if the condition does not hold."""
+        """Write the document; return False if the condition does not hold."""
         answer = self._server.ask("PUT", f"{self.path}?{condition}", document)
         if answer.status == 409:
             return False

@@ -1,6 +1,6 @@
-"""Sends requests about indexes and the ledger to a search server; ``io.lakefeed.elasticsearch`` sends documents.
+"""Send requests about indexes and the ledger to a search server; ``io.lakefeed.elasticsearch`` sends the documents.
 
-The API is what Elasticsearch 7 to 9 and OpenSearch have in common: create index, get and put mapping, get and index
+Only the API that Elasticsearch 7 to 9 and OpenSearch share is used: create index, get and put mapping, get and index
 document with ``if_seq_no`` and ``if_primary_term``.
 https://www.elastic.co/docs/api/doc/elasticsearch and https://docs.opensearch.org/latest/api-reference
 """
@@ -25,19 +25,19 @@ from lakefeed_elasticsearch.settings import ElasticsearchSinkConfig
 TIMEOUT_SECONDS = 10
 MOST_BYTES = 16 << 20
 PASSING = (429, 502, 503, 504)
-"""Statuses of a server that has too much to do, or starts or stops."""
+"""Statuses of an overloaded server, or one that is starting or stopping."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The status and the JSON of an answer; the document is empty if there is no JSON."""
+    """An answer's status and JSON; the document is empty if there is no JSON."""
 
     status: int
     document: Mapping[str, Any]
 
     @property
     def reason(self) -> str:
-        """The reason of a refusal, without values of records."""
+        """The server's reason, without values of records."""
         error = self.document.get("error")
         if isinstance(error, dict):
             return without_values(f"{error.get('type')}: {error.get('reason')}")
@@ -45,7 +45,7 @@ class Answer:
 
 
 class Server:
-    """A cluster that is reached by one of its nodes."""
+    """A cluster, reached through any of its nodes."""
 
     def __init__(self, sink: ElasticsearchSinkConfig) -> None:
         self._sink = sink
@@ -54,7 +54,7 @@ class Server:
             self._headers["authorization"] = login
 
     def ask(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> Answer:
-        """Send a request to the first node that answers; Unreachable if none does, or with an error that may pass."""
+        """Send a request to the first node that answers; raise Unreachable if none does or if the error may pass."""
         failed: LakefeedError | None = None
         for url in self._sink.urls:
             try:
@@ -107,7 +107,7 @@ class Server:
 
 
 def authorization(sink: ElasticsearchSinkConfig) -> str | None:
-    """Return the header that logs in; None without a login."""
+    """Return the Authorization header; None without a login."""
     if sink.api_key is not None:
         return f"ApiKey {sink.api_key.get_secret_value()}"
     if sink.username is None or sink.password is None:
@@ -117,7 +117,7 @@ def authorization(sink: ElasticsearchSinkConfig) -> str | None:
 
 
 def authority(sink: ElasticsearchSinkConfig) -> str | None:
-    """Return the certificates that sign the server's, as PEM; None for those that are trusted by default."""
+    """Return the CA certificates for the server's certificate, as PEM; None for the default ones."""
     return None if sink.ca_file is None else trust.certificates_in(sink.ca_file, "sink.elasticsearch.ca_file")
 
 
@@ -126,5 +126,5 @@ def path_of(*parts: str) -> str:
 
 
 def refusal(answer: Answer, *, where: str) -> ConfigError:
-    """Return the error for an answer that refuses."""
+    """Return the error for an answer that refuses the request."""
     return ConfigError(f"the search server refuses: {answer.reason}", where=where)

@@ -19,7 +19,7 @@ from lakefeed.config.sinks import SinkConfig
 from lakefeed.config.values import Count
 
 INDEX = re.compile(r"[^-_+.\\/*?\"<>|,#:\sA-Z{}][^\\/*?\"<>|,#:\sA-Z{}]{0,199}")
-"""Names that the server accepts."""
+"""The names that the server accepts."""
 
 
 def _require_addresses(url: str | list[str]) -> None:
@@ -43,7 +43,7 @@ def _require_index_name(index: str) -> None:
 
 
 class ElasticsearchSinkConfig(SinkConfig):
-    """An index of Elasticsearch 7 to 9 or of OpenSearch, made from the rows' schema if it is missing."""
+    """An index of Elasticsearch 7 to 9 or of OpenSearch, created from the rows' schema if it is missing."""
 
     guarantee: ClassVar[str] = "exactly-once"
     other_modes: ClassVar[str] = (
@@ -65,28 +65,28 @@ class ElasticsearchSinkConfig(SinkConfig):
     url: Annotated[str | list[str], checked(_require_addresses)] = Field(
         min_length=1, examples=["${ELASTICSEARCH_URL}"]
     )
-    """http://host:9200 or https://…, one or several nodes; without credentials."""
+    """The nodes' addresses, one or several: http://host:9200 or https://…; without credentials."""
     index: Annotated[str, checked(_require_index_name)] = Field(examples=["orders"])
-    """The index, or an alias of one; the ledger's index lakefeed_feeds is beside it."""
+    """The index, or an alias of one. The ledger is in another index, lakefeed_feeds."""
     username: str | None = Field(None, min_length=1, description="Who logs in.")
     password: SecretStr | None = Field(None, description="The user's password; give it as ${NAME}.")
     api_key: SecretStr | None = None
-    """Or an API key, encoded as Elasticsearch hands it out; give it as ${NAME}."""
+    """API key, as an alternative to user and password, encoded as Elasticsearch returns it; write it as ${NAME}."""
     ca_file: Path | None = None
-    """Certificates (PEM) of the authority that the server's is signed by, such as Elasticsearch's http_ca.crt. Default:
-    those that Java and Python trust."""
+    """CA certificates (PEM) that sign the server's certificate, such as Elasticsearch's http_ca.crt. Default: those
+    that Java and Python trust."""
     mode: Literal["append", "upsert"] = "append"
-    """One document for each record; or the newest row for each key."""
+    """append: one document per record. upsert: the newest row per key."""
     keys: list[str] = Field(default_factory=list)
-    """With upsert: the columns that a document is known by; they make its _id."""
+    """With upsert: the columns that identify a document; they make its _id."""
     delete: Deletes = Field(default_factory=Deletes, description="With upsert: which records delete.")
     on_delete: Literal["remove", "mark"] = "remove"
     """With upsert: remove the document, or keep it with lakefeed_deleted = true."""
     settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
-    """Settings of an index that lakefeed makes, as number_of_shards."""
+    """Settings of an index that lakefeed creates, such as number_of_shards."""
     bulk_documents: Count = Field(5_000, description="Documents in one request at most.")
     bulk_bytes: Count = 5_000_000
-    """Bytes of one request at most; a document that has more goes alone."""
+    """The most bytes of one request; a larger document is sent alone."""
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
         yield from keyed_problems(self)
@@ -97,7 +97,7 @@ class ElasticsearchSinkConfig(SinkConfig):
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The nodes' addresses, without a slash at their end."""
+        """The nodes' addresses, without a trailing slash."""
         return tuple(each.rstrip("/") for each in ([self.url] if isinstance(self.url, str) else self.url))
 
     @property
@@ -106,7 +106,7 @@ class ElasticsearchSinkConfig(SinkConfig):
 
     @property
     def record_positions(self) -> Literal["unused", "required"]:
-        """The id of a document that is appended is made of its record's position."""
+        """In append mode, a document's id is made of its record's position."""
         return "required" if self.mode == "append" else "unused"
 
     def places(self, *, brokers: str) -> Iterator[Place]:
@@ -127,12 +127,12 @@ class ElasticsearchSinkConfig(SinkConfig):
 
     @property
     def table(self) -> str:
-        """The index, under the name that other keyed sinks have for it."""
+        """The index, under the property name of other keyed sinks."""
         return self.index
 
     @property
     def order_by(self) -> list[str]:
-        """Empty: a document's version is its batch's, and no column of the row."""
+        """Empty: a document's version is its batch's, not a column of the row."""
         return []
 
     @property

@@ -1,4 +1,4 @@
-"""Tables of PostgreSQL, MariaDB or MySQL: one transaction a batch, with its offset ranges."""
+"""Tables of PostgreSQL, MariaDB or MySQL: one transaction per batch, which also has its offset ranges."""
 
 PAGE = "jdbc"
-"""The page of the documentation that errors about this sink name."""
+"""The documentation page that errors about this sink link to."""

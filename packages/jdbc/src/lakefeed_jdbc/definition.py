@@ -1,4 +1,4 @@
-"""The JDBC sink: its table, its checks before a run, and its ledger read without Spark."""
+"""The JDBC sink: its table, its checks before a run, and its ledger, read without Spark."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class JdbcDefinition(SinkDefinition[JdbcSinkConfig]):
-    """A table of PostgreSQL or MariaDB, with the ledger in tables beside it."""
+    """A table of PostgreSQL or MariaDB, with the ledger in other tables of the database."""
 
     def open(self, spark: SparkSession, claim: Claim) -> JdbcTable:
         return JdbcTable(spark, self.settings, self.context)
@@ -46,18 +46,18 @@ class JdbcDefinition(SinkDefinition[JdbcSinkConfig]):
         with database.session() as session:
             if not ledger.has_table(session):
                 raise ResourceMissing("the table does not exist", where=settings.where, hint="lakefeed run creates it")
-            # One moment: the newest commit, and the rows that were there with it.
+            # One database snapshot, so that the newest commit and the rows belong together.
             session.one_moment()
             commits = tuple(ledger.commits(session))[::-1]
             if settings.mode == "overwrite":
-                # Each batch replaces all rows of the one before.
+                # Every batch replaces all rows of the previous one.
                 commits = (*(replace(commit, grown=0) for commit in commits[:-1]), *commits[-1:])
             row = ledger.standing(session)
             yield CommitHistory(
                 commits=commits,
                 fence=row.fence if row else None,
                 rows=DatabaseRows(session, ledger),
-                # A unique index of the table keeps each key from being there twice.
+                # A unique index of the table prevents duplicate keys.
                 has_keys=settings.mode == "upsert",
                 marks_deletes=settings.on_delete == "mark",
                 count_rows=lambda: ledger.count_rows(session),
@@ -66,7 +66,7 @@ class JdbcDefinition(SinkDefinition[JdbcSinkConfig]):
 
 @dataclass(frozen=True)
 class DatabaseRows:
-    """The rows of a feed's table for ``lakefeed verify``: whole numbers and texts of them."""
+    """The rows of a feed's table for ``lakefeed verify``, as integers and texts."""
 
     session: PythonSession
     ledger: JdbcLedger
@@ -80,7 +80,7 @@ class DatabaseRows:
         return self.ledger.where
 
     def read(self, columns: Sequence[str]) -> Any:
-        """Read columns with a cursor on the server, as an Arrow record batch reader."""
+        """Read columns with a server-side cursor, as an Arrow record batch reader."""
         import pyarrow as pa
 
         kinds = {"kafka_partition": pa.int32(), "kafka_offset": pa.int64()}
@@ -100,9 +100,9 @@ class DatabaseRows:
 def problems(
     sink: JdbcSinkConfig, *, key: str, feed: str, rows_of: Callable[[], StructType | None]
 ) -> Iterator[Problem]:
-    """Find everything that would stop a run, without Spark.
+    """Find all problems that would stop a run, without Spark.
 
-    ``key`` is the block's place in the pipeline file; ``rows_of`` returns the rows' columns if they are known.
+    ``key`` is the block's path in the pipeline file; ``rows_of`` returns the rows' columns if they are known.
     """
     database = PythonDatabase(sink)
     try:
@@ -129,7 +129,7 @@ def problems(
 
 
 def _listens(sink: JdbcSinkConfig, key: str, error: MissingExtra | JavaOnly) -> Iterator[Problem]:
-    # Without a client that connects as the feed does, only the port can be tried; the login comes at the feed's start.
+    # Without a client that connects like the feed, only the port can be tried; the login is tried at the feed's start.
     address = Address.of(sink.url)
     try:
         socket.create_connection((address.host, address.port), timeout=TIMEOUT_SECONDS).close()

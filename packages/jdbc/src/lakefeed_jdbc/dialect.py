@@ -1,4 +1,4 @@
-"""Differences between PostgreSQL and MariaDB: names, drivers, comparisons, and the statements of a merge."""
+"""Differences between PostgreSQL and MariaDB: quoting, drivers, comparisons, and the statements of a merge."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-# The server disconnects a driver that holds the feed's row longer, such as one stopped within a transaction.
+# The server disconnects a driver that holds the feed's row longer, such as one that hangs within a transaction.
 LOCK_SECONDS = 300
 STATEMENT_SECONDS = 3600
-"""A server that takes longer for one statement counts as unavailable."""
+"""A server that needs longer for one statement counts as unavailable."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,41 +19,41 @@ class Dialect:
     kind: Literal["postgresql", "mariadb"]
     driver: str
     properties: Mapping[str, str]
-    """Settings of the driver."""
+    """Settings of the JDBC driver."""
     first: Sequence[str]
-    """Statements for each new connection."""
+    """Statements to run on every new connection."""
     hurry: str
-    """A statement after which a session does not wait long for locks."""
+    """A statement that limits how long the session waits for locks."""
     quote: str
     same: str
-    """Compares two values of which either may be null."""
+    """The operator that compares two values, either of which may be null."""
     table_options: str
     binary_text: str
-    """Behind a text that is compared by its code points."""
+    """The suffix of a text expression that makes it compare by code points."""
     here: str
-    """The schema of names without one."""
+    """The expression for the schema of names without a schema."""
     types: Mapping[str, tuple[str, ...]]
-    """By Spark's name of a type: the type of a new column, then all base types that take its values, but for numbers
-    and what ``misfit`` knows."""
+    """By Spark's type name: the type of a new column, then all base types that accept its values. Numbers and the types
+    that ``misfit`` handles are not listed."""
     unique_columns: str
-    """Statement for index and column of each unique index; an index of other than whole columns has an empty one."""
+    """Statement for index and column of unique indexes; the column is empty for an expression or a prefix."""
     update: str
-    """Statement that changes rows of a table ``t`` by those of ``s``; with ``own`` before each column that changes."""
+    """Statement that updates rows of a table ``t`` from rows of ``s``; ``own`` stands before every updated column."""
     own: str
     delete: str
-    """Statement that removes the rows of ``t`` that ``s`` names."""
+    """Statement that deletes the rows of ``t`` that match rows of ``s``."""
     epoch: str
-    """``committed_at`` in seconds since 1970."""
+    """Expression for ``committed_at`` in seconds since 1970."""
 
     def name(self, *parts: str) -> str:
-        """Quote a name; empty parts are left out."""
+        """Quote a name; omit empty parts."""
         quote = self.quote
         return ".".join(f"{quote}{part.replace(quote, quote * 2)}{quote}" for part in parts if part)
 
     def staging(self, stage: str, target: str, columns: Sequence[str], *, more: Mapping[str, str]) -> str:
-        """Return the CREATE of an empty table with the target's columns and the attempts' ids.
+        """Return the CREATE statement of an empty table with the target's columns and the task attempt's id.
 
-        The tables' names are quoted. ``more`` are columns that the target does not have, with their types.
+        The tables' names are already quoted. ``more`` are columns that the target does not have, with their types.
         """
         listed = ", ".join(map(self.name, columns))
         if self.kind == "postgresql":
@@ -74,14 +74,14 @@ POSTGRESQL = Dialect(
     driver="org.postgresql.Driver",
     properties={
         "reWriteBatchedInserts": "true",
-        # A text goes into whatever takes one: json, uuid, an enum.
+        # A text is accepted by any type that has a text form: json, uuid, an enum.
         "stringtype": "unspecified",
         "connectTimeout": "10",
         "loginTimeout": "30",
         "socketTimeout": str(STATEMENT_SECONDS),
         "tcpKeepAlive": "true",
         "ApplicationName": "lakefeed",
-        # The server's details are rows: "Failing row contains (…)".
+        # The server's error details contain rows: "Failing row contains (…)".
         "logServerErrorDetail": "false",
     },
     first=(
@@ -128,21 +128,21 @@ MARIADB = Dialect(
         "connectTimeout": "10000",
         "socketTimeout": str(STATEMENT_SECONDS * 1000),
         "tcpKeepAlive": "true",
-        # Statements with their values, and those of others in a deadlock.
+        # Errors would contain statements with their values, and in a deadlock also those of other sessions.
         "dumpQueriesOnException": "false",
         "includeInnodbStatusInDeadlockExceptions": "false",
     },
     first=(
-        # Else too long a text is cut off, and too great a number becomes the greatest.
+        # Without strict mode, too long texts are truncated, and too large numbers become the type's largest number.
         "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO'",
         f"SET SESSION innodb_lock_wait_timeout = {2 * LOCK_SECONDS}, SESSION lock_wait_timeout = {2 * LOCK_SECONDS}",
-        # MySQL, which reads the second part as a comment, has no such setting.
+        # MySQL lacks the second setting, and reads it as a comment.
         f"SET SESSION time_zone = '+00:00' /*M!100300 , SESSION idle_transaction_timeout = {LOCK_SECONDS} */",
     ),
     hurry="SET SESSION lock_wait_timeout = 5",
     quote="`",
     same="<=>",
-    # By code points, and blanks at the end count: MariaDB's name for it, then MySQL's.
+    # Compare by code points, including trailing blanks: MariaDB's collation, then MySQL's.
     table_options=" ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 "
     "COLLATE=/*M!100300 utf8mb4_nopad_bin *//*!80000 utf8mb4_0900_bin */",
     binary_text="",

@@ -1,4 +1,4 @@
-"""Creates a feed's table from the rows' columns, changes it with them, and refuses one that cannot serve."""
+"""Create a feed's table from the rows' columns, adapt it to changed columns, and refuse an unsuitable table."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType
 
 LONGEST_KEY = 255
-"""Letters of a text that is a key: MariaDB's indexes take 3,072 bytes."""
+"""The most letters of a key text, because MariaDB's indexes are limited to 3,072 bytes."""
 
 
 class JdbcLayout:
-    """Compares the table of a sink with the rows' columns, in one transaction."""
+    """Compares a sink's table with the rows' columns, in one transaction."""
 
     def __init__(self, ledger: JdbcLedger, sink: JdbcSinkConfig, session: Session, *, evolves: bool = True) -> None:
         self._ledger = ledger
@@ -33,7 +33,7 @@ class JdbcLayout:
         self._keys = [key.lower() for key in sink.keys] if sink.mode == "upsert" else []
 
     def statements(self, rows: StructType) -> list[str]:
-        """Return the statements that create the table, or add missing columns and widen those that are too narrow."""
+        """Return the statements that create the table, or add missing columns and widen columns that are too narrow."""
         dialect, session = self._ledger.dialect, self._session
         if not self._ledger.has_table(session):
             columns = [self._declared(field, field.name) for field in rows.fields]
@@ -80,9 +80,9 @@ class JdbcLayout:
         return statements
 
     def check_keys(self) -> None:
-        """Refuse a table without transactions, a unique index of just the keys, or with keys that ignore case."""
+        """Refuse a table without transactions or a unique index on exactly the keys, or with case-insensitive keys."""
         session, ledger = self._session, self._ledger
-        # All tables of PostgreSQL have transactions.
+        # PostgreSQL's tables all have transactions.
         if ledger.dialect.kind == "mariadb":
             [[engine]] = ledger.look_up(session, "SELECT engine FROM information_schema.tables WHERE {table}")
             if str(engine).lower() != "innodb":
@@ -112,7 +112,7 @@ class JdbcLayout:
                 )
 
     def have(self) -> dict[str, DatabaseColumn]:
-        """Read the table's columns by their names in lower case."""
+        """Return the table's columns by lower-case name."""
         return {name.lower(): column for name, column in columns_of(self._session, self._ledger).items()}
 
     def _declared(self, field: StructField, name: str) -> str:
@@ -138,17 +138,17 @@ class DatabaseColumn:
     declared: str
     """The type in full."""
     precision: int | None
-    """Digits of a number; None if unbounded."""
+    """Digits of a number; None if unlimited."""
     scale: int | None
     fraction: int | None
-    """Digits of a second."""
+    """Digits of a fraction of a second."""
     required: bool
-    """Whether it must have a value and has no default."""
+    """Whether the column is NOT NULL without a default."""
     collation: str | None
 
 
 def columns_of(session: Session, ledger: JdbcLedger) -> dict[str, DatabaseColumn]:
-    """Read a table's columns by their names, in its order; empty if there is no such table."""
+    """Return a table's columns by name, in their order; empty if the table does not exist."""
     postgresql = ledger.dialect.kind == "postgresql"
     types = "udt_name, udt_name" if postgresql else "data_type, column_type"
     made = "is_identity = 'YES' OR is_generated <> 'NEVER'" if postgresql else "extra <> ''"
@@ -174,7 +174,7 @@ def columns_of(session: Session, ledger: JdbcLedger) -> dict[str, DatabaseColumn
 
 
 def unique_keys(session: Session, ledger: JdbcLedger) -> list[frozenset[str]]:
-    """Read the columns of each unique index of whole columns, in lower case."""
+    """Return the lower-case columns of every unique index on whole columns."""
     indexes: dict[object, set[str]] = {}
     for index, column in ledger.look_up(session, ledger.dialect.unique_columns):
         indexes.setdefault(index, set()).add(str(column).lower())
@@ -182,9 +182,9 @@ def unique_keys(session: Session, ledger: JdbcLedger) -> list[frozenset[str]]:
 
 
 def type_sql(type_: DataType, dialect: Dialect, *, key: bool = False, path: str) -> str:
-    """Return the type of a new column; a SchemaIncompatible if the databases have no such type.
+    """Return the type of a new column; raise SchemaIncompatible if the databases have no matching type.
 
-    MariaDB indexes texts of a bounded length only, so the type of a ``key`` is another.
+    MariaDB indexes only texts of limited length, so the type of a ``key`` differs.
     """
     if isinstance(type_, t.DecimalType):
         return f"{'numeric' if dialect.kind == 'postgresql' else 'DECIMAL'}({type_.precision},{type_.scale})"
@@ -199,12 +199,12 @@ def type_sql(type_: DataType, dialect: Dialect, *, key: bool = False, path: str)
 
 
 def is_nested(type_: DataType) -> bool:
-    """Return whether a column of this type becomes JSON."""
+    """Return whether a column of this type is stored as JSON."""
     return isinstance(type_, t.StructType | t.ArrayType | t.MapType)
 
 
 def misfit(type_: DataType, column: DatabaseColumn, dialect: Dialect) -> str | None:
-    """Return why values of a type may not fit into a column; None if all do, or the database reports one."""
+    """Return why values of a type may not fit into a column; None if all fit or the database reports a misfit."""
     difference = f"column {column.name} is {type_.simpleString()} in the rows and {column.declared} in the table"
     known = _type_of(column)
     if known is not None and casts_to(type_, known):
@@ -223,13 +223,13 @@ def misfit(type_: DataType, column: DatabaseColumn, dialect: Dialect) -> str | N
 
 
 def widens(type_: DataType, column: DatabaseColumn) -> bool:
-    """Return whether a column's values all fit into the type that the rows now have."""
+    """Return whether all of a column's values fit into the rows' new type."""
     known = _type_of(column)
     return known is not None and casts_to(known, type_)
 
 
 def _type_of(column: DatabaseColumn) -> DataType | None:
-    """Return a number's type in Spark; None for all other types."""
+    """Return the Spark type of a number column; None for all other types."""
     if column.type in ("numeric", "decimal"):
         if column.precision is None or column.precision > t.DecimalType(38, 0).precision:
             return None

@@ -1,7 +1,7 @@
-"""The ledger of a feed in a database: ``lakefeed_feeds`` and ``lakefeed_commits``, beside the feed's table.
+"""The ledger of a feed in a database: ``lakefeed_feeds`` and ``lakefeed_commits``, in the schema of the feed's table.
 
-``lakefeed_feeds`` has one row for each feed and table, which a commit locks while it looks and writes: check and commit
-are one step. ``lakefeed_commits`` has a row for each commit, written in the transaction of its rows.
+``lakefeed_feeds`` has one row per feed and table. A commit locks the row while it checks and writes, so that check and
+commit are atomic. ``lakefeed_commits`` has a row per commit, written in the same transaction as the commit's rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lakefeed_jdbc.settings import JdbcSinkConfig
 
 FEEDS, COMMITS = "lakefeed_feeds", "lakefeed_commits"
 PAGE = 500
-"""Commits that are read at once."""
+"""The number of commits to read at once."""
 
 
 class JdbcLedger(ServerLedger):
@@ -42,12 +42,12 @@ class JdbcLedger(ServerLedger):
         return self.dialect.name(self.schema, table)
 
     def has_table(self, session: Session, table: str | None = None) -> bool:
-        """Return whether the feed's table exists, or another one beside it."""
-        # Not its tables: they show one of which the login may read no column.
+        """Return whether the feed's table, or another table in its schema, exists."""
+        # Not information_schema.tables: it lists tables of which the login may read no column.
         return bool(self.look_up(session, "SELECT 1 FROM information_schema.columns WHERE {table} LIMIT 1", table))
 
     def look_up(self, session: Session, select: str, table: str | None = None) -> list[tuple[Any, ...]]:
-        """Run a SELECT about a table, by default the feed's; ``{table}``, or ``{schema}`` and ``?``, stand for it."""
+        """Run a SELECT about a table, by default the feed's; it replaces ``{table}``, or ``{schema}`` and ``?``."""
         schema = "?" if self.schema else self.dialect.here
         statement = select.format(table=f"table_schema = {schema} AND table_name = ?", schema=schema)
         return session.query(statement, *filter(None, (self.schema, table or self.table)))
@@ -68,7 +68,7 @@ class JdbcLedger(ServerLedger):
         ]
 
     def ensure(self, session: Session) -> None:
-        """Create the ledger's tables and the feed's row, if they are missing."""
+        """Create the ledger's tables and the feed's row if they are missing."""
         for statement in self.creation(session):
             session.update(statement)
         if not session.query(f"SELECT 1 FROM {self.name(FEEDS)} WHERE {_OURS}", *self._ours):  # noqa: S608
@@ -76,9 +76,9 @@ class JdbcLedger(ServerLedger):
         session.commit()
 
     def standing(self, session: Session, *, lock: bool = False) -> FeedEntry | None:
-        """Return the feed's row; None if it has none.
+        """Return the feed's row; None if there is none.
 
-        With ``lock`` no other driver commits to the feed, or takes its fence, until the transaction ends.
+        With ``lock``, no other driver can commit to the feed, or take its fence, until the transaction ends.
         """
         if not lock and not self.has_table(session, FEEDS):
             return None
@@ -101,7 +101,7 @@ class JdbcLedger(ServerLedger):
         )
 
     def forget(self, session: Session) -> None:
-        """Remove the commits into a table that was dropped."""
+        """Remove the ledger's commits into a table that was dropped."""
         session.update(f"DELETE FROM {self.name(COMMITS)} WHERE {_OURS}", *self._ours)  # noqa: S608
         self.note(session, reader=None, keyed=None, topics=None)
 
@@ -119,13 +119,13 @@ class JdbcLedger(ServerLedger):
         return standing.fence if standing else None
 
     def position(self) -> Position | None:
-        """Return where the feed stands; None if its table is not there, or has no commit of it."""
+        """Return the feed's position; None if its table does not exist, or has no commit of the feed."""
         with self.session() as session:
             last = self._last(session) if self.has_table(session) else None
         return None if last is None else last.position
 
     def commits(self, session: Session | None = None, *, most: int = PAGE) -> Iterator[Commit]:
-        """Return the feed's commits, newest first, ``most`` at a time, in this transaction or one of its own."""
+        """Return the feed's commits, newest first, in pages of ``most``, in this transaction or a new one."""
         with self.session() if session is None else nullcontext(session) as opened:
             for stored in self._stored(opened, most=most):
                 yield stored.commit
@@ -140,7 +140,7 @@ class JdbcLedger(ServerLedger):
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        """Open a transaction whose errors are those that a user should read."""
+        """Open a transaction; errors within it are translated for the user."""
         with StatementRefusal.translated(self.where), self._database.session() as session:
             yield session
 
@@ -188,7 +188,7 @@ class JdbcLedger(ServerLedger):
         return int(rows)
 
     def begin(self, session: Session, commit: Commit, *, commit_id: str) -> bool:
-        """Lock the feed, and check a commit; False if it is committed already. Raises as ``admit`` does."""
+        """Lock the feed, and check a commit; return False if it is already committed. Raise what ``admit`` raises."""
         standing = self.standing(session, lock=True)
         if standing is None:
             raise self.removed(FEEDS)
@@ -196,7 +196,7 @@ class JdbcLedger(ServerLedger):
         return self.admit(commit, commit_id=commit_id, last=last, fence=standing.fence) is CommitCheck.NEW
 
     def write(self, session: Session, commit: Commit, *, commit_id: str, counts: str = "{}") -> None:
-        """Add a commit in the transaction of its rows, after ``begin``; ``counts`` are the outcomes as JSON."""
+        """Add a commit in its rows' transaction, after ``begin``; ``counts`` are the outcomes as JSON."""
         last = self._last(session)
         upserts = commit.upserts
         session.update(
@@ -225,5 +225,5 @@ _OURS = "feed = ? AND target = ?"
 
 
 def rows_changed(commit: Commit) -> int:
-    """Return how many rows a commit has added or, with upsert, changed."""
+    """Return the number of rows that a commit has added or, with upsert, changed."""
     return commit.rows if commit.upserts is None else commit.upserts.landed + commit.upserts.deleted

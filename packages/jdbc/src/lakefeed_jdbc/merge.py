@@ -1,4 +1,4 @@
-"""Moves rows from the staging table into the feed's table, in one transaction."""
+"""Move rows from the staging table into the feed's table, in one transaction."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from lakefeed_jdbc.settings import JdbcSinkConfig
 
 TOPIC, PARTITION, OFFSET = POSITION_COLUMNS
 Attempts = Sequence[tuple[int, int]]
-"""The tasks' attempts that count, and how many rows each has staged."""
+"""The successful task attempts, with the number of rows that they have staged."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JdbcMerge:
     """Writes staged rows into a table.
 
-    UPDATE, DELETE and INSERT rather than the databases' own upserts: they report how many rows each has met, and
-    MariaDB's ON DUPLICATE KEY would change a row of another key where the table has a second unique index.
+    It uses UPDATE, DELETE and INSERT, not the databases' own upserts, because these statements report the affected
+    rows, and MariaDB's ON DUPLICATE KEY could change a row with another key if the table has a second unique index.
     """
 
     dialect: Dialect
@@ -31,13 +31,13 @@ class JdbcMerge:
     """The staging table's quoted name."""
     sink: JdbcSinkConfig
     columns: Sequence[str]
-    """The columns that rows have, as the table spells them."""
+    """The rows' columns, spelled as in the table."""
     groups: bool
     """As in ``SinkContext``."""
     session: Session
     attempts: Attempts
     kept: Mapping[str, Sequence[int]]
-    """The numbers in ``KEPT`` of the columns that may stay as they are stored, by their names in small letters."""
+    """The numbers in ``KEPT`` of the columns that may keep their stored values, by lower-case column name."""
 
     def staged(self) -> int:
         [[count]] = self.session.query(f"SELECT COUNT(*) FROM {self.stage} s WHERE {self._ours}")  # noqa: S608
@@ -50,13 +50,13 @@ class JdbcMerge:
         )
 
     def replace(self) -> int:
-        """Replace all rows, and return how many there are now."""
-        # Not TRUNCATE: MariaDB would commit it by itself.
+        """Replace all rows, and return the new number of rows."""
+        # Not TRUNCATE: MariaDB commits it implicitly.
         self.session.update(f"DELETE FROM {self.target}")  # noqa: S608
         return self.append()
 
     def repeated_key(self) -> str | None:
-        """Find a key that more than one row has."""
+        """Find a key that several staged rows have."""
         listed = ", ".join(f"s.{self._quoted(key)}" for key in self.sink.keys)
         found = self.session.query(
             f"SELECT {listed} FROM {self.stage} s WHERE {self._ours} GROUP BY {listed} "  # noqa: S608
@@ -65,7 +65,7 @@ class JdbcMerge:
         return ", ".join(map(str, found[0])) if found else None
 
     def moved_key(self) -> str | None:
-        """Find a key whose row in the table is from another partition, and return its place."""
+        """Find a key whose stored row is from another partition; return the staged row's topic, partition, offset."""
         topic, partition, offset = map(self._quoted, POSITION_COLUMNS)
         found = self.session.query(
             f"SELECT s.{topic}, s.{partition}, s.{offset} FROM {self.stage} s JOIN {self.target} t ON {self._on()} "  # noqa: S608
@@ -75,19 +75,19 @@ class JdbcMerge:
         return f"topic {found[0][0]}, partition {found[0][1]}, offset {found[0][2]}" if found else None
 
     def merge(self) -> tuple[int, int, int]:
-        """Land the newest change of each key; returns how many rows were inserted, updated and deleted."""
+        """Land the newest change of every key; return the numbers of inserted, updated and deleted rows."""
         dialect, session, deleted = self.dialect, self.session, f"s.{self._quoted(DELETED)}"
         removes = self.sink.on_delete == "remove" and not self.groups
         newer = f"({self._newer()})"
         kept = f"{self._ours} AND NOT {deleted}" if removes else self._ours
         if dialect.kind == "postgresql":
-            # It has never seen this table, and would guess how many rows there are.
+            # PostgreSQL has no statistics of this new table, and would guess its number of rows.
             session.update(f"ANALYZE {self.stage}")
         names = {"target": self.target, "stage": self.stage, "on": self._on()}
         gone = 0
         if removes:
             gone = session.update(dialect.delete.format(**names, where=f"{self._ours} AND {deleted} AND {newer}"))
-        # MariaDB sets them one after the other: these read what another one sets.
+        # MariaDB assigns columns one after the other; columns that read others' stored values must come first.
         columns = sorted(self.columns, key=lambda column: column.lower() not in self.kept)
         changes = ", ".join(f"{dialect.own}{self._quoted(each)} = {self._changed(each)}" for each in columns)
         updated = session.update(dialect.update.format(**names, changes=changes, where=f"{kept} AND {newer}"))
@@ -98,7 +98,7 @@ class JdbcMerge:
         return inserted, updated, gone
 
     def _changed(self, column: str) -> str:
-        """Return the value that an update sets; one that the event lacks stays, but not in a row that is deleted."""
+        """Return the value that an update sets; a column missing in the event keeps its value, unless t is deleted."""
         quoted = self._quoted(column)
         stays = [f"position(',{number},' IN s.{KEPT}) > 0" for number in self.kept.get(column.lower(), ())]
         if not stays:
@@ -110,14 +110,14 @@ class JdbcMerge:
 
     @property
     def _ours(self) -> str:
-        # No attempt is staged where Spark has no task for the rows.
+        # Spark runs no task if there are no rows; then there are no attempts.
         return f"s._lakefeed_task IN ({', '.join(str(attempt) for attempt, _ in self.attempts) or 'NULL'})"
 
     def _on(self) -> str:
         return " AND ".join(f"t.{self._quoted(key)} = s.{self._quoted(key)}" for key in self.sink.keys)
 
     def _newer(self) -> str:
-        """Return the condition that a change is newer than the row; one without a position is older."""
+        """Return the condition that a change is newer than the row; rows without a position are older."""
         offset = self._quoted(OFFSET)
         if self.groups:
             return "TRUE"
@@ -127,7 +127,7 @@ class JdbcMerge:
         return self._after([spelt[each.lower()] for each in (*self.sink.order_by, *POSITION_COLUMNS)])
 
     def _after(self, order: Sequence[str]) -> str:
-        """Return the condition that ``s`` comes after ``t`` in this order, null first."""
+        """Return the condition that ``s`` sorts after ``t`` in this order, nulls first."""
         first, *rest = order
         ours, theirs = (f"{row}.{self._quoted(first)}" for row in "st")
         text = self.dialect.binary_text if first.lower() == TOPIC else ""

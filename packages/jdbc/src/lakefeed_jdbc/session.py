@@ -1,4 +1,4 @@
-"""Opens database sessions: with the JVM's driver in a feed, with Python's without Spark."""
+"""Open database sessions: with the JVM's driver in a feed, with Python's driver without Spark."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ Row = tuple[Any, ...]
 TIMEOUT_SECONDS = 10
 READ_SECONDS = 30
 ROWS_AT_ONCE = 20_000
-# What MariaDB's driver says where MySQL's caching_sha2_password needs TLS or the server's key.
+# The text of MariaDB's driver if MySQL's caching_sha2_password needs TLS or the server's key.
 NO_KEY = "RSA public key is not available"
-# The JVM module's report of a database error (io.lakefeed.jdbc.DatabaseFailure): SQL state, the server's number.
+# The JVM module's report of a database error (io.lakefeed.jdbc.DatabaseFailure): SQL state, server's error number.
 FAILURE = re.compile(r"lakefeed database \[(\w+) (-?\d+)\]: (.*)")
 
 
 class Session(Protocol):
-    """A transaction: it begins with the first statement, and is rolled back unless it is committed."""
+    """A transaction that begins with the first statement, and is rolled back unless it is committed."""
 
     def query(self, sql: str, *parameters: Any) -> list[Row]:
-        """Return the few rows of a SELECT; ``?`` in the statement is a parameter."""
+        """Return the rows of a SELECT, which must be few; ``?`` in the statement is a parameter."""
 
     def update(self, sql: str, *parameters: Any) -> int:
-        """Run another statement, and return how many rows it has met."""
+        """Run another statement, and return the number of affected rows."""
 
     def commit(self) -> None:
-        """Make all of it visible."""
+        """Commit the transaction."""
 
 
 @dataclass(frozen=True)
 class StatementRefusal:
-    """A database error: the SQL standard's state, the server's own number, and the text."""
+    """A database error: the SQL state, the server's own error number, and the text."""
 
     state: str
     number: int
@@ -60,14 +60,14 @@ class StatementRefusal:
 
     @classmethod
     def of(cls, error: BaseException) -> StatementRefusal | None:
-        """Read an exception of Spark or of a session; None if no database raised it."""
+        """Parse an exception of Spark or of a session; return None if it is not from a database."""
         found = FAILURE.search(str(error))
         return cls(found[1], int(found[2]), without_values(found[3])) if found else None
 
     @property
     def passes(self) -> bool:
         """Check that a retry may succeed: no connection, a server that stops or starts, a deadlock."""
-        # 08 connection, 57P0x shutdown and start, 53 resources, 40 deadlock; what MariaDB says by number alone.
+        # 08 connection, 57P0x shutdown and start, 53 resources, 40 deadlock. The numbers: errors without such a state.
         numbers = {1040, 1053, 1205, 1213, 1927, 2006, 2013, 4031}
         if NO_KEY in self.text:
             return False
@@ -76,7 +76,7 @@ class StatementRefusal:
     @staticmethod
     @contextmanager
     def translated(where: str) -> Iterator[None]:
-        """Replace a database error by the error for the user."""
+        """Translate database errors for the user."""
         try:
             yield
         except Exception as error:
@@ -98,7 +98,7 @@ class StatementRefusal:
             return ResourceMissing("there is no such database", where=where, hint="create it, or correct sink.jdbc.url")
         if self.passes:
             return Unreachable(f"the database does not answer: {self.text}", where=where)
-        # A value of another kind, no value, a CHECK: MySQL has no state of their own for them.
+        # A value of the wrong kind, a missing value, a failed CHECK: MySQL has no specific states for them.
         if self.state[:2] in ("22", "23") or self.number in (1265, 1364, 1366, 3819):
             return RowsRefused(
                 f"the database refuses the rows: {self.text}",
@@ -109,15 +109,15 @@ class StatementRefusal:
 
 
 def tls_properties(sink: JdbcSinkConfig) -> dict[str, str]:
-    """Return what makes the JVM's driver trust what the JVM does."""
+    """Return the settings with which the JVM's driver trusts the same certificates as the JVM."""
     address = Address.of(sink.url)
     return tls.pgjdbc_properties(address.options) if address.kind == "postgresql" else {}
 
 
 class JvmDatabase:
-    """The sink's database in a feed: sessions of the JVM's driver, and rows staged by the tasks.
+    """The sink's database in a feed: sessions of the JVM's driver, and staging by the tasks.
 
-    The password is among the JVM's secrets: see ``io.lakefeed.jdbc.Database``. It opens no connection yet.
+    The password is among the JVM's secrets: see ``io.lakefeed.jdbc.Database``. The constructor opens no connection.
     """
 
     def __init__(self, spark: SparkSession, sink: JdbcSinkConfig) -> None:
@@ -125,7 +125,7 @@ class JvmDatabase:
         name = f"{sink.user}@{sink.url}"
         jvm.put_secret(spark, name, sink.password)
         self._java = jvm.java(spark).jdbc.Database.of(
-            # MariaDB's driver serves MySQL too, under its own name.
+            # MariaDB's driver also connects to MySQL, under MariaDB's URL scheme.
             sink.url.replace("jdbc:mysql:", "jdbc:mariadb:", 1),
             self.dialect.driver,
             name,
@@ -135,12 +135,12 @@ class JvmDatabase:
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        """Open a connection of the driver."""
+        """Open a connection of the JVM's driver."""
         with closing(_JvmSession(self._java.session())) as session:
             yield session
 
     def stage(self, rows: DataFrame, insert: str) -> list[tuple[int, int]]:
-        """Let the tasks write the rows; returns the attempts that count, and how many rows each has written."""
+        """Write the rows in tasks; return the successful attempts, with the numbers of their rows."""
         frame: Any = rows
         written = self._java.stage(frame._jdf, insert, self.dialect.kind == "postgresql")
         return [(int(attempt), int(count)) for attempt, _, count in (each.partition(":") for each in written)]
@@ -167,7 +167,7 @@ class PythonDatabase:
 
     @contextmanager
     def session(self) -> Iterator[PythonSession]:
-        """Open a connection of Python's own driver; MissingExtra if that is not installed."""
+        """Open a connection of Python's driver; raise MissingExtra if the driver is not installed."""
         address = Address.of(self._sink.url)
         login = {
             "host": address.host,
@@ -203,7 +203,7 @@ def _mariadb(address: Address, login: dict[str, Any]) -> Any:
     except ImportError:
         raise MissingExtra.of("pymysql", "mariadb", "looking into MariaDB or MySQL without Spark") from None
     context = mariadb_context(address.options, where=str(address))
-    # Without them a server that accepts and does not answer blocks for ever.
+    # Without timeouts, a server that accepts connections but does not answer blocks forever.
     timeouts: dict[str, Any] = {"read_timeout": READ_SECONDS, "write_timeout": READ_SECONDS}
     try:
         connection = pymysql.connect(database=address.database, charset="utf8mb4", ssl=context, **login, **timeouts)
@@ -215,11 +215,11 @@ def _mariadb(address: Address, login: dict[str, Any]) -> Any:
         text = without_values(str(error.args[-1]))
         raise StatementRefusal("", 2013 if number == 2003 else number, text).error(str(address)) from None
     except RuntimeError as error:
-        # PyMySQL's error for a login that is encrypted by the server's key.
+        # PyMySQL raises this error if the login must be encrypted with the server's key.
         if "cryptography" not in str(error):
             raise
         raise MissingExtra.of("cryptography", "mysql", "logging in to MySQL without TLS") from None
-    # An older client connects as plain text where the server has no TLS.
+    # An older client falls back to plain text if the server has no TLS.
     if context is not None and not getattr(connection, "_secure", False):
         connection.close()
         raise Unreachable("the database offers no TLS, which sslMode requires", where=str(address))
@@ -227,7 +227,7 @@ def _mariadb(address: Address, login: dict[str, Any]) -> Any:
 
 
 class PythonSession:
-    """A session of Python's driver, which reads many rows too."""
+    """A session of Python's driver, which can also read many rows."""
 
     def __init__(self, connection: Any, where: str, dialect: Dialect) -> None:
         self._connection = connection
@@ -246,9 +246,9 @@ class PythonSession:
         self._connection.commit()
 
     def one_moment(self) -> None:
-        """From the next statement on, read the database as it is then, whatever is committed meanwhile."""
+        """Read a snapshot of the database from the next statement on, whatever is committed later."""
         self._connection.rollback()
-        # MariaDB's transactions are so by themselves.
+        # MariaDB's transactions read a snapshot by default.
         if self._dialect.kind == "postgresql":
             self.update("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
 
@@ -279,7 +279,7 @@ class PythonSession:
 
 
 def _login_refused(text: str) -> StatementRefusal:
-    # Before the login PostgreSQL's client has no state, only the text.
+    # Before the login, PostgreSQL's client reports no SQL state, only a text.
     if re.search(r"password authentication failed|no password supplied|role \".*\" does not exist|pg_hba", text):
         return StatementRefusal("28P01", 0, text)
     if re.search(r"database \".*\" does not exist", text):

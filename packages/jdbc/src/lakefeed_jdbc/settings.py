@@ -20,7 +20,7 @@ from lakefeed_jdbc import tls
 
 _PORTS = {"postgresql": 5432, "mariadb": 3306, "mysql": 3306}
 _LONGEST_NAME = 63
-"""PostgreSQL cuts longer names off, MariaDB allows one letter more."""
+"""PostgreSQL truncates longer names; MariaDB allows one letter more."""
 
 
 def _require_known_url(url: str) -> None:
@@ -41,11 +41,11 @@ def _require_known_to_both(table: str) -> None:
 
 _DEFAULT_SCHEMAS = {"postgresql": "public"}
 _SYSTEMS = {"postgresql": "postgres"}
-"""Names of systems in OpenLineage, where they are not the JDBC driver's."""
+"""OpenLineage's names of systems that differ from the JDBC driver's names."""
 
 
 class JdbcSinkConfig(SinkConfig):
-    """A table of a database, created from the rows' schema if it is missing; PostgreSQL, MariaDB or MySQL."""
+    """A table of PostgreSQL, MariaDB or MySQL, created from the rows' schema if it is missing."""
 
     guarantee: ClassVar[str] = "exactly-once"
     other_modes: ClassVar[str] = "update requires mode: upsert and keys, complete requires mode: overwrite"
@@ -64,7 +64,7 @@ class JdbcSinkConfig(SinkConfig):
     stored_files: ClassVar[SinkFiles] = SinkFiles(elsewhere="a database")
 
     url: Annotated[str, checked(_require_known_url)] = Field(examples=["jdbc:postgresql://host/database"])
-    """jdbc:postgresql://host:port/database, jdbc:mariadb://… or jdbc:mysql://…; without credentials."""
+    """Address: jdbc:postgresql://host:port/database, jdbc:mariadb://… or jdbc:mysql://…; without credentials."""
     user: str = Field(min_length=1, description="Who logs in.", examples=["feeder"])
     password: SecretStr = Field(
         description="The user's password; give it as ${NAME}.", examples=["${DATABASE_PASSWORD}"]
@@ -72,14 +72,14 @@ class JdbcSinkConfig(SinkConfig):
     table: Annotated[str, StringConstraints(pattern=r"^[^.\s{}]+(\.[^.\s{}]+)?$"), checked(_require_known_to_both)] = (
         Field(examples=["orders"])
     )
-    """table or schema.table; the ledger's tables lakefeed_feeds and lakefeed_commits are beside it."""
+    """table or schema.table. The ledger's tables, lakefeed_feeds and lakefeed_commits, are in the same schema."""
     mode: Literal["append", "upsert", "overwrite"] = "append"
-    """One row for each record; the newest row for each key; or, with output_mode: complete, the rows of the newest
-    batch in place of all others."""
+    """append: one row per record. upsert: the newest row per key. overwrite, with output_mode: complete: only the rows
+    of the newest batch."""
     keys: list[str] = Field(default_factory=list)
-    """With upsert: the columns that a row is known by; a unique key of the table."""
+    """With upsert: the columns that identify a row; a unique key of the table."""
     order_by: list[str] = Field(default_factory=list)
-    """With upsert: columns that say which change of a key is newer, as in iceberg."""
+    """With upsert: the columns that decide which change of a key is newer, as in iceberg."""
     delete: Deletes = Field(default_factory=Deletes, description="With upsert: which records delete.")
     on_delete: Literal["remove", "mark"] = "remove"
     """With upsert: remove the row, or keep it with lakefeed_deleted = true."""
@@ -107,7 +107,7 @@ class JdbcSinkConfig(SinkConfig):
         return f"{Address.of(self.url).database} {self.table}"
 
     def dataset(self, *, feed: str, brokers: str) -> DatasetName:
-        """Name the table as OpenLineage does: by server, database and schema."""
+        """Return the table's name in OpenLineage: server, database and schema."""
         address = Address.of(self.url)
         schema, _, table = self.table.rpartition(".")
         schema = schema or _DEFAULT_SCHEMAS.get(address.kind, "")
@@ -117,7 +117,7 @@ class JdbcSinkConfig(SinkConfig):
 
     @property
     def table_name(self) -> str:
-        """The table, without the database."""
+        """The table's name, without the database."""
         return self.table
 
     @property
@@ -127,7 +127,7 @@ class JdbcSinkConfig(SinkConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """The address of a database; ``kind`` is postgresql, mariadb or mysql, ``options`` the URL's parameters."""
+    """The address of a database; ``kind`` is postgresql, mariadb or mysql, ``options`` are the URL's parameters."""
 
     kind: str
     host: str

@@ -1,9 +1,9 @@
-"""JDBC sink: writes a micro-batch's rows and their offset ranges in one transaction.
+"""JDBC sink: write a micro-batch's rows and their offset ranges in one transaction.
 
 Guarantee: exactly-once. The tasks write the rows into a staging table of the attempt. One transaction of the driver
-locks the feed's row, checks fence and continuity, moves the rows into the table and adds the commit to the ledger;
-nothing of a batch is visible before, and all of it after. Staging tables of failed attempts are dropped at the next
-start.
+locks the feed's row, checks fence and continuity, moves the rows into the table and adds the commit to the ledger.
+A batch becomes visible as a whole when the transaction commits. Staging tables of failed attempts are dropped at the
+next start.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from lakefeed_jdbc.session import JvmDatabase, Session, StatementRefusal
 from lakefeed_jdbc.settings import JdbcSinkConfig
 
 STAGE = "lakefeed_stage_"
-# Spark returns timestamps as they are; its default shifts those from before 1582 by days.
+# Spark returns timestamps unchanged; by default it shifts timestamps before 1582 by days.
 EXACT_TIMES = ("spark.sql.datetime.java8API.enabled", "true")
 
 
@@ -79,7 +79,7 @@ class JdbcTable(BaseSink):
             if not self.ledger.has_table(session):
                 if self._followed:
                     raise CheckpointMismatch("the table was dropped while the feed runs", where=self._sink.where)
-                # The start has found that the feed starts over.
+                # At the start of the run, the check decided that the feed starts over.
                 self.ledger.forget(session)
                 session.commit()
             layout = JdbcLayout(self.ledger, self._sink, session, evolves=self._context.evolves)
@@ -133,14 +133,14 @@ class JdbcTable(BaseSink):
         changes = deleting(rows)
         changes = shuffle_by_key(changes, keys=self._keys, partitions=partitions_for(changes, commit))
         batch = summarize_changes(changes, keys=self._keys, order_by=self._sink.order_by)
-        # Before mistakes in the rows: their schema may still have to be merged.
+        # Checked before mistakes in the rows, because their schema may still have to be merged.
         check_outcomes(self._spark, commit_id)
         batch.check(keys=self._keys, table=self._sink.table)
         latest, changed = self._latest(changes), replace(commit, upserts=batch.upserts)
         return self._patiently(lambda: self._attempt(latest, changed, commit_id))
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
-        """Write some of a batch's rows in a transaction that is rolled back."""
+        """Write some rows of a batch in a transaction that is rolled back."""
         if self._has_changes:
             rows = self._latest(deleting(rows))
         self._patiently(lambda: self._attempt(rows, commit, commit_id=None))
@@ -151,7 +151,7 @@ class JdbcTable(BaseSink):
         return latest_per_key(changes, keys=self._keys, order_by=self._sink.order_by, kept=kept)
 
     def _attempt(self, rows: DataFrame, commit: Commit, commit_id: str | None) -> int:
-        """Write the rows into a staging table, and from there into the feed's; without ``commit_id`` roll back."""
+        """Write the rows into a staging table, and from there into the feed's; roll back without ``commit_id``."""
         name = f"{STAGE}{self._mark}_{uuid.uuid4().hex[:10]}"
         stage, dialect = self.ledger.name(name), self._database.dialect
         target = self.ledger.name(self.ledger.table)
@@ -190,10 +190,10 @@ class JdbcTable(BaseSink):
             self._drop(stage)
 
     def _merge_staged(self, merge: JdbcMerge, commit: Commit) -> Commit:
-        """Move the staged rows into the table, and return the commit with their numbers."""
+        """Move the staged rows into the table, and return the commit with its numbers of rows."""
         expected = sum(count for _, count in merge.attempts)
         if expected and merge.staged() != expected:
-            # A server that was killed may forget what it had said to have: an unlogged table is empty then.
+            # The staging table is unlogged in PostgreSQL, and empty after a crash of the server.
             raise Unreachable("the database has lost staged rows: it was restarted", where=self._sink.where)
         if self._sink.mode == "append":
             return replace(commit, rows=merge.append())
@@ -242,11 +242,11 @@ class JdbcTable(BaseSink):
 
     @property
     def _mark(self) -> str:
-        """Return what the names of the feed's staging tables have in common."""
+        """Return the common prefix of the feed's staging tables."""
         return hashlib.sha256(f"{self.ledger.feed}/{self._sink.table}".encode()).hexdigest()[:10]
 
     def _drop(self, stage: str) -> None:
-        # A table that tasks still write into is dropped at the next start.
+        # A table to which tasks still write is dropped at the next start.
         with suppress(LakefeedError), self.ledger.session() as session:
             session.update(self._database.dialect.hurry)
             session.update(f"DROP TABLE IF EXISTS {stage}")
@@ -254,7 +254,7 @@ class JdbcTable(BaseSink):
 
 
 def _as_staged(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Return these columns in their order; nested ones as JSON."""
+    """Return these columns in this order; nested ones as JSON."""
     fields = {field.name.lower(): field for field in rows.schema.fields}
     staged = []
     for name in columns:

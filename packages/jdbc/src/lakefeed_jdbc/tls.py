@@ -1,4 +1,4 @@
-"""How MariaDB's driver for Java, which reaches MySQL too, uses TLS by the parameters of a URL; the same for Python's.
+"""TLS of MariaDB's Java driver, which also connects to MySQL, by the URL's parameters; and the same for Python.
 
 ``sslMode`` and ``serverSslCert``: https://mariadb.com/docs/connectors. PostgreSQL's are in ``lakefeed.config.tls``.
 """
@@ -13,7 +13,7 @@ from lakefeed.config.addresses import PlainTextLogin, without_required_tls
 from lakefeed.config.tls import JavaOnly
 from lakefeed.errors import ConfigError
 
-# What MariaDB's driver takes for sslMode, without signs and in small letters; MySQL's words among them.
+# The values of sslMode that MariaDB's driver accepts, in lower case without punctuation; MySQL's are among them.
 _MODES = {
     **dict.fromkeys(("disable", "disabled", "0", "false"), "disable"),
     **dict.fromkeys(("trust", "required"), "trust"),
@@ -21,7 +21,7 @@ _MODES = {
     **dict.fromkeys(("verifyfull", "verifyidentity", "1", "true"), "verify-full"),
 }
 _JAVA_STORES = ("truststore", "keystore", "truststoretype", "keystoretype", "tlssockettype", "serversslcertpath")
-# Of MySQL's own driver or of older ones: MariaDB's ignores them, and would connect as plain text.
+# Parameters of MySQL's driver or of old drivers: MariaDB's driver ignores them, and would connect without TLS.
 _MEANINGLESS = [
     "ssl",
     "requiressl",
@@ -32,7 +32,7 @@ _MEANINGLESS = [
 
 
 def check(kind: str, options: Mapping[str, str]) -> None:
-    """Refuse parameters of a URL that ask for TLS in a way that the JVM's driver would ignore."""
+    """Refuse URL parameters that request TLS but that the JVM's driver would ignore."""
     lower = {key.lower(): value for key, value in options.items()}
     if kind == "postgresql":
         if lower.get("sslmode", "disable").lower() not in tls.MODES:
@@ -47,7 +47,7 @@ def check(kind: str, options: Mapping[str, str]) -> None:
 
 
 def plain_text_logins(url: str, kind: str, host: str, options: Mapping[str, str]) -> Iterator[PlainTextLogin]:
-    """Yield the login to a database on another machine whose URL does not require TLS."""
+    """Yield the login to a database on another machine if the URL does not require TLS."""
     if kind == "postgresql":
         return tls.plain_text_logins("url", url)
     is_required = _mode({key.lower(): value for key, value in options.items()}) != "disable"
@@ -55,7 +55,7 @@ def plain_text_logins(url: str, kind: str, host: str, options: Mapping[str, str]
 
 
 def _mode(lower: Mapping[str, str]) -> str:
-    """Return how MariaDB's driver uses TLS: disable, trust, verify-ca or verify-full."""
+    """Return the TLS mode of MariaDB's driver: disable, trust, verify-ca or verify-full."""
     if (given := lower.get("sslmode")) is not None:
         if mode := _MODES.get(given.lower().replace("-", "").replace("_", "")):
             return mode
@@ -71,7 +71,7 @@ def _mode(lower: Mapping[str, str]) -> str:
 
 
 def mariadb_context(options: Mapping[str, str], *, where: str) -> ssl.SSLContext | None:
-    """Build the TLS context for MariaDB or MySQL; None where Java's driver uses no TLS."""
+    """Return the TLS context for MariaDB or MySQL; None if the Java driver would use no TLS."""
     lower = {key.lower(): value for key, value in options.items()}
     mode = _mode(lower)
     if mode == "disable":

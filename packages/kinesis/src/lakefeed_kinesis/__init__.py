@@ -1,4 +1,4 @@
-"""Streams of Kinesis, shard by shard: each commit has the sequence numbers of its records."""
+"""Kinesis streams, shard by shard: every commit has the sequence numbers of its records."""
 
 PAGE = "sources"
-"""The page of the documentation that errors about this source name."""
+"""The documentation page that errors about this source link to."""

@@ -1,4 +1,4 @@
-"""``source.kinesis``: a stream of Kinesis."""
+"""``source.kinesis``: a Kinesis stream."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _NO_STREAM = "a stream's name has letters, digits, '_', '.' and '-'; for an ARN,
 
 
 class KinesisSource(InstalledSource, AwsAccess):
-    """A stream of Kinesis. The environment provides what is left out of its address and keys.
+    """A Kinesis stream. The environment provides addresses and keys that are not set here.
 
-    Without keys each process uses the AWS default chain (environment, profile, web identity, instance).
+    Without keys, every process uses the AWS default chain (environment, profile, web identity, instance).
     """
 
     reader: ClassVar[str] = "lakefeed_kinesis.stream:KinesisStream"
@@ -56,13 +56,13 @@ class KinesisSource(InstalledSource, AwsAccess):
     region: str | None = Field(None, description="Region of the stream. Default: AWS_REGION, else us-east-1.")
     stream: Annotated[str, spelled(r"[a-zA-Z0-9_.-]{1,128}", _NO_STREAM)] = Field(description="The stream's name.")
     start: Literal["earliest", "latest"] = "earliest"
-    """Where a new feed begins; afterwards it resumes where its last commit ended."""
+    """Where a new feed begins; later runs resume at the end of the last commit."""
     max_records_per_batch: Count = 100_000
-    """Upper bound on the records of one micro-batch, over all shards."""
+    """The most records in one micro-batch, over all shards."""
 
     @property
     def topics(self) -> list[str]:
-        """The stream, as the name that schemas are registered for."""
+        """The stream's name, under which schemas are registered."""
         return [self.stream]
 
     @property

@@ -1,4 +1,4 @@
-"""A stream of Kinesis: as a source of Spark's, and to compare with a feed's position at a start."""
+"""A Kinesis stream: a Spark source, and its description for the comparison with a feed's position at a start."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from lakefeed_kinesis.settings import KinesisSource
 FORMAT = "io.lakefeed.kinesis.KinesisSource"
 CLIENT = "software/amazon/awssdk/services/kinesis/KinesisClient.class"
 ENDLESS = 2**63 - 1
-"""The end of a shard is unknown; no feed has read so far."""
+"""The end offset of a shard, because the real end is unknown; no feed reaches this number."""
 
 
 class KinesisStream:
-    """One stream, in one session that was started with the client for Kinesis."""
+    """One stream, in a session that was started with the client for Kinesis."""
 
     has_new_leaders = False
 
@@ -39,7 +39,7 @@ class KinesisStream:
         if source.access_key is not None and source.secret_key is not None:
             secrets = (source.access_key, source.secret_key, source.session_token)
             keys = [secret.get_secret_value() for secret in secrets if secret]
-            # By a name of the keys' own: two feeds in one session may have others.
+            # Named after the access key, because another feed in the session may have other keys.
             name = f"kinesis {keys[0]}@{source.endpoint or source.region}"
             jvm.java(spark).Secrets.put(name, "\n".join(keys))
             self._options["credentials"] = name
@@ -47,11 +47,11 @@ class KinesisStream:
     def read_stream(
         self, *, starting: Mapping[str, Mapping[int, int]] | None = None, marks: Mapping[Partition, str] | None = None
     ) -> DataFrame:
-        """Read the records as a streaming DataFrame, undecoded.
+        """Read the records as a streaming DataFrame, without decoding.
 
-        Columns: those of the Kafka source, and sequence_number. ``offset`` numbers the records of a shard as the feed
-        has read them, ``partition`` is the shard's number, ``key`` the partition key. A query without a checkpoint
-        begins at the sequence numbers (``marks``) of the starting offsets, or else where the source says.
+        Columns: those of the Kafka source, and sequence_number. ``offset`` is the record's number in its shard, in the
+        feed's reading order; ``partition`` is the shard's number, ``key`` the partition key. A query without a
+        checkpoint begins at the sequence numbers (``marks``) of the starting offsets, or else at the source's start.
         """
         reader = self._spark.readStream.format(FORMAT).options(**self._options)
         reader = reader.option("max-records", self._source.max_records_per_batch).option("start", self._source.start)
@@ -60,7 +60,7 @@ class KinesisStream:
         return reader.load()
 
     def read_batch(self, spans: Sequence[OffsetRange], *, of: OffsetRanges) -> DataFrame:
-        """Read some records of a commit again, as a batch DataFrame, undecoded."""
+        """Read records of a commit again, as a batch DataFrame, without decoding."""
         committed = {span.key: span for span in of.ranges}
         ranges = []
         for span in spans:
@@ -71,7 +71,7 @@ class KinesisStream:
         return self._spark.read.format(FORMAT).options(**self._options).option("ranges", json.dumps(ranges)).load()
 
     def describe(self, position: Position | None = None) -> dict[str, TopicDescription | None]:
-        """Describe the stream now, its shards as partitions, and whether records after the position still exist."""
+        """Describe the stream now: its shards as partitions, and whether the records after the position still exist."""
         stream = self._source.stream
         offset = None
         if position is not None and any(span.marks for span in position.ranges.ranges):
@@ -88,7 +88,7 @@ class KinesisStream:
         return {stream: TopicDescription(name=stream, topic_id=self._id, partitions=shards, noun="stream")}
 
     def identify(self, ranges: OffsetRanges) -> OffsetRanges:
-        """Add the stream's present id to the ranges; refuse a stream that was recreated."""
+        """Add the stream's current id to the ranges; refuse a stream that was recreated."""
         now = self._current_id()
         if self._id is not None and self._id != now:
             raise RecordsLost(

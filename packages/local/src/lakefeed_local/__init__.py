@@ -1,4 +1,4 @@
-"""Work on one machine: the embedded stack, a producer, the quickstart, the demo, the examples."""
+"""Work on one machine: the embedded stack, a producer, the quickstart, the demo and the examples."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COMMANDS: Mapping[str, CliCommand] = {
 }
 
 PAGE = "quickstart"
-"""The page of the documentation that errors of this package name."""
+"""The documentation page that errors of this package link to."""
 
 
 def __getattr__(name: str) -> object:

@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 @click.option("--store", help="Object store: s3proxy, minio or versitygw.  [default: s3proxy]")
 @output_option
 def demo(rows: int, csv: Path | None, keep: bool, home: Path | None, store: str | None) -> None:
-    """Run the main job on the embedded stack and verify it.
+    """Run the main job on the embedded stack, and verify it.
 
     Starts Kafka, Schema Registry and an S3 store, produces taxi trips into a topic of 10 partitions, lands them
-    in an Iceberg table with the pipeline of examples/taxi, reads the table back without Spark and compares
-    count, distinct keys and sums with what was produced. Ends with status 1 if they differ.
+    in an Iceberg table with the pipeline of examples/taxi, reads the table without Spark, and compares count,
+    distinct keys and sums with the produced trips. The status is 1 if they differ.
 
-    Ctrl-C, SIGTERM and SIGHUP take the stack down, unless --keep, and end with status 130, 143 and 129.
+    Ctrl-C, SIGTERM and SIGHUP stop the stack, unless --keep is given; the status is 130, 143 or 129.
     """
     for package, extra in (("pyspark", "spark"), ("pyiceberg", "read"), ("duckdb", "read")):
         if find_spec(package) is None:
@@ -84,7 +84,7 @@ def _print(report: DemoReport, *, home: Path, keep: bool) -> None:
 
 
 def _look_around(table: str, *, home: Path, keep: bool) -> str:
-    """Return the commands for a look around, which work in a shell without lakefeed's variables."""
+    """Return the commands to explore the result; they work in a shell without lakefeed's variables."""
     from lakefeed_local.examples import packaged_example
 
     commands = [f"export LAKEFEED_HOME={shlex.quote(str(home.absolute()))}", *path_lines()]
@@ -103,7 +103,7 @@ def _look_around(table: str, *, home: Path, keep: bool) -> str:
 
 
 def path_lines() -> Iterator[str]:
-    """Yield the line that lets a shell find lakefeed, unless it does."""
+    """Yield the line that adds lakefeed to the shell's PATH, unless the shell finds it."""
     own = Path(sys.executable).parent
     if shutil.which("lakefeed") != str(own / "lakefeed"):
         yield f'export PATH={shlex.quote(str(own))}:"$PATH"'

@@ -1,7 +1,7 @@
-"""Looks for what keeps lakefeed from running well on this machine, before anything is started.
+"""Find problems of this machine that keep lakefeed from running well, before anything is started.
 
-It asks this machine alone, but for a store that the environment names: its clock, and what it can do. What a pipeline
-file points at is the matter of ``lakefeed check --connect``.
+It examines only this machine, and the store in the environment: the store's clock and features. The servers of a
+pipeline file are checked by ``lakefeed check --connect``.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ LEAST_MEMORY, USUAL_MEMORY = 2 * GIB, 4 * GIB
 LEAST_DISK, USUAL_DISK = 1 * GIB, 5 * GIB
 OPEN_FILES = 4096
 SKEW_SECONDS, MOST_SKEW_SECONDS = 30.0, 900.0
-"""Servers of S3 refuse a request whose time differs by more than 15 minutes from theirs."""
+"""S3 servers refuse a request whose time differs from theirs by more than 15 minutes."""
 STORE_SECONDS = 5.0
 EXTRAS = {"pyiceberg": "read", "duckdb": "read", "pandas": "pandas", "psycopg": "postgresql", "pymysql": "mariadb"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """One thing that was looked at; ``hint`` says what to do unless it is ok."""
+    """The result of one check; ``hint`` says what to do, unless the result is ok."""
 
     name: str
     verdict: Verdict
@@ -57,7 +57,7 @@ class Diagnosis:
 
 
 def examine() -> list[Diagnosis]:
-    """Look at everything; nothing that is looked at can end the examination."""
+    """Run all checks; no check can end the examination."""
     findings: list[Diagnosis] = []
     looks = (_python, _java, _spark, _extras, _jars, _memory, _cores, _disk, _temporary, _files, _names, _ports)
     for look in (*looks, _clock, _store):
@@ -140,7 +140,7 @@ def _memory() -> Iterator[Diagnosis]:
 
 
 def _free_memory() -> int | None:
-    """Return the bytes that a process can still take: the machine's, or what its container leaves."""
+    """Return the bytes of memory that a process can still use, on the machine or within its container's limit."""
     try:
         lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
     except OSError:
@@ -245,7 +245,7 @@ def _clock() -> Iterator[Diagnosis]:
 
 
 def _skew(endpoint: str, *, now: Callable[[], float] = time.time) -> float | None:
-    """Return by how much this machine's clock is ahead of a server's; None if that does not say its time."""
+    """Return how far this machine's clock is ahead of a server's, in seconds; None if the server sends no time."""
     parts = urlsplit(endpoint)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=3)
@@ -260,7 +260,7 @@ def _skew(endpoint: str, *, now: Callable[[], float] = time.time) -> float | Non
 
 
 def _store() -> Iterator[Diagnosis]:
-    """Try what checkpoints require of a store: of two writers of one name the second is refused."""
+    """Check the store's feature that checkpoints require: of two writers of one name, it refuses the second."""
     environment = default_environment()
     place = urlsplit(environment.get("LAKEFEED_WAREHOUSE", ""))
     if place.scheme != "s3":

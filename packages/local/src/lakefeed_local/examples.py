@@ -1,4 +1,4 @@
-"""``lakefeed examples``: the examples that come with the package, copied to run and to change."""
+"""``lakefeed examples``: the examples in the package, to copy, run and change."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _COMMAND = re.compile(r"^#   ((?:lakefeed|python|aws) .+)$", re.MULTILINE)
 _CONTINUED = re.compile(r" \\\n# +")
 _MENTIONED = re.compile(r"examples/[A-Za-z0-9_./-]+\.[a-z]+")
 NOTES = ("Needs", "Gives", "Change")
-"""What the comment on top of each pipeline file says after its commands."""
+"""The notes in the comment at the top of pipeline files, after the commands."""
 _SCHEMA_LINE = re.compile(r"\A# yaml-language-server: .*\n#\n")
 
 
 @click.group()
 def examples() -> None:
-    """List the examples, and copy one to run and to change."""
+    """List the examples, and copy one to run and change."""
 
 
 @examples.command("list")
@@ -46,7 +46,7 @@ def list_examples() -> None:
 @click.option("--to", type=FOLDER, default=Path("."), help="The folder to copy into.  [default: this one]")
 @output_option
 def copy(name: str, to: Path) -> None:
-    """Copy example NAME into this folder, below examples/, and say how to run it."""
+    """Copy example NAME into this folder, below examples/. Prints how to run it."""
     example = packaged_example(name)
     copied = copy_example(example, to)
     emit({**_document(example), "copied": [str(to / file) for file in copied]}, _copy_lines(example, to, copied))
@@ -90,10 +90,10 @@ def _copy_lines(example: PackagedExample, to: Path, copied: list[Path]) -> Itera
 
 @dataclass(frozen=True)
 class PackagedExample:
-    """One example: a folder with pipeline files, and Python modules beside some.
+    """One example: a folder with pipeline files, some with Python modules.
 
     Attributes:
-        files: the folder's own, and those of others that it mentions, such as its data; relative to ``root``.
+        files: the folder's files, and the files of other folders that it mentions, such as data; relative to ``root``.
     """
 
     name: str
@@ -102,7 +102,7 @@ class PackagedExample:
 
     @property
     def pipelines(self) -> list[Path]:
-        """Its pipeline files in the order to run them: the main one first, each behind those that it needs."""
+        """The pipeline files in the order to run them: the main one first, others after the ones they need."""
         own = [file for file in self.files if file.parts[1] == self.name and file.suffix == ".yaml"]
         by_name = sorted(own, key=lambda file: (file.name != "pipeline.yaml", file.name))
         needs = {file: [other for other in by_name if other.name in self.notes(file)["Needs"]] for file in by_name}
@@ -110,21 +110,21 @@ class PackagedExample:
 
     @property
     def main(self) -> Path:
-        """The path of its main pipeline file."""
+        """The path of the main pipeline file."""
         return self.root / self.pipelines[0]
 
     def description(self, file: Path) -> str:
-        """Return what the comment on top of a pipeline file says, without its commands and notes."""
+        """Return the comment at the top of a pipeline file, without its commands and notes."""
         text = self._top(file).partition(f"\n# {NOTES[0]}:")[0]
         lines = [line.removeprefix("#").strip() for line in text.splitlines() if not line.startswith("#   ")]
         return " ".join(line for line in lines if line and not line.startswith("yaml-language-server"))
 
     def commands(self, file: Path) -> list[str]:
-        """Return the commands that run a pipeline file, from the folder that has the copy."""
+        """Return the commands that run a pipeline file, from the folder with the copy."""
         return _COMMAND.findall(_CONTINUED.sub(" ", self._top(file)))
 
     def notes(self, file: Path) -> dict[str, str]:
-        """Return what a pipeline file says that it needs, gives, and how to change it, by the name of the note."""
+        """Return the notes of a pipeline file by name: what it needs, what it gives, how to change it."""
         words = " ".join(line.removeprefix("#").strip() for line in self._top(file).splitlines())
         parts = re.split(rf"\b({'|'.join(NOTES)}): ", words.partition(f" {NOTES[0]}: ")[2])
         return dict(zip(NOTES, (part.strip() for part in parts[::2]), strict=True))
@@ -134,20 +134,20 @@ class PackagedExample:
 
 
 def packaged_examples() -> list[PackagedExample]:
-    """Return all examples, by name."""
+    """Return all examples, sorted by name."""
     root = packaged_root(_FOLDER)
     found = []
     for folder in sorted({file.parent for file in (root / _FOLDER).glob("*/*.yaml")}):
         files = {file.relative_to(root) for file in folder.rglob("*") if file.is_file()}
         files = {file for file in files if "__pycache__" not in file.parts}
         files |= set(_mentioned(root, files))
-        files |= set(_mentioned(root, files))  # And what those name.
+        files |= set(_mentioned(root, files))  # Also the files that those mention.
         found.append(PackagedExample(folder.name, root, tuple(sorted(files))))
     return found
 
 
 def packaged_example(name: str) -> PackagedExample:
-    """Return one example; a ResourceMissing names the nearest."""
+    """Return one example; raise ResourceMissing with the most similar name."""
     there = {example.name: example for example in packaged_examples()}
     if name not in there:
         near = difflib.get_close_matches(name, there, n=1)
@@ -157,10 +157,10 @@ def packaged_example(name: str) -> PackagedExample:
 
 
 def copy_example(example: PackagedExample, to: Path) -> list[Path]:
-    """Copy an example's files into a folder, below ``examples/``; returns them, relative to that.
+    """Copy an example's files into a folder, below ``examples/``; return their paths relative to the folder.
 
     Raises:
-        ConfigError: one of them is there already with other content; nothing is copied then.
+        ConfigError: a file already exists with other content; then nothing is copied.
     """
     contents = {file: _content(example.root / file) for file in example.files}
     for file, content in contents.items():
@@ -174,7 +174,7 @@ def copy_example(example: PackagedExample, to: Path) -> list[Path]:
 
 
 def _mentioned(root: Path, files: set[Path]) -> Iterator[Path]:
-    """Yield the files of other examples that these files name, as their data."""
+    """Yield the files of other examples that these files mention, such as data."""
     for file in files:
         if file.suffix in (".yaml", ".py"):
             for name in _MENTIONED.findall((root / file).read_text("utf-8")):
@@ -188,5 +188,5 @@ def _content(file: Path) -> bytes:
         return with_commands(content.decode()).encode()
     if file.suffix != ".yaml":
         return content
-    # The schema that the line names is in the checkout alone.
+    # The line refers to a schema that only the checkout has.
     return _SCHEMA_LINE.sub("", content.decode()).encode()

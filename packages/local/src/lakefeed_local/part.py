@@ -19,23 +19,23 @@ from lakefeed_local.ports import LOOPBACK
 from lakefeed_local.process import Detached, find_detached, start_detached
 
 ANSWER_SECONDS = 3
-"""Limit for one request of a health check."""
+"""Time limit for one request of a health check, in seconds."""
 
-_READY_WITHIN_SECONDS = 120  # A broker that was killed takes 15 s on two idle cores; a busy machine several times that.
+_READY_WITHIN_SECONDS = 120  # A killed broker needs 15 s on two idle cores; a busy machine several times that.
 _POLL_SECONDS = 0.2
-_SETTLE_SECONDS = 20  # Rather wait for a busy server than end it under the job that keeps it busy.
+_SETTLE_SECONDS = 20  # Waiting for a busy server is better than stopping it during the job that keeps it busy.
 _TAIL_LINES = 12
 _MOST_BYTES = 64 << 20  # A registry lists all its subjects.
 _LOG_KEPT_BYTES = 10 << 20
 
 
 class NotReady(Exception):
-    """A part does not answer yet, or not rightly; the message says why."""
+    """A part does not answer yet, or answers wrongly; the message has the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StartStep:
-    """A change of a part during ``up`` or ``down``, with an address, a log file or a reason as its detail."""
+    """A change of a part during ``up`` or ``down``; its detail is an address, a log file or a reason."""
 
     part: str
     state: Literal["building", "starting", "ready", "already up", "restarting", "moved", "failed", "stopped"]
@@ -44,16 +44,16 @@ class StartStep:
 
 
 Progress = Callable[[StartStep], None]
-"""Called for each step, from any thread."""
+"""Called for every step, from any thread."""
 
 
 State = Literal["up", "not answering", "died", "down"]
-"""``not answering``: the process runs. ``died``: it was not stopped by us. ``down``: it was, or never started."""
+"""``not answering``: the process runs. ``died``: it ended, but not by us. ``down``: stopped by us, or never started."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartStatus:
-    """The state of a part; a part that is down has the address of the last time, and no pid."""
+    """The state of a part; a part that is down has its last address, and no pid."""
 
     part: str
     state: State
@@ -65,7 +65,7 @@ class PartStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class Part(ABC):
-    """One server. Its ports have the names in ``port_names``, of which the first is for clients."""
+    """One server. ``port_names`` has the names of its ports; the first one is for clients."""
 
     home: Home
     ports: Mapping[str, int]
@@ -78,26 +78,26 @@ class Part(ABC):
     grace_seconds: ClassVar[float] = 10
 
     def build(self, report: Progress) -> None:  # noqa: B027 (most parts need none)
-        """Build the program, where it is not simply fetched. Called before any part is started."""
+        """Build the program, unless it is only downloaded. Called before any part is started."""
 
     @abstractmethod
     def prepare(self) -> None:
-        """Write its settings, and its data directory the first time. May take seconds."""
+        """Write the settings, and create the data directory the first time. May take seconds."""
 
     @abstractmethod
     def command(self) -> list[str]:
-        """Return program and arguments. Everybody can read them (``ps``): no secrets."""
+        """Return program and arguments. All users can read them (``ps``), so they must not contain secrets."""
 
     def environment(self) -> dict[str, str]:
-        """Return the variables to add to ours; readable by the same user only."""
+        """Return the variables to add to our environment; only the same user can read them."""
         return {}
 
     @abstractmethod
     def check(self) -> None:
-        """Raise ``NotReady`` unless it serves."""
+        """Raise ``NotReady`` unless the part serves requests."""
 
     def finish(self) -> None:  # noqa: B027 (most parts need none)
-        """Complete each start once it serves; raise ``NotReady`` if that fails. May be repeated."""
+        """Finish a start when the part serves requests; raise ``NotReady`` on failure. May be repeated."""
 
     @property
     def address(self) -> str:
@@ -112,19 +112,19 @@ class Part(ABC):
         return self.home.log_of(self.name)
 
     def process(self) -> Detached | None:
-        """Return the process of its pid file, running or not."""
+        """Return the process of the part's pid file, running or not."""
         return find_detached(self.home.pid_file_of(self.name))
 
     def start(self, *, progress: Progress, cancelled: threading.Event) -> None:
-        """Start it and wait until it serves.
+        """Start the part, and wait until it serves requests.
 
         Raises:
-            Unreachable: it ended, or does not serve in time. The message has the end of its log.
+            Unreachable: the process ended, or does not serve in time. The message has the end of its log.
         """
         begun = time.monotonic()
         progress(StartStep(part=self.name, state="starting"))
         self.prepare()
-        # Keeps one older log, so that a stack that is used for months does not fill the disk.
+        # Only one older log is kept, so that a long-lived stack does not fill the disk.
         if self.log.exists() and self.log.stat().st_size > _LOG_KEPT_BYTES:
             self.log.replace(self.log.with_suffix(".log.1"))
         log_begins = self.log.stat().st_size if self.log.exists() else 0
@@ -153,12 +153,12 @@ class Part(ABC):
         )
 
     def serves(self) -> bool:
-        """Check that it runs and answers. One that was started a moment ago is given time."""
+        """Check that the part runs and answers. A part that was started a moment ago gets time to answer."""
         process = self.process()
         return process is not None and self._wait(process, until=time.monotonic() + _SETTLE_SECONDS) is None
 
     def _wait(self, process: Detached, *, until: float, cancelled: threading.Event | None = None) -> str | None:
-        """Wait until it serves and return None; else return the reason, at the process's end or the time ``until``."""
+        """Wait until the part serves, and return None; return the reason if its process ends, or at ``until``."""
         reason = "it was not asked yet"
         while process.alive() and time.monotonic() < until and not (cancelled and cancelled.is_set()):
             try:
@@ -172,7 +172,7 @@ class Part(ABC):
         return reason
 
     def stop(self) -> bool:
-        """Stop it, gently if possible; return whether it was running."""
+        """Stop the part, gracefully if possible; return whether it was running."""
         process = self.process()
         was_running = process is not None and process.alive()
         if process is not None:
@@ -181,7 +181,7 @@ class Part(ABC):
         return was_running
 
     def status(self) -> PartStatus:
-        """Ask it once for its health."""
+        """Return the part's state, after one health check."""
         process = self.process()
         state: State = "up"
         pid, detail = None, ""
@@ -199,9 +199,9 @@ class Part(ABC):
 
 
 def ask(url: str, *, method: str = "GET", headers: Mapping[str, str] | None = None, body: bytes | None = None) -> bytes:
-    """Return the body of an HTTP answer from one of our own servers; raise NotReady without an answer with 2xx.
+    """Return the body of an HTTP answer from one of our own servers; raise NotReady without a 2xx answer.
 
-    Never through a proxy: the servers are on this machine, whatever HTTP_PROXY says.
+    Never uses a proxy: the servers are on this machine, whatever HTTP_PROXY is.
     """
     limit = ANSWER_SECONDS
     try:
@@ -214,7 +214,7 @@ def ask(url: str, *, method: str = "GET", headers: Mapping[str, str] | None = No
 
 
 def _tail(log: Path, begins: int) -> str:
-    """Return the last lines of this run."""
+    """Return the last lines of the log of this run."""
     try:
         with log.open("rb") as file:
             file.seek(begins)

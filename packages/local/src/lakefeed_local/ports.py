@@ -1,4 +1,4 @@
-"""Free ports on the loopback interface, and the processes that hold the others."""
+"""Find free ports on the loopback interface, and the processes that use other ports."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from lakefeed.errors import PortTaken
 
 LOOPBACK = "127.0.0.1"
 
-# Below the range from which Linux takes the ports of outgoing connections (32768 and up), so that a port we
-# remember is not lost to a passing client between `down` and `up`.
+# Below Linux's range for outgoing connections (32768 and up), so that no client takes a remembered port between
+# `down` and `up`.
 _FIRST, _LAST = 20000, 31999
 _ATTEMPTS = 200
 
 
 def is_free(port: int) -> bool:
-    """Check that a server could listen there now."""
+    """Check that a server could listen on the port now."""
     with socket.socket() as probe:
-        # As servers do: connections of the previous run that are in TIME_WAIT do not count.
+        # Servers do the same: connections of the previous run in TIME_WAIT do not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -31,7 +31,7 @@ def is_free(port: int) -> bool:
 
 
 def choose_free(*, avoid: Collection[int]) -> int:
-    """Return a free port, not one of ``avoid``."""
+    """Return a free port that is not in ``avoid``."""
     for _ in range(_ATTEMPTS):
         port = random.randint(_FIRST, _LAST)  # noqa: S311 (not a secret)
         if port not in avoid and is_free(port):
@@ -40,7 +40,7 @@ def choose_free(*, avoid: Collection[int]) -> int:
 
 
 def owner_of(port: int) -> str | None:
-    """Return name and pid of the process that listens on a port, if it is ours to see (Linux)."""
+    """Return name and pid of the process that listens on a port, if we may see it (Linux)."""
     sockets = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
@@ -49,7 +49,7 @@ def owner_of(port: int) -> str | None:
             continue
         for line in lines:
             fields = line.split()
-            if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:  # 0A: listening
+            if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:  # 0A is LISTEN
                 sockets.add(f"socket:[{fields[9]}]")
     if not sockets:
         return None
@@ -61,17 +61,17 @@ def owner_of(port: int) -> str | None:
 
 
 def _open_files_of(process: Path) -> set[str]:
-    """Return the open files of a process, a socket as ``socket:[INODE]``; none if we may not see them."""
+    """Return the open files of a process, with sockets as ``socket:[INODE]``; none if we may not see them."""
     links = set()
     with suppress(OSError):
         for link in (process / "fd").iterdir():
-            with suppress(OSError):  # Closed in the meantime.
+            with suppress(OSError):  # The file was closed in the meantime.
                 links.add(str(link.readlink()))
     return links
 
 
 def taken(port: int, *, part: str) -> PortTaken:
-    """Return the error for a requested port that is not free."""
+    """Return the error for a requested port that is in use."""
     owner = owner_of(port)
     return PortTaken(
         f"port {port} for {part} is taken" + (f" by {owner}" if owner else ""),

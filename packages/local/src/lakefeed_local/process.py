@@ -1,4 +1,4 @@
-"""Processes that outlive the command that starts them, found again by a pid file."""
+"""Processes that outlive the command that starts them; a pid file identifies them later."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from lakefeed.errors import WorldError
 
 _POLL_SECONDS = 0.05
 
-# The shell starts the server in the background and ends at once: the server then belongs to init, not to us,
-# so that it neither dies with us nor becomes a zombie in a long-lived Python process.
+# The shell starts the server in the background and ends at once, so init becomes the server's parent. The server
+# then neither ends with us nor becomes a zombie of a long-lived Python process.
 _DETACH = 'log=$1; shift; "$@" </dev/null >>"$log" 2>&1 & echo $!'
 
 
 @dataclass(frozen=True, kw_only=True)
 class Detached:
-    """One process, distinguished from a later one with the same pid by its start time."""
+    """One process; its start time distinguishes it from a later process with the same pid."""
 
     pid: int
     began: str
@@ -38,7 +38,7 @@ class Detached:
                 os.kill(self.pid, number)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until it has ended; return false if it has not within the time."""
+        """Wait for the process's end; return False if it has not ended in time."""
         deadline = time.monotonic() + seconds
         while self.alive():
             if time.monotonic() > deadline:
@@ -47,7 +47,7 @@ class Detached:
         return True
 
     def stop(self, *, grace_seconds: float) -> None:
-        """Send TERM, and KILL once the grace is over."""
+        """Send SIGTERM, and SIGKILL when the grace period is over."""
         self.signal(signal.SIGTERM)
         if not self.wait(grace_seconds):
             self.signal(signal.SIGKILL)
@@ -57,9 +57,9 @@ class Detached:
 def start_detached(
     command: Sequence[str], *, log: Path, pid_file: Path, cwd: Path, environment: Mapping[str, str]
 ) -> Detached:
-    """Start a process in a session of its own, and note it in the pid file.
+    """Start a process in its own session, and write the pid file.
 
-    Every user of the machine can read the command: it must hold no secrets. The output is appended to the log.
+    All users of the machine can read the command, so it must not contain secrets. The output is appended to the log.
     """
     done = subprocess.run(
         ["/bin/sh", "-c", _DETACH, "sh", str(log), *command],
@@ -80,14 +80,14 @@ def start_detached(
     try:
         write_whole(pid_file, json.dumps(asdict(process)), overwrite=True)
     except OSError:
-        # No command would find it to stop it.
+        # Without the pid file, no command would find the process to stop it.
         process.stop(grace_seconds=0)
         raise
     return process
 
 
 def find_detached(pid_file: Path) -> Detached | None:
-    """Return the process of a pid file, running or not; None if there is no readable file."""
+    """Return the process of a pid file, running or not; None if the file is missing or unreadable."""
     try:
         document = json.loads(pid_file.read_text())
         return Detached(pid=int(document["pid"]), began=str(document["began"]))

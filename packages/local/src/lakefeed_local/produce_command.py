@@ -1,4 +1,4 @@
-"""``lakefeed topics produce``: rows from files, or generated ones, into a topic."""
+"""``lakefeed topics produce``: write rows from files, or generated ones, into a topic."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PAGE = "topics"
 
 
 class _CheckedCommand(click.Command):
-    """Refuses options that contradict each other when it parses them: ``lakefeed deploy manifest`` only parses."""
+    """Refuses contradictory options when it parses them, because ``lakefeed deploy manifest`` only parses."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         rest = super().parse_args(ctx, args)
@@ -97,9 +97,9 @@ def produce(**options: Any) -> None:
     """Write rows into TOPIC, which must exist.
 
     Rows come from --file (CSV with a header, JSON lines, Parquet) or from --generate. With confluent-avro,
-    confluent-protobuf and json-schema the schema is registered, and each value begins with its id.
+    confluent-protobuf and json-schema, the schema is registered, and values begin with its id.
 
-    Ctrl-C ends with status 130, SIGTERM with 143, SIGHUP with 129; each says how many records the topic has got. With
+    Ctrl-C ends with status 130, SIGTERM with 143, SIGHUP with 129, after printing how many records the topic got. With
     --stream they finish the current micro-batch and end with status 0. Before the first record the status is 0.
     """
     produced, encoding = _Order(**options).run()
@@ -119,10 +119,10 @@ def produce(**options: Any) -> None:
 
 
 class _Order(SimpleNamespace):
-    """The command line, with an attribute for each option above."""
+    """The command line, with an attribute per option above."""
 
     def check(self) -> None:
-        """Refuse options that contradict each other."""
+        """Refuse contradictory options."""
         from lakefeed.records.encode.encode import FRAMED
 
         no_meaning = f"has no meaning with --encode {self.encode}"
@@ -141,7 +141,7 @@ class _Order(SimpleNamespace):
                 raise ConfigError(what, where="lakefeed topics produce", hint=hint)
 
     def run(self) -> tuple[Produced, Encoding]:
-        """Produce the rows; all that can fail without Spark is done before Spark starts."""
+        """Produce the rows; every check that needs no Spark runs before Spark starts."""
         from lakefeed.clients.kafka.topics import Topics
         from lakefeed.records.decode.registry import SchemaRegistry
         from lakefeed.records.encode.encode import FRAMED, encoded, settle
@@ -226,7 +226,7 @@ class _Order(SimpleNamespace):
         return read_rows(spark, self.path, format=self.file_format, schema=types, stream=self.stream)
 
     def _schema(self, registry: SchemaRegistry | None) -> SchemaText | None:
-        """Return the file's, the generator's, or the subject's latest, by which CSV and JSON values are typed too."""
+        """Return the schema of the file, the generator, or the subject's latest; it types CSV and JSON values too."""
         from lakefeed.records.decode.registry import SchemaText
         from lakefeed.records.encode.encode import FRAMED
         from lakefeed_local.produce.taxi import taxi_schema

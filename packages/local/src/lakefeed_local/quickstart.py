@@ -1,4 +1,4 @@
-"""The quickstart: a sample topic, a pipeline file and a table in one folder, from which a new user continues."""
+"""The quickstart: a sample topic, a pipeline file and a table in one folder, as a base for a new user's own work."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TOPIC, PARTITIONS = "quickstart-trips", 3
 NAME = template.name_of(TOPIC)
 TABLE = "lake.quickstart.trips"
 NEEDED = ("java", "spark", "memory", "cores", "cache", "home", "temporary files")
-"""What ``lakefeed local doctor`` must find well: a store is not needed."""
+"""The checks of ``lakefeed local doctor`` that must succeed; a store is not needed."""
 PIPELINE, QUERY, LAKE = "pipeline.yaml", "query.py", "lake"
 _QUERY = '''"""Reads the table without Spark and without lakefeed: with pyiceberg and DuckDB."""
 
@@ -55,7 +55,7 @@ print(
 
 
 def require_ready_machine() -> None:
-    """Refuse a machine on which ``lakefeed local doctor`` finds an error."""
+    """Refuse a machine for which ``lakefeed local doctor`` finds an error."""
     errors = [found for found in examine() if found.verdict == "error" and found.name in NEEDED]
     if errors:
         listed = "; ".join(f"{found.name}: {found.what}" for found in errors)
@@ -65,21 +65,21 @@ def require_ready_machine() -> None:
 
 @dataclass(frozen=True)
 class LandedTrips:
-    """The rows that a run has written, and whether there was anything to write."""
+    """The number of rows that a run has written, and whether there was anything to write."""
 
     rows: int
     is_new: bool
 
 
 class Quickstart:
-    """The steps, each of which leaves alone what an earlier run has done.
+    """The steps; they do not repeat what an earlier run has done.
 
     Args:
-        folder: where pipeline file, query and tables are.
+        folder: the folder of pipeline file, query and tables.
         environment: the endpoints of the local stack.
 
     Raises:
-        ConfigError: the folder's name cannot be that of a warehouse, or it has another pipeline's file.
+        ConfigError: the folder's name cannot be used for a warehouse, or it has the file of another pipeline.
     """
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
@@ -99,7 +99,7 @@ class Quickstart:
 
     @contextmanager
     def spark_ends(self) -> Iterator[None]:
-        """End the Spark session that the steps in this block have started, if any did."""
+        """End the Spark session that the steps in this block have started, if any."""
         try:
             yield
         finally:
@@ -108,7 +108,7 @@ class Quickstart:
                 self._spark = None
 
     def fill_topic(self, rows: int) -> tuple[int, bool]:
-        """Produce trips unless the topic has some; returns how many it has, and whether they are new."""
+        """Produce trips unless the topic has some; return the number of trips, and whether they are new."""
         topics = Topics(self._servers)
         if TOPIC in topics.list():
             there = topics.describe(TOPIC).offsets
@@ -125,7 +125,7 @@ class Quickstart:
             return produce(records, TOPIC, bootstrap_servers=self._servers, reached=view.reached).records, True
 
     def write_files(self) -> bool:
-        """Write pipeline file and query; returns whether the pipeline file is new."""
+        """Write pipeline file and query; return whether the pipeline file is new."""
         is_new = not self.file.exists()
         if is_new:
             blank = template.Blank(
@@ -146,10 +146,10 @@ class Quickstart:
         return is_new
 
     def land(self) -> LandedTrips:
-        """Run the pipeline until the table has all records that are there now.
+        """Run the pipeline until the table has all current records.
 
         Raises:
-            LakefeedError: a start is refused, as after ``lakefeed local down --erase``.
+            LakefeedError: the start is refused, for example after ``lakefeed local down --erase``.
         """
         pipeline = self._pipeline()
         status = pipeline.status()
@@ -177,7 +177,7 @@ class Quickstart:
         return LandedTrips(run.rows, is_new=True)
 
     def query(self) -> str:
-        """Run the query's file as a program of its own, and return what it prints."""
+        """Run the query file as a separate program, and return its output."""
         done = subprocess.run([sys.executable, QUERY], cwd=self.folder, capture_output=True, text=True, check=False)
         if done.returncode:
             last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]

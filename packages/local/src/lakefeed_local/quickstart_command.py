@@ -1,4 +1,4 @@
-"""``lakefeed quickstart``: from nothing to a table and its first query, in one command."""
+"""``lakefeed quickstart``: from nothing to a table and its first query, with one command."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ STEPS = 5
 @click.option("--keep/--stop", default=True, help="Leave the servers up afterwards, or stop them.  [default: keep]")
 @output_option
 def quickstart(folder: Path, rows: int, keep: bool) -> None:
-    """Start servers, fill a topic, land it in a table and query that; FOLDER has it all afterwards.
+    """Start servers, fill a topic, land it and query the table.
 
     The servers are the local stack: Kafka and a schema registry as processes of this machine. FOLDER gets
-    pipeline.yaml, query.py and lake/ with the table, so that no S3 store is needed. A second run does what is not done
-    yet.
+    pipeline.yaml, query.py and lake/ with the table, so that no S3 store is needed. A second run only does the missing
+    steps.
     """
     for package, extra in (("pyspark", "spark"), ("pyiceberg", "read"), ("duckdb", "read")):
         if find_spec(package) is None:
@@ -85,7 +85,7 @@ def quickstart(folder: Path, rows: int, keep: bool) -> None:
 
 @contextmanager
 def _step(seconds: dict[str, float], number: int, name: str, text: str) -> Iterator[_Done]:
-    """Say what a step does, and at its end what it has done and how long it took."""
+    """Print what a step does, and at its end its result and duration."""
     echo(styled(f"{number}/{STEPS} ", bold=True) + text, err=True)
     done, began = _Done(), time.monotonic()
     yield done
@@ -94,7 +94,7 @@ def _step(seconds: dict[str, float], number: int, name: str, text: str) -> Itera
 
 
 class _Done:
-    """Outcome of a step, in words."""
+    """The result of a step, as text."""
 
     text = "done"
 
@@ -103,7 +103,7 @@ class _Done:
 
 
 def _records_there(topic: str, records: int, *, least: int) -> str:
-    """Say what the topic has; also how to add what it lacks, as when an earlier run was killed while it filled it."""
+    """Describe the topic's records, and how to add missing ones, for example after an earlier run was killed."""
     there = f"it has {records:,} records already"
     if records >= least:
         return there
@@ -115,7 +115,7 @@ def _lines(answer: str, *, folder: Path, topic: str, records: int, keep: bool, t
     yield f"\n{answer}\n"
     yield f"From nothing to a query in {took}. The servers are {'up' if keep else 'down, their data kept'}. Next:\n"
     yield from (f"  {line}" for line in path_lines())
-    # So that the commands find the local stack in a shell that names other servers.
+    # Unset variables, because the commands must find the local stack in a shell with other servers' variables.
     if set_here := sorted(ENDPOINT_VARIABLES & os.environ.keys()):
         yield f"  unset {' '.join(set_here)}   # they name other servers"
     if not keep:

@@ -1,4 +1,4 @@
-"""The servers of the local stack: Kafka, the Schema Registry and the object stores to choose from."""
+"""The servers of the local stack: Kafka, the Schema Registry, and a choice of object stores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lakefeed_local.part import ANSWER_SECONDS, NotReady, Part, Progress, StartS
 from lakefeed_local.ports import LOOPBACK
 
 REGION = "us-east-1"
-"""S3 clients must sign requests for it; the local stores accept no other."""
+"""The region for which S3 clients must sign requests; the local stores accept no other."""
 
 BUCKET = "lake"
 
@@ -46,7 +46,7 @@ _LOGBACK = """\
 
 
 class JavaPart(Part):
-    """A server that runs in a JVM, from locked jars."""
+    """A server that runs in a JVM from locked jars."""
 
     @property
     def properties(self) -> Path:
@@ -60,7 +60,7 @@ class JavaPart(Part):
 
 
 class Kafka(JavaPart):
-    """One node in KRaft mode, broker and controller. It creates no topic by itself: a misspelt name must not be one."""
+    """One node in KRaft mode, broker and controller. It does not create topics automatically, so typos create none."""
 
     name = "kafka"
     port_names = ("kafka", "controller")
@@ -74,12 +74,12 @@ class Kafka(JavaPart):
             self._format()
 
     def command(self) -> list[str]:
-        # A copy of the defaults of Kafka's own start script, without JMX.
+        # The defaults of Kafka's own start script, without JMX.
         return self._main("kafka.Kafka", str(self.properties), options=("-Xms256m", "-Xmx1g", "-XX:+UseG1GC"))
 
     def check(self) -> None:
         host, port = self.address.split(":")
-        try:  # The Kafka client logs failed connections itself: it must not begin before the server listens.
+        try:  # The Kafka client would log failed connections, so it starts only when the server listens.
             socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
         except OSError as error:
             raise NotReady(f"it does not listen: {error}") from error
@@ -91,7 +91,7 @@ class Kafka(JavaPart):
             cluster = admin.list_topics(timeout=ANSWER_SECONDS)
         except KafkaException as error:
             raise NotReady(f"it does not answer: {error.args[0].str()}") from error
-        if not cluster.brokers:  # A broker lists itself once the controller lets it serve.
+        if not cluster.brokers:  # A broker lists itself when the controller has registered it.
             raise NotReady("the broker is not registered yet")
 
     @property
@@ -115,7 +115,7 @@ class Kafka(JavaPart):
             "log.dirs": str(self.data),
             "auto.create.topics.enable": "false",
             "group.initial.rebalance.delay.ms": "0",
-            # Of the heap, from the start; Kafka's default is 128 MB.
+            # The cleaner allocates this from the heap at the start; Kafka's default is 128 MB.
             "log.cleaner.dedupe.buffer.size": str(32 * 1024 * 1024),
         }
         for topic in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic"):
@@ -126,8 +126,8 @@ class Kafka(JavaPart):
         return settings
 
     def _format(self) -> None:
-        """Format the storage, once; Kafka does not start on an unformatted directory."""
-        # One word: an id may begin with a dash.
+        """Format the storage, once; Kafka does not start with an unformatted directory."""
+        # As one argument, because an id may begin with a dash.
         arguments = ("format", f"--cluster-id={self.cluster_id}", "--config", str(self.properties))
         done = subprocess.run(
             self._main("kafka.tools.StorageTool", *arguments, options=("-Xmx128m", "-XX:TieredStopAtLevel=1")),
@@ -144,9 +144,9 @@ class Kafka(JavaPart):
 class RegistryServer(JavaPart):
     """Apicurio Registry with its Confluent-compatible API, on an H2 file.
 
-    Two of its defaults are not for us. It checks no compatibility, so BACKWARD is set globally. And H2 writes
-    half a second late, so that a killed registry forgets schemas it has acknowledged and gives their ids to
-    others; ``WRITE_DELAY=0`` ends that.
+    Two of its defaults do not suit us. It checks no compatibility, so BACKWARD is set globally. And H2 writes
+    half a second late, so a killed registry would lose acknowledged schemas and reuse their ids; ``WRITE_DELAY=0``
+    prevents that.
     """
 
     name = "registry"
@@ -155,7 +155,7 @@ class RegistryServer(JavaPart):
 
     @property
     def url(self) -> str:
-        """Return the API's root, for Confluent's clients."""
+        """Return the API's root URL, for Confluent's clients."""
         return f"http://{self.address}/apis/ccompat/v7"
 
     def prepare(self) -> None:
@@ -173,7 +173,7 @@ class RegistryServer(JavaPart):
 
     def command(self) -> list[str]:
         (main_jar,) = _unpack_registry().glob("apicurio-registry-app-*-runner.jar")
-        # The quick compiler only: it is up in half the time, and it gets few requests.
+        # Only the quick compiler: the server starts in half the time, and gets few requests.
         return self.java("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-jar", str(main_jar))
 
     def environment(self) -> dict[str, str]:
@@ -184,7 +184,7 @@ class RegistryServer(JavaPart):
 
     def finish(self) -> None:
         compatibility_set = self.data / "compatibility-set"
-        if compatibility_set.exists():  # From then on it is the user's to change.
+        if compatibility_set.exists():  # Set once; later changes are the user's.
             return
         headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
         body = json.dumps({"compatibility": "BACKWARD"}).encode()
@@ -195,7 +195,7 @@ class RegistryServer(JavaPart):
 
 
 def _unpack_registry() -> Path:
-    """Return the registry's directory in the cache; unpack the verified archive the first time."""
+    """Return the registry's directory in the cache; extract the verified archive the first time."""
     (artifact,) = jars.read_lock().of(["registry"])
     target = jars.cache_directory() / "registry" / artifact.sha256[:16]
     if target.exists():
@@ -204,19 +204,19 @@ def _unpack_registry() -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".unpacking-", ignore_cleanup_errors=True) as temporary:
         with tarfile.open(archive) as tar:
-            # Debian 12's Python 3.11.2 has no filters; the archive's content is that of the lock.
+            # Debian 12's Python 3.11.2 has no filters; the archive's hash is in the lock.
             tar.extraction_filter = getattr(tarfile, "data_filter", None)
             tar.extractall(unpacked := Path(temporary, target.name))  # noqa: S202
         try:
             unpacked.rename(target)
-        except OSError:  # Another process was quicker; a full directory is never replaced.
+        except OSError:  # Another process was faster; a full directory is never replaced.
             if not target.exists():
                 raise
     return target
 
 
 class Store(Part):
-    """A server that speaks S3, with one bucket. The stores differ in their guarantees: see docs/quickstart.md."""
+    """An S3 server with one bucket. The stores differ in their guarantees: see docs/quickstart.md."""
 
     port_names = ("store",)
 
@@ -231,7 +231,7 @@ class Store(Part):
         self._request("GET", "/")
 
     def finish(self) -> None:
-        """Make the bucket."""
+        """Create the bucket."""
         try:
             self._request("HEAD", f"/{BUCKET}")
         except NotReady:
@@ -243,7 +243,7 @@ class Store(Part):
 
 
 class S3Proxy(JavaPart, Store):
-    """The default: needs Java only. Objects are plain files, so `a` and `a/b` cannot both be keys."""
+    """The default; needs only Java. Objects are plain files, so `a` and `a/b` cannot both be keys."""
 
     name = "s3proxy"
     jar_groups = ("s3proxy",)
@@ -272,7 +272,7 @@ class S3Proxy(JavaPart, Store):
 
 
 class BuiltStore(Store):
-    """A store that is built from source, once, which takes minutes."""
+    """A store that is built from source once, which takes minutes."""
 
     program: ClassVar[GoProgram]
 
@@ -284,7 +284,7 @@ class BuiltStore(Store):
 
 
 class Minio(BuiltStore):
-    """MinIO's last community source, from before its repository was archived."""
+    """MinIO's last community source, from before the repository was archived."""
 
     name = "minio"
     program = GoProgram(name="minio", package="github.com/minio/minio", version="v0.0.0-20260212201848-7aac2a2c5b7c")
@@ -298,7 +298,7 @@ class Minio(BuiltStore):
             "MINIO_ROOT_PASSWORD": self.credentials.secret_key.get_secret_value(),
             "MINIO_BROWSER": "off",
             "MINIO_UPDATE": "off",
-            # No MINIO_REGION: with one, MinIO names it in every 404, and AWS's SDK then asks a second time.
+            # No MINIO_REGION: with it, MinIO adds the region to every 404, and AWS's SDK then repeats the request.
         }
 
 

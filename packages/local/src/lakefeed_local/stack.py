@@ -1,4 +1,4 @@
-"""The embedded stack: real servers on this machine, without containers, root or a fixed port."""
+"""The embedded stack: real servers on this machine, without containers, root or fixed ports."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from lakefeed_local.servers import BUCKET, DEFAULT_STORE, REGION, STORES, Kafka,
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoints:
-    """All that a client needs to use the local stack.
+    """All values that a client needs to use the local stack.
 
-    The registry's URL is that of its Confluent-compatible API. The store takes path-style requests. The catalog's is
-    ``jdbc:sqlite:<file>``, as Spark takes it.
+    The registry's URL is that of its Confluent-compatible API. The store accepts path-style requests. The catalog's
+    URL is ``jdbc:sqlite:<file>``, as Spark expects it.
     """
 
     bootstrap_servers: str
@@ -47,7 +47,7 @@ class Endpoints:
         return Path(self.catalog_uri.removeprefix("jdbc:sqlite:"))
 
     def as_environment(self) -> dict[str, str]:
-        """Return the variables that lakefeed reads, with the secret in clear: for a child process, not for logs."""
+        """Return the variables that lakefeed reads, including the secret: for a child process, not for logs."""
         return {
             "KAFKA_BOOTSTRAP_SERVERS": self.bootstrap_servers,
             "SCHEMA_REGISTRY_URL": self.schema_registry_url,
@@ -61,15 +61,15 @@ class Endpoints:
 
 
 class Stack:
-    """Kafka, Schema Registry, S3 store and Iceberg catalog, kept in one directory.
+    """Kafka, Schema Registry, S3 store and Iceberg catalog in one directory.
 
     Args:
-        home: that directory; default ``LAKEFEED_HOME`` or ``~/.local/share/lakefeed``.
-        store: ``s3proxy``, ``minio`` or ``versitygw``; default: as this home was made, or s3proxy.
-        ports: fixed ports for ``kafka``, ``registry``, ``store``; those not given are found and remembered.
+        home: the directory; default ``LAKEFEED_HOME`` or ``~/.local/share/lakefeed``.
+        store: ``s3proxy``, ``minio`` or ``versitygw``; default: the store of the existing directory, or s3proxy.
+        ports: fixed ports for ``kafka``, ``registry``, ``store``; the others are chosen and remembered.
 
     Raises:
-        ConfigError: there is no such store, or a port is given twice.
+        ConfigError: the store does not exist, or a port is given twice.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class Stack:
         self._requested_ports = dict(ports or {})
 
     def up(self, *, progress: Progress | None = None) -> Endpoints:
-        """Start what is not running, and return when everything answers.
+        """Start the servers that do not run, and return when all answer.
 
-        Called again it changes nothing; called after a part was killed it starts that part. If a part cannot
-        be started, those that this call has started are stopped again.
+        A repeated call changes nothing; a call after a server was killed starts that server. If a server cannot
+        be started, those that this call has started are stopped.
 
-        Raises JavaError without a suitable Java, DownloadError if a jar or a store's source did not arrive, PortTaken
-        for a fixed port, ConfigError if the home was made with another store or runs on other ports, and Unreachable
-        if a part does not start.
+        Raises JavaError without a suitable Java, DownloadError if a jar or a store's source cannot be fetched,
+        PortTaken for a fixed port, ConfigError if the directory has another store or the stack has other ports, and
+        Unreachable if a server does not start.
         """
         report = progress or (lambda _step: None)
         require_java()
@@ -111,7 +111,7 @@ class Stack:
             return self._endpoints(memory)
 
     def down(self, *, erase: bool = False, progress: Progress | None = None) -> None:
-        """Stop everything; ``erase`` also removes topics, schemas, objects, catalog, logs and credentials."""
+        """Stop all servers; ``erase`` also removes topics, schemas, objects, catalog, logs and credentials."""
         if not self.home.is_ours():
             return
         with self.home.locked():
@@ -122,19 +122,19 @@ class Stack:
                 self.home.erase()
 
     def status(self) -> list[PartStatus]:
-        """Return the state of each part; empty before the first ``up``. Changes nothing."""
+        """Return the state of all servers; empty before the first ``up``. Changes nothing."""
         memory = self.home.recall()
         return [part.status() for part in self._parts(memory)] if memory else []
 
     def endpoints(self) -> Endpoints:
-        """Return the addresses, also of a stack that is down; raise ConfigError if it was never up."""
+        """Return the addresses, also of a stopped stack; raise ConfigError if it was never started."""
         memory = self.home.recall()
         if memory is None:
             raise ConfigError("there is no local stack here yet", where=str(self.home.root), hint="lakefeed local up")
         return self._endpoints(memory)
 
     def _publish(self, memory: Memory) -> None:
-        """Write the file by which pipelines and other commands find the running stack."""
+        """Write the file through which pipelines and other commands find the running stack."""
         processes = [process for part in self._parts(memory) if (process := part.process()) is not None]
         published = StackEnvironment(
             environment=self._endpoints(memory).as_environment(),
@@ -143,7 +143,7 @@ class Stack:
         write_private(self.home.environment_file, published.model_dump_json(indent=2) + "\n")
 
     def _memory(self) -> Memory:
-        """Return what is remembered, or a new memory."""
+        """Return the stored values, or new ones."""
         memory = self.home.recall()
         if memory is None:
             cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
@@ -157,7 +157,7 @@ class Stack:
         return memory
 
     def _parts(self, memory: Memory, *stores: type[Store]) -> list[Part]:
-        """Return the parts, with the store that is remembered unless others are given."""
+        """Return the parts, with the stored store unless others are given."""
         keys = self.home.credentials()
         classes: list[type[Part]] = [Kafka, RegistryServer, *(stores or [store_named(memory.store)])]
         return [
@@ -175,12 +175,12 @@ class Stack:
                 )
 
     def _with_ports(self, memory: Memory, missing: set[str], report: Progress) -> Memory:
-        """Choose the ports of the parts to start: requested, remembered, or any free ones."""
+        """Choose the ports of the parts to start: the requested, the remembered, or any free ones."""
         ports = dict(memory.ports)
         for part in self._parts(memory):
             if part.name not in missing:
                 continue
-            if part.stop():  # Before its ports are looked at: it still has them.
+            if part.stop():  # Before its ports are checked, because it still uses them.
                 report(StartStep(part=part.name, state="restarting", detail="it runs, but does not answer"))
             for name in part.port_names:
                 requested, remembered = self._requested_ports.get(name), memory.ports.get(name)
@@ -206,7 +206,7 @@ class Stack:
             try:
                 for future in as_completed(futures):
                     future.result()
-            except BaseException:  # Ctrl-C too: nothing that we have started is left running.
+            except BaseException:  # On Ctrl-C too: no server that this call started may keep running.
                 cancelled.set()
                 pool.shutdown(wait=True)
                 self._stop(parts, report)
@@ -214,7 +214,7 @@ class Stack:
 
     @staticmethod
     def _stop(parts: Sequence[Part], report: Progress) -> None:
-        """Stop all at once: they do not need each other to stop."""
+        """Stop all parts concurrently: they do not need each other for that."""
         with ThreadPoolExecutor(len(parts)) as pool:
             for part, was_running in zip(parts, pool.map(lambda part: part.stop(), parts), strict=True):
                 if was_running:

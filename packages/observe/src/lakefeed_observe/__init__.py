@@ -1,4 +1,4 @@
-"""Tell people and other systems about a run: notifications, OpenLineage events, metrics by OTLP, traces of runs."""
+"""Report a run to people and other systems: notifications, OpenLineage events, OTLP metrics, pages of runs."""
 
 from __future__ import annotations
 

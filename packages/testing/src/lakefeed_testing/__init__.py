@@ -1,4 +1,4 @@
-"""Run the cases of a pipeline file through its feed, without brokers, registry and store."""
+"""Run the cases of a pipeline file through its feed, without brokers, registry or store."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ COMMANDS: Mapping[str, CliCommand] = {
     "test": CliCommand("lakefeed_testing.cli:test", "Run the test cases of a pipeline; asks no server.", "run"),
 }
 PAGE = "test-a-pipeline"
-"""The page of the documentation that errors of this package name."""
+"""The documentation page that errors of this package link to."""

@@ -1,4 +1,4 @@
-"""``lakefeed test``: runs the cases of a pipeline, without brokers, registry and store."""
+"""``lakefeed test``: run the cases of a pipeline, without brokers, registry or store."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ MOST_DIFFERENCES_SHOWN = 50
 @set_option
 @output_option
 def test(pipeline: Path, paths: tuple[Path, ...], names: tuple[str, ...], overrides: tuple[str, ...]) -> None:
-    """Run the cases of PIPELINE: records in, and the rows, dead letters and skipped records that are expected.
+    """Run the cases of PIPELINE, and compare their results.
 
-    The records go through the feed's own decoder, expectations, transform and sink, on a Spark of this machine, into
-    tables in a temporary folder. No broker, registry or store is asked, and nothing else is changed.
+    Compares rows, dead letters and skipped records. Records pass the feed's own decoder, expectations, transform and
+    sink, on a local Spark, into tables in a temporary folder. Asks no broker, registry or store; changes nothing else.
 
     Exit status: 0 if all cases pass, 1 if one fails, 2 if a case or the pipeline file is wrong.
     """

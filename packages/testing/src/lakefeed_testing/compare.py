@@ -1,4 +1,4 @@
-"""Compares what a feed has made of a case's records with what the case expects, row by row."""
+"""Compare the result of a case's records with the expected result, row by row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMES = ("timestamp", "timestamp_ntz")
 
 
 def same(expected: Any, actual: Any, type_: Any, *, exact: bool) -> bool:
-    """Compare a value of the case with one of a row, which is as ``read_row`` has it; ``type_`` is Spark's JSON."""
+    """Compare a value of the case with a row's value, as ``read_row`` returns it; ``type_`` is Spark's JSON type."""
     if expected is None or actual is None:
         return expected is None and actual is None
     if isinstance(type_, dict):
@@ -75,7 +75,7 @@ def _same_nested(expected: Any, actual: Any, type_: Mapping[str, Any], *, exact:
 
 
 def read_row(text: str) -> Row:
-    """Read a row that ``lakefeed.records.encode.encode.json_of`` has written; numbers keep all digits."""
+    """Parse a row that ``lakefeed.records.encode.encode.json_of`` has written; numbers keep all digits."""
     row: Row = json.loads(text, parse_float=Decimal)
     return row
 
@@ -86,7 +86,7 @@ def shown_row(row: Row, types: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shown(value: Any, type_: Any) -> Any:
-    """Return a value of a row for a message or a JSON document: bytes as text if they are, else as hex."""
+    """Return a row's value for a message or a JSON document: bytes as text if they are text, else as hex."""
     if isinstance(value, dict):
         inner = type_ if isinstance(type_, dict) else {}
         types = {each["name"]: each["type"] for each in inner.get("fields", ())}
@@ -103,7 +103,7 @@ def shown(value: Any, type_: Any) -> Any:
 
 
 def _texts_of(content: str) -> list[str]:
-    """Return the ways to write bytes, given as base64: as text if they are printable UTF-8, and as hex."""
+    """Return the spellings of bytes given as base64: as text if they are printable UTF-8, and as hex."""
     found = base64.b64decode(content)
     try:
         text = found.decode()
@@ -147,7 +147,7 @@ def _number(value: Any) -> float | None:
 Expected = TypeVar("Expected")
 Actual = TypeVar("Actual")
 MOST_SHOWN = 500
-"""Characters of a row in a message."""
+"""The most characters of a row in a message."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,13 +163,13 @@ class FoundDeadLetter:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """Rows, dead letters and skipped records that the feed has made of a case's records.
+    """The result of a case's records: rows, dead letters and skipped records.
 
     Attributes:
-        rows: of the table, with bytes, times and decimals as Spark's types have them in ``types``.
-        types: Spark's JSON of each column's type.
+        rows: the table's rows, with bytes, times and decimals in the form of Spark's types in ``types``.
+        types: the columns' types as Spark's JSON.
         error: why the feed stopped; None if it did not.
-        notes: what the feed reports to its user, such as a column that was added.
+        notes: messages of the feed for its user, such as about an added column.
     """
 
     rows: tuple[Row, ...] = ()
@@ -185,10 +185,10 @@ class Difference:
     """One difference between a case and its outcome.
 
     Attributes:
-        kind: the part of the case that it is about.
+        kind: the part of the case that differs.
         what: a sentence for people.
-        expected: the row, dead letter, number or text that the case has; None if it has none.
-        actual: what there is in its place; None if there is nothing.
+        expected: the row, dead letter, number or text in the case; None if there is none.
+        actual: the actual value; None if there is none.
     """
 
     kind: Literal["row", "dead_letter", "skipped", "error"]
@@ -198,9 +198,9 @@ class Difference:
 
 
 def differences(case: Case, outcome: Outcome) -> list[Difference]:
-    """Compare a case with its outcome; none if it passes."""
+    """Return the differences between a case and its outcome; none if it passes."""
     found = list(_error(case, outcome))
-    # Where the feed has stopped unexpectedly, all that it did not do says nothing more.
+    # If the feed has stopped unexpectedly, missing results are only consequences.
     if case.error is None and outcome.error is not None:
         return found
     if case.rows is not None:
@@ -228,7 +228,7 @@ def _rows(case: Case, outcome: Outcome) -> Iterator[Difference]:
     exact, types = case.columns == "exact", outcome.types
 
     def differing(expected: Row, actual: Row) -> list[str]:
-        """Return the columns that differ."""
+        """Return the names of the differing columns."""
         others = [name for name in actual if name not in expected] if exact else []
         named = [
             name
@@ -288,9 +288,9 @@ def _dead_letters(
 def _unmatched(
     expected: Sequence[Expected], actual: Sequence[Actual], differing: Callable[[Expected, Actual], list[str]]
 ) -> Iterator[tuple[int, Expected | None, Actual | None]]:
-    """Yield what is left when as many as possible are matched, with the number of the expected one from 1.
+    """Yield what remains after matching as many as possible, with the number of the expected item, from 1.
 
-    Of those, each expected one is paired with the actual one that differs least.
+    Remaining expected items are paired with the most similar remaining actual ones.
     """
     counts = [[len(differing(one, other)) for other in actual] for one in expected]
     matched = _matching([[at for at, count in enumerate(row) if count == 0] for row in counts])
@@ -308,7 +308,7 @@ def _unmatched(
 
 
 def _matching(candidates: Sequence[Sequence[int]]) -> dict[int, int]:
-    """Match as many as possible, each with one of its candidates: an expected row may match several (Kuhn, 1955)."""
+    """Match as many as possible, each with one candidate; an expected row may have several candidates (Kuhn, 1955)."""
     taken: dict[int, int] = {}
 
     def find(one: int, seen: set[int]) -> bool:

@@ -1,4 +1,4 @@
-"""Encodes the values and keys of test cases as producers would: with lakefeed's own encoders."""
+"""Encode the values and keys of test cases as producers would, with lakefeed's own encoders."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ FORMATS: dict[str, tuple[Format, Format]] = {
     "avro": ("avro", "confluent-avro"),
     "protobuf": ("protobuf", "confluent-protobuf"),
 }
-"""By the block that decodes: the format without a registry, and with one."""
+"""The encoding by the block that decodes: the format without a registry, and the one with a registry."""
 CORRUPT = "_lakefeed_corrupt"
 LARGEST_FLOAT = (2 - 2**-23) * 2.0**127
 
 
 @dataclass(frozen=True, kw_only=True)
 class GivenValue:
-    """A value of a case to encode, where it stands in the file, and the schema of the registry to encode it with."""
+    """A value of a case to encode, its place in the file, and the schema of the registry for it."""
 
     value: Any
     where: str
@@ -41,11 +41,11 @@ class GivenValue:
 
 
 class CaseEncoder:
-    """Encodes the values, or the keys, of one pipeline's records.
+    """Encodes the values or the keys of one pipeline's records.
 
     Args:
-        encoded: how they are decoded.
-        schemas: of the registry, by id.
+        encoded: the block that decodes them.
+        schemas: the registry's schemas, by id.
     """
 
     def __init__(self, spark: SparkSession, encoded: Encoded, schemas: Mapping[int, SchemaText]) -> None:
@@ -55,7 +55,7 @@ class CaseEncoder:
         self._encodings: dict[int | None, Encoding] = {}
 
     def encode(self, given: Sequence[GivenValue]) -> list[bytes]:
-        """Encode values in their order; a ConfigError names the place of the first that does not fit its schema."""
+        """Encode values in order; raise ConfigError with the place of the first one that does not fit its schema."""
         if self._encoded.kind not in FORMATS:
             return [self._plain(each) for each in given]
         found: dict[int, bytes] = {}
@@ -66,14 +66,14 @@ class CaseEncoder:
             try:
                 found.update(zip(numbers, self._encode_rows(encoding, chosen), strict=True))
             except LakefeedError:
-                # Spark does not say which row was at fault.
+                # Spark does not report the row, so the values are tried one by one.
                 for each in chosen:
                     self._encode_one(encoding, each)
                 raise
         return [found[number] for number in range(len(given))]
 
     def _plain(self, given: GivenValue) -> bytes:
-        """Encode a format without a schema that bytes depend on."""
+        """Encode a value in a format whose bytes depend on no schema."""
         kind, value = self._encoded.kind, given.value
         if kind in ("json", "json_schema"):
             text = json.dumps(value, default=_json_text, ensure_ascii=False).encode()
@@ -124,7 +124,7 @@ class CaseEncoder:
         )
 
     def _encode_one(self, encoding: Encoding, given: GivenValue) -> None:
-        """Raise what is wrong with this value alone, if anything is."""
+        """Encode only this value, and raise its error if it has one."""
         try:
             self._encode_rows(encoding, [given])
         except LakefeedError as error:
@@ -165,7 +165,7 @@ class CaseEncoder:
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of a value, and the type that its schema has there: None for a field that the schema does not have."""
+    """A part of a value, and its type in the schema; None for a field that the schema does not have."""
 
     path: str
     value: Any
@@ -177,7 +177,7 @@ class _Part:
 
     @property
     def would_change(self) -> bool:
-        """Check that Spark takes a value that does not fit for another one: a number for text, 1.255 for 1.26."""
+        """Check whether Spark would change a value that does not fit: a number to text, 1.255 to 1.26."""
         return self.type_name in ("string", "decimal", "float")
 
     @property
@@ -186,7 +186,7 @@ class _Part:
 
     @property
     def fits(self) -> bool:
-        """Check that it is not surely of another type; nulls and what a text may say are left to Spark."""
+        """Check whether the part may have its type; Spark decides about nulls and about the content of texts."""
         return self.value is None or (self.type_ is not None and _fits(self.value, self.type_))
 
     def __str__(self) -> str:
@@ -196,7 +196,7 @@ class _Part:
 
 
 def _parts(value: Any, type_: DataType | None, path: str = "") -> Iterator[_Part]:
-    """Yield a value and all parts of it, each behind what it is a part of."""
+    """Yield a value and all its parts; a part comes after the value that contains it."""
     yield _Part(path, value, type_)
     if isinstance(type_, t.StructType) and isinstance(value, dict):
         inner = {field.name: field.dataType for field in type_.fields}
@@ -234,14 +234,14 @@ def _fits(value: Any, type_: DataType) -> bool:
 
 
 def _is_decimal(text: str, precision: int, scale: int) -> bool:
-    """Check that a text is a number that a decimal type holds without rounding."""
+    """Check that a text is a number that fits into a decimal type without rounding."""
     try:
         number = Decimal(text)
     except InvalidOperation:
         return False
     if not number.is_finite():
         return False
-    # Not normalize(): that rounds to the context's 28 digits.
+    # Not normalize(): it rounds to the context's 28 digits.
     _, digits, exponent = number.as_tuple()
     held = "".join(map(str, digits)).rstrip("0")
     least = int(exponent) + len(digits) - len(held)
@@ -249,17 +249,17 @@ def _is_decimal(text: str, precision: int, scale: int) -> bool:
 
 
 def _json_text(value: Any) -> str:
-    """Return the JSON text of what YAML reads as a date or a time."""
+    """Return the JSON text of a date or time of YAML."""
     if isinstance(value, datetime | date):
         return value.isoformat()
     return str(value)
 
 
 def with_defaults(value: Any, schema: AvroSchema, type_: Type | None = None) -> Any:
-    """Return a value with the defaults of the fields that it lacks, at all levels; a null that is given stays one.
+    """Return a value with the defaults of its missing fields, at all levels; an explicit null stays null.
 
     Args:
-        type_: the value's type; None for the whole record of the schema.
+        type_: the value's type; None for the whole record.
     """
     kinds = members(schema.root if type_ is None else type_)
     if len(kinds) != 1 or value is None:
@@ -283,7 +283,7 @@ def with_defaults(value: Any, schema: AvroSchema, type_: Type | None = None) -> 
 
 
 def _default(field: Field, schema: AvroSchema) -> Any:
-    """Return a field's default as a case writes such a value; Avro writes bytes as text of the code points 0 to 255."""
+    """Return a field's default in the notation of cases; Avro writes bytes as text of the code points 0 to 255."""
     kind = members(field.type)[0]
     if isinstance(kind, Primitive) and kind.name == "bytes":
         content = str(field.default).encode("latin-1")

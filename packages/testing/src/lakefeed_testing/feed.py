@@ -1,4 +1,4 @@
-"""The feed of a case: the pipeline's own, with the case's records as source and local tables as sinks."""
+"""The feed of a case: the pipeline's feed, but with the case's records as source, and local tables as sinks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ AnyEncoded = TypeVar("AnyEncoded", bound=Encoded)
 
 @dataclass(frozen=True)
 class CaseSource(FeedSource):
-    """Reads the records of a case in place of the topics."""
+    """Reads the records of a case instead of the topics."""
 
     records: RecordFiles
 
@@ -80,12 +80,12 @@ class CaseFeed(Feed):
 
 @dataclass(frozen=True, kw_only=True)
 class CasePlaces:
-    """The places of one case in place of the pipeline's servers.
+    """The places of one case, used instead of the pipeline's servers.
 
     Attributes:
-        namespace: of its tables, with the catalog.
-        folder: of its checkpoint, and of the rows of static tables.
-        registry: the address of its schemas.
+        namespace: the namespace of its tables, with the catalog.
+        folder: the folder of its checkpoint, and of the rows of static tables.
+        registry: the address of its schema registry.
     """
 
     namespace: str
@@ -106,7 +106,7 @@ class CasePlaces:
 
 
 def config_of_case(config: PipelineConfig, places: CasePlaces, tables: Mapping[str, CaseTable]) -> PipelineConfig:
-    """Return the pipeline with the case's places; all that makes rows of records stays as it is."""
+    """Return the pipeline with the case's places; the settings that turn records into rows are unchanged."""
     budget = config.dead_letters.budget if config.dead_letters is not None else None
     letters = None if config.dead_letters is None else DeadLetters(table=places.dead_letters, budget=budget)
     return config.model_copy(
@@ -127,7 +127,7 @@ def config_of_case(config: PipelineConfig, places: CasePlaces, tables: Mapping[s
 
 def _decode(config: PipelineConfig, registry: str) -> Decode:
     key = None if config.decode.key is None else _with_registry(config.decode.key, registry)
-    # The pipeline's own sink may need more metadata than the table in its place.
+    # The pipeline's own sink may need more metadata columns than the table used instead.
     own = {"key": key, "metadata": list(kept_metadata(config))}
     return _with_registry(config.decode, registry).model_copy(update=own)
 
@@ -170,7 +170,7 @@ def _static(name: str, table: StaticTable, rows: CaseTable | None, folder: Path)
 
 
 SENT_AT = datetime(2026, 1, 1, tzinfo=UTC)
-"""The timestamp of records that have none of their own: the same in each run."""
+"""The timestamp of records without one; it is constant, so that runs are repeatable."""
 LATEST = (2**63 - 1) // 1000
 NO_TIMESTAMP = -1
 FILE_COLUMNS = (
@@ -182,7 +182,7 @@ FIRST_FILE_TIME = 1_700_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class PlacedRecord:
-    """A record at its place; ``millis`` is its timestamp, and ``batch`` is counted from 1."""
+    """A record with its position; ``millis`` is its timestamp, and ``batch`` is counted from 1."""
 
     topic: str
     partition: int
@@ -206,10 +206,10 @@ def place(
     keys: Sequence[bytes | None],
     where: str,
 ) -> list[PlacedRecord]:
-    """Place the records of a case; ``topic`` is that of records which name none, if there is one.
+    """Assign positions to a case's records; ``topic`` is the default topic, if there is one.
 
     Raises:
-        ConfigError: a record has no topic, or an offset that is not above those before it.
+        ConfigError: a record has no topic, or its offset is not above the previous ones.
     """
     found, ends, batch = [], dict[Partition, int](), 1
     for number, (record, value, key) in enumerate(zip(given, values, keys, strict=True)):
@@ -249,9 +249,9 @@ def _millis(timestamp: datetime | int | None) -> int:
 
 
 class RecordFiles:
-    """The records of one feed in files that Spark reads, one for each batch.
+    """The records of one feed in files for Spark, one file per batch.
 
-    Spark's file source then makes a micro-batch of each, in their order.
+    Spark's file source then makes a micro-batch of every file, in order.
     """
 
     def __init__(self, folder: Path, records: Iterable[PlacedRecord]) -> None:
@@ -265,11 +265,11 @@ class RecordFiles:
             self.batches.append(by_batch[batch])
             file = self._file(at)
             file.write_text("".join(f"{json.dumps(_document(record))}\n" for record in by_batch[batch]), "utf-8")
-            # Spark orders files by this time.
+            # Spark orders files by modification time.
             os.utime(file, (FIRST_FILE_TIME + at, FIRST_FILE_TIME + at))
 
     def ranges(self, batch_id: int) -> OffsetRanges:
-        """Return the offset ranges of a batch, from 0; a batch after the last one moves the watermark alone."""
+        """Return the offset ranges of a batch, counted from 0; a batch after the last one only moves the watermark."""
         starts: dict[Partition, int] = {}
         ends: dict[Partition, int] = {}
         for at, batch in enumerate(self.batches):
@@ -289,7 +289,7 @@ class RecordFiles:
         return _as_source(reader.json(str(self._folder)), headers=headers)
 
     def read_batch(self, spark: SparkSession, batch_id: int, *, headers: bool) -> DataFrame:
-        """Read the records of one batch, from 0."""
+        """Read the records of one batch, counted from 0."""
         return _as_source(spark.read.schema(FILE_COLUMNS).json(str(self._file(batch_id))), headers=headers)
 
     def reread(self, spark: SparkSession, spans: Sequence[OffsetRange], *, headers: bool) -> DataFrame:
@@ -344,12 +344,12 @@ def _as_source(files: DataFrame, *, headers: bool) -> DataFrame:
 
 
 KEPT = ("mode", "keys", "order_by", "delete", "on_delete")
-"""Settings of a sink that say which rows it keeps."""
+"""Settings of a sink that decide which rows it keeps."""
 
 
 def table_in_place(config: PipelineBlocks, *, table: str, history: str) -> SinkChoice:
-    """Return the pipeline's table under these names; for a sink of another kind, a table with its mode and keys."""
-    # Not validated: the rules were checked in the file, and a copy with other names cannot break them.
+    """Return the pipeline's table under these names; for other kinds of sinks, a table with the same mode and keys."""
+    # Not validated: the file was validated, and a copy with other names cannot break the rules.
     return SinkChoice.model_construct(iceberg=_iceberg(config, table, history))
 
 
@@ -357,7 +357,7 @@ def _iceberg(config: PipelineBlocks, table: str, history: str) -> IcebergSinkCon
     own = config.sink.iceberg
     if own is not None:
         names: dict[str, Any] = {"table": table, "history": None if own.history is None else history, "properties": {}}
-        # A case is about rows, and not about when readers see them.
+        # A case tests rows, and not when readers see them.
         names |= {"branch": None, "publish": None}
         return own.model_copy(update=names).with_names_made(())
     chosen = config.sink.chosen
@@ -365,7 +365,7 @@ def _iceberg(config: PipelineBlocks, table: str, history: str) -> IcebergSinkCon
     if config.output_mode == "complete":
         kept = {"mode": "overwrite"}
     elif config.output_mode == "update":
-        # A sink without keys gets each change of a group as a row.
+        # A sink without keys gets every change of a group as a row.
         keys = list(getattr(chosen, "keys", ()))
         kept = {"mode": "upsert", "keys": keys} if keys else {}
     return IcebergSinkConfig(table=table).model_copy(update=kept)

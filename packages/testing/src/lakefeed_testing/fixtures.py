@@ -1,4 +1,4 @@
-"""A plug-in for pytest: topics, a registry and a table for tests of pipelines, without servers.
+"""A pytest plug-in: topics, a registry and a table for tests of pipelines, without servers.
 
 Name it in ``conftest.py``::
 
@@ -13,7 +13,7 @@ A test sends records to topics, and lands them with a pipeline file::
         assert landed.rows == []
         assert "fare_is_positive" in landed.dead_letters[0].reason
 
-They run as the cases of ``lakefeed test`` do, in a Spark session of the test process.
+They run like the cases of ``lakefeed test``, in a Spark session of the test process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["LandRecords", "LandedRecords", "TestRegistry", "TestTopic", "run_cas
 
 @dataclass
 class TestTopic:
-    """A topic of one test: the records that were sent to it, in their order."""
+    """A topic of one test: the records sent to it, in order."""
 
     __test__ = False
 
@@ -47,7 +47,7 @@ class TestTopic:
         """Send a record: its value, None for a tombstone; ``settings`` are those of a record in ``tests.cases``.
 
         Raises:
-            ConfigError: the settings are those of no record.
+            ConfigError: the settings are not valid for a record.
         """
         of_value = {} if {"text", "hex"} & settings.keys() else {"value": value}
         record = validated(CaseRecord, f"send to {self.name}", topic=self.name, **of_value, **settings)
@@ -65,9 +65,9 @@ class TestRegistry:
     def register(
         self, schema: Mapping[str, Any] | str, *, subject: str | None = None, schema_id: int | None = None
     ) -> int:
-        """Register a schema; return its id. ``subject`` is by default that of the pipeline's values.
+        """Register a schema; return its id. The default ``subject`` is that of the pipeline's values.
 
-        Without ``schema_id`` it is the next above the others.
+        The default ``schema_id`` is the highest id plus 1.
         """
         chosen = max(self.schemas, default=0) + 1 if schema_id is None else schema_id
         text = schema if isinstance(schema, str) else dict(schema)
@@ -77,13 +77,13 @@ class TestRegistry:
 
 @dataclass(frozen=True)
 class LandedRecords:
-    """Rows, dead letters and skipped records that a pipeline has made of the records of a test."""
+    """The result of a pipeline for a test's records: rows, dead letters and skipped records."""
 
     outcome: Outcome
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The rows of the table, by batch: times as ISO 8601 in UTC, bytes as text or hex, decimals as text."""
+        """The table's rows, by batch: times as ISO 8601 in UTC, bytes as text or hex, decimals as text."""
         return [shown_row(row, self.outcome.types) for row in self.outcome.rows]
 
     @property
@@ -93,12 +93,12 @@ class LandedRecords:
 
     @property
     def skipped(self) -> int:
-        """How many records were left out because the pipeline file says so."""
+        """The number of records that the pipeline file makes the feed skip."""
         return self.outcome.skipped
 
     @property
     def error(self) -> str | None:
-        """Why the feed has stopped; None if it has not."""
+        """The error that stopped the feed; None if it did not stop."""
         return self.outcome.error
 
 
@@ -107,7 +107,7 @@ LandRecords = Callable[..., LandedRecords]
 
 @pytest.fixture
 def lakefeed_topic() -> Callable[[str], TestTopic]:
-    """Return a function that makes a topic of this name."""
+    """Return a function that creates a topic with this name."""
     return TestTopic
 
 
@@ -119,11 +119,11 @@ def lakefeed_registry() -> TestRegistry:
 
 @pytest.fixture
 def lakefeed_table(lakefeed_registry: TestRegistry) -> LandRecords:
-    """Return a function that lands records with a pipeline file, and returns what became of them.
+    """Return a function that lands records with a pipeline file, and returns the result.
 
-    Its arguments are the file, the topics, and by name ``overrides`` of the file, the ``tables`` that its transform
+    Its arguments are the file, the topics, and as keywords ``overrides`` of the file, the ``tables`` that its transform
     joins with (columns as DDL, and rows), and ``latest``, the newest schema id at the start. The schemas are those of
-    the registry, and of the file's own ``tests``.
+    the registry fixture, and of the file's own ``tests``.
     """
 
     def land(

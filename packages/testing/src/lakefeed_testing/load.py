@@ -1,4 +1,4 @@
-"""Reads the cases of a pipeline: its block ``tests``, and files with the content of such a block."""
+"""Read the cases of a pipeline: its block ``tests``, and files with the content of this block."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ NOT_ASKED = {
     "LAKEFEED_CATALOG_URI": "jdbc:sqlite:/tmp/catalog.db",
     "LAKEFEED_WAREHOUSE": "s3://lake/warehouse",
 }
-"""Values of variables that name servers, where they are not set: no case asks a server."""
+"""Values of unset variables for servers; they are not used, because cases ask no server."""
 DECIDING = ("decode", "schema", "expect", "transform", "tests")
-"""Blocks that decide what becomes of a record: a variable in them has to be set."""
+"""Blocks that decide the result of a record: variables in them must be set."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaseFile:
-    """The cases of one file, and the pipeline that they are for."""
+    """The cases of one file, and the pipeline that they test."""
 
     file: str
     config: PipelineConfig
@@ -36,7 +36,7 @@ class CaseFile:
     tests: PipelineTests
 
     def with_tests(self, tests: PipelineTests) -> CaseFile:
-        """Return the same file with other tests, which stand in no line of it."""
+        """Return the same file with other tests, which have no line numbers."""
         return replace(self, tests=tests)
 
     @property
@@ -56,12 +56,12 @@ def load_cases(
     overrides: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> list[CaseFile]:
-    """Read the cases of a pipeline file, and of the files and folders that ``paths`` name.
+    """Read the cases of a pipeline file, and of the files and folders in ``paths``.
 
-    Variables that only name servers need not be set: ``environment`` is by default this process's.
+    Variables that only name servers need not be set. The default ``environment`` is this process's.
 
     Raises:
-        ConfigError: with every mistake of a file, its line and what to do about it; or there is no case.
+        ConfigError: lists all mistakes of a file, with lines and hints; or there is no case.
     """
     own = load_pipeline(pipeline, overrides=overrides, environment=environment)
     known = _environment(environment)
@@ -106,7 +106,7 @@ def _read(pipeline: Path, cases: Path | None, overrides: Sequence[str], environm
     reading = read(pipeline, overrides=overrides, environment=environment, remote=Remote(variables=unset), block=block)
     raise_first_error(reading.problems)
     mistakes = reading.mistakes
-    assert mistakes is not None  # Else there would be a problem.
+    assert mistakes is not None  # Otherwise there would be a problem.
     for place in sorted(mistakes.replaced, key=str):
         if place and place[0] in DECIDING and "registry" not in place:
             written = reading.document.written.get(place, "")
@@ -116,6 +116,6 @@ def _read(pipeline: Path, cases: Path | None, overrides: Sequence[str], environm
                 where=f"{at.file}:{at.line}",
                 hint="set the variable",
             )
-    assert mistakes.config is not None  # Variables that are not set have been replaced.
+    assert mistakes.config is not None  # Unset variables have been replaced.
     tests = mistakes.config.block(PipelineTests) or PipelineTests()
     return CaseFile(file=str(cases or pipeline), config=mistakes.config, document=reading.document, tests=tests)

@@ -1,8 +1,8 @@
-"""Runs cases: through the feed's own decoder, policy, transform, batch writer and Iceberg sink, on a local Spark.
+"""Run cases through the feed's own decoder, policy, transform, batch writer and Iceberg sink, on a local Spark.
 
-Records come from files and rows go to tables on a SQLite catalog, all in a temporary folder; the registry is in this
-process. Without state each batch is written as the feed's ``foreachBatch`` writes it; with state a streaming query
-reads the batches in their order, and ends as a run with ``--once`` does.
+Records are read from files, and rows are written to tables of a SQLite catalog, all in a temporary folder; the
+registry runs in this process. Without state, batches are written as in the feed's ``foreachBatch``. With state, a
+streaming query reads the batches in order, and ends like a run with ``--once``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ LOCAL_FILES = "org.apache.iceberg.hadoop.HadoopFileIO"
 
 @dataclass(frozen=True, kw_only=True)
 class CaseResult:
-    """One case that was run; it has passed if there are no differences."""
+    """The result of one case; the case has passed if there are no differences."""
 
     case: str
     where: str
@@ -84,9 +84,9 @@ class CaseResult:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TestReport(ReadableResult):
-    """The results of all cases, in the order of their files; ``seconds`` include the start of Spark."""
+    """The results of all cases, in the order of their files; ``seconds`` includes the start of Spark."""
 
-    __test__ = False  # Its name is not meant for pytest.
+    __test__ = False  # pytest must not collect it because of its name.
 
     pipeline: str
     results: tuple[CaseResult, ...]
@@ -120,10 +120,10 @@ class TestReport(ReadableResult):
 
 
 def run_files(pipeline: Path, files: Sequence[CaseFile], *, names: Sequence[str] = ()) -> TestReport:
-    """Run the cases of these files, or those of the given names.
+    """Run the cases of these files, or only those with the given names.
 
     Raises:
-        ConfigError: a case cannot be run as it is written, or none has such a name.
+        ConfigError: a case is invalid, or no case has such a name.
     """
     began = time.monotonic()
     known = [name for file in files for name in file.cases]
@@ -139,9 +139,9 @@ def run_files(pipeline: Path, files: Sequence[CaseFile], *, names: Sequence[str]
 
 
 class CaseRunner:
-    """Runs cases of one pipeline, each in tables of its own; use it as a context manager.
+    """Runs cases of one pipeline, in separate tables; use it as a context manager.
 
-    A Spark session that runs already is used; else one is started, on two threads of this machine.
+    It uses the running Spark session, or else starts one with two threads on this machine.
     """
 
     def __init__(self, config: PipelineConfig, *, folder: Path) -> None:
@@ -153,7 +153,7 @@ class CaseRunner:
         self._config = config
         self._folder = folder
         self._stack = ExitStack()
-        # A name of its own: Spark keeps the catalog that it has once opened under a name.
+        # A unique name, because Spark keeps a catalog that it has opened under a name.
         self._catalog = f"cases_{uuid.uuid4().hex[:8]}"
         self._cases = 0
 
@@ -195,7 +195,7 @@ class CaseRunner:
         self._stack.close()
 
     def check(self, file: CaseFile, name: str, case: Case) -> CaseResult:
-        """Run one case and compare its outcome."""
+        """Run one case, and compare its outcome."""
         began = time.monotonic()
         outcome = self.run(file, name, case)
         return CaseResult(
@@ -208,7 +208,7 @@ class CaseRunner:
         )
 
     def run(self, file: CaseFile, name: str, case: Case) -> Outcome:
-        """Run the records of one case; a ConfigError if they cannot be encoded or placed."""
+        """Run the records of one case; raise ConfigError if they cannot be encoded or placed."""
         self._cases += 1
         config = file.config
         schemas = CaseSchemas.of(file.tests, case, config)
@@ -259,7 +259,7 @@ class CaseRunner:
         where: Callable[[int], str],
         default_id: int | None,
     ) -> dict[int, bytes]:
-        """Encode one part of the records that have it, with the schema of their own or the default; by their number."""
+        """Encode a part of the records that have it, with their own schema or the default; return bytes by number."""
         given = {
             number: GivenValue(value=value, where=where(number), schema_id=default_id if own is None else own)
             for number, record in enumerate(records)
@@ -270,7 +270,7 @@ class CaseRunner:
         return dict(zip(given, encoder.encode(list(given.values())), strict=True))
 
     def _run_feed(self, feed: CaseFeed, places: CasePlaces) -> Outcome:
-        """Run a feed over all of its batches; an error of the feed is a part of the outcome."""
+        """Run a feed over all its batches; an error of the feed becomes a part of the outcome."""
         spark, notes, results, error = self._spark, list[str](), list[BatchResult](), None
         statements.run(spark, f"CREATE NAMESPACE IF NOT EXISTS {places.namespace}")
         try:
@@ -289,7 +289,7 @@ class CaseRunner:
         )
 
     def _rows(self, table: str) -> tuple[list[Mapping[str, Any]], dict[str, Any]]:
-        """Return the rows in the order of their commits, and the columns' types: a scan has an order of its own."""
+        """Return the rows sorted by commit, because scans have another order, and the columns' types."""
         if not self._spark.catalog.tableExists(table):
             return [], {}
         found = self._spark.table(table)
@@ -309,7 +309,7 @@ class CaseRunner:
 
 
 def _batches(spark: SparkSession, feed: CaseFeed, notes: list[str]) -> Iterator[BatchResult]:
-    """Write the batches of a feed, and yield their results; the order of the steps is a run's."""
+    """Write the batches of a feed, and yield their results, in the same steps as a run."""
     claim = feed.claim(spark)
     stateful = feed.plan(spark).stateful
     sink = feed.sink(spark, claim, note=notes.append)
@@ -328,7 +328,7 @@ def _batches(spark: SparkSession, feed: CaseFeed, notes: list[str]) -> Iterator[
 
 
 def _stream(spark: SparkSession, feed: CaseFeed, writer: BatchWriter, notes: list[str]) -> Iterable[BatchResult]:
-    """Run the streaming query to its end, and again where a writer's schema requires another query."""
+    """Run the streaming query to its end; restart it when a writer's schema requires a new query."""
     config, batches = feed.config, MicroBatches(threading.Event())
     results: list[BatchResult] = []
 
@@ -358,7 +358,7 @@ def _stream(spark: SparkSession, feed: CaseFeed, writer: BatchWriter, notes: lis
 
 
 def _parts(config: PipelineConfig, records: Sequence[PlacedRecord]) -> list[PipelineConfig]:
-    """Return the pipeline, or that of each topic where each goes to a table of its own."""
+    """Return the pipeline; if topics have their own tables, the pipelines of the topics."""
     topics = sorted({record.topic for record in records})
     if unread := next((topic for topic in topics if not _reads(config, topic)), None):
         raise ConfigError(f"pipeline '{config.name}' does not read the topic {unread}", where="tests.cases")
@@ -383,7 +383,7 @@ def _key(record: CaseRecord, encoded: bytes | None) -> bytes | None:
 
 
 def _joined(outcomes: Sequence[Outcome]) -> Outcome:
-    """Return the outcomes of the tables of several topics as one."""
+    """Combine the outcomes of several topics' tables into one."""
     first, *others = outcomes
     for other in others:
         first = replace(

@@ -1,4 +1,4 @@
-"""The schemas that the records of one case are encoded with, and that its registry serves."""
+"""The schemas of one case: the records are encoded with them, and the case's registry serves them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class CaseSchemas:
     """The schemas of one case.
 
     Attributes:
-        texts: by id.
-        subjects: the ids of each subject, the newest last.
-        first: the schema that the case begins with: values without a schema id have it; None without a registry.
-        newest_key: keys without a schema id have it.
+        texts: the schemas' texts, by id.
+        subjects: the schema ids by subject, the newest last.
+        first: the initial schema, and the default of values without a schema id; None without a registry.
+        newest_key: the default schema of keys without a schema id.
     """
 
     texts: Mapping[int, SchemaText]
@@ -36,7 +36,7 @@ class CaseSchemas:
 
     @classmethod
     def of(cls, tests: PipelineTests, case: Case, config: PipelineConfig) -> Self:
-        """Find the schemas of a case; a ConfigError if it names one that is not declared."""
+        """Find the schemas of a case; raise ConfigError if the case uses an undeclared one."""
         topics = list(dict.fromkeys([*_topics(config), *(each.topic for each in case.records if each.topic)]))
         values = _subjects(config.decode, topics, "value")
         keys = _subjects(config.decode.key, topics, "key") if config.decode.key is not None else []
@@ -59,7 +59,7 @@ class CaseSchemas:
         named = used[0] if used and used[0] in of_values else next(iter(of_values), None)
         first = named if case.latest is None else case.latest
         for subject in values:
-            # The newest one at the start; the others are found by their ids as records come.
+            # The newest one at the start; the others are looked up by id when records arrive.
             ids = subjects.get(subject, [])
             ids.sort(key=lambda number: (number == first, number))
         newest_key = next((subjects[subject][-1] for subject in keys if subject in subjects), None)
@@ -71,7 +71,7 @@ class CaseSchemas:
         )
 
     def versions(self) -> SchemaVersions:
-        """Return what the registry of the case serves."""
+        """Return the schemas that the case's registry serves."""
         return SchemaVersions(schemas=self.texts, subjects=self.subjects)
 
 
@@ -81,7 +81,7 @@ def _topics(config: PipelineConfig) -> list[str]:
 
 
 def _subjects(encoded: Encoded, topics: list[str], part: Part) -> list[str]:
-    """Return the subjects of the values or keys; each topic has its own unless the file names one."""
+    """Return the subjects of the values or keys: one per topic, unless the file has one subject."""
     return [encoded.subject] if encoded.subject else [f"{topic}-{part}" for topic in topics]
 
 
@@ -94,7 +94,7 @@ def _text(schema: CaseSchema, kind: str) -> str:
 
 
 def _with_null_types(schema: Any) -> Any:
-    """Return an Avro schema with the type ``null`` where YAML has read it, unquoted, as no value."""
+    """Return an Avro schema whose type ``null`` is restored, which YAML reads as no value if it is unquoted."""
     if isinstance(schema, list):
         return [_with_null_types(each) for each in schema]
     if isinstance(schema, dict):
@@ -113,15 +113,15 @@ class SchemaVersions:
     """The schemas that one case sees.
 
     Attributes:
-        schemas: by id.
-        subjects: the ids of each subject, oldest first; a schema that is in none is found by its id alone.
+        schemas: the schemas, by id.
+        subjects: the schema ids by subject, oldest first; a schema without a subject is found only by its id.
     """
 
     schemas: Mapping[int, SchemaText] = field(default_factory=dict)
     subjects: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def answer(self, parts: list[str]) -> Any:
-        """Return the answer to a path of Confluent's API; None if there is no such schema or path."""
+        """Return the answer to a path of Confluent's API; None if the schema or path does not exist."""
         match parts:
             case ["subjects"]:
                 return sorted(self.subjects)
@@ -158,7 +158,7 @@ def _content(schema: SchemaText) -> dict[str, Any]:
 class CaseRegistry:
     """Serves schemas while ``running``.
 
-    Each case has an address of its own, because decoders keep the schemas of an address.
+    Every case has its own address, because decoders cache the schemas of an address.
     """
 
     def __init__(self, address: str, versions: list[SchemaVersions]) -> None:
@@ -171,7 +171,7 @@ class CaseRegistry:
         versions: list[SchemaVersions] = []
 
         def answer(request: HttpRequest) -> HttpAnswer:
-            path = request.path.partition("?")[0]  # a query asks for the context, and a case has one
+            path = request.path.partition("?")[0]  # The query has the context, and a case has only one.
             number, *parts = (unquote(part) for part in path.strip("/").split("/"))
             found = versions[int(number)].answer(parts)
             return HttpAnswer(404 if found is None else 200, json.dumps(NOT_FOUND if found is None else found).encode())
@@ -180,6 +180,6 @@ class CaseRegistry:
             yield cls(address, versions)
 
     def serve(self, versions: SchemaVersions) -> str:
-        """Serve the schemas of one case; return the address of their registry."""
+        """Serve the schemas of one case; return the registry's address."""
         self._versions.append(versions)
         return f"{self._address}/{len(self._versions) - 1}"

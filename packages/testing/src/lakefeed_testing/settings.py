@@ -1,4 +1,4 @@
-"""The block ``tests`` of a pipeline file, which is also the content of a file of cases: see ``lakefeed test``."""
+"""The block ``tests`` of a pipeline file, which is also the content of case files: see ``lakefeed test``."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from lakefeed.config.values import Count, TopicName
 
 SchemaId = Annotated[int, Field(ge=0, le=2**31 - 1)]
 HexBytes = Annotated[str, BeforeValidator(lambda given: given.removeprefix("0x") if isinstance(given, str) else given)]
-"""Pairs of hexadecimal digits; behind 0x, as ``lakefeed topics sample`` prints bytes, or without it."""
+"""Pairs of hexadecimal digits, with or without the prefix 0x; ``lakefeed topics sample`` prints bytes with it."""
 
 
 class CaseSchema(Model):
-    """A schema of the registry that the cases see. Its kind is that of the block which decodes its records."""
+    """A schema of the cases' registry. Its kind is that of the block that decodes its records."""
 
     subject: str | None = Field(None, description="Default: that of the pipeline's values.")
     schema_: dict[str, Any] | list[Any] | str | None = Field(None, alias="schema")
-    """The schema: for Avro and JSON Schema as YAML or as text, for Protobuf the text of a .proto file."""
+    """The schema: for Avro and JSON Schema as YAML or text, for Protobuf the text of a .proto file."""
     schema_file: Path | None = None
-    """Or a file of it; a relative path starts at the pipeline file's folder."""
+    """File with the schema, instead of schema. Relative paths start at the pipeline file's folder."""
 
     def _contradictions(self) -> Iterator[str]:
         if (self.schema_ is None) == (self.schema_file is None):
@@ -34,28 +34,28 @@ class CaseSchema(Model):
 
 
 class CaseTable(Model):
-    """Rows in place of a table that the transform joins with: one of transform.tables."""
+    """Rows for a table that the transform joins with: one of transform.tables."""
 
     schema_ddl: Ddl
-    """The columns, as 'id BIGINT, name STRING'."""
+    """The columns, such as 'id BIGINT, name STRING'."""
     rows: list[dict[str, Any]] = Field(default_factory=list)
-    """Its rows, by column."""
+    """The table's rows, by column."""
 
 
 class CaseRecord(Model):
-    """A record that a case gives to the feed, with one of value, text and hex."""
+    """An input record of a case, with one of value, text and hex."""
 
     value: Any = None
     """The value as YAML, encoded in the pipeline's format with the schema of schema_id; null is a tombstone."""
     text: str | None = Field(None, description="Or the value as text, whose UTF-8 bytes it is.")
     hex: HexBytes | None = Field(None, description="Or its bytes: '00 00 00 00 07 0a'.")
     schema_id: SchemaId | None = None
-    """The schema of value. Default: the one that the case begins with."""
+    """Schema id of value. Default: the case's initial schema."""
     key: Any = None
-    """The key as YAML; bytes as text where decode.key does not say how keys are read."""
+    """The key as YAML; as text if decode.key does not set the keys' format."""
     key_hex: HexBytes | None = Field(None, description="Or the key's bytes.")
     key_schema_id: SchemaId | None = None
-    """The schema of key. Default: the newest of the keys' subject."""
+    """Schema id of key. Default: the newest schema of the keys' subject."""
     headers: dict[str, str | None] = Field(default_factory=dict, description="Headers, by name.")
     topic: TopicName | None = Field(None, description="Default: the first topic of the source.")
     partition: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(0, description="Its partition.")
@@ -63,9 +63,9 @@ class CaseRecord(Model):
         None, description="Default: the next of its partition."
     )
     timestamp: datetime | int | None = None
-    """When it was sent: ISO 8601, by default UTC, or milliseconds. Default: 2026-01-01 00:00:00."""
+    """Timestamp of the record: ISO 8601, by default UTC, or milliseconds. Default: 2026-01-01 00:00:00."""
     batch: Count | None = None
-    """The micro-batch that it is read in, counted from 1. Default: that of the record before."""
+    """The micro-batch that has the record, counted from 1. Default: that of the previous record."""
 
     def _contradictions(self) -> Iterator[str | ConfigProblem]:
         given = [name for name in ("value", "text", "hex") if name in self.model_fields_set]
@@ -81,33 +81,33 @@ class CaseRecord(Model):
 
 
 class ExpectedDeadLetter(Model):
-    """A record that is expected to become a dead letter; what is left out is not compared."""
+    """An expected dead letter; omitted fields are not compared."""
 
     reason: str | None = Field(None, description="Text that the reason contains.")
     topic: str | None = None
-    """Its topic."""
+    """Topic of the record."""
     partition: int | None = Field(None, ge=0, le=2**31 - 1, description="Its partition.")
     offset: int | None = Field(None, ge=0, le=1 << 62, description="Its offset.")
 
 
 class Case(Model):
-    """Records, and what the feed makes of them."""
+    """Records, and their expected result."""
 
     records: list[CaseRecord] = Field(min_length=1)
-    """In the order in which they were sent."""
+    """The records, in the order of sending."""
     rows: list[dict[str, Any]] | None = None
-    """The rows of the table after them, in any order, by column. Default: not compared."""
+    """The expected rows of the table, in any order, by column. Default: not compared."""
     columns: Literal["named", "exact"] = "named"
-    """Compare the columns that an expected row names, or require that there are no others."""
+    """named: compare only the columns of the expected rows. exact: the rows must have no other columns."""
     dead_letters: list[ExpectedDeadLetter] = Field(default_factory=list)
-    """The records that become dead letters, in any order. Default: none."""
+    """The expected dead letters, in any order. Default: none."""
     skipped: Annotated[int, Field(ge=0)] = 0
-    """How many records are left out because the pipeline file says so."""
+    """The number of records that the pipeline file makes the feed skip."""
     error: str | None = None
-    """Text of the error that stops the feed. Default: it does not stop."""
+    """Text of the error that stops the feed. Default: the feed does not stop."""
     latest: SchemaId | None = None
-    """The newest schema of the values' subject when the feed starts. Default: that of the first value if it names one,
-    else the lowest id. The others are found by their ids, as records come."""
+    """The newest schema of the values' subject when the feed starts. Default: the first value's schema_id if set,
+    else the lowest id. Other schemas are looked up by id when records arrive."""
 
     def _contradictions(self) -> Iterator[str | ConfigProblem]:
         batch = 1
@@ -122,11 +122,11 @@ class Case(Model):
 
 
 class PipelineTests(Block):
-    """Cases that lakefeed test runs, without brokers, registry and store. A run ignores them."""
+    """Cases for lakefeed test, which needs no brokers, registry or store. lakefeed run ignores them."""
 
     schemas: dict[SchemaId, CaseSchema] = Field(default_factory=dict)
-    """The schemas of the registry, by id."""
+    """The registry's schemas, by id."""
     tables: dict[str, CaseTable] = Field(default_factory=dict)
-    """Rows in place of transform.tables, by the names there."""
+    """Rows of the tables in transform.tables, by their names there."""
     cases: dict[str, Case] = Field(default_factory=dict)
     """The cases, by name."""

@@ -1,1 +1,1 @@
-"""Details that a feed's page shows beyond its progress: graph, tables, schemas, dead letters, costs, panels."""
+"""Details on a feed's page besides its progress: graph, tables, schemas, dead letters, costs, panels."""

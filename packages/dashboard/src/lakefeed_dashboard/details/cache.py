@@ -1,4 +1,4 @@
-"""Keeps what a read has found for some seconds, and reads it in a thread of its own with a time limit."""
+"""Cache the result of a read for some seconds, and read in a separate thread with a time limit."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class _Found:
 
 
 class CachedRead:
-    """One read, done only when it is asked for, and never twice at a time.
+    """One read that runs only on request, and at most once at a time.
 
-    A caller waits for the read, and gets what was found before, or an error, if it takes longer than ``limit``. Then
-    the read continues, and no other begins before it has ended.
+    A caller waits for the read. If the read takes longer than ``limit``, the caller gets the previous document, or an
+    error, and the read continues. No other read begins before it has ended.
 
     Args:
-        read: finds the document.
-        failed: makes the document of an error's text.
-        seconds: how long a document is shown.
-        limit: seconds that a caller waits.
+        read: returns the document.
+        failed: makes a document of an error's text.
+        seconds: how long a document is reused.
+        limit: how long a caller waits, in seconds.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class CachedRead:
         self._ended: threading.Event | None = None
 
     def get(self) -> Document:
-        """Return the document, read now if the last one is too old."""
+        """Return the document; read it again if the cached one is too old."""
         with self._lock:
             found, ended = self._found, self._ended
             if found is not None and self._clock() - found.at < self._seconds:
@@ -79,7 +79,7 @@ class CachedRead:
 
 
 def explained(error: BaseException) -> str:
-    """Return an error as a sentence for a page, without secrets; of one that is not lakefeed's the class alone."""
+    """Return an error as a sentence for a page, without secrets; for errors that are not lakefeed's, only the class."""
     if isinstance(error, LakefeedError):
         where = f" ({error.where})" if error.where else ""
         hint = f"; {error.hint}" if error.hint else ""

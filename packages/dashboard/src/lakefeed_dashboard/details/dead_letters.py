@@ -15,19 +15,19 @@ from lakefeed.sinks.dead_letters.store import Content, DeadLetterReader
 from lakefeed_dashboard.details.cache import explained
 
 MOST_LETTERS = 1_000
-"""So many of the newest letters are counted and sampled; of a topic so many of each partition are read."""
+"""The number of newest letters to count and sample; for a topic, the number to read per partition."""
 MOST_TABLES = 20
 MOST_REASONS = 20
 SAMPLES = 3
 LONGEST = 2_000
 LONGEST_CONTENT = 10_000
-"""Bytes of a key or a value; what is longer is for ``lakefeed dead-letters show``."""
+"""Bytes of a key or value to show; ``lakefeed dead-letters show`` prints longer ones."""
 
 Readers = Iterable[tuple[str, DeadLetterReader]]
 
 
 def dead_letters_document(config: PipelineConfig, readers: Callable[[], Readers], *, now: float) -> dict[str, Any]:
-    """Return the newest dead letters; ``readers`` yields the feeds of the ledger, with where their letters are."""
+    """Return the newest dead letters; ``readers`` yields names of feeds in the ledger, with their letters' readers."""
     document = no_dead_letters(config, now=now)
     if config.dead_letters is None:
         return document
@@ -41,7 +41,7 @@ def dead_letters_document(config: PipelineConfig, readers: Callable[[], Readers]
         try:
             recent = reader.recent(feed, most=MOST_LETTERS, samples=SAMPLES, longest=LONGEST_CONTENT)
         except ResourceMissing:
-            continue  # It is created with the first dead letter.
+            continue  # The place is created with the first dead letter.
         except Exception as error:
             errors.append(explained(error))
             continue
@@ -71,7 +71,7 @@ def no_dead_letters(config: PipelineConfig, *, now: float) -> dict[str, Any]:
 
 
 def replayable(config: PipelineConfig) -> bool:
-    """Return whether dead letters can be replayed: the sink takes them, and it is the only one."""
+    """Return whether dead letters can be replayed: the sink supports it, and there is only one sink."""
     if config.dead_letters is None or config.sinks:
         return False
     return config.sink.refusal("replay") is None
@@ -92,15 +92,15 @@ def _sample(letter: dict[str, Any]) -> dict[str, Any]:
 
 
 def shown(name: str, content: Content) -> dict[str, Any]:
-    """Return bytes as text where they are UTF-8, else as hexadecimal digits, cut; None for a null.
+    """Return bytes as text if they are UTF-8, else as hexadecimal digits, truncated; None for a null.
 
-    The text is as it came: control characters and marks of direction are for the view to escape.
+    The text is not escaped: the view must escape control characters and marks of direction.
     """
     if content.data is None:
         return {name: None, f"{name}_encoding": None, f"{name}_bytes": None, f"{name}_cut": False}
     is_cut = content.size > len(content.data)
     try:
-        # A character at the cut may have been split.
+        # The cut may have split a character.
         text = content.data.decode("utf-8") if not is_cut else _decoded(content.data)
         encoding = "text"
     except UnicodeDecodeError:

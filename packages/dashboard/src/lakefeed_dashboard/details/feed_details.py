@@ -1,4 +1,4 @@
-"""Finds what the page of one feed shows beyond its progress, when a user looks at it and not before."""
+"""Collect the details on a feed's page, only while a user looks at them."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from lakefeed_dashboard.settings import Dashboard, Tariff
 SECONDS = 5.0
 TABLE_SECONDS = 30.0
 LIMIT = 10.0
-"""So long a viewer waits for a read, which then continues."""
+"""The seconds that a viewer waits for a read; the read continues after that."""
 
 HOUR = 3600.0
 LEAST_SECONDS = 60.0
-"""The figures of a feed that has just begun are extrapolated from a minute at least."""
+"""The least duration, in seconds, from which the figures of a new feed are extrapolated."""
 DIGITS = 8
 
 
 class FeedDetails:
-    """The details of one running feed, while a run lasts.
+    """The details of one feed during a run.
 
-    The documents may be read from any thread but the feed's own. A reader waits for some seconds at most, and what was
-    found is kept, so that many viewers cost as much as one.
+    Any thread but the feed's own may read the documents. A reader waits for some seconds at most. Results are cached,
+    so that many viewers cost as much as one.
 
     Args:
-        spark: the feed's session. Without it there are no query panels.
+        spark: the feed's session; without it there are no query panels.
 
     Attributes:
-        documents: what returns each document for JSON, by the name of its page.
+        documents: functions that return the documents for JSON, by the name of the page.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class FeedDetails:
         }
 
     def close(self) -> None:
-        """Cancel the panels' queries, and start no more."""
+        """Cancel the panels' queries, and start no new ones."""
         if self._panels is not None:
             self._panels.close()
 
@@ -87,12 +87,12 @@ class FeedDetails:
 def _kept(
     read: Callable[[], Document], empty: Callable[[], Document], *, seconds: float = TABLE_SECONDS
 ) -> Callable[[], Document]:
-    """Return what reads a document, or returns an empty one with the error."""
+    """Return a cached read that returns a document, or an empty one with the error."""
     return CachedRead(read, failed=lambda why: {**empty(), "error": why}, seconds=seconds, limit=LIMIT).get
 
 
 def _readers(feed: Feed, monitor: FeedMonitor) -> Iterator[tuple[str, DeadLetterReader]]:
-    """Yield the feeds that may have dead letters, each with where they are."""
+    """Yield the feeds that may have dead letters, with readers of these letters."""
     if not feed.config.has_many_tables:
         yield feed.config.name, feed.dead_letters()
         return
@@ -102,9 +102,9 @@ def _readers(feed: Feed, monitor: FeedMonitor) -> Iterator[tuple[str, DeadLetter
 
 
 def costs_of(monitor: FeedMonitor, tariff: Tariff | None) -> dict[str, Any]:
-    """Return requests and prices of the last hour, from the model's history; None without a batch in it.
+    """Return requests and prices of the last hour, from the model's history; without a batch, they are None.
 
-    Of a feed that has run for less than an hour, the figures for an hour are extrapolated from ``seconds``.
+    If the feed has run for less than an hour, its figures for ``seconds`` are extrapolated to an hour.
     """
     progress = monitor.snapshot()
     seconds = min(HOUR, max(LEAST_SECONDS, progress.taken_at - progress.started_at))
@@ -139,7 +139,7 @@ def costs_of(monitor: FeedMonitor, tariff: Tariff | None) -> dict[str, Any]:
 
 
 def _by_class(monitor: FeedMonitor) -> dict[str, float]:
-    """Return the requests of a batch by class of keys, as the mean of the newest batches."""
+    """Return a batch's requests by class of keys, as the mean over the newest batches."""
     sums, counted = Counter[str](), 0
     for batch in monitor.batches():
         if batch.requests is not None:

@@ -1,4 +1,4 @@
-"""The way of a feed's records as a graph: topics, decode, expect, the transform's steps, sinks and dead letters."""
+"""The path of a feed's records as a graph: topics, decode, expect, the transform's steps, sinks and dead letters."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from lakefeed.messages.redaction import redacted
 from lakefeed.monitor.feed_monitor import FeedMonitor
 
 SECONDS = 60.0
-"""Rates are those of so many seconds."""
+"""The number of seconds over which rates are computed."""
 MOST_TOPICS = 30
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Records, rows and dead letters a second; None if unknown. ``topics`` are shares of the records by topic."""
+    """Records, rows and dead letters per second; None if unknown. ``topics`` has the records' shares by topic."""
 
     records: float | None = None
     rows: float | None = None
@@ -61,7 +61,7 @@ class _Graph:
     def add(
         self, id_: str, label: str, kind: str, *, after: Iterable[str] = (), rate: float | None = None, detail: str = ""
     ) -> str:
-        """Add a node behind others; return its id."""
+        """Add a node after other nodes; return its id."""
         shown = None if rate is None else round(rate, 3)
         self.nodes.append({"id": id_, "label": label, "kind": kind, "rate": shown, "detail": redacted(detail)})
         self.edges += [[before, id_] for before in after]
@@ -118,7 +118,7 @@ def _add_source(graph: _Graph, config: PipelineConfig, monitor: FeedMonitor, rat
 
 
 def _add_steps(graph: _Graph, name: str, transform: Transform, behind: list[str]) -> list[str]:
-    """Add the transform's tables and steps; return the last step."""
+    """Add the transform's tables and steps; return the nodes of the last step."""
     views: dict[str, list[str]] = {name.lower(): behind}
     for stream, of_topic in transform.streams.items():
         detail = f"records of {of_topic.topic}"
@@ -128,7 +128,7 @@ def _add_steps(graph: _Graph, name: str, transform: Transform, behind: list[str]
         views[table.lower()] = [graph.add(f"table:{table}", table, "table", detail=what)]
     last = behind
     for step_name, step in transform.all_steps.items():
-        # The nodes whose views a SELECT names; none of a function or of a view in backticks alone.
+        # Nodes whose views the SELECT names as plain words; functions, and views only in backticks, may give none.
         words = {word.lower() for word in re.findall(r"\w+", without_texts(step.sql or ""))}
         inputs = dict.fromkeys(node for view, nodes in views.items() if view in words for node in nodes)
         detail = "sql"

@@ -1,4 +1,4 @@
-"""Keeps the results of a feed's query panels: queried in the driver's Spark while a user looks, bounded, and each never
+"""Run a feed's query panels in the driver's Spark while a user looks, with bounded results and never the same panel
 twice at a time.
 """
 
@@ -38,12 +38,12 @@ from lakefeed.json_model import iso
 from lakefeed.lazy import SparkSession
 
 POOL = "lakefeed-panels"
-"""Gets what batches leave: maintenance/pools.xml."""
+"""The scheduler pool that gets the resources that batches leave: maintenance/pools.xml."""
 LONGEST_CELL = 2_000
 LONGEST_REASON = 2_000
 MOST_COLUMNS = 100
 EXACT = 2**53
-"""A script in a browser has no larger whole numbers."""
+"""The largest integer that JavaScript represents exactly."""
 _MISSING = re.compile(r"\[TABLE_OR_VIEW_NOT_FOUND\] The table or view (\S{1,200}) cannot be found")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -61,10 +61,10 @@ class PanelSession:
         self.spark = SparkSession(spark.sparkContext, self._copy)
 
     def query(self, panel: QueryPanel, *, group: str) -> dict[str, Any]:
-        """Run the panel's query as jobs of this group; return columns and rows.
+        """Run the panel's query as jobs of this job group; return columns and rows.
 
         Raises:
-            ConfigError: it is SQL that does more than read.
+            ConfigError: the SQL does more than read.
         """
         context = self.spark.sparkContext
         activate(self.spark)
@@ -98,9 +98,9 @@ def statement_of(panel: QueryPanel) -> str:
 
 
 def bounded(frame: DataFrame) -> DataFrame:
-    """Return the rows with each value as a number, a truth value or a short text: a value may be many megabytes."""
+    """Convert all values to numbers, truth values or short texts, because a value may have many megabytes."""
     fields = frame.schema.fields[:MOST_COLUMNS]
-    # By position: names may be there twice.
+    # By position, because column names may be duplicate.
     numbered = frame.toDF(*(f"c{at}" for at in range(len(frame.columns))))
     return numbered.select(*(_short(sf.col(f"c{at}"), field.dataType) for at, field in enumerate(fields)))
 
@@ -120,7 +120,7 @@ def _short(column: Column, type_: DataType) -> Column:
 
 
 def cell(value: Any) -> Any:
-    """Return a value for JSON: a number that scripts have exactly, a truth value, a text, or None."""
+    """Return a value for JSON: a number that JavaScript represents exactly, a truth value, a text, or None."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -129,9 +129,9 @@ def cell(value: Any) -> Any:
         return value if abs(value) <= EXACT else str(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
-    if isinstance(value, tuple):  # A time.
+    if isinstance(value, tuple):  # A tuple is a time.
         return _time(value[0])
-    number = float(value)  # A decimal; 0.1 is one that a script shows as it is.
+    number = float(value)  # A decimal; 0.1 is one that JavaScript shows unchanged.
     return number if Decimal(repr(number)) == value else str(value)
 
 
@@ -145,13 +145,13 @@ def _time(micros: int | None) -> str | None:
 
 
 def cancel(spark: SparkSession, group: str) -> None:
-    """End the jobs of a group, and those that its query would begin later."""
+    """Cancel the jobs of a group, including jobs that its query would begin later."""
     own: Any = spark.sparkContext
     own._jsc.sc().cancelJobGroupAndFutureJobs(group)
 
 
 def reason_of(error: BaseException) -> str:
-    """Return why a query has failed, in a sentence without values of rows and without secrets."""
+    """Return the reason of a query's failure as a sentence without values of rows and without secrets."""
     if isinstance(error, LakefeedError):
         hint = f"; {error.hint}" if error.hint else ""
         return redacted(f"{error.what}{hint}")
@@ -163,13 +163,13 @@ def reason_of(error: BaseException) -> str:
 
 
 AT_ONCE = 2
-"""So many panels are queried at the same time: a slow one does not hold up all others."""
+"""The number of panels that are queried concurrently, so that a slow query does not delay all others."""
 IDLE_SECONDS = 60.0
-"""Threads that no panel needs end after so long."""
+"""Seconds after which idle threads end."""
 
 
 class Queries(Protocol):
-    """Runs panels' queries; made by and used in one thread."""
+    """Runs panels' queries; one thread creates and uses it."""
 
     def query(self, panel: QueryPanel, *, group: str) -> dict[str, Any]:
         """Return columns and rows of a panel."""
@@ -188,11 +188,11 @@ class _State:
 
 
 class Panels:
-    """The panels of one feed; ``document`` may be called from any thread, and never waits for a query.
+    """The panels of one feed; any thread may call ``document``, which never waits for a query.
 
     Args:
-        open_queries: opens what runs the queries, in the thread that will use it.
-        cancel_group: ends the jobs of a query.
+        open_queries: creates the runner of queries, in the thread that will use it.
+        cancel_group: cancels the jobs of a query.
     """
 
     def __init__(
@@ -220,20 +220,20 @@ class Panels:
         return cls(panels, open_queries=lambda: PanelSession(spark), cancel_group=lambda group: cancel(spark, group))
 
     def document(self) -> dict[str, Any]:
-        """Return the newest results, and have those queried that are due."""
+        """Return the newest results, and start the queries that are due."""
         with self._lock:
             self._start_due()
             return {"panels": [self._shown(state) for state in self._states]}
 
     def close(self) -> None:
-        """Cancel the queries that run, and start no more."""
+        """Cancel the running queries, and start no new ones."""
         with self._lock:
             self._closed = True
             groups = [state.group for state in self._states if state.group is not None]
             for _ in range(self._threads):
                 self._due.put(None)
         for group in groups:
-            with suppress(Exception):  # Spark may have stopped.
+            with suppress(Exception):  # Spark may have stopped already.
                 self._cancel_group(group)
 
     def _start_due(self) -> None:
@@ -272,7 +272,7 @@ class Panels:
             try:
                 queries = queries or self._open()
                 found = queries.query(state.panel, group=state.group)
-            except BaseException as failure:  # A thread of the driver has no one above it.
+            except BaseException as failure:  # No caller would handle an error of this thread.
                 error = reason_of(failure)
             finally:
                 watch.cancel()

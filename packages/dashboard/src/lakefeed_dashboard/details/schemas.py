@@ -1,4 +1,4 @@
-"""The schemas that a feed's tables have had, with the differences of each to the one before it."""
+"""The schemas that a feed's tables have had, with the differences between consecutive schemas."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONGEST = 200
 
 @dataclass(frozen=True)
 class SchemaField:
-    """A column or a nested field; ``path`` is written ``address.zip``, ``items.element``, ``totals.value``."""
+    """A column or a nested field; examples of ``path``: ``address.zip``, ``items.element``, ``totals.value``."""
 
     path: str
     type: str
@@ -63,7 +63,7 @@ def schemas_document(config: PipelineConfig, monitor: FeedMonitor, read: ReadMet
 
 
 def history(table: str, metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return a table's schemas, newest last, each with its differences to the one before."""
+    """Return a table's schemas, newest last, with the differences to the previous schema."""
     found = []
     before: dict[int, SchemaField] | None = None
     for schema in metadata["schemas"]:
@@ -85,7 +85,7 @@ def history(table: str, metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def differences(before: Mapping[int, SchemaField], after: Mapping[int, SchemaField]) -> dict[str, list[dict[str, Any]]]:
-    """Compare two schemas by the ids of their fields, so that a renamed field is a change and not two."""
+    """Compare two schemas by field ids, so that a renamed field is one change and not two."""
     changed = []
     for id_, field in after.items():
         old = before.get(id_)
@@ -99,7 +99,7 @@ def differences(before: Mapping[int, SchemaField], after: Mapping[int, SchemaFie
 
 
 def _fields(fields: list[dict[str, Any]], prefix: str = "") -> Iterator[tuple[int, SchemaField]]:
-    """Yield fields of Iceberg's JSON by id, those within others too."""
+    """Yield the fields of Iceberg's JSON by id, including nested fields."""
     for field in fields:
         yield from _field(f"{prefix}{field['name']}", field["id"], field["type"], nullable=not field["required"])
 

@@ -1,8 +1,8 @@
-"""Files, bytes and snapshots of a feed's tables, from metadata that the driver has in memory.
+"""Files, bytes and snapshots of a feed's tables, from metadata in the driver's memory.
 
-Each batch loads its table and commits to it, so the JVM knows the table's metadata: to show it costs no request
-(``io.lakefeed.commit.RecentTables``). A table that this driver has not loaded yet is opened with pyiceberg, which reads
-one metadata file; of REST catalogs none. No manifest is read.
+Every batch loads its table and commits to it, so the JVM has the table's metadata and showing it costs no request
+(``io.lakefeed.commit.RecentTables``). pyiceberg opens a table that this driver has not loaded yet. That reads one
+metadata file, or none with a REST catalog. No manifest is read.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ _UNKNOWN: Mapping[str, Any] = {
 }
 
 Metadata = dict[str, Any]
-"""As ``RecentTables.describe`` returns it, with the names of Iceberg's specification."""
+"""The result of ``RecentTables.describe``, with the names of Iceberg's specification."""
 ReadMetadata = Callable[[str], Metadata]
 
 
 class TableMetadata:
-    """Finds the metadata of tables: in the driver's memory, else in the catalog."""
+    """Read the metadata of tables from the driver's memory, or else from the catalog."""
 
     def __init__(self, spark: SparkSession | None, connections: Connections) -> None:
         self._spark = spark
         self._connections = connections
 
     def read(self, table: str) -> Metadata:
-        """Return newest snapshots and schemas of a table, each oldest first; an error if there is none."""
+        """Return a table's newest snapshots and its schemas, oldest first; raise an error if there is no table."""
         if self._spark is not None:
             known = jvm.java(self._spark).commit.RecentTables.describe(table, MOST_SNAPSHOTS, MOST_SCHEMAS)
             if known is not None:
@@ -74,7 +74,7 @@ class TableMetadata:
 
 
 def metadata_of(opened: Any) -> Metadata:
-    """Return the metadata of a table of pyiceberg as ``RecentTables.describe`` does."""
+    """Convert the metadata of a pyiceberg table into the form of ``RecentTables.describe``."""
     snapshots = sorted(opened.snapshots, key=lambda each: (each.sequence_number or 0, each.timestamp_ms))
     first: dict[int, int] = {}
     for snapshot in snapshots:
@@ -106,7 +106,7 @@ def _snapshot(snapshot: Any) -> dict[str, Any]:
 
 
 def parts_of(config: PipelineConfig, monitor: FeedMonitor) -> Iterator[PipelineConfig]:
-    """Yield the pipelines of the topics that the feed reads now, where each has a table of its own; else itself."""
+    """Yield the pipeline; if topics have their own tables, the pipelines of the topics that the feed reads now."""
     if not config.has_many_tables:
         yield config
         return
@@ -115,7 +115,7 @@ def parts_of(config: PipelineConfig, monitor: FeedMonitor) -> Iterator[PipelineC
 
 
 def iceberg_tables(config: PipelineConfig, monitor: FeedMonitor) -> dict[str, str]:
-    """Return the names of all Iceberg tables that the feed writes to, each with the feed's name in its ledger."""
+    """Return the names of all Iceberg tables that the feed writes to, with the feed's name in their ledgers."""
     found: dict[str, str] = {}
     for part in parts_of(config, monitor):
         for table in tables_of(part, beside=True):
@@ -124,12 +124,12 @@ def iceberg_tables(config: PipelineConfig, monitor: FeedMonitor) -> dict[str, st
 
 
 def table_document(config: PipelineConfig, monitor: FeedMonitor, read: ReadMetadata, *, now: float) -> dict[str, Any]:
-    """Return files, bytes and newest snapshots of the feed's tables; of other sinks what is known without asking."""
+    """Return files, bytes and newest snapshots of the feed's tables; for other sinks, figures that need no request."""
     tables = iceberg_tables(config, monitor)
     shown = [_iceberg(name, feed, read) for name, feed in list(tables.items())[:MOST_TABLES]]
     for place, sink in config.sink_blocks:
         if not sink.chosen.snapshot_tables:
-            # No Iceberg table: its rows of this run alone are known without a request.
+            # For other sinks than Iceberg, only the rows of this run are known without a request.
             rows = f"{monitor.snapshot().totals.rows:,} rows were written by this run"
             note = f"{place} is {sink.kind}, which has no snapshots; {rows}"
             shown.append({"name": sink.chosen.table_name or place, "kind": sink.kind, **_UNKNOWN, "note": note})
@@ -162,7 +162,7 @@ def _iceberg(name: str, feed: str, read: ReadMetadata) -> dict[str, Any]:
 def _shown(snapshot: Mapping[str, Any], feed: str) -> dict[str, Any]:
     summary = snapshot["summary"]
     return {
-        # As text: a script's numbers end at 2**53.
+        # As text, because JavaScript's integers are exact only up to 2**53.
         "id": str(snapshot["snapshot-id"]),
         "at": iso(snapshot["timestamp-ms"] / 1000),
         "operation": summary.get("operation"),
@@ -175,13 +175,13 @@ def _shown(snapshot: Mapping[str, Any], feed: str) -> dict[str, Any]:
 
 
 def _rows(summary: Mapping[str, str]) -> int | None:
-    """Return the rows that a reader sees; None where equality deletes leave that open."""
+    """Return the number of rows that a reader sees; None if equality deletes make it unknown."""
     stored, deleted = number(summary, "total-records"), number(summary, "total-position-deletes")
     return None if stored is None or number(summary, "total-equality-deletes") else stored - (deleted or 0)
 
 
 def number(summary: Mapping[str, str], key: str) -> int | None:
-    """Return a figure of a snapshot's summary; None if the writer has left it out, or written something else."""
+    """Return a figure of a snapshot's summary; None if it is missing or no number."""
     try:
         return int(summary[key])
     except (KeyError, ValueError):

@@ -1,3 +1,3 @@
-"""The screen of ``lakefeed top``: all feeds as a table, one of them in full, and the keys."""
+"""The screen of ``lakefeed top``: a table of all feeds, the details of one feed, and the keys."""
 
 PAGE = "monitor"

@@ -1,4 +1,4 @@
-"""``lakefeed top``: all feeds that can be found, on one screen."""
+"""``lakefeed top``: all feeds that are found, on one screen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lakefeed_dashboard.top.feed_watch import FeedWatch
 
 SETTLE_SECONDS = 15.0
-"""A look without a screen waits so long for what is slow, such as a ledger; a driver answers within 3 s, or hangs."""
+"""Seconds to wait, without a live screen, for slow sources such as a ledger; a healthy driver answers within 3 s."""
 PLAIN_WIDTH = 200
 
 
@@ -32,12 +32,12 @@ PLAIN_WIDTH = 200
 @every_option
 @output_option
 def top(pipelines: tuple[Path, ...], urls: tuple[str, ...], token_file: Path | None, watch: bool, every: float) -> None:
-    """Show all feeds that can be found: rate, lag, age, last commit, dead letters, requests, last error.
+    """Show the rate, lag and state of all feeds on one screen.
 
-    These are the drivers of this user on this machine, those that were killed or have failed there, the feeds of
-    PIPELINES or of pipeline.yaml here, running or not, and with --url those of a dashboard. In a terminal the screen is
-    live: arrows choose a feed, Enter opens it, / filters, q ends; a letter sorts, as its last line says. Elsewhere it
-    is one table.
+    The columns: rate, lag, age, last commit, dead letters, requests, last error. Feeds: this user's drivers on this
+    machine, also killed and failed ones; the feeds of PIPELINES, or of pipeline.yaml in this folder, running or not;
+    with --url, those of a dashboard. In a terminal the screen is live: arrows choose a feed, Enter opens it, / filters,
+    q ends, a letter sorts (see the last line). Elsewhere it prints one table.
 
     Exit status: 0; without a live screen 1 if a feed fails, hangs, was killed or does not answer.
     """

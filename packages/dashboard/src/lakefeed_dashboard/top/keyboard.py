@@ -1,4 +1,4 @@
-"""Reads single keys from a terminal, and leaves it as it was: after an error, a signal, or a pause (Ctrl-Z) too."""
+"""Read single keys from a terminal, and restore its mode afterwards, also after an error, a signal, or Ctrl-Z."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 ESCAPE_SECONDS = 0.05
-"""The rest of an arrow key comes at once; after Escape alone nothing does."""
+"""The rest of an arrow key's sequence arrives within this time; after Escape alone, nothing arrives."""
 END = "end of input"
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O[ -~])")
 _NAMES = {
@@ -38,7 +38,7 @@ _NAMES = {
 
 
 class Terminated(BaseException):
-    """A signal that ends the process came; it ends once the terminal is as it was."""
+    """A signal to end the process; the process ends when the terminal is restored."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -46,11 +46,11 @@ class Terminated(BaseException):
 
 
 class Keyboard:
-    """The keys of a terminal, while it is entered.
+    """The keys of a terminal, within a block.
 
     Args:
-        descriptor: of the terminal.
-        leave: called before the process is paused by Ctrl-Z; ``resume`` when it continues.
+        descriptor: the terminal's file descriptor.
+        leave: called before Ctrl-Z pauses the process; ``resume`` is called when it continues.
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class Keyboard:
 
     @contextmanager
     def entered(self) -> Iterator[Keyboard]:
-        """Give single keys without an echo in this block; signals that end the process raise Terminated."""
+        """Read single keys without an echo within this block; signals to end the process raise Terminated."""
         before = termios.tcgetattr(self._descriptor)
         handlers: dict[int, Any] = {}
 
         def end(number: int, frame: FrameType | None) -> None:
-            # A second one must not cut off what the first one puts in order.
+            # A second signal must not interrupt the cleanup of the first one.
             signal.signal(number, signal.SIG_IGN)
             raise Terminated(number)
 
@@ -88,14 +88,14 @@ class Keyboard:
             tty.setcbreak(self._descriptor)
             yield self
         finally:
-            # The terminal may have gone.
+            # The terminal may be closed.
             with suppress(termios.error):
                 termios.tcsetattr(self._descriptor, termios.TCSAFLUSH, before)
             for restored, handler in handlers.items():
                 signal.signal(restored, handler)
 
     def read(self, seconds: float) -> list[str]:
-        """Return the keys that come within this time, or ``END`` where the terminal has gone."""
+        """Return the keys that arrive within this time, or ``END`` if the terminal is closed."""
         if not select.select([self._descriptor], [], [], seconds)[0]:
             return []
         try:
@@ -107,7 +107,7 @@ class Keyboard:
         return self.keys(found) if found else [END]
 
     def keys(self, data: bytes) -> list[str]:
-        """Split what a terminal sends into keys; unknown sequences are no keys."""
+        """Split a terminal's bytes into keys; ignore unknown sequences."""
         text, found = self._decode.decode(data), []
         while text:
             match = _SEQUENCE.match(text)

@@ -1,4 +1,4 @@
-"""The screen of ``lakefeed top``: which feeds are shown in which order, which one is chosen or open; keys change it."""
+"""The screen of ``lakefeed top``: the order of feeds, the chosen or open feed, and the keys that change them."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ MOST_BATCHES = 5
 MOST_EVENTS = 20
 LONGEST_FILTER = 100
 DRAWS_EACH_SECONDS = 0.5
-"""Also after a change of the terminal's size."""
+"""The interval of drawing, which also picks up changes of the terminal's size."""
 HELP = "q quit · ↑ ↓ enter open · / filter · sort n t r l o b c d s e · i invert"
 OPEN_HELP = "q quit · esc back · ↑ ↓ scroll"
 
 
 def run_top(screen: TopScreen, *, descriptor: int, console: Console) -> None:
-    """Draw the screen on a whole terminal and pass keys to it, until it is over.
+    """Draw on the whole terminal, and pass keys to the screen until it ends.
 
     Raises:
-        Terminated: SIGTERM or SIGHUP came; the terminal is as it was before.
+        Terminated: SIGTERM or SIGHUP arrived; the terminal is restored.
     """
     live = Live(
         console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False, transient=True
     )
-    # The outer one gives the terminal's mode back last: nothing is echoed onto the screen before.
+    # The outer block restores the terminal's mode last, so that nothing is echoed onto the screen before.
     with Keyboard(descriptor, leave=live.stop, resume=lambda: live.start(refresh=True)).entered() as keyboard:
         try:
             live.start()
@@ -61,7 +61,7 @@ def detail_lines(feed: SeenFeed, *, now: float) -> Iterator[Text]:
     yield Text.assemble("  ", (feed.state, STYLES.get(feed.state, "")), joined((" ", one_line(feed.note))))
     if feed.driver:
         yield Text(f"  {one_line(feed.driver)}")
-    # What the panel does not say of the last error.
+    # The parts of the last error that the panel does not show.
     error = feed.progress.last_error if feed.progress else None
     if error is not None and error.where:
         yield Text(f"    at {one_line(error.where)}", style="red")
@@ -93,11 +93,11 @@ def _partition_rows(feed: SeenFeed) -> list[tuple[str, ...]]:
 
 
 class TopScreen:
-    """Holds the state of the screen, and changes it by keys.
+    """Holds the state of the screen; keys change it.
 
     Args:
-        feeds: returns the feeds as they were seen last.
-        opened: called with the key of the feed that is shown in full, or with nothing.
+        feeds: returns the newest state of the feeds.
+        opened: called with the key of the feed that is opened, or with an empty key.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class TopScreen:
         self._rows = 10
 
     def press(self, key: str) -> None:
-        """Take a key: a letter, or the name of another key."""
+        """Handle a key: a letter, or the name of another key."""
         if self._is_typing:
             self._type(key)
         elif key == "q":
@@ -167,7 +167,7 @@ class TopScreen:
             self._first = 0
 
     def _sort(self, key: str, *, is_reversed: bool) -> None:
-        """Sort, and choose the first: what a person sorts for."""
+        """Sort, and choose the first feed, because users sort to find it."""
         self._sorted_by, self._is_reversed = key, is_reversed
         self._chosen, self._first = "", 0
 
@@ -186,7 +186,7 @@ class TopScreen:
             self._filter = (self._filter + key)[:LONGEST_FILTER]
 
     def _shown(self, feeds: Sequence[SeenFeed]) -> list[SeenFeed]:
-        """Return the feeds that match, sorted."""
+        """Return the feeds that match the filter, sorted."""
         text = self._filter.casefold()
         found = [feed for feed in feeds if text in f"{feed.name} {feed.state} {feed.sink}".casefold()]
         return sort(found, key=self._sorted_by, is_reversed=self._is_reversed, now=self._clock())
@@ -203,7 +203,7 @@ class TopScreen:
     def _table(self, feeds: Sequence[SeenFeed], width: int) -> list[Text]:
         shown, now = self._shown(feeds), self._clock()
         keys = [feed.key for feed in shown]
-        # Until a key moves the choice, the first is chosen, whichever it is.
+        # Until a key moves the choice, the first feed is chosen, also if the order changes.
         chosen = keys.index(self._chosen) if self._chosen in keys else 0
         first = min(max(0, chosen - self._rows + 1, self._first), max(0, len(shown) - self._rows), chosen)
         self._first = first

@@ -1,4 +1,4 @@
-"""A feed as seen from outside: its driver's answer, or what its ledger says, and a trend of rate and lag."""
+"""A feed as seen from outside: its driver's answer, or its state by the ledger, and a trend of rate and lag."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakefeed.monitor.model import FeedProgress, PartitionLag
 
 MOST_POINTS = 60
 NOT_WELL = ("failed", "killed", "hangs", "no answer", "replaced", "probably stopped", "unknown")
-"""States that need a look, the worst first."""
+"""States that need attention, the worst first."""
 
 
 class TrendPoint(JsonModel):
@@ -27,7 +27,7 @@ class TrendPoint(JsonModel):
 
 
 class Trend:
-    """The newest points of a feed: a history at first, then batch by batch."""
+    """The newest points of a feed: first the driver's history, then one per batch."""
 
     def __init__(self) -> None:
         self._points: deque[TrendPoint] = deque(maxlen=MOST_POINTS)
@@ -35,7 +35,7 @@ class Trend:
         self.has_history = False
 
     def add_history(self, history: RunHistory) -> None:
-        """Take what the driver has kept."""
+        """Add the points that the driver has stored."""
         self.has_history = True
         self._points.clear()
         self.batches.clear()
@@ -43,7 +43,7 @@ class Trend:
         self.batches.extend(history.batches)
 
     def add(self, batch: FinishedBatch | None) -> None:
-        """Take the newest batch, unless it is known."""
+        """Add the newest batch, unless it was added already."""
         if batch is None or (self._points and batch.finished_at <= self._points[-1].at + 0.001):
             return
         self._points.append(TrendPoint(at=batch.finished_at, rate=batch.processing_rate, lag=batch.lag))
@@ -55,15 +55,15 @@ class Trend:
 
 
 class SeenFeed(JsonModel):
-    """A feed at one look; ``lakefeed top --output json`` shows its document: docs/metrics.md lists the keys.
+    """The state of a feed at one time; ``lakefeed top --output json`` prints it: docs/metrics.md lists the keys.
 
     Attributes:
-        key: unique among all that are shown.
-        state: the driver's, or what is likely; ``no answer`` of a driver that has not answered within the limit.
-        note: why the state is so, if that is not plain.
-        since: when its run began.
-        progress: the driver's answer; None without one.
-        rate: records a second.
+        key: unique among all feeds on the screen.
+        state: the driver's state, or the likely one; ``no answer`` if the driver has not answered within the limit.
+        note: the reason of the state, if it is not obvious.
+        since: when the run began.
+        progress: the driver's answer; None if there is none.
+        rate: records per second.
     """
 
     key: str = Field(exclude=True)
@@ -97,7 +97,7 @@ class SeenFeed(JsonModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def requests(self) -> int | None:
-        """Requests to S3 of the newest batch."""
+        """S3 requests of the newest batch."""
         batch = self.progress.last_batch if self.progress else None
         return batch.requests.total if batch and batch.requests else None
 

@@ -1,4 +1,4 @@
-"""The table of ``lakefeed top``: as many columns as fit, and a line for each feed."""
+"""The table of ``lakefeed top``: as many columns as fit, and a line per feed."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class TopColumn:
     """A column.
 
     Attributes:
-        key: sorts by it.
-        need: where there is no room for all, the columns with the lowest come first.
-        value: what a feed is sorted by; None comes last. Figures are sorted from the greatest.
-        takes_rest: it is as wide as there is room.
+        key: the key that sorts by this column.
+        need: the priority; if not all columns fit, those with the lowest values are shown.
+        value: the value to sort by; None comes last. Figures are sorted in descending order.
+        takes_rest: the column takes all remaining width.
     """
 
     title: str
@@ -54,7 +54,7 @@ class TopColumn:
 
 
 def short(number: float | None) -> str:
-    """Format a figure in six letters at most: 950, 12.3k, 4.5M; a dash if it is unknown."""
+    """Format a figure with at most six characters: 950, 12.3k, 4.5M; a dash if it is unknown."""
     if number is None:
         return "-"
     size = abs(number)
@@ -67,7 +67,7 @@ def short(number: float | None) -> str:
 
 
 def age(seconds: float | None) -> str:
-    """Format an age in six letters at most: 12 s, 3 min, 2 h, 5 d."""
+    """Format an age with at most six characters: 12 s, 3 min, 2 h, 5 d."""
     if seconds is None:
         return "-"
     if seconds < 59.5:
@@ -119,7 +119,7 @@ SORTED_BY = {column.key: column for column in COLUMNS if column.key}
 
 
 def columns_for(width: int) -> list[tuple[TopColumn, int]]:
-    """Return the columns that fit, with their widths; the feed's name and the last error take what is left."""
+    """Return the columns that fit, with their widths; the feed's name and the last error take the remaining width."""
     room = width - MARKER + GAP
     fit: list[TopColumn] = []
     for column in sorted(COLUMNS, key=lambda column: column.need):
@@ -131,20 +131,20 @@ def columns_for(width: int) -> list[tuple[TopColumn, int]]:
 
 
 def sort(feeds: Iterable[SeenFeed], *, key: str, is_reversed: bool, now: float) -> list[SeenFeed]:
-    """Sort feeds by a column: words from A, figures from the greatest; what is unknown comes last."""
+    """Sort feeds by a column: words ascending, figures descending, unknown values last."""
     value = SORTED_BY[key].value
-    assert value is not None  # Each of them has one.
+    assert value is not None  # All columns that sort have a value.
     by_name = sorted(feeds, key=lambda feed: (feed.name.casefold(), feed.key))
     known = [(found, feed) for feed in by_name if (found := value(feed, now)) is not None]
     unknown = [feed for feed in by_name if value(feed, now) is None]
     is_word = any(isinstance(found, str) for found, _ in known)
-    # Stable in both directions: the names of equal figures stay from A.
+    # The sort is stable in both directions: feeds with equal figures stay ordered by name.
     known.sort(key=lambda pair: pair[0], reverse=is_word == is_reversed)
     return [feed for _, feed in known] + unknown
 
 
 def header(columns: Sequence[tuple[TopColumn, int]], *, key: str = "") -> Text:
-    """Return the line of titles; that of the column that sorts is underlined."""
+    """Return the line of titles, with the sorting column's title underlined."""
     line = Text(" " * MARKER, style="bold")
     for at, (column, width) in enumerate(columns):
         line.append(" " * GAP if at else "")
@@ -153,7 +153,7 @@ def header(columns: Sequence[tuple[TopColumn, int]], *, key: str = "") -> Text:
 
 
 def row(feed: SeenFeed, columns: Sequence[tuple[TopColumn, int]], *, now: float, is_chosen: bool = False) -> Text:
-    """Return a feed's line; the chosen one is marked, and reversed."""
+    """Return a feed's line; the chosen feed's line is marked and inverted."""
     line = Text("> " if is_chosen else "  ", style="reverse" if is_chosen else "")
     for at, (column, width) in enumerate(columns):
         style = STYLES.get(feed.state, "") if column.title == "state" else ""
@@ -163,7 +163,7 @@ def row(feed: SeenFeed, columns: Sequence[tuple[TopColumn, int]], *, now: float,
 
 
 def _cell(text: str, column: TopColumn, width: int) -> str:
-    """Fit a text into its column, as a terminal counts widths."""
+    """Fit a text into its column, by the terminal's widths of characters."""
     cut = set_cell_size(text, width)
     if cut.rstrip() != text and len(text) > 1 and not text.startswith(cut.rstrip() + " "):
         cut = set_cell_size(set_cell_size(text, width - 1).rstrip() + "…", width)
@@ -180,7 +180,7 @@ def summary(feeds: Sequence[SeenFeed]) -> str:
 
 
 def table_lines(feeds: Sequence[SeenFeed], *, width: int, now: float, key: str = "n") -> list[str]:
-    """Return the table as plain lines, for what is no terminal."""
+    """Return the table as plain lines, for output that is no terminal."""
     columns = columns_for(width)
     shown = [row(feed, columns, now=now) for feed in sort(feeds, key=key, is_reversed=False, now=now)]
     return [line.plain[MARKER:].rstrip() for line in (header(columns), *shown)]

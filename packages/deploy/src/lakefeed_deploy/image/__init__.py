@@ -1,4 +1,4 @@
-"""``lakefeed deploy image``: what a builder of container images needs, with the versions of the lakefeed that runs."""
+"""``lakefeed deploy image``: the files to build a container image with the versions of the running lakefeed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from lakefeed_deploy.image.wheel import write_wheels
 PAGE = "deploy-on-kubernetes"
 
 BASE_IMAGE = "debian:bookworm-slim"
-# The jars of a feed, of a Kinesis source and of a Glue catalog, with those of installed sinks. Those of the embedded
-# stack are servers.
+# The jars of a feed, of a Kinesis source and of a Glue catalog, and those of installed sinks. Jars of the embedded
+# stack are left out, because they are servers.
 GROUPS = ("spark", "kinesis", "glue")
 _OWN_PACKAGES = """\
 COPY own-requirements.txt /src/
@@ -30,12 +30,12 @@ RUN pip freeze | grep --invert-match ^lakefeed > /src/installed.txt && \\
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """The files of an image, as they were written.
+    """The files of an image that were written.
 
     Attributes:
         folder: the build context.
-        files: their names in it.
-        base_image: the image that the Dockerfile begins with.
+        files: the files' names in the folder.
+        base_image: the image in the Dockerfile's first line.
         spark: the version of Spark.
     """
 
@@ -46,24 +46,24 @@ class ImageFiles:
 
     @property
     def is_pinned(self) -> bool:
-        """The base image is named by its digest."""
+        """The base image is specified by its digest."""
         return "@sha256:" in self.base_image
 
 
 def write_image_files(
     folder: Path, *, base_image: str = BASE_IMAGE, spark_image: str | None = None, requirements: Path | None = None
 ) -> ImageFiles:
-    """Write Dockerfiles, what they copy, and the bill of materials.
+    """Write Dockerfiles, the files that they copy, and the bill of materials.
 
     Args:
-        folder: the build context; created if missing. Files of other names in it stay.
-        base_image: a Debian image, best by digest.
-        spark_image: the cluster's own image with Spark, for ``Dockerfile.spark``.
-        requirements: a file of pip's with what the transforms of pipelines import.
+        folder: the build context; created if missing. Other files in it stay.
+        base_image: a Debian image, preferably with its digest.
+        spark_image: the cluster's own Spark image, for ``Dockerfile.spark``.
+        requirements: pip's requirements file with the packages that the pipelines' transforms import.
 
     Raises:
-        ConfigError: a name is no reference of an image.
-        ResourceMissing: the file of requirements is missing.
+        ConfigError: an image's name is no valid reference.
+        ResourceMissing: the requirements file does not exist.
         MissingExtra: PySpark is not installed.
     """
     locked = _template("requirements.txt")

@@ -1,4 +1,4 @@
-"""``python -m lakefeed_deploy.image FILE``: the bill of materials of the image that it runs in."""
+"""``python -m lakefeed_deploy.image FILE``: write the bill of materials of the image in which it runs."""
 
 from __future__ import annotations
 

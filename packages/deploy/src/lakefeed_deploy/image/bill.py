@@ -1,4 +1,4 @@
-"""A bill of materials (CycloneDX 1.6) of packages and jars: of a lock, or of the machine that this runs on."""
+"""Bill of materials (CycloneDX 1.6) of packages and jars: of a lock, or of this machine."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ BUNDLED = "pyspark"
 
 @dataclass(frozen=True, order=True)
 class Component:
-    """One thing that is shipped, fetched or used.
+    """A package or file that is shipped, fetched or used.
 
     Attributes:
         kind: ``pypi``, ``maven``, ``npm`` or ``deb``.
-        name: as its registry calls it; ``group/artifact`` for jars.
+        name: the name in the registry; ``group/artifact`` for jars.
         version: its version.
-        sha256: of the file, where the lock has it.
-        where: what needs it: a lock's groups, or PySpark, which brings jars of its own.
+        sha256: the file's hash, if the lock has it.
+        where: the groups of the lock that need it, or PySpark for the jars that it contains.
     """
 
     kind: str
@@ -39,13 +39,13 @@ class Component:
 
     @property
     def purl(self) -> str:
-        """The package URL, by which scanners know it."""
+        """The package URL, by which scanners identify the component."""
         name = f"debian/{self.name}" if self.kind == "deb" else self.name
         return f"pkg:{self.kind}/{quote(name)}@{quote(self.version, safe=':')}"
 
 
 def bill(parts: Iterable[Component]) -> str:
-    """Return the bill of materials of some parts."""
+    """Return the bill of materials of components."""
     components = [_component(part) for part in sorted(parts, key=lambda part: (part.kind, part.name, part.where))]
     document = {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
@@ -72,7 +72,7 @@ def _component(part: Component) -> dict[str, Any]:
 
 
 def jars_of(artifacts: Iterable[Artifact]) -> Iterator[Component]:
-    """Return the parts of some locked jars."""
+    """Return the components of locked jars."""
     for artifact in artifacts:
         group, name, *_, version = artifact.coordinate.split(":")
         needed_by = f"jars.lock: {', '.join(artifact.groups)}"
@@ -80,16 +80,16 @@ def jars_of(artifacts: Iterable[Artifact]) -> Iterator[Component]:
 
 
 def requirements_of(text: str) -> Iterator[Component]:
-    """Return the parts of a file of pip's with exact versions."""
+    """Return the components of a requirements file with exact versions."""
     for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", text, flags=re.MULTILINE):
         yield Component("pypi", name, version, None, "requirements.txt")
 
 
 def bundled_jars(folder: Path | None = None) -> Iterator[Component]:
-    """Return the jars that PySpark brings, by what is written inside them, or by their names."""
+    """Return the jars that PySpark contains, identified by their own metadata or by their names."""
     spec = find_spec(BUNDLED)
     folder = folder or (Path(spec.origin).parent / "jars" if spec and spec.origin else None)
-    # Links lead to the locked jars, which an image has in the same folder.
+    # Links lead to locked jars, which an image has in the same folder.
     for jar in sorted(jar for jar in folder.glob("*.jar") if not jar.is_symlink()) if folder else ():
         with zipfile.ZipFile(jar) as archive:
             found = [
@@ -102,13 +102,13 @@ def bundled_jars(folder: Path | None = None) -> Iterator[Component]:
 
 
 def without_replaced(bundled: Iterable[Component], locked: Iterable[Component]) -> list[Component]:
-    """Leave out the bundled jars in whose place an image has a locked one of the same name."""
+    """Return the bundled jars without those that an image replaces by locked jars of the same name."""
     replaced = {part.name.rpartition("/")[2] for part in locked}
     return [part for part in bundled if part.name.rpartition("/")[2] not in replaced]
 
 
 def installed(artifacts: Iterable[Artifact], spark_jars: Path) -> Iterator[Component]:
-    """Return the parts of this machine: Debian's packages, Python's, and the jars that are there."""
+    """Return the components of this machine: Debian packages, Python packages, and the existing jars."""
     for stanza in DPKG_STATUS.read_text().split("\n\n") if DPKG_STATUS.exists() else ():
         fields = dict(re.findall(r"^(Package|Version|Status): (.+)$", stanza, flags=re.MULTILINE))
         if fields.get("Status", "").endswith(" installed"):

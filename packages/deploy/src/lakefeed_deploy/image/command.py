@@ -32,11 +32,11 @@ from lakefeed_deploy.image import BASE_IMAGE, ImageFiles, write_image_files
 )
 @output_option
 def image(to: Path, base_image: str, spark_image: str | None, requirements: Path | None) -> None:
-    """Write a Dockerfile with the versions of this lakefeed, all that it copies, and a bill of materials.
+    """Write a Dockerfile, its files, and a bill of materials.
 
-    Python packages are pinned by the hashes of a lock, jars by jars.lock, the base image by the digest that you
-    name. The image runs as user 185 with a read-only root, and takes what Spark's operators start.
-    Dockerfile.spark is for clusters that bring their own Spark.
+    The image has the versions of this lakefeed. Hashes of a lock pin the Python packages, jars.lock the jars, your
+    digest the base image. It runs as user 185 with a read-only root, and accepts the commands of Spark's operators.
+    Dockerfile.spark is for clusters with their own Spark image.
     """
     written = write_image_files(to, base_image=base_image, spark_image=spark_image, requirements=requirements)
     document = {

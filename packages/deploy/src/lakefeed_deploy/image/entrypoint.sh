@@ -1,12 +1,12 @@
 #!/bin/bash
-# Start what Spark's operators and Spark's own scheduler ask a container for: `driver ...`, `executor`; or `lakefeed ...`.
-# The contract is that of the entrypoint of Spark's own image.
+# Start a `driver ...` or an `executor` for Spark's operators and Spark's own scheduler; else run `lakefeed ...`.
+# The arguments and variables are those of the entrypoint of Spark's own image.
 set -eu
 
 case "${1:-}" in
 driver)
     shift
-    # Under spark-submit the JVM gets SIGTERM first; lakefeed lets it pass the signal on, and the batch is finished.
+    # Under spark-submit the JVM gets SIGTERM first; it forwards the signal to lakefeed, which finishes the batch.
     exec tini -s -- "$SPARK_HOME/bin/spark-submit" \
         --conf "spark.driver.bindAddress=$SPARK_DRIVER_BIND_ADDRESS" \
         --conf "spark.executorEnv.SPARK_DRIVER_POD_IP=$SPARK_DRIVER_BIND_ADDRESS" \

@@ -1,4 +1,4 @@
-"""Wheels of the lakefeed that runs and of its plug-ins, however they were installed."""
+"""Build wheels of the running lakefeed and its plug-ins, however they were installed."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from lakefeed.operations.pages import PACKAGED, packaged_root
 
 _NAME = "lakefeed"
 _PRIVATE = "Private :: Do Not Upload"
-"""The classifier of a tool of the repository, such as its measurements."""
+"""The classifier of packages for this repository only, such as the bench."""
 _COPIED = ("METADATA", "entry_points.txt")
-# The earliest time that a ZIP file can store: the same files give the same wheel.
+# The earliest time that a ZIP file can store; it is constant, so that equal files give equal wheels.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _WHEEL = "Wheel-Version: 1.0\nGenerator: lakefeed\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 
 def write_wheels(folder: Path) -> list[Path]:
-    """Write the wheels of the running lakefeed and of its plug-ins into a folder; return their paths, the core's first.
+    """Write the wheels of the running lakefeed and its plug-ins into a folder; return their paths, the core's first.
 
-    An editable installation has no files of its own, so a wheel is made from the package, not from a build.
+    An editable installation lists no files of its own, so a wheel is made from the package and not from a build.
     """
     own = {name: each for each in distributions() if re.match(rf"{_NAME}(-|$)", name := _normal(each.name))}
     own = {name: each for name, each in own.items() if _PRIVATE not in (each.metadata.get_all("Classifier") or [])}
@@ -57,11 +57,11 @@ def _write(folder: Path, name: str, package: Distribution) -> Path:
 
 
 def _files(module: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a package by their names in the wheel; with the core's its examples and pages."""
+    """Yield a package's files with their names in the wheel; the core's wheel also has examples and pages."""
     package = Path(str(files(module)))
     found = [(package, file) for file in package.rglob("*")]
     if module == _NAME:
-        jar()  # A checkout without the JVM module gets the error that says how to build it.
+        jar()  # If a checkout has no JVM module, this raises the error that says how to build it.
         for name in PACKAGED:
             root = packaged_root(name)
             if root != package:

@@ -1,1 +1,1 @@
-"""Kubernetes objects of a feed: one model of the application, and a renderer for each operator."""
+"""Kubernetes objects of a feed: one model of the application, and one renderer per operator."""

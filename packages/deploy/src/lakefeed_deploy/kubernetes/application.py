@@ -1,4 +1,4 @@
-"""The application to deploy, whichever operator runs it: read from a pipeline file as the pod will read it."""
+"""The application to deploy, independent of the operator: read from a pipeline file as the pod will read it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from lakefeed.messages.pages import page_command
 from lakefeed_deploy.settings import PIPELINE_FOLDER, PROBE_PORT, AppName, Deploy, Kubernetes
 
 PIPELINE_FILE = "pipeline.yaml"
-# A ConfigMap has 1 MiB at most, with its names.
+# A ConfigMap may have at most 1 MiB, including its names.
 _MOST_BYTES = 1_000_000
-# A pattern that Kafka's access rules can say too.
+# A pattern that Kafka's access rules can express too: a prefix.
 _PREFIX = re.compile(r"((?:[A-Za-z0-9_-]|\\\.)+)\.[*+]")
-# What the manifest repeats of the pipeline: a value that only the pod knows cannot stand there.
+# Settings that the manifest repeats from the pipeline file, so their values must be known without the pod.
 _REPEATED = (
     ("name",),
     ("source", "kafka", "topics"),
@@ -42,7 +42,7 @@ _REPEATED = (
 
 @dataclass(frozen=True, kw_only=True)
 class TopicAccess:
-    """The topics and the monitoring group that a Kafka user needs; ``prefix`` is that of the topics of a pattern."""
+    """The topics and the monitoring group that a Kafka user needs; ``prefix`` is the topics' prefix for a pattern."""
 
     read: tuple[str, ...] = ()
     prefix: str | None = None
@@ -52,18 +52,18 @@ class TopicAccess:
 
 @dataclass(frozen=True, kw_only=True)
 class Application:
-    """A driver with its executors.
+    """A driver and its executors.
 
     Attributes:
-        name: of its objects.
+        name: the name of the application's objects.
         component: feed or producer.
-        arguments: of the command that the driver runs.
-        files: texts by path, relative to the pipeline file's folder.
-        restarts: whether a failed one is started again.
-        probe_port: where it answers Kubernetes' probes and Prometheus; None if it does not.
-        ports: further ports of the driver that a service offers, by name.
-        probe_scheme: of the probes.
-        topics: that Strimzi is to make.
+        arguments: the arguments of the command that the driver runs.
+        files: the files' texts by path, relative to the pipeline file's folder.
+        restarts: a failed application is restarted.
+        probe_port: the port for Kubernetes' probes and Prometheus; None if there is none.
+        ports: further ports of the driver in the service, by name.
+        probe_scheme: HTTP or HTTPS, for the probes.
+        topics: the topics that Strimzi creates.
         notes: warnings about the pipeline file.
     """
 
@@ -81,12 +81,12 @@ class Application:
 
     @property
     def service_account(self) -> str:
-        """The account of its pods."""
+        """The service account of the application's pods."""
         return self.settings.service_account or self.name
 
     @property
     def config_map(self) -> str | None:
-        """The name of the ConfigMap with its files: another one for other texts, so that no pod sees a later file."""
+        """The ConfigMap's name; it depends on the files' content, so that running pods keep their files."""
         if not self.files:
             return None
         text = "\0".join(f"{path}\0{self.files[path]}" for path in sorted(self.files))
@@ -97,7 +97,7 @@ def read_feed(path: Path, *, overrides: Sequence[str] = ()) -> Application:
     """Read the application that runs a pipeline file.
 
     Raises:
-        ConfigError: with every mistake that the file has in the pod's environment; or it holds a secret.
+        ConfigError: the file has mistakes in the pod's environment, all of which are listed; or it contains a secret.
     """
     settings, reading, config = _read(path, overrides)
     for_run = [override for override in overrides if not override.startswith("deploy.")]
@@ -138,9 +138,9 @@ def read_feed(path: Path, *, overrides: Sequence[str] = ()) -> Application:
 def read_producer(
     path: Path, *, overrides: Sequence[str] = (), arguments: Sequence[str], topic: str, is_stream: bool
 ) -> Application:
-    """Read the application that runs ``topics produce`` with these arguments, deployed as the pipeline file says.
+    """Read the application that runs ``topics produce`` with these arguments, deployed as in the pipeline file.
 
-    A producer that is not a stream is never started again: it would send its rows twice.
+    A producer that is not a stream is never restarted, because it would send its rows twice.
     """
     settings, reading, config = _read(path, overrides)
     if not is_topic_name(topic):
@@ -164,7 +164,7 @@ def read_producer(
 
 
 def _read(path: Path, overrides: Sequence[str]) -> tuple[Kubernetes, Reading, PipelineConfig]:
-    """Read the deploy block by itself, then the file with the environment that the block describes."""
+    """Read the deploy block alone, then the whole file with the environment that the block describes."""
     alone = read(path, overrides=overrides, environment=None)
     declared = alone.mistakes.config if alone.mistakes is not None else None
     block = None if declared is None else declared.block(Deploy)
@@ -173,7 +173,7 @@ def _read(path: Path, overrides: Sequence[str]) -> tuple[Kubernetes, Reading, Pi
         hint = f"deploy: {{kubernetes: {{image: …}}}}; {page_command('deploy-on-kubernetes')} has a whole one"
         raise ConfigError("the pipeline file does not say how the feed is deployed", where=str(path), hint=hint)
     if any(problem.key.startswith("deploy") for problem in errors_of(alone.problems)):
-        raise_first_error(alone.problems)  # Without the block the environment would be wrong, too.
+        raise_first_error(alone.problems)  # Without the block, the environment for the second read would be wrong.
     hint = "a manifest is the same wherever it is made: write the value, or give it with --set"
     _require_known(alone, path, places=(("deploy",),), hint=hint)
     settings = block.kubernetes
@@ -181,15 +181,15 @@ def _read(path: Path, overrides: Sequence[str]) -> tuple[Kubernetes, Reading, Pi
     reading = read(path, overrides=overrides, environment=settings.env, remote=remote)
     if errors_of(reading.problems):
         raise_first_error([_for_the_pod(problem) for problem in reading.problems])
-    assert reading.mistakes is not None  # The text has been read once.
-    assert reading.mistakes.config is not None  # No errors: each value that is not known has a replacement.
+    assert reading.mistakes is not None  # Without errors, the whole text was parsed.
+    assert reading.mistakes.config is not None  # Without errors, all unknown values have replacements.
     hint = "the manifest repeats it: write the value, or put the variable into deploy.kubernetes.env"
     _require_known(reading, path, places=_REPEATED, hint=hint)
     return settings, reading, reading.config or reading.mistakes.config
 
 
 def _for_the_pod(problem: Problem) -> Problem:
-    """Return a problem with the hint that fits a variable of the pod."""
+    """Change a problem's hint to the one for a variable of the pod."""
     if not problem.what.endswith("is not set"):
         return problem
     what = problem.what.replace("is not set", "is not set in the pod")
@@ -255,7 +255,7 @@ def _access(config: PipelineConfig, settings: Kubernetes) -> TopicAccess:
 
 
 def _local_files(config: PipelineConfig, folder: Path, settings: Kubernetes) -> dict[str, str]:
-    """Read the files that the pipeline names, and its Python modules."""
+    """Read the files that the pipeline refers to, and its Python modules."""
     mounted = tuple(settings.mounts)
     found: dict[str, str] = {}
     imports = find_imports(folder, function_modules(config))
@@ -275,7 +275,7 @@ def _local_files(config: PipelineConfig, folder: Path, settings: Kubernetes) -> 
 
 
 def _require_no_secret(app: Application, secrets: set[str]) -> None:
-    """Refuse a file with a secret in it: the ConfigMap would show it to all who may read the namespace."""
+    """Refuse a file that contains a secret: all users with access to the namespace could read it in the ConfigMap."""
     for path, text in (*app.files.items(), ("the arguments", " ".join(app.arguments))):
         if any(secret in text for secret in secrets if secret):
             hint = "write ${NAME}, and name the Secret in deploy.kubernetes.secret_env"

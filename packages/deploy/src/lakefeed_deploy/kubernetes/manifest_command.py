@@ -41,7 +41,7 @@ _manifest_options = options_of(
 
 
 class _FeedByDefault(click.Group):
-    """Takes ``lakefeed deploy manifest FILE`` for ``lakefeed deploy manifest run FILE``."""
+    """Handles ``lakefeed deploy manifest FILE`` as ``lakefeed deploy manifest run FILE``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
@@ -51,11 +51,11 @@ class _FeedByDefault(click.Group):
 
 @click.group(cls=_FeedByDefault)
 def manifest() -> None:
-    """Print the Kubernetes objects of a pipeline, as its block deploy.kubernetes describes them.
+    """Print the Kubernetes objects of a pipeline.
 
-    The command run is the default: lakefeed deploy manifest pipeline.yaml. It asks neither a cluster nor a broker.
-    The file is read with the variables that the pod will have, not with those of this machine. Secrets are
-    referred to by name; a file that has one written out is refused.
+    Its block deploy.kubernetes describes them. The command run is the default: lakefeed deploy manifest pipeline.yaml.
+    It asks neither cluster nor broker. It reads the file with the variables of the pod, not of this machine. Objects
+    refer to secrets by name; a file with a secret in plain text is refused.
     """
 
 
@@ -63,7 +63,7 @@ def manifest() -> None:
 @pipeline_argument
 @_manifest_options
 def feed(pipeline: Path, overrides: tuple[str, ...], operator: Operator, style: Style, directory: Path | None) -> None:
-    """Print the objects of a driver that runs PIPELINE, and is started again when it fails."""
+    """Print the objects of a driver that runs PIPELINE. A failed driver is restarted."""
     from lakefeed_deploy.kubernetes.application import read_feed
 
     _print(lambda: read_feed(pipeline, overrides=overrides), operator, style, directory)
@@ -81,9 +81,9 @@ def produce(
     directory: Path | None,
     arguments: tuple[str, ...],
 ) -> None:
-    """Print the objects of a driver that runs lakefeed topics produce, deployed as PIPELINE's block says.
+    """Print the objects of lakefeed topics produce. They are deployed as in PIPELINE's block.
 
-    ARGUMENTS are those of lakefeed topics produce; write -- before them:
+    ARGUMENTS are the arguments of lakefeed topics produce; write -- before them:
 
     lakefeed deploy manifest produce pipeline.yaml -- TOPIC --file s3a://bucket/trips.csv
     """

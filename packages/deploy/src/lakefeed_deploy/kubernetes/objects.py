@@ -11,7 +11,7 @@ from lakefeed_deploy.kubernetes.operators import RENDERERS, Operator
 from lakefeed_deploy.kubernetes.pods import DRIVER, EXECUTOR, Object, config_map_keys, labels, selector
 from lakefeed_deploy.settings import Strimzi
 
-# A driver of Spark asks the API for executors, for a ConfigMap with their settings, and for its own service's end.
+# Spark's driver creates executors, a ConfigMap with their settings, and deletes its own service.
 DRIVER_RULES = (
     {
         "apiGroups": [""],
@@ -22,19 +22,19 @@ DRIVER_RULES = (
     {"apiGroups": [""], "resources": ["services"], "verbs": ["list", "delete", "deletecollection"]},
 )
 _STRIMZI = "kafka.strimzi.io/v1"
-# Kafka's consumers of Spark: each query has a group of its own with this prefix.
+# Spark's Kafka consumers use a new group per query, with this prefix.
 _SPARK_GROUPS = "spark-kafka-"
-# Of an object of Strimzi, with a hash behind it: 253 in all.
+# The longest name of a Strimzi object: with a hash behind it, 253 characters.
 _LONGEST_NAME = 244
 
 
 def feed_objects(app: Application, operator: Operator) -> list[Object]:
-    """Return the objects of the application's namespace, in the order in which they are needed."""
+    """Return the objects of the application's namespace, in the order of their creation."""
     return [*_surroundings(app), RENDERERS[operator](app)]
 
 
 def kafka_objects(app: Application) -> list[Object]:
-    """Return the topics and the user that Strimzi makes; none without a block for it."""
+    """Return the topics and the user that Strimzi creates; none without a block for Strimzi."""
     strimzi = app.settings.strimzi
     return [] if strimzi is None else list(_strimzi(app, strimzi))
 
@@ -46,7 +46,7 @@ def _surroundings(app: Application) -> Iterator[Object]:
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": _metadata(app, app.config_map),
-            # Its name says what is in it: another text is another object, and the one before is there to return to.
+            # The name depends on the content: a changed file is a new object, and the old one remains for a rollback.
             "immutable": True,
             "data": {key: app.files[path] for path, key in config_map_keys(app).items()},
         }
@@ -61,8 +61,8 @@ def _surroundings(app: Application) -> Iterator[Object]:
     if settings.network_policy:
         yield _network_policy(app)
     if settings.executor.instances > 1:
-        # A budget over pods without a controller takes a number alone. The driver has none: an evicted one ends its
-        # batch, and the operator starts it again.
+        # A budget over pods without a controller accepts only a number. The driver needs no budget: an evicted driver
+        # ends its batch, and the operator restarts it.
         yield {
             "apiVersion": "policy/v1",
             "kind": "PodDisruptionBudget",
@@ -78,7 +78,7 @@ def _account(app: Application) -> Iterator[Object]:
     account: Object = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata(app)}
     if app.settings.service_account_annotations:
         account["metadata"]["annotations"] = dict(app.settings.service_account_annotations)
-    # The template of the driver's pod mounts the token; no other pod with this account gets it.
+    # The driver's pod template mounts the token, so that no other pod with this account gets it.
     yield {**account, "automountServiceAccountToken": False}
     group = "rbac.authorization.k8s.io"
     rules = [dict(rule) for rule in DRIVER_RULES]
@@ -113,7 +113,7 @@ def _network_policy(app: Application) -> Object:
 def _strimzi(app: Application, strimzi: Strimzi) -> Iterator[Object]:
     names = [_object_name(topic) for topic in app.topics]
     for topic, name in zip(app.topics, names, strict=True):
-        if names.count(name) > 1:  # Topics that differ by a sign that Kubernetes does not have.
+        if names.count(name) > 1:  # Topics may differ only in characters that Kubernetes does not allow.
             name = f"{name[:_LONGEST_NAME]}-{hashlib.sha256(topic.encode()).hexdigest()[:8]}"
         spec: Object = {"topicName": topic, "partitions": strimzi.partitions, "replicas": strimzi.replicas}
         if strimzi.config:
@@ -157,7 +157,7 @@ def _acl(kind: str, name: str, operations: list[str], *, pattern: str = "literal
 
 
 def _object_name(topic: str) -> str:
-    """Return the name of a topic's object: Kubernetes has no capitals and no underscores, and no - beside a dot."""
+    """Return the name of a topic's object: Kubernetes allows no capitals, no underscores, and no - beside a dot."""
     parts = re.sub(r"[^a-z0-9.-]", "-", topic.lower()).split(".")
     return ".".join(part for each in parts if (part := each.strip("-"))) or "topic"
 

@@ -1,4 +1,4 @@
-"""The application as a resource of Apache's operator, or of Kubeflow's."""
+"""Render the application as a resource of Apache's or Kubeflow's Spark operator."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from lakefeed_deploy.kubernetes.pods import DRIVER, EXECUTOR, Object, labels, po
 from lakefeed_deploy.settings import PodSize
 
 Operator = Literal["apache", "kubeflow"]
-# The image's own file, which runs the command line that its arguments are.
+# A file in the image; it runs the command line in its arguments.
 MAIN_FILE = "local:///opt/lakefeed/app.py"
 _WITHOUT_END = 2**31 - 1
 _READY_SECONDS = 900
 
 
 def spark_version() -> str:
-    """Return the version of Spark that lakefeed's jars are made for."""
+    """Return the Spark version for which lakefeed's jars are built."""
     required = metadata.requires("lakefeed") or []
     return next(found[1] for each in required if (found := re.match(r"pyspark==([0-9.]+)", each)))
 
@@ -28,7 +28,7 @@ def spark_version() -> str:
 def apache(app: Application) -> Object:
     """Return the SparkApplication of Apache's operator (spark.apache.org/v1).
 
-    A driver that ends with status 0 has succeeded; all else is a failure, which OnFailure starts again.
+    A driver that ends with status 0 has succeeded; any other end is a failure, after which OnFailure restarts it.
     """
     wait = app.settings.restart.wait_seconds * 1000
     restart: Object = {"restartPolicy": "Never"}
@@ -37,7 +37,7 @@ def apache(app: Application) -> Object:
             "restartPolicy": "OnFailure",
             "maxRestartAttempts": app.settings.restart.attempts or _WITHOUT_END,
             "restartBackoffMillis": wait,
-            # A feed that has run for an hour since has recovered.
+            # A feed that has run for an hour since its last failure counts as recovered.
             "restartCounterResetMillis": 3_600_000,
         }
     stop = seconds_of(app.settings.stop_within)
@@ -63,7 +63,7 @@ def apache(app: Application) -> Object:
 def kubeflow(app: Application) -> Object:
     """Return the SparkApplication of Kubeflow's operator (sparkoperator.k8s.io/v1beta2).
 
-    It waits longer after each failed submission: the interval times the attempts.
+    This operator waits longer after every failed submission: the interval times the number of attempts.
     """
     attempts = app.settings.restart.attempts or _WITHOUT_END
     wait = app.settings.restart.wait_seconds

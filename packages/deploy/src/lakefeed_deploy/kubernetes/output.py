@@ -1,4 +1,4 @@
-"""Objects as text: one stream of YAML, a Kustomize folder, or values for the chart of an operator."""
+"""Format objects as text: one YAML stream, a Kustomize folder, or values for an operator's chart."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OVERLAYS = "overlays"
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as blocks, and no aliases."""
+    """Writes texts with several lines as blocks, and writes no aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -32,7 +32,7 @@ _Dumper.add_representer(str, _text)
 
 
 def yaml_text(*documents: Any) -> str:
-    """Return documents as one stream of YAML."""
+    """Return documents as one YAML stream."""
     return "---\n".join(
         yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120) for document in documents
     )
@@ -44,9 +44,9 @@ def manifest(app: Application, operator: Operator) -> str:
 
 
 def kustomize(app: Application, operator: Operator) -> dict[str, str]:
-    """Return the files of a Kustomize folder: a base, the topics apart from it, and two overlays to begin with.
+    """Return the files of a Kustomize folder: a base, the topics in a folder of their own, and two initial overlays.
 
-    Strimzi's objects stand in Kafka's namespace, which an overlay of the feed's namespace must not change.
+    Strimzi's objects are in Kafka's namespace, which an overlay with the feed's namespace must not change.
     """
     files: dict[str, str] = {}
     for folder, objects in (("base", feed_objects(app, operator)), ("kafka", kafka_objects(app))):
@@ -69,7 +69,7 @@ def kustomize(app: Application, operator: Operator) -> dict[str, str]:
 
 
 def helm_values(app: Application, operator: Operator) -> str:
-    """Return values for the operator's own chart: it watches the namespace, and leaves accounts and roles to us."""
+    """Return values for the operator's chart: it watches the namespace; accounts and roles come from our objects."""
     namespaces = [app.settings.namespace]
     if operator == "kubeflow":
         values: Object = {
@@ -93,11 +93,11 @@ def helm_values(app: Application, operator: Operator) -> str:
 
 
 def write_folder(files: Mapping[str, str], folder: Path) -> list[str]:
-    """Write the files, and return their paths; overlays that are there are the user's own and stay.
+    """Write the files, and return their paths; existing overlays stay, because users edit them.
 
     Raises:
-        ConfigError: the folder has files that this command does not write.
-        WorldError: it cannot be written.
+        ConfigError: the folder has files that this command did not write.
+        WorldError: the folder cannot be written.
     """
     generated = [path for path in files if not path.startswith(_OVERLAYS)]
     _require_ours(folder, {Path(path).parts[0] for path in generated}, files)
@@ -119,7 +119,7 @@ def write_folder(files: Mapping[str, str], folder: Path) -> list[str]:
 
 
 def _require_ours(folder: Path, parts: set[str], files: Mapping[str, str]) -> None:
-    """Refuse a folder whose parts were not made by this command: their files would be deleted."""
+    """Refuse a folder with parts that this command did not write, because it deletes their files."""
     if folder.exists() and not folder.is_dir():
         raise ConfigError("this is no folder", where=str(folder), hint="--directory takes a folder to write to")
     for part in sorted(parts):
@@ -132,7 +132,7 @@ def _require_ours(folder: Path, parts: set[str], files: Mapping[str, str]) -> No
 
 
 def _overlay(app: Application, operator: Operator, instances: int) -> Sequence[Object]:
-    """Return the patch of an overlay: image and number of executors, which differ most between environments."""
+    """Return an overlay's patch: image and number of executors, which usually differ between environments."""
     if operator == "kubeflow":
         places: dict[str, Any] = {"/spec/image": app.settings.image, "/spec/executor/instances": instances}
     else:

@@ -1,6 +1,6 @@
-"""Pod templates of driver and executors, and Spark's settings: what both operators hand to Spark alike.
+"""Pod templates of driver and executors, and Spark settings: the part that both operators pass to Spark.
 
-The templates meet the restricted Pod Security Standard. Spark adds image, command, resources and its own labels.
+The templates comply with the restricted Pod Security Standard. Spark adds image, command, resources and labels.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from lakefeed_deploy.settings import PIPELINE_FOLDER, SCRATCH_FOLDER, TEMPORARY_
 
 Object = dict[str, Any]
 DRIVER, EXECUTOR = "driver", "executor"
-# The image's user: the one of Spark's own images.
+# The user of the image, the same as in Spark's own images.
 _USER = 185
 _PART_OF = "lakefeed"
 
 
 def labels(app: Application, role: str | None = None) -> dict[str, str]:
-    """Return the labels of an object, or of the pods of one role."""
+    """Return the labels of an object, or of pods with this role."""
     found = {
         **app.settings.labels,
         "app.kubernetes.io/name": "lakefeed",
@@ -30,28 +30,28 @@ def labels(app: Application, role: str | None = None) -> dict[str, str]:
 
 
 def selector(app: Application, role: str | None = None) -> dict[str, str]:
-    """Return the labels that select the application's pods, or those of one role."""
+    """Return the labels that select the application's pods, or only those with this role."""
     found = {"app.kubernetes.io/instance": app.name, "app.kubernetes.io/component": app.component}
     return found if role is None else {**found, "lakefeed.io/role": role}
 
 
 def spark_settings(app: Application) -> dict[str, str]:
-    """Return the Spark settings that have to be known before the driver starts."""
+    """Return the Spark settings that must be set before the driver starts."""
     settings = app.settings
     found = {
         "spark.kubernetes.container.image": settings.image,
         "spark.kubernetes.container.image.pullPolicy": settings.image_pull_policy,
         "spark.kubernetes.authenticate.driver.serviceAccountName": app.service_account,
         "spark.kubernetes.authenticate.executor.serviceAccountName": app.service_account,
-        # Between driver and executors: a secret that Spark makes for each application, and AES.
+        # Driver and executors authenticate by a secret that Spark generates per application, and encrypt with AES.
         "spark.authenticate": "true",
         "spark.network.crypto.enabled": "true",
         "spark.io.encryption.enabled": "true",
-        # The driver's name resolves only while its pod is ready; its address always does.
+        # The driver's host name resolves only while its pod is ready; its IP address always works.
         "spark.kubernetes.executor.useDriverPodIP": "true",
-        # The role has no right to change pods, and the text of an error stays in the log.
+        # The role may not change pods; the error's text is in the log anyway.
         "spark.kubernetes.driver.annotateExitException": "false",
-        # There are no volume claims, and the role has no right to list them.
+        # There are no volume claims, and the role may not list them.
         "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
         "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
         "spark.dynamicAllocation.enabled": "false",
@@ -70,7 +70,7 @@ def spark_settings(app: Application) -> dict[str, str]:
 
 
 def sizes(app: Application) -> dict[str, str]:
-    """Return Spark's settings of the pods' sizes."""
+    """Return the Spark settings for the pods' sizes."""
     found = {"spark.executor.instances": str(app.settings.executor.instances)}
     for role, size in ((DRIVER, app.settings.driver), (EXECUTOR, app.settings.executor)):
         found |= {f"spark.{role}.cores": str(size.cores), f"spark.{role}.memory": size.memory}
@@ -82,7 +82,7 @@ def sizes(app: Application) -> dict[str, str]:
 
 
 def pod_template(app: Application, role: str) -> Object:
-    """Return the template of the driver's pod, or of an executor's."""
+    """Return the pod template of the driver or of an executor."""
     settings = app.settings
     mounts, volumes = _files(app, role)
     container: Object = {
@@ -150,10 +150,10 @@ def _driver(app: Application) -> Object:
     ports: list[Object] = []
     if (port := app.probe_port) is not None:
         ports.append({"name": "probes", "containerPort": port, "protocol": "TCP"})
-        # A driver may take minutes to its first batch: Spark starts, executors come, jars are loaded.
+        # A driver may need minutes until its first batch: Spark starts, executors start, jars are loaded.
         found["startupProbe"] = _probe("/health/live", port, period=5, failures=60)
         found["livenessProbe"] = _probe("/health/live", port, period=20, failures=6)
-        # Not /health/ready: the feed opens with the help of executors, and they may find no driver that is not ready.
+        # Not /health/ready: the feed opens with executors, and they may not find a driver whose pod is not ready.
         found["readinessProbe"] = _probe("/health/live", port, period=10, failures=3)
     ports += [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in app.ports.items()]
     if ports:
@@ -167,10 +167,10 @@ def _probe(path: str, port: int, *, period: int, failures: int) -> Object:
 
 
 def _files(app: Application, role: str) -> tuple[list[Object], list[Object]]:
-    """Return the mounts and volumes of a pod: the root file system is read-only."""
+    """Return the mounts and volumes of a pod, whose root file system is read-only."""
     mounts: list[Object] = [
         {"name": "tmp", "mountPath": TEMPORARY_FOLDER},
-        # Spark takes a mount with this prefix for its scratch space, in place of its own without a limit.
+        # Spark uses a mount with this prefix as scratch space, instead of its own volume, which has no size limit.
         {"name": "spark-local-dir-1", "mountPath": SCRATCH_FOLDER},
     ]
     volumes: list[Object] = [
@@ -190,7 +190,7 @@ def _files(app: Application, role: str) -> tuple[list[Object], list[Object]]:
 
 
 def config_map_keys(app: Application) -> dict[str, str]:
-    """Return the key of each file in the ConfigMap: keys have no slash."""
+    """Return the ConfigMap's key per file, because keys must not contain slashes."""
     keys: dict[str, str] = {}
     for path in app.files:
         key = path.replace("/", "__")

@@ -1,3 +1,3 @@
-"""Brings a pipeline with all that its driver needs to a cluster."""
+"""Deploy a pipeline, with everything that its driver needs, to a cluster."""
 
 PAGE = "deploy-with-spark-submit"

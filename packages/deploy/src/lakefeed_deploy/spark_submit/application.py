@@ -1,8 +1,8 @@
-"""Packs a pipeline with all that its driver needs into one jar, which a cluster runs that has nothing of lakefeed.
+"""Pack a pipeline, with everything that its driver needs, into one jar, for a cluster without lakefeed.
 
-The jar has the Python packages of this environment, the jars of driver and executors, the pipeline file, and the files
-of its folder that it names or imports. Spark and a Python of the same version are the cluster's own. No secret is in
-it: the pipeline file names variables, whose values the driver finds in its environment.
+The jar has this environment's Python packages, the jars of driver and executors, the pipeline file, and the files in
+its folder that it refers to or imports. The cluster provides Spark and the same Python version. The jar contains no
+secret: the pipeline file refers to variables, and the driver finds their values in its environment.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from lakefeed.errors import ConfigError
 MAIN_CLASS = "io.lakefeed.submit.Application"
 _CONTENT = "application"
 PIPELINE_FOLDER = f"{_CONTENT}/pipeline"
-"""The folder of the jar with the pipeline file and the files of its folder."""
+"""The jar's folder with the pipeline file and its local files."""
 _JAR = "lakefeed_deploy/lakefeed-deploy.jar"
 _CLASSES = "io/lakefeed/submit/"
-# With the extras that a driver uses where they are installed; the others read tables without Spark.
+# With the extras that a driver uses if they are installed; other extras read tables without Spark.
 _LAKEFEED = "lakefeed[postgresql,mariadb,otlp]"
 _MANIFEST = f"Manifest-Version: 1.0\r\nMain-Class: {MAIN_CLASS}\r\n\r\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -45,13 +45,13 @@ def write_application(file: Path, config: PipelineConfig, connections: Connectio
     """Write the application jar of a pipeline file; return its path.
 
     Args:
-        file: the pipeline file.
+        config: the pipeline's settings.
         config: its settings.
-        connections: of the settings and the environment; they say which jars are needed.
-        target: the jar, or an existing folder, where its name has the digest of the content.
+        connections: from the settings and the environment; they determine the required jars.
+        target: the jar's path, or an existing folder; in a folder, the jar's name has the digest of its content.
 
     Raises:
-        ConfigError: a package is missing, the file has a secret, or the target cannot be written.
+        ConfigError: a package is missing, the file contains a secret, or the target cannot be written.
     """
     _require_no_secret(file, config)
     entries, texts = _files(file, config, connections), _texts(file)
@@ -92,7 +92,7 @@ def _scalars(value: object) -> Iterator[str]:
 
 
 def _texts(file: Path) -> dict[str, bytes]:
-    """Return the entries that are no files: the manifest, the main class, the versions that the packages are for."""
+    """Return the entries that are not copied files: the manifest, the main class, the required versions."""
     from pyspark import __version__ as spark
 
     versions = {
@@ -117,7 +117,7 @@ def _files(file: Path, config: PipelineConfig, connections: Connections) -> dict
     plugged = {entry.dist.name for group in plugins.OF_RUNS for entry in plugins.installed(group) if entry.dist}
     packages = with_requirements([_LAKEFEED, *plugged, *distributions_of(imports.packages)])
     entries = {f"python/{name}": path for distribution in packages.values() for name, path in files_of(distribution)}
-    # Numbered: the order on the class path is that of the lock.
+    # Numbered, because the class path must have the order of the lock.
     entries |= {f"jars/{number:03}-{path.name}": path for number, path in enumerate(class_path(connections))}
     named = {path.absolute() for path in named_files(config) if path.is_file()}
     own = {file.absolute(), *imports.files, *(path for path in named if path.is_relative_to(folder))}
@@ -126,7 +126,7 @@ def _files(file: Path, config: PipelineConfig, connections: Connections) -> dict
 
 
 def _write(target: str, entries: Mapping[str, Path], texts: Mapping[str, bytes]) -> str:
-    """Write the jar, the same for the same content, and return the digest of its content."""
+    """Write the jar, identical for identical content, and return the content's digest."""
     digest = hashlib.sha256()
     with zipfile.ZipFile(target, "w") as jar:
         for name in [*texts, *sorted(entries)]:
@@ -134,7 +134,7 @@ def _write(target: str, entries: Mapping[str, Path], texts: Mapping[str, bytes])
             digest.update(f"{name} {len(read)} {hashlib.sha256(read).hexdigest()}\n".encode())
             entry = zipfile.ZipInfo(name, _EPOCH)
             entry.external_attr = 0o644 << 16
-            # Jars are compressed already.
+            # Jars are already compressed.
             entry.compress_type = zipfile.ZIP_STORED if name.endswith(".jar") else zipfile.ZIP_DEFLATED
             jar.writestr(entry, read, compresslevel=1)
     return digest.hexdigest()

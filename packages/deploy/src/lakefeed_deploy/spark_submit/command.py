@@ -1,4 +1,4 @@
-"""``lakefeed deploy submit`` and ``lakefeed deploy package``: a pipeline on a cluster that has nothing of lakefeed."""
+"""``lakefeed deploy submit`` and ``lakefeed deploy package``: run a pipeline on a cluster without lakefeed."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 @set_option
 @output_option
 def package(pipeline: Path, target: Path, overrides: tuple[str, ...]) -> None:
-    """Write the application jar of a pipeline: Python packages, jars, the file and its functions.
+    """Write the application jar of a pipeline.
 
-    A cluster with Spark and the same version of Python runs it, and needs nothing of lakefeed. No secret is in it.
+    It has Python packages, jars, the file and its functions; no secret. The cluster needs Spark and the same Python.
     """
     from lakefeed_deploy.spark_submit.application import write_application
 
@@ -75,15 +75,15 @@ def submit(
     is_checked: bool,
     only_print: bool,
 ) -> None:
-    """Run a pipeline with spark-submit, which is of SPARK_HOME or else of the installed PySpark.
+    """Run a pipeline with spark-submit.
 
-    The variables that the pipeline file names go to the driver through the environment, never on a command line. In
-    client mode the command ends with the status of the run; in cluster mode as soon as the driver runs. Before, it
-    asks the servers that the file names, and sends nothing if the driver would be refused; one that this machine
-    cannot reach is a warning.
+    spark-submit is that of SPARK_HOME, or else of the installed PySpark. The variables that the pipeline file refers to
+    reach the driver through the environment, never on a command line. In client mode the command ends with the run's
+    status, in cluster mode when the driver runs. Before that, it checks the servers of the file, and submits nothing if
+    the driver would be refused; a server that this machine cannot reach is a warning.
 
-    With --supervise a driver that has failed waits before it ends, longer each time and up to five minutes, and the
-    cluster starts it again.
+    With --supervise, a failed driver waits before it ends, longer each time, up to five minutes; then the cluster
+    restarts it.
     """
     from lakefeed_deploy.spark_submit.application import write_application
     from lakefeed_deploy.spark_submit.submit import Variables, find_mistakes, locate, submission
@@ -96,10 +96,10 @@ def submit(
     if application is not None:
         application = locate(application, pipeline, cluster_mode=in_cluster)
     if supervise:
-        # Else the cluster would start a driver that was replaced against its successor; what the user says comes later.
+        # Otherwise the cluster would restart a replaced driver against its successor. The user's arguments come later.
         arguments = ("--exit-when-replaced", "0", *arguments)
     variables = Variables(default_environment())
-    # Refuses options that lakefeed run does not have before anything is built or started.
+    # This refuses unknown options of lakefeed run before anything is built or started.
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=_overrides(arguments), environment=variables)
     with tempfile.TemporaryDirectory(prefix="lakefeed-") as temporary:
         place = application or f"{stage or temporary}/lakefeed-{declared.config.name}.jar"
@@ -134,7 +134,7 @@ def submit(
 
 
 def _overrides(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the values of --set among the options of lakefeed run; a usage error if it has no such options."""
+    """Return the values of --set among the options of lakefeed run; raise a usage error for unknown options."""
     from lakefeed.cli.run import run
 
     context = run.make_context("lakefeed run", ["pipeline.yaml", *arguments], resilient_parsing=False)

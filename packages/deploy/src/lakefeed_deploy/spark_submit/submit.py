@@ -1,6 +1,6 @@
-"""Hands a pipeline to spark-submit: the command, its properties, and the variables that the driver needs.
+"""Call spark-submit for a pipeline: the command, its properties, and the driver's variables.
 
-Before, it looks for mistakes: they are reported here, not in the log of a worker.
+Mistakes are looked for first, so that they are reported here and not in a worker's log.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from lakefeed.errors import ConfigError, JobFailed, ResourceMissing, WorldError
 from lakefeed.operations.preflight.connect import preflight
 from lakefeed_deploy.spark_submit.application import MAIN_CLASS, PIPELINE_FOLDER
 
-# How Spark's processes find the secret of their cluster without a setting.
+# Spark's processes read the cluster's secret from this variable, without a setting.
 _SECRET_VARIABLE = "_SPARK_AUTH_SECRET"  # noqa: S105 (a name)
 _DRIVER_ID = re.compile(r"\bdriver-\d{14}-\d+\b")
 _DRIVER_STATE = re.compile(r"State of driver-\S+ is (\w+)")
-# Frames of Java's stack, and a warning that each start has.
+# Lines of a Java stack trace, and a warning that appears at every start.
 _NOISE = re.compile(r"^\s+(at |\.\.\. )|WARN NativeCodeLoader")
 _MASTER = re.compile(r"(spark|k8s)://.+|yarn|local(\[.*\])?")
 _PACKAGE = "lakefeed deploy package writes one"
 
 
 def find_mistakes(config: PipelineConfig, connections: Connections) -> list[Problem]:
-    """Ask servers as the driver will; return what only its machine can answer, as warnings.
+    """Check the servers as the driver will; return problems that only the driver's machine can decide, as warnings.
 
     Raises:
         LakefeedError: the driver would be refused.
     """
     problems = preflight(config, connections=connections, tables=True)
     for at, problem in enumerate(problems):
-        # The driver's machine may not have it: the network, or AWS's keys, differ.
+        # The driver's machine may not have the problem: its network or AWS keys differ.
         if problem.severity == "error" and (issubclass(problem.error, WorldError) or problem.key == "s3"):
             problems[at] = replace(problem, severity="warning", hint="the driver asks again, from the cluster")
     raise_first_error(problems)
@@ -55,16 +55,16 @@ def find_mistakes(config: PipelineConfig, connections: Connections) -> list[Prob
 
 
 def locate(application: str, file: Path, *, cluster_mode: bool) -> str:
-    """Return an application jar as spark-submit takes it, after a look at it.
+    """Return an application jar in the form that spark-submit accepts, after checking the jar.
 
     Args:
         application: a path or a URL.
-        file: the pipeline file that was read for its variables: the jar has to have the same.
+        file: the pipeline file whose variables were read; the jar must contain the same file.
         cluster_mode: workers fetch the jar; otherwise this machine does.
 
     Raises:
-        ResourceMissing: there is none.
-        ConfigError: it is no application jar, or one with another pipeline.
+        ResourceMissing: the jar does not exist.
+        ConfigError: the file is no application jar, or has another pipeline.
     """
     try:
         parts = urlsplit(application)
@@ -74,17 +74,17 @@ def locate(application: str, file: Path, *, cluster_mode: bool) -> str:
         _require_answer(application)
         return application
     if parts.scheme not in ("", "file"):
-        return application  # Spark fetches it through Hadoop: hdfs, s3a.
+        return application  # Spark fetches it through Hadoop, for example from hdfs or s3a.
     path = Path(unquote(parts.path) if parts.scheme else application).absolute()
     if path.is_file():
         _require_same_pipeline(path, file)
-    elif not (cluster_mode and parts.scheme):  # A URL may name a file that only workers have.
+    elif not (cluster_mode and parts.scheme):  # A file URL may point to a file that only workers have.
         raise ResourceMissing("there is no application jar", where=str(path), hint=_PACKAGE)
     return path.as_uri() if cluster_mode else str(path)
 
 
 def _require_answer(url: str) -> None:
-    """Refuse an address that has no file; one that cannot be reached from here may be the workers' alone."""
+    """Refuse an address without a file; accept an unreachable one, because the workers may reach it."""
     try:
         status = exchange("HEAD", url, seconds=TIMEOUT_SECONDS, headers={}).status
     except (OSError, ssl.SSLError, http.client.HTTPException):
@@ -109,7 +109,7 @@ def _require_same_pipeline(jar: Path, file: Path) -> None:
 
 
 class Variables(Mapping[str, str]):
-    """The environment, remembering which variables a pipeline has asked for."""
+    """The environment; it records the variables that a pipeline reads."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
@@ -127,7 +127,7 @@ class Variables(Mapping[str, str]):
         return len(self._environment)
 
     def found(self) -> dict[str, str]:
-        """Return the variables that were used."""
+        """Return the variables that were read and exist."""
         return {name: self._environment[name] for name in sorted(self.used) if name in self._environment}
 
 
@@ -136,11 +136,11 @@ class Submission:
     """One call of spark-submit.
 
     Attributes:
-        arguments: what follows ``--properties-file FILE``.
-        properties: Spark settings, none of them secret.
+        arguments: the arguments after ``--properties-file FILE``.
+        properties: Spark settings without secrets.
         variables: the driver's variables, with their values.
-        master: of the cluster.
-        is_cluster_mode: the driver runs on the cluster, and gets these variables alone.
+        master: the cluster's master URL.
+        is_cluster_mode: the driver runs on the cluster, and gets only these variables.
     """
 
     arguments: tuple[str, ...]
@@ -150,17 +150,17 @@ class Submission:
     is_cluster_mode: bool
 
     def command(self, properties_file: str) -> list[str]:
-        """Return the command line; it has no secret."""
+        """Return the command line, which contains no secret."""
         return [str(spark_submit()), "--properties-file", properties_file, *self.arguments]
 
     def run(self) -> str | None:
-        """Run spark-submit to its end; in cluster mode return the id of the driver, which then runs.
+        """Run spark-submit to its end; in cluster mode return the id of the driver, which continues to run.
 
         Raises:
-            JobFailed: spark-submit or the driver has failed, with the last lines of its log.
+            JobFailed: spark-submit or the driver failed; the error has the last lines of its log.
         """
-        with tempfile.NamedTemporaryFile("w", prefix="lakefeed-", suffix=".properties") as file:  # For its owner alone.
-            # As java.util.Properties reads a value.
+        with tempfile.NamedTemporaryFile("w", prefix="lakefeed-", suffix=".properties") as file:  # For its owner only.
+            # Escaped as java.util.Properties requires.
             escaped = {key: value.replace("\\", "\\\\").replace("\n", "\\n") for key, value in self.properties.items()}
             file.writelines(f"{key} {value}\n" for key, value in escaped.items())
             file.flush()
@@ -175,7 +175,7 @@ class Submission:
             )
         if not self.is_cluster_mode:
             if done.returncode:
-                raise SystemExit(done.returncode)  # The driver has reported why.
+                raise SystemExit(done.returncode)  # The driver has already reported the reason.
             return None
         driver, state = _DRIVER_ID.search(done.stderr), _DRIVER_STATE.search(done.stderr)
         if done.returncode or (state and state[1] in ("ERROR", "FAILED", "KILLED")):
@@ -183,13 +183,13 @@ class Submission:
             what = "the cluster has not started the driver:" + "".join(f"\n  | {line}" for line in lines[-6:])
             hint = "the log of the driver is on its worker, in work/driver-…/stderr"
             raise JobFailed(what, where=self.master, hint=hint)
-        # A log4j configuration may leave the line out.
+        # The log4j configuration may suppress the line.
         return driver[0] if driver else "the driver"
 
     def _environment(self) -> dict[str, str]:
         if not self.is_cluster_mode:
             return {**os.environ, **self.variables}
-        # Spark sends the whole environment to the worker: no other variable of this machine may go there.
+        # Spark sends the whole environment to the worker, so only the pipeline's variables may be in it.
         java = f"{home}/bin:" if (home := os.environ.get("JAVA_HOME")) else ""
         return {"PATH": f"{java}{os.environ.get('PATH', os.defpath)}", **self.variables}
 
@@ -208,30 +208,30 @@ def submission(
 
     Args:
         config: the pipeline's settings.
-        variables: the environment that they were read with.
-        master: of the cluster.
-        application: the jar: a path, or in cluster mode a URL that each worker reads.
+        variables: the environment from which the settings were read.
+        master: the cluster's master URL.
+        application: the jar: a path, or in cluster mode a URL that all workers can read.
         cluster_mode: run the driver on the cluster.
-        supervise: let the cluster start a driver again that has failed.
-        arguments: of ``lakefeed run``.
+        supervise: let the cluster restart a failed driver.
+        arguments: arguments of ``lakefeed run``.
 
     Raises:
-        ConfigError: this master cannot do that, or the secret of the cluster is missing.
+        ConfigError: the master does not support this, or the cluster's secret is missing.
     """
     _require_possible(config, master, cluster_mode=cluster_mode, supervise=supervise)
     cluster.require_hadoop_configuration(master)
     own = {key: _text(value) for key, value in config.spark.items()}
     whole = cluster.require_secret({"spark.master": master, **cluster.secured(master), **own})
     properties = {key: value for key, value in secrets.shown(whole).items() if key != "spark.master"}
-    # Spark's pages and logs hide secrets by their names, as those of a session do.
+    # Spark's web pages and logs hide secrets by their keys, as in lakefeed's own sessions.
     properties.setdefault("spark.redaction.regex", secrets.pattern(secrets.keys_of(config)))
     if not cluster_mode:
-        # The packages of the application jar are this Python's; spark.pyspark.python is that of the workers.
+        # The application jar has this Python's packages; spark.pyspark.python is the workers' Python.
         properties.setdefault("spark.pyspark.driver.python", sys.executable)
     if master == "yarn":
-        # The main class is Java's, so that Spark would not bring PySpark to the executors.
+        # The main class is a Java class, so Spark would not ship PySpark to the executors.
         properties.setdefault("spark.yarn.isPython", "true")
-        # Left out above, since their names are those of secrets.
+        # secrets.shown left them out, because their keys look like those of secrets.
         properties |= cluster.NO_KEYS_ON_NODES
     sent = variables.found()
     if secret := whole.get(cluster.AUTHENTICATION_SECRET):
@@ -264,7 +264,7 @@ def _require_possible(config: PipelineConfig, master: str, *, cluster_mode: bool
 
 
 def spark_submit() -> Path:
-    """Return the program: of ``SPARK_HOME``, else of the installed PySpark."""
+    """Return the path of spark-submit: in ``SPARK_HOME``, or else in the installed PySpark."""
     from pyspark.find_spark_home import _find_spark_home
 
     path = Path(_find_spark_home()) / "bin" / "spark-submit"  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Starts lakefeed out of an unpacked application jar: a script for a Python that has no package but PySpark.
+"""Start lakefeed from an unpacked application jar: a script for a Python that has no package but PySpark.
 
 ``lakefeed deploy package`` copies it into the jar as ``main.py``, beside ``application.json``, ``python/`` and
 ``pipeline/``; ``io.lakefeed.submit.Application`` runs it there.
@@ -11,15 +11,15 @@ import time
 from pathlib import Path
 
 SUPERVISED = "--supervised"
-"""The first argument of a driver that the cluster starts again whenever it fails, at once and without end."""
+"""The first argument of a driver that the cluster restarts after every failure, immediately and without limit."""
 _FIRST_WAIT, _LONGEST_WAIT = 10, 300
 _RECOVERED_SECONDS = 600
 _FAILURES = Path("lakefeed-failures")
-"""How often in a row this driver has failed, in its folder on the worker."""
+"""The file with the number of consecutive failures of this driver, in its folder on the worker."""
 
 
 def _mismatch(built: dict[str, str]) -> str | None:
-    """Return how this machine differs from the one that the packages were taken from."""
+    """Return how this machine differs from the one whose packages were packed; None if it does not."""
     import pyspark
 
     here = {
@@ -34,7 +34,7 @@ def _mismatch(built: dict[str, str]) -> str | None:
 
 
 def main() -> None:
-    """Run ``lakefeed run`` with the pipeline of the jar and this script's arguments, and exit."""
+    """Run ``lakefeed run`` with the jar's pipeline and this script's arguments, and exit."""
     arguments = sys.argv[1:]
     if arguments[:1] != [SUPERVISED]:
         _run(arguments)
@@ -62,11 +62,11 @@ def _run(arguments: list[str]) -> None:
 
 
 def _wait(*, lasted: float) -> None:
-    """Wait before the end, twice as long after each failure: a mistake that stays must not fill logs and servers."""
+    """Wait before the end, twice as long after every failure: a lasting mistake must not flood logs and servers."""
     from pyspark import SparkContext
 
     if (context := SparkContext._active_spark_context) is not None:
-        context.stop()  # Its executors are free for others meanwhile.
+        context.stop()  # This frees the executors while the driver waits.
     before = int(_FAILURES.read_text()) if _FAILURES.exists() and lasted < _RECOVERED_SECONDS else 0
     _FAILURES.write_text(str(before + 1))
     seconds = min(_FIRST_WAIT * 2**before, _LONGEST_WAIT)

@@ -1,3 +1,3 @@
-"""Rows into topics: from files, or generated."""
+"""Produce rows into topics: from files, or generated ones."""
 
 PAGE = "topics"

@@ -1,4 +1,4 @@
-"""Read rows from files, typed by an Avro schema or by what Spark infers."""
+"""Read rows from files, with types from an Avro schema or inferred by Spark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _JSON: dict[str, FileFormat] = {".json": "json", ".jsonl": "json", ".ndjson": "j
 _SUFFIXES: dict[str, FileFormat] = {".csv": "csv", ".parquet": "parquet", **_JSON}
 _FILES_A_BATCH = 100
 ROUNDED = "lakefeed: the schema has fewer digits than a value: field"
-"""How the error begins that a row raises inside Spark whose value would be rounded; the field's name follows."""
+"""The beginning of the error that Spark raises for a value that would be rounded; the field's name follows."""
 
 
 def read_rows(
@@ -33,16 +33,16 @@ def read_rows(
 ) -> DataFrame:
     """Read the rows of files, or follow a folder as a stream.
 
-    CSV files begin with a header, whose names are matched with the schema's; JSON files have one object a line;
-    Parquet files bring their own types. Empty CSV values are null. A value that does not fit, or has more digits of a
-    decimal or of a second than the schema, shows when the rows are used: then Spark fails, and ``read_error`` says how.
+    CSV files need a header, whose names are matched with the schema's; JSON files have one object per line; Parquet
+    files have their own types. Empty CSV values are null. Rows are checked when they are used: if a value does not fit,
+    or has more digits of a decimal or second than the schema, Spark fails, and ``read_error`` returns the reason.
 
     Args:
         path: a file, a folder or a pattern: local, or ``s3a://bucket/key``.
-        format: Default: by the end of the path.
-        schema: Avro record schema (JSON) that gives CSV and JSON values their types. Default: inferred from all
-            values, which reads the files once more.
-        stream: whether to follow a folder: files that are there and those that come, each once.
+        format: the files' format. Default: by the path's extension.
+        schema: Avro record schema (JSON) with the types of CSV and JSON values. Default: inferred from all values,
+            which reads the files an additional time.
+        stream: follow a folder: read existing and new files, once each.
     """
     format = format or _format_of(path)  # noqa: A001
     where = _located(path)
@@ -62,7 +62,7 @@ def read_rows(
 
 
 def require_files(path: str, *, format: FileFormat | None) -> None:  # noqa: A002
-    """Refuse a path of this machine without a file, or one that does not show its format, before Spark starts."""
+    """Refuse a local path without a file, or without a known format, before Spark starts."""
     if format is None:
         _format_of(path)
     local = _located(path).removeprefix("file://")
@@ -71,7 +71,7 @@ def require_files(path: str, *, format: FileFormat | None) -> None:  # noqa: A00
 
 
 def read_error(text: str) -> LakefeedError | None:
-    """Return what is wrong with a file, if Spark's whole message says that."""
+    """Return the error for a file, if the text of Spark's exception is about one."""
     if ROUNDED in text:
         rounded = text.partition(ROUNDED)[2].split()[0].strip("'\"")
         what = f"a value of the field '{rounded}' has more digits than the schema has for it: it would be rounded"
@@ -94,7 +94,7 @@ def read_error(text: str) -> LakefeedError | None:
 
 
 def _wide(columns: Any, *, digits: bool = True) -> Any:
-    """Return the types with nulls, and with as many ``digits`` behind the point as a decimal of that size can have."""
+    """Return the types as nullable, and with ``digits`` with the largest scale that a decimal of that size can have."""
     if isinstance(columns, t.StructType):
         return t.StructType([t.StructField(each.name, _wide(each.dataType, digits=digits)) for each in columns.fields])
     if isinstance(columns, t.ArrayType):
@@ -107,7 +107,7 @@ def _wide(columns: Any, *, digits: bool = True) -> Any:
 
 
 def _exact(rows: DataFrame, columns: StructType | None, schema: str | None) -> DataFrame:
-    """Return rows of these types out of wider ones; a value that would lose digits raises ``ROUNDED``."""
+    """Convert rows from wider types to these types; a value that would lose digits raises ``ROUNDED``."""
     fields = json.loads(schema).get("fields", ()) if schema else ()
     cut = {each["name"]: cuts for each in fields if (cuts := _cuts_micros(each["type"])) is not None}
     requested = (
@@ -122,7 +122,7 @@ def _exact(rows: DataFrame, columns: StructType | None, schema: str | None) -> D
             back = column.cast(exact).cast(each.dataType)
             as_list = sf.map_entries if isinstance(exact, t.MapType) else lambda value: value
             loses = ~as_list(column).eqNullSafe(as_list(back))
-        # Parquet's own types can be other ones below the columns.
+        # Nested Parquet types may differ from the schema's.
         is_cut = each.name in cut and (columns is not None or each.dataType.typeName().startswith("timestamp"))
         if is_cut:
             loses |= sf.coalesce(cut[each.name](column), sf.lit(False))
@@ -134,7 +134,7 @@ def _exact(rows: DataFrame, columns: StructType | None, schema: str | None) -> D
 
 
 def _cuts_micros(schema: Any) -> Callable[[Column], Column] | None:
-    """Return the condition that a value has microseconds which its Avro type cuts; None if the type cuts none."""
+    """Return the condition that a value has microseconds that its Avro type drops; None if the type keeps them."""
     if isinstance(schema, list):
         found = [cuts for each in schema if (cuts := _cuts_micros(each)) is not None]
         return found[0] if len(found) == 1 else None
@@ -154,13 +154,13 @@ def _cuts_micros(schema: Any) -> Callable[[Column], Column] | None:
 
 
 def _columns(spark: SparkSession, where: str, format: FileFormat, schema: str | None) -> StructType | None:  # noqa: A002
-    """Return the types to read with; None where the files or Spark's inference say them."""
+    """Return the types for reading; None if the files have types, or Spark infers them."""
     if schema is None or format == "parquet":
         return None
     requested = avro.struct_of(spark, schema)
     if format == "json":
         return requested
-    # Spark matches CSV columns by position: so the types go to the names of the header, in its order.
+    # Spark matches CSV columns by position, so the types are put into the order of the header's names.
     names = spark.read.option("header", True).csv(where).columns
     types = {field.name: field.dataType for field in requested.fields}
     return t.StructType([t.StructField(name, types.get(name, t.StringType())) for name in names])
@@ -184,7 +184,7 @@ def _format_of(path: str) -> FileFormat:
 
 
 def _located(path: str) -> str:
-    """Return a URL that means this machine's file whatever Spark's default file system is."""
+    """Return a URL that refers to this machine's file, whatever Spark's default file system is."""
     if re.match(r"[a-z][a-z0-9]+://?", path):
         return re.sub(r"^s3://", "s3a://", path)
     return f"file://{Path(path).expanduser().absolute()}"

@@ -1,8 +1,8 @@
-"""Generate taxi trips: any number of rows without any file, the same ones for the same seed.
+"""Generate taxi trips: any number of rows without a file; the same seed gives the same rows.
 
 Every value is integer arithmetic on bits of ``xxhash64(seed, id)`` in Spark's generated code, so a row
-depends on (seed, id) alone: not on the number of slices, the machine or the session's time zone. The tables
-below give the shape of New York's yellow cabs: quantiles are interpolated, lists are drawn from evenly.
+depends only on (seed, id), not on the number of slices, the machine or the session's time zone. The tables
+below model New York's yellow cabs: quantiles are interpolated, list elements are drawn with equal probability.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from lakefeed.lazy import Column, DataFrame, SparkSession, sf
 from lakefeed_local.produce.sources import read_rows
 
 KEY = "trip_key"
-"""The column that identifies a trip: meant as the record's key, not a field of the schema."""
+"""The column that identifies a trip; it is the record's key, not a field of the schema."""
 
 _ROWS_A_SLICE = 500_000
 _SUMMED: tuple[str, ...] = (
     *("passenger_count", "trip_distance", "fare_amount", "tip_amount", "tolls_amount", "total_amount"),
 )
 
-# Quantiles in steps of 1/32: hundredths of a mile, and seconds a mile in town.
+# Quantiles in steps of 1/32: hundredths of a mile, and seconds per mile in the city.
 _DISTANCE = (
     *(0, 40, 50, 60, 67, 72, 78, 84, 90, 96, 102, 109, 116, 123, 131, 140, 149, 159, 169, 180, 191, 204),
     *(219, 237, 258, 282, 312, 352, 411, 510, 680, 986, 2600),
@@ -40,7 +40,7 @@ _PACE = (
     *(95, 112, 140, 160, 175, 187, 199, 210, 219, 229, 239, 249, 257, 265, 272, 280, 289, 299, 309, 320, 333),
     *(346, 359, 371, 389, 407, 430, 455, 483, 520, 571, 650, 800),
 )
-# The zones where 64 trips begin or end, hours of 64 pickups, passengers of 32 trips, 16 tips in percent.
+# Zones where 64 trips begin or end, hours of 64 pickups, passengers of 32 trips, 16 tips in percent.
 _ZONES = (
     *([161, 236, 237, 170] * 4 + [162, 230, 234, 48, 186] * 3),
     *([163, 100, 141, 142, 140, 138, 132, 107, 239, 238, 263, 68, 79, 249] * 2),
@@ -54,7 +54,7 @@ _TIPS = (0, 6, 10, 13, 15, 17, 20, 20, 20, 20, 20, 20, 20, 25, 25, 30)
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
-    """The sums that two engines must agree on about the same trips; integers, so exact."""
+    """Sums over trips that two engines must agree on; they are integers, so they are exact."""
 
     records: int
     distinct_keys: int | None
@@ -75,11 +75,11 @@ TOTALS_SQL = {
     "tolls_cents": "sum(cast(round(tolls_amount * 100) as bigint))",
     "total_cents": "sum(cast(round(total_amount * 100) as bigint))",
 }
-"""How each total but ``distinct_keys`` is computed, in SQL that Spark and DuckDB understand alike."""
+"""The SQL of every total except ``distinct_keys``; Spark and DuckDB run the same SQL."""
 
 
 def totals(rows: DataFrame, *, key: str | None = KEY) -> Totals:
-    """Compute the totals of a batch of trips, in one pass and in exact integers; without a ``key`` also no shuffle."""
+    """Compute the totals of a batch of trips, in one pass, as exact integers; without a ``key``, without a shuffle."""
     expressions = dict(TOTALS_SQL)
     if key is not None:
         expressions["distinct_keys"] = f"count(distinct {quoted((key,))})"
@@ -88,16 +88,16 @@ def totals(rows: DataFrame, *, key: str | None = KEY) -> Totals:
 
 
 def taxi_schema() -> str:
-    """Return the Avro schema of a trip: a record of 17 fields, none of them nullable."""
+    """Return the Avro schema of a trip: a record of 17 fields, none nullable."""
     return files("lakefeed_local.produce").joinpath("taxi.avsc").read_text()
 
 
 def taxi_rows(spark: SparkSession, rows: int, *, seed: int = 7, start: int = 0, slices: int | None = None) -> DataFrame:
-    """Return the trips from number ``start`` up to ``start + rows`` of the endless list that ``seed`` names.
+    """Return the trips from number ``start`` up to ``start + rows`` of the endless list of this ``seed``.
 
-    They have the 17 fields of :func:`taxi_schema` and ``trip_key``, a string that is unique in (seed, number). Times
+    They have the 17 fields of :func:`taxi_schema` and ``trip_key``, a string that is unique per (seed, number). Times
     are spread over 2018 as ``MM/dd/yyyy hh:mm:ss a`` text, amounts are whole cents, and ``total_amount`` is the sum of
-    its parts. Spark gets as many partitions as ``slices``, by default one for each half million rows, and one a core
+    its parts. Spark gets ``slices`` partitions; by default one per half million rows, and at least one per core.
     at least.
     """
     if rows < 0 or start < 0 or (slices is not None and slices < 1):
@@ -105,7 +105,7 @@ def taxi_rows(spark: SparkSession, rows: int, *, seed: int = 7, start: int = 0, 
         raise ConfigError("rows and start cannot be negative, and slices is at least 1", where=where)
     slices = slices or max(spark.sparkContext.defaultParallelism, -(-rows // _ROWS_A_SLICE))
     dice = _Dice(seed)
-    # Each step is a projection of its own: a value that is used often is computed once.
+    # A projection per step, so that Spark computes a value once even if later steps use it often.
     trips = spark.range(start, start + rows, 1, slices).select("id", *_aliased(spark, dice.hashes))
     trips = trips.select("id", *_aliased(spark, _draws(dice)))
     for step in _STEPS:
@@ -114,41 +114,41 @@ def taxi_rows(spark: SparkSession, rows: int, *, seed: int = 7, start: int = 0, 
 
 
 class _Dice:
-    """SQL expressions of independent numbers, each cut from its own bits of three 64-bit hashes."""
+    """SQL expressions of independent random numbers; every number uses its own bits of three 64-bit hashes."""
 
     def __init__(self, seed: int) -> None:
-        # The literals are one word of the seed each, so that neighbouring seeds have nothing in common.
+        # The literals are words of a hash of the seed, so that neighbouring seeds give unrelated trips.
         digest = hashlib.sha256(f"lakefeed taxi {seed}".encode()).digest()
         words = [int.from_bytes(digest[i * 8 : i * 8 + 8], "big", signed=True) >> 1 for i in range(3)]
         self.hashes = {f"h{number}": f"xxhash64({word}L, id)" for number, word in enumerate(words)}
         self._free = [64] * len(words)
 
     def bits(self, count: int) -> str:
-        """A number of ``count`` bits that no other expression shares."""
+        """Return a number of ``count`` bits that no other expression uses."""
         number = next(number for number, free in enumerate(self._free) if free >= count)
         self._free[number] -= count
         return f"(shiftrightunsigned(h{number}, {self._free[number]}) & {(1 << count) - 1})"
 
     def below(self, limit: int) -> str:
-        """Evenly one of 0 to ``limit - 1``, for limits of a few thousand at most."""
+        """Return a uniform number from 0 to ``limit - 1``, for limits up to a few thousand."""
         bits = 16 if limit > 1000 else 14
         return f"shiftright({self.bits(bits)} * {limit}, {bits})"
 
     def one_of(self, values: Sequence[int]) -> str:
-        """Evenly one of 2^n values."""
+        """Return one of 2^n values with equal probability."""
         bits = (len(values) - 1).bit_length()
         if len(values) != 1 << bits:
             raise ValueError(f"{len(values)} is not a power of two")
         return f"{_array(values)}[cast({self.bits(bits)} AS int)]"
 
     def quantile(self, values: Sequence[int]) -> str:
-        """A number with these 33 quantiles, straight lines between."""
+        """Return a number with these 33 quantiles, interpolated linearly."""
         steps = [high - low for low, high in itertools.pairwise(values)]
         bin_, part = f"cast({self.bits(5)} AS int)", self.bits(8)
         return f"({_array(values[:-1])}[{bin_}] + shiftright({_array(steps)}[{bin_}] * {part}, 8))"
 
     def zone(self) -> str:
-        """A busy zone mostly, now and then any of the 265."""
+        """Return usually a busy zone, sometimes any of the 265."""
         return f"if({self.bits(3)} > 0, {self.one_of(_ZONES)}, {self.below(265)} + 1)"
 
 
@@ -172,7 +172,7 @@ def _draws(dice: _Dice) -> dict[str, str]:
 
 
 # Rate 2 is the flat fare between Manhattan and JFK (zone 132), 3 Newark, 5 negotiated. Payment 1 is by card,
-# the only one whose tips are known; 2 cash, 3 no charge, 4 dispute. After five miles a mile is 2/5 quicker.
+# the only one with known tips; 2 cash, 3 no charge, 4 dispute. After five miles, trips are 2/5 faster.
 _STEPS: tuple[dict[str, str], ...] = (
     {
         "rate": "CASE WHEN luck < 968 THEN 1L WHEN luck < 993 THEN 2L WHEN luck < 996 THEN 3L ELSE 5L END",
@@ -217,7 +217,7 @@ def _aliased(spark: SparkSession, expressions: Mapping[str, str]) -> list[Column
 
 
 def _clock(seconds: str) -> str:
-    """``MM/dd/yyyy hh:mm:ss a`` of seconds since 2018 began, from tables: Spark's formatter is far slower."""
+    """Return SQL for ``MM/dd/yyyy hh:mm:ss a`` of seconds since 2018, by tables: Spark's formatter is far slower."""
     days = [date(2018, 1, 1) + timedelta(days=day) for day in range(367)]
     dates = _array(f"'{day:%m/%d/%Y} '" for day in days)
     hours = _array(f"'{(hour + 11) % 12 + 1:02}:'" for hour in range(24))
@@ -251,7 +251,7 @@ _FIELDS = {
 
 
 def taxi_trips(spark: SparkSession, *, rows: int, csv: Path | None) -> DataFrame:
-    """Return trips with the column ``trip_key``, the same ones whenever Spark computes them: a file's, or generated."""
+    """Return trips with the column ``trip_key``, a file's or generated ones, identical whenever Spark computes them."""
     if csv is None:
         return taxi_rows(spark, rows)
     found = read_rows(spark, str(csv), format="csv", schema=taxi_schema())
@@ -259,7 +259,7 @@ def taxi_trips(spark: SparkSession, *, rows: int, csv: Path | None) -> DataFrame
 
 
 def table_totals(table: str, connections: Connections, *, key: str | None) -> Totals:
-    """Add up an Iceberg table, streamed by pyiceberg, with DuckDB: no Spark, and no limit by memory."""
+    """Return the totals of an Iceberg table by DuckDB; pyiceberg streams the rows, so memory is no limit. No Spark."""
     import duckdb
 
     expressions, columns = dict(TOTALS_SQL), _SUMMED

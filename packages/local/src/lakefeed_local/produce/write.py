@@ -1,6 +1,6 @@
-"""Write records into a topic through Spark's Kafka sink, as a batch or as a stream.
+"""Write records into a topic with Spark's Kafka sink, as a batch or as a stream.
 
-The sink is at-least-once: the idempotent client doubles nothing when it repeats a request, but a Spark task that
+The sink is at-least-once: the idempotent client writes no duplicates when it repeats a request, but a Spark task that
 fails and runs again sends its rows again.
 """
 
@@ -35,7 +35,7 @@ _STOP_SECONDS = 20.0
 
 @dataclass(frozen=True, kw_only=True)
 class Produced:
-    """The result of a producer: how many more records the topic has, those of other writers included."""
+    """The result of a producer: the number of records added to the topic, including those of other writers."""
 
     topic: str
     records: int
@@ -43,12 +43,12 @@ class Produced:
 
     @property
     def records_per_second(self) -> float:
-        """Records by seconds."""
+        """The records per second of the run."""
         return self.records / self.seconds if self.seconds > 0 else 0.0
 
 
 class ProduceView(LiveLine):
-    """Shows how many records have reached the topic. Use it as a context manager."""
+    """Shows the number of records that have reached the topic. Use it as a context manager."""
 
     def __init__(self, topic: str, *, expected: int | None = None, console: Console | None = None) -> None:
         self._topic = topic
@@ -58,7 +58,7 @@ class ProduceView(LiveLine):
         super().__init__(self._line(0), console=console)
 
     def reached(self, records: int) -> None:
-        """Take the number of records that are in the topic; may be called often."""
+        """Set the number of records in the topic; may be called often."""
         if self.lives:
             self.update(self._line(records))
         elif time.monotonic() - self._printed >= _SECONDS_A_LINE:
@@ -75,7 +75,7 @@ class ProduceView(LiveLine):
         return " · ".join(parts)
 
     def _rate(self, records: int) -> float:
-        """Return records a second since the first ones came, without Spark's start."""
+        """Return the records per second since the first ones arrived, excluding Spark's start."""
         now = time.monotonic()
         if self._first is None:
             self._first = (now, records) if records > 0 else None
@@ -85,7 +85,7 @@ class ProduceView(LiveLine):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C came while a batch was being sent; ``produced`` says what the topic has of it."""
+    """Ctrl-C interrupted a batch; ``produced`` has the records that the topic got."""
 
     def __init__(self, produced: Produced) -> None:
         self.produced = produced
@@ -101,20 +101,20 @@ def produce(
     rate: float | None = None,
     reached: Callable[[int], None] | None = None,
 ) -> Produced:
-    """Send a batch of records and return when the brokers have acknowledged them.
+    """Send a batch of records, and return when the brokers have acknowledged them.
 
     Args:
-        records: what :func:`lakefeed.records.encode.encode.to_records` gives: the column ``value``, and ``key`` and
-            ``headers`` if there are any.
-        topic: it must exist.
+        records: the result of :func:`lakefeed.records.encode.encode.to_records`: the column ``value``, and ``key`` and
+            ``headers`` if they exist.
+        topic: an existing topic.
         bootstrap_servers: ``host:port`` of one or more brokers, separated by commas.
-        options: Kafka producer settings with the prefix ``kafka.``; they win over ``PRODUCER_DEFAULTS``.
-        rate: records a second in total, at most. Default: as fast as it goes.
-        reached: called a few times a second with the number of records that have reached the topic.
+        options: Kafka producer settings with the prefix ``kafka.``; they override ``PRODUCER_DEFAULTS``.
+        rate: the most records per second in total. Default: unlimited.
+        reached: called a few times per second with the number of records that have reached the topic.
 
     Raises:
-        LakefeedError: no such topic or setting, no broker answers, or a row does not fit the schema.
-        Interrupted: Ctrl-C; what was sent until then stays in the topic.
+        LakefeedError: the topic or a setting does not exist, no broker answers, or a row does not fit the schema.
+        Interrupted: Ctrl-C; the records sent so far stay in the topic.
     """
     sink = sink_options(topic, bootstrap_servers, options)
     count = _Count(topic, bootstrap_servers, options)
@@ -145,10 +145,10 @@ def produce_stream(
     options: Mapping[str, str] | None = None,
     rate: float | None = None,
 ) -> Produced:
-    """Send records as they come, until ``stop`` is set; then end between two micro-batches.
+    """Send records as they arrive, until ``stop`` is set; then end between two micro-batches.
 
-    Takes and raises what :func:`produce` does, but for a stream, whose ``checkpoint`` keeps what it has read: started
-    again, it resumes there. ``on_batch`` is called with each finished micro-batch.
+    Arguments and errors are those of :func:`produce`, but for a stream. Its ``checkpoint`` stores its position, from
+    which a restarted stream resumes. ``on_batch`` is called after every micro-batch.
     """
     sink = sink_options(topic, bootstrap_servers, options)
     count = _Count(topic, bootstrap_servers, options)
@@ -162,7 +162,7 @@ def produce_stream(
 
 
 def sink_options(topic: str, bootstrap_servers: str, options: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the options of Spark's Kafka sink, with the environment's login; a ConfigError for an unknown setting."""
+    """Return the options of Spark's Kafka sink, with the environment's login; raise ConfigError for an unknown one."""
     if complaints := producer_problems(options or {}):
         first = complaints[0]
         raise ConfigError(first.what, where=f"Kafka setting {first.key}", hint=first.hint)
@@ -171,7 +171,7 @@ def sink_options(topic: str, bootstrap_servers: str, options: Mapping[str, str] 
 
 
 class _Count:
-    """Counts the records that a topic gets from now on, by the ends of its partitions."""
+    """Counts the records that a topic gets from now on, by its partitions' end offsets."""
 
     def __init__(self, topic: str, bootstrap_servers: str, options: Mapping[str, str] | None) -> None:
         login = client_options(KafkaLogin.from_environment(os.environ), options or {})
@@ -182,7 +182,7 @@ class _Count:
         return Produced(topic=self._topic, records=self._end() - self._before, seconds=time.monotonic() - self._began)
 
     def at_rest(self) -> Produced:
-        """Count when the number no longer grows: cancelled tasks still send what their client holds."""
+        """Count when the number no longer grows: cancelled tasks still send their client's buffered records."""
         now = self.so_far()
         for _ in range(int(_STOP_SECONDS)):
             last = now
@@ -196,7 +196,7 @@ class _Count:
 
 
 class _Save:
-    """Runs Spark's blocking ``save()`` in a thread, so that progress can be shown and Ctrl-C is heard."""
+    """Runs Spark's blocking ``save()`` in a thread, so that progress is shown and Ctrl-C is handled."""
 
     def __init__(self, records: DataFrame, options: Mapping[str, str]) -> None:
         from pyspark import InheritableThread
@@ -209,19 +209,19 @@ class _Save:
             self._context.addJobTag(self._tag)
             try:
                 records.write.format("kafka").options(**options).save()
-            except Exception as error:  # Whatever it is, the caller's thread raises it.
+            except Exception as error:  # The caller's thread raises any error.
                 self.failure = error
 
         self._thread: Any = InheritableThread(target=run, daemon=True)
         self._thread.start()
 
     def finished(self, seconds: float) -> bool:
-        """Wait for the end, so long at most."""
+        """Wait for the end for at most this time; return whether it has ended."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
     def cancel(self) -> None:
-        """Stop the job and wait until its tasks have let go."""
+        """Cancel the job, and wait until its tasks have ended."""
         self._context.cancelJobsWithTag(self._tag)
         self._thread.join(_STOP_SECONDS)
 
@@ -232,9 +232,9 @@ def _error(error: BaseException) -> LakefeedError:
 
 
 def _limit_rate(records: DataFrame, rate: float | None) -> DataFrame:
-    """Bound the records a second of all tasks by a token bucket in the JVM (``io.lakefeed.produce.Pace``).
+    """Limit the records per second of all tasks by a token bucket in the JVM (``io.lakefeed.produce.Pace``).
 
-    On a cluster each executor that runs now gets an equal share, so executors that join later raise the total.
+    On a cluster, all current executors get equal shares, so executors that join later raise the total.
     """
     if rate is None:
         return records
@@ -242,9 +242,9 @@ def _limit_rate(records: DataFrame, rate: float | None) -> DataFrame:
         raise ConfigError(f"a rate is above 0 records a second, not {rate:g}", where="rate")
     spark = records.sparkSession
     context: Any = spark.sparkContext._jsc
-    # The driver counts as one where it runs the tasks itself.
+    # The driver counts as an executor only if it runs the tasks itself.
     executors = max(1, int(context.sc().getExecutorMemoryStatus().size()) - 1)
-    # Spark configures functions through their catalog, and reads a catalog's options once.
+    # A catalog per call: Spark configures functions through their catalog, and reads a catalog's options only once.
     catalog = f"lakefeed_pace_{uuid.uuid4().hex[:12]}"
     spark.conf.set(f"spark.sql.catalog.{catalog}", "io.lakefeed.produce.PaceCatalog")
     spark.conf.set(f"spark.sql.catalog.{catalog}.rows-per-second", str(rate / executors))

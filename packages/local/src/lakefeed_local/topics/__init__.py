@@ -1,4 +1,4 @@
-"""Topics: create them, look into them, and profile their records."""
+"""Topics: create them, show their records, and profile them."""
 
 PAGE = "topics"
-"""The page of the documentation that errors of this package name."""
+"""The documentation page that errors of this package link to."""

@@ -1,4 +1,4 @@
-"""``lakefeed topics``: create, list and show topics, and show what is in them, decoded."""
+"""``lakefeed topics``: create, list and show topics, and show their decoded records."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ choice_options = options_of(
 
 @click.group(cls=CommandGroup)
 def topics() -> None:
-    """Create and fill topics, and look into them."""
+    """Create and fill topics, and show their records."""
 
 
 @topics.command()
@@ -109,7 +109,7 @@ def create(
 @registry_option
 @usual_options
 def show(name: str, registry: str | None, bootstrap_servers: str | None) -> None:
-    """Show the topic NAME: its id, settings, schemas, partitions and the offsets that they hold."""
+    """Show the topic NAME."""
     from lakefeed_local.topics.topic import Topic
 
     found = Topic(name, bootstrap_servers=bootstrap_servers_of(bootstrap_servers), registry=registry).describe()
@@ -133,7 +133,7 @@ def show(name: str, registry: str | None, bootstrap_servers: str | None) -> None
 @click.option("--details", is_flag=True, help="Partitions and offsets of each.")
 @usual_options
 def list_(details: bool, bootstrap_servers: str | None) -> None:
-    """Show the names of all topics but Kafka's own."""
+    """List all topics except Kafka's own."""
     cluster = _topics(bootstrap_servers)
     names = cluster.list()
     if not details:
@@ -156,13 +156,13 @@ def list_(details: bool, bootstrap_servers: str | None) -> None:
     "--scan", type=click.IntRange(1), default=10_000, show_default=True, help="Records looked at for --key and --where."
 )
 def sample(output: str | None, **options: Any) -> None:
-    """Show some records of a TOPIC, or of a PIPELINE's topics: the newest, or the first ones from a place on.
+    """Show records of a TOPIC, or of a PIPELINE's topics.
 
-    A record of a TOPIC is read with its writer's schema if the registry has one, else as JSON, text or bytes; those of
-    a PIPELINE as its file says, and what would be a dead letter shows why. Nothing is changed, no offset committed.
+    Shows the newest records, or those from a place on. Reads records of a TOPIC with the writer's registered schema,
+    else as JSON, text or bytes; those of a PIPELINE as its file says, with the errors of dead letters. Changes nothing.
 
-    --where and --fields are Spark's SQL over the fields of the value, kafka_partition, kafka_offset, kafka_timestamp,
-    kafka_key, kafka_headers, schema_id and error: --where "error IS NOT NULL" shows what cannot be read.
+    --where and --fields are Spark SQL over the fields of the value, kafka_partition, kafka_offset, kafka_timestamp,
+    kafka_key, kafka_headers, schema_id and error: --where "error IS NOT NULL" shows records that cannot be read.
     """
     topic = _topic(options)
     found = topic.sample(**options)
@@ -191,9 +191,9 @@ def sample(output: str | None, **options: Any) -> None:
 )
 @click.option("--limit", type=click.IntRange(1), help="End after so many.  [default: at Ctrl-C]")
 def tail(output: str | None, limit: int | None, **options: Any) -> None:
-    """Show the last records of a TOPIC, or of a PIPELINE's topics, and then each one that comes, until Ctrl-C.
+    """Show a topic's last records, then new ones until Ctrl-C.
 
-    Records are read, and conditions written, as for ``sample``. Nothing is changed, no offset committed.
+    For a TOPIC or a PIPELINE's topics. Records and conditions are as in ``sample``. Nothing is changed or committed.
     """
     topic = _topic(options)
     try:
@@ -213,9 +213,9 @@ def tail(output: str | None, limit: int | None, **options: Any) -> None:
 )
 @output_option
 def profile(**options: Any) -> None:
-    """Profile a TOPIC: its rate, sizes, keys, schema ids, late records, and the fields of its values.
+    """Profile a TOPIC: rate, sizes, keys, schema ids and fields.
 
-    The rate is of all records, by the broker's index of their times; everything else of those that were looked at.
+    The rate is that of all records, by the broker's time index; all other figures are of a sample of the records.
     """
     topic = _topic(options)
     found = topic.profile(**options)
@@ -229,7 +229,7 @@ def _topics(bootstrap_servers: str | None) -> Topics:
 
 
 def _topic(options: dict[str, Any]) -> Topic:
-    """Return the topic that the options name, and take these out of the options."""
+    """Return the topic of the options, and remove its options from the dictionary."""
     from lakefeed_local.topics.topic import Topic
 
     source, decode, registry, servers, name, overrides = (
@@ -262,7 +262,7 @@ def _print_sample(found: TopicSample, output: str | None) -> None:
 def _print_record(record: ShownRecord, output: str) -> None:
     if output == "raw":
         value = (record.raw.value if record.raw else None) or b""
-        if sys.stdout.isatty():  # Without what would act on a terminal.
+        if sys.stdout.isatty():  # Without characters that control a terminal.
             echo(printable(value.decode(errors="backslashreplace"), keep="\t"))
         else:
             sys.stdout.buffer.write(value + b"\n")
@@ -306,7 +306,7 @@ def _redacted(value: Any) -> Any:
 def _profile_lines(found: TopicProfile) -> Iterator[str]:
     yield found.headline
     if found.rates:
-        # As many columns as fit beside the label; a file has no end of a line.
+        # As many columns as fit beside the label; a file's lines have no limit.
         columns = max(8, shutil.get_terminal_size().columns - 14) if sys.stdout.isatty() else 1_000
         yield from _chart_lines(narrowed([rate.per_second for rate in found.rates], columns))
         first, last = found.rates[0].start, found.rates[-1].end
@@ -323,14 +323,14 @@ def _profile_lines(found: TopicProfile) -> Iterator[str]:
 
 
 def narrowed(rates: Sequence[float], columns: int) -> list[float]:
-    """Return the rates of fewer, wider spans of time, so that they are as many as the columns at most."""
+    """Return the rates over fewer, longer spans, so that there are at most ``columns``."""
     wide = -(-len(rates) // columns)
     spans = [rates[at : at + wide] for at in range(0, len(rates), wide)]
     return [sum(span) / len(span) for span in spans]
 
 
 def _chart_lines(rates: Sequence[float], *, height: int = 4) -> Iterator[str]:
-    """Draw a rate over time as columns, with the highest rate beside them."""
+    """Draw a rate over time as a bar chart, with the highest rate beside it."""
     most = max(rates) or 1.0
     step = len(BARS) - 1
     for row in range(height - 1, -1, -1):

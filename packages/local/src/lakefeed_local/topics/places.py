@@ -1,4 +1,4 @@
-"""Chooses the records of a topic that people look at: the newest, those from some place on, those that come."""
+"""Choose the records of a topic to show: the newest, those from a place on, or new ones."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from lakefeed.offsets.ranges import OffsetRange, Partition
 
 @dataclass(frozen=True, kw_only=True)
 class TopicPlace:
-    """A place to begin in a topic, and the partitions to read.
+    """A place in a topic to begin at, and the partitions to read.
 
     Attributes:
-        start: ``earliest``, ``latest``, a time in ISO 8601, or so long ago: ``15m``. None for the newest records.
-        partition: this one only.
-        offset: instead of ``start``, in the one partition that is read; a negative one counts from its end.
+        start: ``earliest``, ``latest``, a time in ISO 8601, or an age: ``15m``. None for the newest records.
+        partition: read only this one.
+        offset: used instead of ``start``, in the one partition that is read; a negative one counts from its end.
     """
 
     start: str | None = None
@@ -35,10 +35,10 @@ class TopicPlace:
 
 
 def chosen_records(source: KafkaSource, place: TopicPlace, *, most: int, each: int | None = None) -> Iterator[Record]:
-    """Yield the records to look at: from the place on, or else the newest; each partition's are in order.
+    """Yield the records to show, from the place on or else the newest; records of a partition are in order.
 
-    They are ``most`` in all, and ``each`` in one partition, at most. Each partition has the same share of them, as far
-    as it has so many. Records are counted, not offsets: compaction and transactions leave offsets without a record.
+    At most ``most`` in all, and ``each`` in one partition. Partitions have equal shares, as far as they have enough
+    records. Records are counted, not offsets, because compaction and transactions leave offsets without a record.
     """
     parts = _partitions(source, place)
     spans = {key: (part.start_offset, part.end_offset) for key, part in parts.items()}
@@ -51,7 +51,7 @@ def chosen_records(source: KafkaSource, place: TopicPlace, *, most: int, each: i
 
 
 def following_starts(source: KafkaSource, place: TopicPlace, *, last: int) -> dict[Partition, int]:
-    """Return where to begin to follow: at the place, or else so many records before the end of each partition."""
+    """Return the offsets to begin at: those of the place, or else ``last`` records before every partition's end."""
     parts = _partitions(source, place)
     if place.start is not None or place.offset is not None:
         return _starts(source, place, parts)
@@ -59,12 +59,12 @@ def following_starts(source: KafkaSource, place: TopicPlace, *, last: int) -> di
         return {key: part.end_offset for key, part in parts.items()}
     spans = {key: (part.start_offset, part.end_offset) for key, part in parts.items()}
     found = last_offsets(source, spans, dict.fromkeys(spans, last))
-    # Without a record that is committed: an open transaction may yet commit some.
+    # A partition without committed records begins at its start, because an open transaction may commit some.
     return {key: offsets[0] if offsets else spans[key][0] for key, offsets in found.items()}
 
 
 def _newest_starts(source: KafkaSource, spans: Spans, *, most: int, each: int) -> dict[Partition, int]:
-    """Return where the newest records of each partition begin."""
+    """Return the offsets at which the newest records of the partitions begin."""
     held = {key: min(end - start, each) for key, (start, end) in spans.items()}
     found: dict[Partition, list[int]] = {key: [] for key in spans}
     while True:
@@ -79,7 +79,7 @@ def _newest_starts(source: KafkaSource, spans: Spans, *, most: int, each: int) -
 
 
 def _first_records(source: KafkaSource, spans: Spans, *, most: int, each: int) -> Iterator[Record]:
-    """Yield the first records of each partition; what one turns out not to have, the others give."""
+    """Yield the first records of the partitions; if one has fewer than its share, others give more."""
     positions = {key: start for key, (start, _) in spans.items()}
     read: Counter[Partition] = Counter()
     while True:
@@ -158,12 +158,12 @@ def _offset(key: Partition, part: PartitionDescription, offset: int) -> int:
 
 
 def fair_shares(held: Mapping[Partition, int], most: int) -> dict[Partition, int]:
-    """Divide so many records fairly: what one partition does not have, the others may give."""
+    """Divide ``most`` records fairly; if a partition has fewer than its share, others give more."""
     shares: dict[Partition, int] = {}
     left = most
     ascending = sorted(held, key=lambda key: (held[key], key))
     for at, key in enumerate(ascending):
-        # The last ones get what does not divide.
+        # The last partitions get the remainder.
         shares[key] = min(held[key], -(-left // (len(ascending) - at)))
         left -= shares[key]
     return shares

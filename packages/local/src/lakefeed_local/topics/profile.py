@@ -1,4 +1,4 @@
-"""Profiles a topic: its rate from the broker's index of times, everything else from a sample of its records."""
+"""Profile a topic: its rate by the broker's time index, everything else from a sample of its records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakefeed_local.topics.record_view import ShownRecord
 BUCKETS = 48
 LONGEST = timedelta(days=1)
 LATENESS = (1, 10, 60, 600, 3600)
-"""Seconds behind the newest record before it in its partition, from which on the late records are counted."""
+"""Thresholds in seconds: a late record is this much older than the newest record before it in its partition."""
 MOST_COMMON = 5
 LONGEST_SHOWN = 40
 MOST_DISTINCT = 100_000
@@ -29,7 +29,7 @@ _TYPES = {bool: "boolean", int: "integer", float: "number", str: "text", list: "
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """Records in a span of time, by the times of the records, over the whole topic."""
+    """The number of records in a span of time, by their timestamps, over the whole topic."""
 
     start: datetime
     end: datetime
@@ -37,13 +37,13 @@ class Rate:
 
     @property
     def per_second(self) -> float:
-        """Records in a second of it."""
+        """The records per second in the span."""
         return self.records / max((self.end - self.start).total_seconds(), 1e-3)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Bytes of a part of the records of the sample."""
+    """Sizes in bytes of a part of the sampled records."""
 
     mean: float
     median: float
@@ -53,13 +53,13 @@ class Sizes:
 
 @dataclass(frozen=True, kw_only=True)
 class FieldProfile:
-    """A field of the values of the sample, nested ones with dots between.
+    """A field of the sampled values; nested names are joined by dots.
 
     Attributes:
-        null: share of the values that have null there, or not the field.
-        distinct: different values, at most 100,000 are counted.
-        least: the least value, and ``greatest``, for numbers and texts.
-        common: the commonest value, and its share of those that are not null.
+        null: share of values in which the field is null or missing.
+        distinct: the number of different values; at most 100,000 are counted.
+        least: the smallest value, as ``greatest`` is the largest, for numbers and texts.
+        common: the most frequent value, and its share of the values that are not null.
     """
 
     name: str
@@ -74,18 +74,18 @@ class FieldProfile:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TopicProfile(ReadableResult):
-    """A topic's rate, and what a sample of its records shows.
+    """A topic's rate, and figures of a sample of its records.
 
     Attributes:
-        offsets: that the topic holds; compaction and transactions leave some without a record.
-        sampled: records that were looked at; all shares are of these.
-        rates: of the last day, or as long as the topic has records; None where it keeps no times.
-        partitions: offsets that each partition holds, and ``sampled_partitions`` records of the sample.
-        null_values: share of tombstones.
-        schema_ids: records by the id of the writer's schema.
-        formats: records by how their values were read, and ``errors`` by why they could not be.
-        null_keys: share without a key; ``distinct_keys`` and ``common_keys`` with their shares, of those with one.
-        late: share of records that are behind the newest one before them in their partition, by seconds.
+        offsets: the number of offsets in the topic; after compaction and transactions, some have no record.
+        sampled: the number of records in the sample; all shares are of these.
+        rates: rates of the last day, or since the topic's first record; None if the topic has no timestamps.
+        partitions: the number of offsets per partition; ``sampled_partitions`` has the number of sampled records.
+        null_values: the share of tombstones.
+        schema_ids: the number of records by the writer schema's id.
+        formats: the number of records by the values' format; ``errors`` by the reason why they could not be read.
+        null_keys: the share without a key; ``distinct_keys`` and ``common_keys``, with shares, are of those with a key.
+        late: the share of records that are older than the newest one before them in their partition, by seconds.
     """
 
     topic: str
@@ -123,7 +123,7 @@ class TopicProfile(ReadableResult):
         return dict(self.facts())
 
     def facts(self) -> Iterator[tuple[str, str]]:
-        """Yield what the profile says, but for the fields and the rates."""
+        """Yield all facts of the profile except the fields and the rates."""
         if self.first_time and self.last_time:
             yield "times", f"{_time(self.first_time)} to {_time(self.last_time)}, in the sample"
         held = sorted(self.partitions.values())
@@ -148,7 +148,7 @@ class TopicProfile(ReadableResult):
         yield "late", f"{', '.join(behind)}; at most {self.latest_delay:,.1f} s" if behind else "none by 1 s or more"
 
     def field_rows(self) -> list[tuple[str, ...]]:
-        """Return the fields as cells, the names of the columns first."""
+        """Return the fields as cells; the first row has the column names."""
         names = ("field", "type", "null", "distinct", "least", "greatest", "commonest")
         rows = [
             (
@@ -178,7 +178,7 @@ class TopicProfile(ReadableResult):
 def profile_topic(
     source: KafkaSource, topic: str, parts: Mapping[Partition, PartitionDescription], records: Iterable[ShownRecord]
 ) -> TopicProfile:
-    """Profile a topic of these partitions by these records, of which each partition's are in order."""
+    """Profile a topic with these partitions from these records; records of a partition are in order."""
     sample = _Sample()
     for record in records:
         sample.add(record)
@@ -208,7 +208,7 @@ def profile_topic(
 
 
 def _rates(source: KafkaSource, topic: str, parts: Mapping[Partition, PartitionDescription]) -> Iterator[Rate]:
-    """Count the records of each span of time by the offsets at its bounds."""
+    """Yield the number of records per span of time, by the offsets at its bounds."""
     filled = {key: part for key, part in parts.items() if part.start_offset < part.end_offset}
     times = record_times(source, {key: part.start_offset for key, part in filled.items()})
     known = [time for time in times.values() if time is not None and 0 < time < float("inf")]
@@ -233,7 +233,7 @@ def _rates(source: KafkaSource, topic: str, parts: Mapping[Partition, PartitionD
 
 
 class _Sample:
-    """Counts what a profile needs of the records, in one pass."""
+    """Collects the figures of a profile from records, in one pass."""
 
     def __init__(self) -> None:
         self.count = self.values = 0
@@ -295,7 +295,7 @@ class _Field:
             self._bounds[kind] = min(least, value), max(greatest, value)
 
     def profile(self, name: str, values: int) -> FieldProfile:
-        """Return the profile of the field, of so many values."""
+        """Return the field's profile over this number of values."""
         there = sum(self._types.values())
         least, greatest = next(iter(self._bounds.values())) if len(self._bounds) == 1 else (None, None)
         common, count = next(iter(self._seen.most_common(1)), (None, 0))
@@ -331,7 +331,7 @@ def _sizes(sizes: list[int]) -> Sizes | None:
 
 
 def share(part: float) -> str:
-    """Write a share: ``12.5%``; what is not nothing does not read as nothing."""
+    """Format a share: ``12.5%``; a share above 0 is never shown as 0."""
     return "<0.1%" if 0 < part < 0.001 else f"{part:.1%}"
 
 

@@ -1,8 +1,8 @@
-"""Shows records of a topic to people: decoded as a feed decodes them, or as their writers wrote them.
+"""Show records of a topic to people: decoded as a feed decodes them, or as their writers wrote them.
 
-Without a decode block each record is looked at by itself: bytes that begin as the registry's wire format does, with the
-id of a schema that the registry has, are read with it; others are JSON, text or bytes. Decoding, conditions and
-columns are the matter of ``RecordView.java``; a JVM is started for the first record that requires it.
+Without a decode block, every record is examined separately: bytes that begin with the registry's wire format and the id
+of a registered schema are decoded with that schema; others are JSON, text or bytes. ``RecordView.java`` does the
+decoding, conditions and columns; a JVM is started for the first record that requires it.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ AT_ONCE = 500
 INFERRED_FROM = 1_000
 _TEXT = {"format": "string"}
 _NO_TIME = -(2**63)
-# What Spark puts around the sentence of an error.
+# Spark's additions around the sentence of an error.
 _MARKS = re.compile(r"^\[[A-Z_.]+\] |\.? SQLSTATE: \w{5}.*$", re.DOTALL)
 
 
 class TopicView:
-    """Decodes records of one source for people; a context manager, since it may have started a JVM.
+    """Decodes records of one source for people; a context manager, because it may start a JVM.
 
     Args:
-        source: the topics; its records are only read to infer the columns of JSON, for ``where`` and ``fields``.
-        registry: where schema ids are looked up, without a decode block.
-        decode: how a feed reads the records; None to find out for each.
-        where: a condition in SQL over the fields of the value, and ``kafka_partition`` and the like.
-        fields: the columns to show, as after SELECT.
-        log_file: where the JVM's log goes.
+        source: the topics; it is only read to infer the columns of JSON, for ``where`` and ``fields``.
+        registry: the registry for schema ids, without a decode block.
+        decode: how a feed decodes the records; None to detect it per record.
+        where: an SQL condition over the fields of the value, ``kafka_partition`` and so on.
+        fields: the columns to show, as in a SELECT.
+        log_file: the file for the JVM's log.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class TopicView:
         self._json_options: dict[str, str] | None = None
         self._fitted = False
         self.unmatched: dict[str, int] = {}
-        """Records that no condition could be asked of, since they have not the columns, by the reason."""
+        """The number of records that lack the columns of the expressions, by the reason."""
         self.unregistered: Counter[int] = Counter()
-        """The number of values that begin like the wire format, by their schema id that the registry does not have."""
+        """The number of values that begin like the wire format, by the schema id that the registry does not have."""
         self.in_headers: Counter[str] = Counter()
-        """The number of values whose schema id is in a header, by the name of the header."""
+        """The number of values whose schema id is in a header, by the header's name."""
 
     def __enter__(self) -> Self:
         return self
@@ -99,7 +99,7 @@ class TopicView:
         """Yield the records that meet the condition, in their order.
 
         Raises:
-            ConfigError: the condition or the columns do not fit any record.
+            ConfigError: the condition or the columns fit no record.
         """
         batch: list[Record] = []
         for record in records:
@@ -110,14 +110,14 @@ class TopicView:
         yield from self._show(batch)
 
     def require_fitting(self, shown: int) -> None:
-        """Refuse expressions that fit none of the records that were read."""
+        """Refuse expressions that fit none of the records."""
         if self.unmatched and not shown and not self._fitted:
             why = max(self.unmatched, key=lambda each: self.unmatched[each])
             hint = "without --where and --fields the records show which columns they have"
             raise ConfigError(f"the condition or the columns fit no record: {why}", hint=hint)
 
     def notes(self) -> Iterator[str]:
-        """Say which records the expressions do not fit, and which schemas the registry does not have."""
+        """Yield notes on records that the expressions do not fit, and on schemas that the registry does not have."""
         if self.unregistered:
             ids = ", ".join(map(str, sorted(self.unregistered)))
             what = "begin with the header of a schema id that the registry does not have"
@@ -166,7 +166,7 @@ class TopicView:
         ]
 
     def _view(self, value: ReadingPlan, key: ReadingPlan) -> Any:
-        """Return the view of such records, or why the expressions cannot be asked of them."""
+        """Return the view of records with these plans, or a text why the expressions do not fit them."""
         names = (value.name, key.name)
         if names not in self._views:
             spark = self._started()
@@ -191,7 +191,7 @@ class TopicView:
         return f"{of}: {why}"
 
     def _plain_options(self, value: ReadingPlan) -> dict[str, str]:
-        """Return the options for values without a schema: JSON has the columns that its newest records show."""
+        """Return the options for values without a schema; the columns of JSON are inferred from its newest records."""
         if value.format != "json":
             return _TEXT
         if self._json_options is None:
@@ -225,15 +225,15 @@ class TopicView:
         return ReadingPlan("text", "text")
 
     def _begins_with_unknown_id(self, data: bytes) -> bool:
-        """Tell whether the registry was asked for the id in a header, and does not have it.
+        """Return whether the id in the value's first bytes was looked up, and the registry does not have it.
 
-        An id of 0 is none: a small number of eight bytes begins with as many zeros.
+        An id of 0 does not count, because a small 8-byte number also begins with zeros.
         """
         known = (schema_id(data), b"")
         return data[:1] == b"\0" and known[0] > 0 and known in self._plans and self._plans[known] is None
 
     def _of_feed(self, data: bytes | None) -> tuple[ReadingPlan, ReadingPlan]:
-        """Return the plans for values and keys by the decode block, resolved once."""
+        """Return the decode block's plans for values and keys, resolved once."""
         assert self._decode is not None
         if self._decoders is None:
             spark = self._started()
@@ -244,7 +244,7 @@ class TopicView:
         return self._decoders
 
     def _registered(self, data: bytes) -> ReadingPlan | None:
-        """Return how the registry's schema reads these bytes; None if it has no such schema."""
+        """Return the plan to decode these bytes with the registry's schema; None if the registry does not have it."""
         if self._registry is None:
             return None
         number = schema_id(data)
@@ -268,7 +268,7 @@ class TopicView:
 
 
 def _frame(record: Record, value: ReadingPlan, key: ReadingPlan) -> bytes:
-    """Write a record as ``RecordView.show`` reads it."""
+    """Encode a record in the format that ``RecordView.show`` reads."""
     time = _NO_TIME if record.timestamp is None else record.timestamp * 1000
     parts = [
         _sized(record.topic.encode()),
@@ -283,7 +283,7 @@ def _frame(record: Record, value: ReadingPlan, key: ReadingPlan) -> bytes:
 
 
 def _content(data: bytes | None, plan: ReadingPlan) -> bytes | None:
-    """Return what the JVM decodes; bytes that are no text would only be an error of its own there."""
+    """Return the bytes for the JVM to decode; None for bytes that are no text, which would only give an error there."""
     return None if data is None or plan.format == "bytes" else data[plan.skip :]
 
 
@@ -293,15 +293,15 @@ def _sized(data: bytes | None) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class ShownRecord:
-    """A record with what its bytes say.
+    """A record with its decoded content.
 
     Attributes:
-        format: how the value was read.
-        key: the key, decoded; bytes that are no text are ``0x…``.
-        value: the value, decoded, or the columns that were asked for.
-        schema_id: of the writer's schema, where the record names one.
-        error: why the value or the key cannot be read; None if it can.
-        size: bytes of key, value and headers.
+        format: the format of the value.
+        key: the decoded key; bytes that are no text are shown as ``0x…``.
+        value: the decoded value, or the requested columns.
+        schema_id: the id of the writer's schema, if the record has one.
+        error: why the value or the key cannot be decoded; None if it can.
+        size: the bytes of key, value and headers.
     """
 
     topic: str
@@ -335,7 +335,7 @@ def shown_record(
     columns: bool = False,
     note: str | None = None,
 ) -> ShownRecord:
-    """Put a record together with what the JVM has said of it, if it was asked."""
+    """Combine a record with the JVM's result, if there is one."""
     error = decoded.get("error") if value.options or key.options else None
     shown = decoded.get("value") if columns or (value.options and "value" in decoded) else plain(record.value, value)
     schema_id = decoded.get("schema_id")
@@ -356,7 +356,7 @@ def shown_record(
 
 
 def plain(data: bytes | None, plan: ReadingPlan | None) -> Any:
-    """Return bytes as JSON, text or hexadecimal digits."""
+    """Return bytes as JSON, text or hexadecimal digits, depending on the plan."""
     if data is None:
         return None
     try:
@@ -367,7 +367,7 @@ def plain(data: bytes | None, plan: ReadingPlan | None) -> Any:
 
 
 def is_json(text: str) -> bool:
-    """Check that a text is JSON that could be written again."""
+    """Check that a text is JSON that Python can also write."""
     try:
         _parsed(text)
     except (ValueError, RecursionError):
@@ -376,12 +376,12 @@ def is_json(text: str) -> bool:
 
 
 def _parsed(text: str) -> Any:
-    """Parse JSON; what Python takes for it but could not write again as JSON is a ValueError."""
+    """Parse JSON; raise ValueError for values that Python accepts but could not write as JSON."""
     return json.loads(text, parse_constant=_finite, parse_float=_finite)
 
 
 def exact(text: str) -> float | str:
-    """Read a number; a decimal with more digits than a float keeps stays text."""
+    """Parse a number; return a decimal with more digits than a float as text."""
     number = float(text)
     return number if Decimal(repr(number)) == Decimal(text) else text
 

@@ -1,4 +1,4 @@
-"""Looks into a topic from Python: its facts, some of its records decoded, and a profile; without Spark running."""
+"""Examine a topic from Python, without a Spark session: its facts, some decoded records, and a profile."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from lakefeed import Pipeline
 
 SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes", "max.message.bytes", "message.timestamp.type")
-"""Settings of a topic that say how long records stay, and how large they may be."""
+"""Topic settings that determine how long records stay, and how large they may be."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TopicDetails(ReadableResult):
-    """A topic as it is now: partitions, settings, and the newest schema of each of its subjects."""
+    """The current state of a topic: partitions, settings, and the newest schemas of its subjects."""
 
     description: TopicDescription
     settings: Mapping[str, str]
@@ -77,9 +77,9 @@ class TopicSample(ReadableResult):
     """Some records of a topic, oldest first.
 
     Attributes:
-        looked_at: records that were asked whether they are meant.
-        held: offsets that the topic holds, in the partitions that were chosen.
-        notes: what could not be looked at.
+        looked_at: the number of records that were examined.
+        held: the number of offsets in the chosen partitions.
+        notes: what could not be examined.
     """
 
     topic: str
@@ -95,7 +95,7 @@ class TopicSample(ReadableResult):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The decoded values, with the position of each; for ``pandas.DataFrame`` and the like."""
+        """The decoded values with their positions; for ``pandas.DataFrame`` and similar."""
         return [
             {
                 "kafka_partition": each.partition,
@@ -108,7 +108,7 @@ class TopicSample(ReadableResult):
         ]
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
-        """Return the records as a table: the names of the columns, and a row for each."""
+        """Return the records as a table: the column names, and a row per record."""
         fields = dict.fromkeys(
             name for each in self.records for name in (each.value if isinstance(each.value, dict) else ["value"])
         )
@@ -128,19 +128,19 @@ class TopicSample(ReadableResult):
 
 
 def cell_text(value: Any) -> str:
-    """Write a decoded value for a cell: text as it is, anything else as JSON."""
+    """Format a decoded value for a cell: text unchanged, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 class Topic:
-    """A topic to look into.
+    """A topic to examine.
 
     Args:
-        name: of the topic.
-        bootstrap_servers: brokers. Default: KAFKA_BOOTSTRAP_SERVERS, else the local stack that is running.
+        name: the topic's name.
+        bootstrap_servers: brokers. Default: KAFKA_BOOTSTRAP_SERVERS, else the running local stack.
         registry: URL of a Schema Registry. Default: SCHEMA_REGISTRY_URL, else the local stack's, else none.
-        decode: how values become columns, as the ``decode`` block of a pipeline file. Default: each record is looked
-            at by itself, and read with its writer's schema, as JSON, as text or as bytes.
+        decode: how values become columns, as in a pipeline file's ``decode`` block. Default: every record is examined
+            separately, and read with its writer's schema, as JSON, as text or as bytes.
         options: Kafka client settings with the prefix ``kafka.``.
 
     Example:
@@ -175,7 +175,7 @@ class Topic:
 
     @classmethod
     def of_pipeline(cls, pipeline: Pipeline, *, topic: str | None = None) -> Topic:
-        """Return the topics of a pipeline, or one of them, decoded as its file says."""
+        """Return the topics of a pipeline, or one of them, decoded as in its file."""
         source, decode = pipeline.config.kafka, pipeline.config.decode
         if topic is not None:
             if not source.reads(topic):
@@ -191,7 +191,7 @@ class Topic:
         """Return partitions, settings and schemas.
 
         Raises:
-            ResourceMissing: there is no such topic; the hint has those with a similar name.
+            ResourceMissing: the topic does not exist; the hint lists similar names.
             Unreachable: no broker answers.
         """
         cluster = Topics(self._source.bootstrap_servers, options=self._source.client_options)
@@ -214,21 +214,21 @@ class Topic:
         """Return some records: the newest ones, or the first ones from a place on.
 
         Args:
-            limit: so many at most.
-            start: ``earliest``, a time in ISO 8601 (UTC), or how long ago: ``15m``. Default: the newest records.
-            partition: this one only.
-            offset: instead of ``start``, of the one partition; ``-10`` for its ten last offsets.
+            limit: the most records to return.
+            start: ``earliest``, a time in ISO 8601 (UTC), or an age: ``15m``. Default: the newest records.
+            partition: only this partition.
+            offset: used instead of ``start``, in the one partition; ``-10`` for its last ten offsets.
             key: only records with this key.
-            where: a condition in Spark's SQL, over the fields of the value, ``kafka_key``, ``kafka_offset`` and so on.
+            where: a condition in Spark SQL over the fields of the value, ``kafka_key``, ``kafka_offset`` and so on.
             fields: columns to show instead of the whole value: ``"fare_amount, upper(zone) AS zone"``.
-            scan: with ``key`` or ``where``, so many records are looked at.
+            scan: with ``key`` or ``where``, the number of records to examine.
 
         Raises:
-            ConfigError: an expression that is none, or fits none of the records.
+            ConfigError: an expression is invalid, or fits none of the records.
         """
         place = TopicPlace(start=start, partition=partition, offset=offset)
         chosen = key is not None or where is not None
-        # The newest of all may be in one partition.
+        # All of the newest records may be in one partition.
         records = chosen_records(self._source, place, most=max(limit, scan), each=None if chosen else limit)
         held = sum(part.end_offset - part.start_offset for part in self._parts(partition).values())
         looked = 0
@@ -242,7 +242,7 @@ class Topic:
         with self._view(where, fields) as view:
             found = [each for each in view.show(counted_records()) if key is None or has_key(each, key)]
             view.require_fitting(len(found))
-        # By time, as they came; a partition's own order is kept.
+        # Sorted by time; the sort is stable, so partitions keep their order.
         found.sort(key=lambda each: each.timestamp or datetime.min.replace(tzinfo=UTC))
         newest = start is None and offset is None
         shown = found[-limit:] if newest else found[:limit]
@@ -266,9 +266,9 @@ class Topic:
         fields: str | None = None,
         stop: threading.Event | None = None,
     ) -> Iterator[ShownRecord]:
-        """Yield the last records, or those from a place on, and then each one that comes, until ``stop`` is set.
+        """Yield the last records, or those from a place on, and then new ones, until ``stop`` is set.
 
-        The arguments are those of ``sample``; ``last`` records of each partition are from before the call.
+        The arguments are those of ``sample``; of every partition, ``last`` records are from before the call.
         """
         place = TopicPlace(start=start, partition=partition, offset=offset)
         starts = following_starts(self._source, place, last=last)
@@ -279,7 +279,7 @@ class Topic:
                 yield from (each for each in view.show(records) if key is None or has_key(each, key))
 
     def profile(self, *, records: int = 10_000, start: str | None = None, partition: int | None = None) -> TopicProfile:
-        """Profile the topic by its newest records, or those from ``start`` on: see ``TopicProfile``."""
+        """Profile the topic by its newest records, or by those from ``start`` on: see ``TopicProfile``."""
         chosen = chosen_records(self._source, TopicPlace(start=start, partition=partition), most=records)
         first = next(chosen, None)
         if first is None:
@@ -311,6 +311,6 @@ class Topic:
 
 
 def has_key(record: ShownRecord, key: str) -> bool:
-    """Check a record's key: its text, or its bytes."""
+    """Check that a record has this key, as text or as bytes."""
     raw = record.raw
     return (raw is not None and raw.key == key.encode()) or (record.key is not None and cell_text(record.key) == key)

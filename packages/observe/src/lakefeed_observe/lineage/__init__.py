@@ -1,4 +1,4 @@
-"""Reports the runs of a feed as OpenLineage events."""
+"""Report the runs of a feed as OpenLineage events."""
 
 PAGE = "runs"
-"""The page that errors of this package name."""
+"""The documentation page that errors of this package link to."""

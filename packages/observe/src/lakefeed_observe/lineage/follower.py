@@ -1,7 +1,7 @@
-"""Sends the OpenLineage events of a run from a thread of its own, in bounded time.
+"""Send the OpenLineage events of a run from a separate thread, in limited time.
 
-START is sent when the run begins, RUNNING while batches are committed, and COMPLETE, FAIL or ABORT at its end. A server
-that does not answer costs the events, never a batch: START is sent again before the next event, RUNNING is left out.
+START is sent when the run begins, RUNNING while batches are committed, and COMPLETE, FAIL or ABORT at its end. If a
+server does not answer, events are lost, but never a batch: START is retried before the next event, RUNNING is skipped.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from lakefeed.records.columns import RowColumn
 from lakefeed_observe.lineage.settings import Lineage
 
 Post = Callable[[bytes, float], int]
-"""Sends a document within so many seconds, and returns the status of the answer."""
+"""Sends a document within this number of seconds, and returns the answer's status."""
 
 
 @contextmanager
 def reporting(run: LineageRun, monitor: FeedMonitor, *, post: Post | None = None) -> Iterator[None]:
-    """Report the run of a monitor within this block, and how it has ended after it."""
+    """Report the run of a monitor within this block, and its end after the block."""
     follower = LineageFollower(run, monitor, post=post or poster(run.lineage))
     thread = threading.Thread(target=follower.follow, name="lakefeed-lineage", daemon=True)
     thread.start()
@@ -50,7 +50,7 @@ def reporting(run: LineageRun, monitor: FeedMonitor, *, post: Post | None = None
 
 
 def follow(run: FollowedRun) -> AbstractContextManager[None]:
-    """Report a run as its pipeline file says; one that never began has nothing to report."""
+    """Report a run as configured in its pipeline file; do nothing for a run that never began."""
     config, lineage = run.config, run.config.block(Lineage)
     if lineage is None or run.is_failed_start:
         return nullcontext()
@@ -59,7 +59,7 @@ def follow(run: FollowedRun) -> AbstractContextManager[None]:
 
 
 def poster(lineage: Lineage) -> Post:
-    """Return what posts a document to the server."""
+    """Return a function that posts a document to the server."""
     headers = {"Content-Type": "application/json; charset=utf-8", "Connection": "close"}
     if lineage.api_key is not None:
         headers["Authorization"] = f"Bearer {lineage.api_key.get_secret_value()}"
@@ -71,7 +71,7 @@ def poster(lineage: Lineage) -> Post:
 
 
 class LineageFollower:
-    """Follows one run; ``follow`` returns when it has reported the end."""
+    """Follows one run; ``follow`` returns after it has reported the end."""
 
     def __init__(self, run: LineageRun, monitor: FeedMonitor, *, post: Post) -> None:
         self._run = run
@@ -84,7 +84,7 @@ class LineageFollower:
         self._seen: tuple[object, ...] = ()
 
     def finish(self) -> None:
-        """End: what is to be reported has ``timeout_seconds`` from now on."""
+        """End the thread; the remaining events have ``timeout_seconds`` from now on."""
         self._until = time.monotonic() + self._run.lineage.timeout_seconds
         self._over.set()
 
@@ -100,7 +100,7 @@ class LineageFollower:
                 self._send(self._event("RUNNING"))
                 self._seen = state
         self._send_start()
-        # The run is over without a word if the process ends by more than an exception.
+        # The monitor has no end of a run that ended by more than an exception; such a run counts as aborted.
         self._send(self._event(end_of(self._monitor.snapshot()) or "ABORT"))
 
     def _event(self, kind: Any) -> dict[str, Any]:
@@ -148,20 +148,20 @@ SCHEMAS = {
     "outputStatistics": f"{_FACETS}/1-0-2/OutputStatisticsOutputDatasetFacet.json"
     "#/$defs/OutputStatisticsOutputDatasetFacet",
 }
-"""The facets that lakefeed sends, and the versions of their schemas."""
+"""The facets that lakefeed sends, with the versions of their schemas."""
 
 _INTERRUPTS = ("KeyboardInterrupt", "SystemExit")
 
 
 def new_run_id() -> str:
-    """Return a UUID of version 7, which OpenLineage asks for: its first bits are the time."""
+    """Return a UUID of version 7, which OpenLineage requires: its first bits are the time."""
     number = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
     number = number & ~(0xF << 76) | 0x7 << 76
     return str(uuid.UUID(int=number & ~(0x3 << 62) | 0x2 << 62))
 
 
 def end_of(progress: FeedProgress) -> EventType | None:
-    """Return the event of a run that is over; None while it runs."""
+    """Return the event type for a run's end; None while it runs."""
     if progress.state == "ended":
         return "COMPLETE"
     if progress.state != "failed":
@@ -172,10 +172,10 @@ def end_of(progress: FeedProgress) -> EventType | None:
 
 @dataclass(frozen=True, kw_only=True)
 class LineageRun:
-    """One run of a feed, and what all its events have.
+    """One run of a feed, with the common parts of its events.
 
     Attributes:
-        stays: the run lasts until it is stopped, not until it has caught up.
+        stays: the run lasts until it is stopped, instead of until it has caught up.
     """
 
     config: PipelineConfig
@@ -192,7 +192,7 @@ class LineageRun:
         columns: tuple[RowColumn, ...] = (),
         bytes_out: int | None = None,
     ) -> dict[str, Any]:
-        """Return an event as of this progress; the statistics count from the run's start."""
+        """Return an event for this progress; its statistics count from the run's start."""
         topics = sorted({partition.topic for partition in progress.partitions})
         read = inputs(self.config, topics)
         written = outputs(self.config, self.connections, topics)
@@ -240,7 +240,7 @@ def _output(
     dataset: Dataset, columns: tuple[RowColumn, ...], rows: int | None, bytes_out: int | None
 ) -> dict[str, Any]:
     facets = dict(dataset.facets)
-    # With a table for each topic, each has columns of its own.
+    # If topics have their own tables, the tables have different columns.
     if columns and dataset.has_rows and dataset.topic is None:
         facets["schema"] = {"fields": [column.as_dict() for column in columns]}
     statistics: dict[str, Mapping[str, Any]] = {}
@@ -255,7 +255,7 @@ def _facets(facets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def producer() -> str:
-    """Return the URI that says who has made an event."""
+    """Return the URI of the software that produces the events."""
     return f"urn:lakefeed:{_version('lakefeed')}"
 
 
@@ -267,7 +267,7 @@ def _version(package: str) -> str:
 
 
 MOST_DATASETS = 500
-"""Of each side of an event: a job of more topics reports the first ones."""
+"""The most datasets on each side of an event; a job with more topics reports the first ones."""
 
 
 @dataclass(frozen=True)
@@ -275,9 +275,9 @@ class Dataset:
     """One dataset.
 
     Attributes:
-        facets: what is known of it, by the facet's name in OpenLineage; without ``_producer`` and ``_schemaURL``.
-        topic: whose records it has; None for several topics.
-        has_rows: whether the feed's rows are in it, and not its dead letters.
+        facets: the facets by OpenLineage's names; without ``_producer`` and ``_schemaURL``.
+        topic: the topic whose records the dataset has; None for several topics.
+        has_rows: the dataset has the feed's rows, not its dead letters.
     """
 
     namespace: str
@@ -288,10 +288,10 @@ class Dataset:
 
 
 def inputs(config: PipelineConfig, topics: Sequence[str] = ()) -> list[Dataset]:
-    """Return what the feed reads.
+    """Return the datasets that the feed reads.
 
     Args:
-        topics: those that are known, for a source that names a pattern.
+        topics: the known topics, for a source with a pattern.
     """
     source = config.source
     found: list[Dataset] = []
@@ -307,7 +307,7 @@ def inputs(config: PipelineConfig, topics: Sequence[str] = ()) -> list[Dataset]:
 
 
 def outputs(config: PipelineConfig, connections: Connections, topics: Sequence[str] = ()) -> list[Dataset]:
-    """Return what the feed writes: the tables of its sinks, then its dead letters."""
+    """Return the datasets that the feed writes: the tables of its sinks, then its dead letters."""
     if config.has_many_tables:
         known = sorted({*(config.kafka.topics or ()), *topics})[:MOST_DATASETS]
         parts = [(topic, config_of(config, topic)) for topic in known]
@@ -317,7 +317,7 @@ def outputs(config: PipelineConfig, connections: Connections, topics: Sequence[s
 
 
 def _once(datasets: Sequence[Dataset]) -> list[Dataset]:
-    """Leave out repeated datasets, such as dead letters of all topics in one table."""
+    """Remove repeated datasets, such as one dead-letter table for all topics."""
     return list({(dataset.namespace, dataset.name): dataset for dataset in datasets}.values())
 
 
@@ -351,7 +351,7 @@ def _table(table: str, connections: Connections, *, topic: str | None = None, ha
     if warehouse.scheme not in ("s3", "file") or catalog.type == "rest":
         return Dataset(address, within, facets, topic, has_rows)
     facets["symlinks"] = {"identifiers": [{"namespace": address, "name": within, "type": "TABLE"}]}
-    # As Iceberg's catalogs place a new table.
+    # The location that Iceberg's catalogs choose for a new table.
     folder = "/".join(namespaces) + (".db" if catalog.type in ("hive", "glue") else "")
     path = "/".join(part for part in (warehouse.path.strip("/"), folder, short) if part)
     return Dataset(*path_name(f"{warehouse.scheme}://{warehouse.netloc}/{path}"), facets, topic, has_rows)

@@ -1,4 +1,4 @@
-"""The block of a pipeline file that says where OpenLineage events of its runs go."""
+"""The block of a pipeline file for the destination of its runs' OpenLineage events."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def _require_parent(text: str) -> None:
 
 
 class Lineage(Block):
-    """A server such as Marquez that gets OpenLineage events of the runs. They stop or delay no batch."""
+    """A server such as Marquez that receives OpenLineage events of the runs. They never stop or delay a batch."""
 
     url: Annotated[str, web_address("a lineage server", instead="api_key")]
-    """Base URL of the server. Events are posted to the endpoint below it."""
+    """Base URL of the server. Events are posted to endpoint, below this URL."""
     endpoint: str = Field("/api/v1/lineage", pattern=r"^/[^?#]*$", description="Path below the URL.")
     api_key: SecretStr | None = Field(None, description="Sent as a bearer token; give it as ${OPENLINEAGE_API_KEY}.")
     namespace: str = Field("default", min_length=1, max_length=1024, description="Namespace of the job.")
     job: str | None = Field(None, min_length=1, max_length=1024, description="Name of the job. Default: the feed's.")
     parent: Annotated[str, checked(_require_parent)] | None = None
-    """The run that has started this one, as Airflow and dbt write it: namespace/job/run id."""
+    """The run that started this one, in the format of Airflow and dbt: namespace/job/run id."""
     every: Period = Field("1 minute", description="Time between two RUNNING events, while batches are committed.")
     timeout_seconds: float = Field(
         5, gt=0, le=60, description="For one event. The end of a run waits no longer either."

@@ -1,4 +1,4 @@
-"""``lakefeed notify``: try the targets of a pipeline's messages."""
+"""``lakefeed notify``: test the targets of a pipeline's messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lakefeed.messages.pages import page_command
 
 @click.group()
 def notify() -> None:
-    """Messages about a feed: webhooks, mail, commands."""
+    """Test a feed's notifications: webhooks, mail, commands."""
 
 
 @notify.command()
@@ -27,9 +27,9 @@ def notify() -> None:
 @set_option
 @output_option
 def test(pipeline: Path, names: tuple[str, ...], overrides: tuple[str, ...]) -> None:
-    """Send a test message to the targets of PIPELINE, and show what each has answered.
+    """Send a test message to PIPELINE's targets; show the answers.
 
-    Exit status: 0 if all have taken it; 1 if not.
+    Exit status: 0 if all targets have accepted it; else 1.
     """
     from lakefeed.monitor.feed_monitor import this_driver
     from lakefeed_observe.notify.deliver import NotDelivered, deliver

@@ -1,4 +1,4 @@
-"""Delivers one message to one target, within a time: by HTTP, by SMTP, or by starting a program."""
+"""Deliver one message to one target, within a time limit: by HTTP, by SMTP, or by starting a program."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lakefeed_observe.notify.message import ALERTS_PATH, Message, body_of, mail_
 from lakefeed_observe.notify.settings import Mail, NotifyTarget, Webhook
 
 ATTEMPT_SECONDS = 5.0
-"""One attempt over the network takes no longer, whatever the server does."""
+"""The time limit of one attempt over the network, whatever the server does."""
 MOST_BYTES = 64 * 1024
 _TRY_LATER = (408, 425, 429)
 _MOST_SAID = 8192
@@ -41,19 +41,19 @@ def deliver(
     seconds: float | None = None,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> str:
-    """Deliver a message; return what the target has answered.
+    """Deliver a message; return the target's answer.
 
     Args:
-        seconds: the most that it may take, if less than the target's own time.
-        is_cancelled: asked while a program runs, which is killed then.
+        seconds: the time limit, if it is less than the target's own limit.
+        is_cancelled: called while a program runs; if it returns True, the program is killed.
 
-    Raises NotDelivered; no text of it has the address of a webhook, a password or a header.
+    Raises NotDelivered; its text never contains a webhook's address, a password or a header.
     """
     if target.webhook is not None:
         return _post(target.webhook, message, seconds=min(ATTEMPT_SECONDS, seconds or ATTEMPT_SECONDS))
     if target.mail is not None:
         return _send_mail(target.mail, message, seconds=min(ATTEMPT_SECONDS, seconds or ATTEMPT_SECONDS))
-    assert target.command is not None  # a target is one of three kinds
+    assert target.command is not None  # A target is one of three kinds.
     command = target.command
     own = float(seconds_of(command.timeout))
     return run_program(
@@ -99,7 +99,7 @@ def _post(webhook: Webhook, message: Message, *, seconds: float) -> str:
 
 def _said(answer: Response, url: str) -> str:
     said = answer.body[:_MOST_SAID].decode("utf-8", "replace")
-    # An answer that repeats what was asked for has the secret part of the address alone.
+    # An answer may repeat the request, including the secret part of the address.
     parts = urlsplit(url)
     for part in (*parts.path.split("/"), *parts.query.split("&")):
         if len(part) >= SHORTEST_OF_FREE:
@@ -133,7 +133,7 @@ def _is_transient(error: Exception) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """Return why a message did not arrive; secrets that this process knows are hidden in it."""
+    """Return why a message was not delivered; secrets that this process knows are hidden in the text."""
     if isinstance(error, smtplib.SMTPRecipientsRefused):
         return _smtp_text(*next(iter(error.recipients.values())))
     if isinstance(error, smtplib.SMTPResponseException):
@@ -153,16 +153,16 @@ def _smtp_text(code: int, text: bytes | str) -> str:
 
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME")
 TRY_LATER = 75
-"""EX_TEMPFAIL of sysexits.h: the program asks for another attempt."""
+"""EX_TEMPFAIL of sysexits.h: the program requests another attempt."""
 _TAIL = 2000
 _TURN_SECONDS = 0.02
 
 
 class NotDelivered(Exception):
-    """A message did not arrive.
+    """A message was not delivered.
 
     Attributes:
-        is_transient: whether another attempt may succeed.
+        is_transient: another attempt may succeed.
     """
 
     def __init__(self, reason: str, *, is_transient: bool) -> None:
@@ -179,12 +179,12 @@ def run_program(
     seconds: float,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> str:
-    """Run a program to its end, and say how it ended.
+    """Run a program to its end, and return how it ended.
 
-    It has the ``variables``, and few of this process's: the driver's have the keys of the store. It is killed after so
-    many ``seconds``, or once ``is_cancelled``.
+    Its environment has the ``variables`` and few of this process's variables, because the driver's contain the store's
+    keys. It is killed after ``seconds``, or if ``is_cancelled`` returns True.
 
-    Raises NotDelivered if it cannot be started, ends with another status than 0, or has to be killed.
+    Raises NotDelivered if it cannot be started, ends with another status than 0, or must be killed.
     """
     own = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     try:
@@ -200,7 +200,7 @@ def run_program(
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise NotDelivered(f"the program cannot be started: {reason}", is_transient=False) from None
     tail = bytearray()
-    assert process.stdin is not None  # pipes
+    assert process.stdin is not None  # The streams were opened as pipes.
     assert process.stderr is not None
     threads = [
         threading.Thread(target=_write, args=(process.stdin, stdin), daemon=True),
@@ -209,7 +209,7 @@ def run_program(
     for thread in threads:
         thread.start()
     is_over = _wait(process.pid, seconds, is_cancelled)
-    # While the first process is not reaped, its number is that of its group, and of no other.
+    # Until the first process is reaped, its pid is the id of its group, and of no other group.
     with suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
     status = process.wait()
@@ -225,7 +225,7 @@ def run_program(
 
 
 def _wait(pid: int, seconds: float, is_cancelled: Callable[[], bool]) -> bool:
-    """Wait for the end of a child without reaping it; False if it has not ended in time."""
+    """Wait for a child's end without reaping it; return False if it has not ended in time."""
     until = time.monotonic() + seconds
     while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
         if time.monotonic() >= until or is_cancelled():
@@ -240,7 +240,7 @@ def _write(pipe: IO[bytes], content: bytes) -> None:
 
 
 def _read(pipe: IO[bytes], tail: bytearray) -> None:
-    """Read all, so that the program never waits, and keep the end."""
+    """Read everything, so that the program never blocks, and keep the end."""
     with suppress(OSError, ValueError), pipe:
         while part := os.read(pipe.fileno(), 65536):
             tail += part
@@ -248,13 +248,13 @@ def _read(pipe: IO[bytes], tail: bytearray) -> None:
 
 
 _OWN_NAME = "localhost"
-"""The name that the server is greeted with; smtplib's default asks DNS for this machine's."""
+"""The name for greeting the server; smtplib's default asks DNS for this machine's name."""
 
 
 def send_mail(mail: EmailMessage, settings: Mail, *, context: ssl.SSLContext | None, seconds: float) -> int:
     """Send a mail; return how many recipients the server has refused, if not all.
 
-    Raises OSError, SMTPException or ValueError; TimeoutError if the server takes longer than ``seconds`` in all.
+    Raises OSError, SMTPException or ValueError; TimeoutError if the server takes longer than ``seconds`` in total.
     """
     with _deadline(seconds) as deadline:
         client = smtplib.SMTP(local_hostname=_OWN_NAME, timeout=seconds)
@@ -281,7 +281,7 @@ def send_mail(mail: EmailMessage, settings: Mail, *, context: ssl.SSLContext | N
 
 
 class _Deadline:
-    """Ends every wait for the watched sockets once the time is over."""
+    """Ends all waits for the watched sockets when the time is over."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -302,7 +302,7 @@ class _Deadline:
             sockets = tuple(self._sockets)
         for each in sockets:
             with suppress(OSError):
-                # Not TLS's own: it would change the object under its reader.
+                # Not the TLS socket's own shutdown: it would change the object while another thread reads from it.
                 socket.socket.shutdown(each, socket.SHUT_RDWR)
 
 
@@ -323,8 +323,8 @@ def _deadline(seconds: float) -> Iterator[_Deadline]:
 
 
 def _encrypt(client: smtplib.SMTP, host: str, context: ssl.SSLContext, deadline: _Deadline) -> None:
-    """Begin TLS, and forget all that the server has said without it."""
-    assert client.sock is not None  # it is connected
+    """Begin TLS, and discard everything that the server has sent before."""
+    assert client.sock is not None  # The client is connected.
     encrypted = context.wrap_socket(client.sock, server_hostname=host, do_handshake_on_connect=False)
     client.sock = deadline.watch(encrypted)
     encrypted.do_handshake()

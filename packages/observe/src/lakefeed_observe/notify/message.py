@@ -1,4 +1,4 @@
-"""A message about a feed as a value; each target writes it in its own format."""
+"""A message about a feed as a value; targets write it in their own formats."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _TITLES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Occurrence:
-    """Something about a feed that is worth a message."""
+    """An event of a feed that is worth a message."""
 
     what: str
     where: str | None = None
@@ -65,12 +65,12 @@ class Message:
     """One message.
 
     Attributes:
-        key: distinguishes messages of one trigger, such as a sink's name; empty for most.
-        status: it ``happened`` at one moment; or it lasts (``firing``), and is ``resolved`` later.
-        since: when it began; ``at`` is when this was noticed. Seconds since 1970.
-        more: how often it has happened besides, since the message before.
-        left_out: messages to the same target that were never sent, since the one before.
-        repeated: it has been sent before, and is repeated for a receiver that forgets what is not.
+        key: distinguishes messages of one trigger, for example by sink; usually empty.
+        status: ``happened`` for an event of a moment; ``firing`` for a state that lasts, and ``resolved`` at its end.
+        since: when it began; ``at`` is when it was noticed. Seconds since 1970.
+        more: how often it has happened again since the previous message.
+        left_out: the number of messages to the same target that were not sent since the previous one.
+        repeated: the message is sent again, for a receiver that forgets messages that are not repeated.
     """
 
     trigger: str
@@ -98,12 +98,12 @@ class Message:
 
     @property
     def subject(self) -> str:
-        """One line that says all that matters."""
+        """One line with everything that matters."""
         return one_line(f"{self.title}: {self.finding.what}", most=LONGEST_SUBJECT)
 
     @property
     def lines(self) -> list[str]:
-        """The rest of it as lines: each is bounded, and has no control characters and no secrets."""
+        """The remaining lines; they have limited length, no control characters and no secrets."""
         found = [self.finding.what]
         if self.finding.where:
             found.append(f"where: {self.finding.where}")
@@ -117,7 +117,7 @@ class Message:
         return [one_line(line, most=LONGEST) for line in found]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the message for programs: docs/alerts.md lists the keys."""
+        """Return the message for programs; docs/alerts.md lists the keys."""
 
         def text(value: str | None) -> str | None:
             return None if value is None else one_line(value, most=LONGEST)
@@ -142,24 +142,24 @@ class Message:
 
 
 def sample_message(feed: str, *, driver: Driver, at: float, link: str | None = None) -> Message:
-    """Return a message that says that it is a test."""
+    """Return a message that is marked as a test."""
     finding = Occurrence(what="this is a test of lakefeed's notifications: nothing has happened")
     return Message(trigger="test", status="test", feed=feed, finding=finding, since=at, at=at, driver=driver, link=link)
 
 
 ALERTS_PATH = "/api/v2/alerts"
 REPEAT_SECONDS = 60.0
-"""Alertmanager forgets an alert that is not repeated; it recommends 30 seconds to 3 minutes."""
+"""Alertmanager forgets an alert that is not repeated; it recommends repeating every 30 seconds to 3 minutes."""
 LASTS_SECONDS = 5 * REPEAT_SECONDS
 HAPPENED_SECONDS = 3600.0
-"""So long Alertmanager shows what has happened at one moment."""
+"""The seconds for which Alertmanager shows an event of a moment."""
 
 _GROUPS = re.compile(r"@(channel|here|everyone|all|group)\b", re.IGNORECASE)
 _WORD_JOINER = "\u2060"
 
 
 def body_of(message: Message, kind: WebhookFormat) -> bytes:
-    """Return the JSON that a webhook of this format takes."""
+    """Return the JSON that a webhook of this format expects."""
     if kind == "slack":
         document: Any = slack(message)
     elif kind == "alertmanager":
@@ -168,12 +168,12 @@ def body_of(message: Message, kind: WebhookFormat) -> bytes:
         document = alertmanager_webhook(message)
     else:
         return json_line(message.as_dict()).encode()
-    # Plain ASCII: what does not print is an escape.
+    # As ASCII: json.dumps escapes everything that does not print.
     return json.dumps(document).encode()
 
 
 def slack(message: Message) -> dict[str, Any]:
-    """Return the message for an incoming webhook of Slack."""
+    """Return the message for a Slack incoming webhook."""
     text = "\n".join([f"*{escape_slack(message.title)}*", *map(escape_slack, message.lines)])
     if message.link:
         text += f"\n<{escape_slack(message.link).replace('|', '%7C')}|dashboard>"
@@ -181,9 +181,9 @@ def slack(message: Message) -> dict[str, Any]:
 
 
 def escape_slack(text: str) -> str:
-    """Escape a text for Slack: no mention, no link and no channel's name is read in it."""
+    """Escape a text for Slack, so that Slack reads no mention, link or channel name in it."""
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    # Servers with the same webhooks, as Mattermost, mention everybody by the plain word.
+    # Servers with compatible webhooks, such as Mattermost, read the plain word as a mention of all users.
     return _GROUPS.sub(lambda found: f"@{_WORD_JOINER}{found[1]}", escaped)
 
 
@@ -203,7 +203,7 @@ def alert(message: Message) -> dict[str, Any]:
 
 
 def alertmanager_webhook(message: Message) -> dict[str, Any]:
-    """Return the message as Alertmanager sends a group of one alert to its webhook receivers."""
+    """Return the message in the format of Alertmanager's own webhook calls, as a group of one alert."""
     labels, annotations = _labels(message), _annotations(message)
     is_over = message.status == "resolved"
     fingerprint = f"{hash_of(labels):016x}"
@@ -232,7 +232,7 @@ def alertmanager_webhook(message: Message) -> dict[str, Any]:
 
 
 def hash_of(labels: dict[str, str]) -> int:
-    """Hash labels as 64 bits (FNV-1a), the same for the same labels in each process."""
+    """Hash labels to 64 bits (FNV-1a); equal labels give equal hashes in all processes."""
     value = 0xCBF29CE484222325
     for byte in json.dumps(labels, sort_keys=True).encode():
         value = ((value ^ byte) * 0x100000001B3) % 2**64
@@ -240,7 +240,7 @@ def hash_of(labels: dict[str, str]) -> int:
 
 
 def _labels(message: Message) -> dict[str, str]:
-    """Return what makes an alert this one: the same while it fires, when it is repeated, and when it is resolved."""
+    """Return the labels that identify an alert; they are the same when it fires, is repeated, and is resolved."""
     name = "".join(word.capitalize() for word in message.trigger.split("_"))
     found = {
         "alertname": f"Lakefeed{name}",
@@ -257,14 +257,14 @@ def _annotations(message: Message) -> dict[str, str]:
 
 
 def mail_of(message: Message, settings: Mail) -> EmailMessage:
-    """Return the message as a mail: headers are encoded, and no text of it can add one."""
+    """Return the message as a mail; headers are encoded, so no text can add a header."""
     mail = EmailMessage()
     name, address = parseaddr(settings.from_)
     mail["From"] = Address(display_name=name, addr_spec=address)
     mail["To"] = [Address(display_name=name, addr_spec=address) for name, address in map(parseaddr, settings.to)]
     mail["Subject"] = f"[lakefeed] {message.subject}"
     mail["Date"] = format_datetime(datetime.fromtimestamp(message.at, UTC))
-    # A domain of its own: the default asks DNS for this machine's name.
+    # An explicit domain: the default asks DNS for this machine's name.
     mail["Message-ID"] = make_msgid(domain="lakefeed.invalid")
     mail["Auto-Submitted"] = "auto-generated"
     mail["X-Lakefeed-Trigger"] = message.trigger

@@ -1,6 +1,6 @@
-"""Notifies while a feed runs: watches its monitor in a thread of its own, and hands messages to a sender a target.
+"""Send messages while a feed runs: a thread watches the feed's monitor, and a sender per target delivers.
 
-Nothing here is called by the feed. At the end of a run the last messages have ten seconds.
+The feed never calls this module. At the end of a run, there are ten seconds for the last messages.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 LEAST_PAUSE_SECONDS = 0.2
-"""Events that come in a stream are taken together."""
+"""The least time between two looks; events within it are handled together."""
 END_SECONDS = 10.0
 WATCH_END_SECONDS = 2.0
 
@@ -38,10 +38,10 @@ WATCH_END_SECONDS = 2.0
 def notifying(
     settings: Notify | None, monitor: FeedMonitor, *, memory: Path | None = None, seconds: float = END_SECONDS
 ) -> Iterator[None]:
-    """Send messages about a run within this block, and the last ones within so many seconds after it.
+    """Send messages about a run within this block; after it, send the last ones for at most ``seconds``.
 
     Args:
-        memory: a file that keeps what was sent, so that a feed that fails at each start sends one message.
+        memory: a file that remembers sent messages, so that a feed that fails at every start sends only one.
     """
     if settings is None:
         yield
@@ -55,7 +55,7 @@ def notifying(
 
 
 def follow(run: FollowedRun) -> AbstractContextManager[None]:
-    """Notify of a run as its pipeline file says."""
+    """Send messages about a run as configured in its pipeline file."""
     return notifying(settings_of(run.config), run.monitor, memory=own_path("notify", run.config))
 
 
@@ -83,7 +83,7 @@ class Notifier:
         self._thread.start()
 
     def close(self, *, seconds: float) -> None:
-        """Send what is left, for so many seconds at most."""
+        """Send the remaining messages, for at most ``seconds``."""
         until = time.monotonic() + seconds
         self._stop.set()
         self._thread.join(min(WATCH_END_SECONDS, seconds))
@@ -95,11 +95,11 @@ class Notifier:
     def _run(self) -> None:
         is_last = False
         while not is_last:
-            # Read first: after the end of the run there is one more look, which sees all of it.
+            # Read before the look, so that after the end of the run one more look sees all its events.
             is_last = self._stop.is_set()
             try:
                 self._look(wait=not is_last)
-            except Exception:  # A defect here must not end the thread, and is reported once.
+            except Exception:  # A bug here must not end the thread, and is reported once.
                 if not self._is_broken:
                     _log.warning("notify: a look at the feed has failed", exc_info=True)
                 self._is_broken = True
@@ -153,10 +153,10 @@ FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
 HOUR = 3600.0
 NEWEST_SECONDS = 5.0
-"""Of the time at the end of a run, so much is for the newest message."""
+"""The part of the time at a run's end that is reserved for the newest message."""
 MARGIN = 0.5
 ALWAYS = ("failed", "stopped", "error_budget")
-"""The bound on messages in an hour does not hold back how a run has ended."""
+"""Triggers of a run's end; the limit of messages per hour does not apply to them."""
 
 Deliver = Callable[..., str]
 
@@ -165,8 +165,8 @@ class Sender:
     """Sends messages to one target.
 
     Args:
-        report: is called with a sentence when the target stops to answer, refuses a message, or answers again.
-        most_per_hour: messages at most; what is more is counted, and the next message says so.
+        report: called with a sentence when the target stops answering, refuses a message, or answers again.
+        most_per_hour: the most messages per hour; further ones are only counted, and the next message has the count.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class Sender:
         return self.target.webhook is not None and self.target.webhook.format == "alertmanager"
 
     def put(self, message: Message) -> None:
-        """Add a message, and drop the oldest if too many wait; never waits itself."""
+        """Add a message, and drop the oldest one if too many wait; never blocks."""
         if not self.target.takes(message.trigger):
             return
         with self._changed:
@@ -217,13 +217,13 @@ class Sender:
             self._changed.notify_all()
 
     def close(self, until: float) -> None:
-        """End when all is sent, or at this time of the clock; the newest messages go first from now on."""
+        """End when all messages are sent, or at this time of the clock; from now on, the newest are sent first."""
         with self._changed:
             self._until = until
             self._changed.notify_all()
 
     def join(self) -> None:
-        """Wait for the end, at most until the time that ``close`` was given."""
+        """Wait for the end, at most until the time that ``close`` got."""
         self._thread.join(max(0.0, (self._until or 0.0) - self._clock()))
         with self._changed:
             waiting = len(self._queue) + self._left_out + self._is_at_work
@@ -251,7 +251,7 @@ class Sender:
                 self._is_at_work = True
             try:
                 is_sent = self._send(replace(message, left_out=left_out), began)
-            except Exception as error:  # A defect must not end the thread: the run's end is still to be reported.
+            except Exception as error:  # A bug must not end the thread, because the run's end must still be reported.
                 self._note(f"cannot be sent a message: {type(error).__name__}")
                 is_sent = False
             with self._changed:
@@ -260,7 +260,7 @@ class Sender:
                     self._left_out += left_out + (not message.repeated)
 
     def _send(self, message: Message, began: float) -> bool:
-        """Deliver a message with retries; False if it was given up."""
+        """Deliver a message with retries; return False if it was given up."""
         pause = FIRST_PAUSE_SECONDS
         while True:
             left = None if self._until is None else self._until - self._clock()
@@ -283,7 +283,7 @@ class Sender:
             pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
 
     def _waits_for_the_newest(self, pause: float) -> bool:
-        """Wait before another attempt; True if the run ends meanwhile, and newer messages have to go first."""
+        """Wait before the next attempt; return True if the run ends meanwhile, because newer messages must go first."""
         with self._changed:
             if self._until is None:
                 return self._changed.wait_for(lambda: self._until is not None, timeout=pause) and bool(self._queue)
@@ -291,11 +291,11 @@ class Sender:
             return False
 
     def _is_cancelled(self) -> bool:
-        """Check that a program that still runs has to be killed: the run ends, and its time is over."""
+        """Check whether a running program must be killed, because the run has ended and its time is over."""
         return self._until is not None and self._clock() >= self._until - (NEWEST_SECONDS if self._queue else MARGIN)
 
     def _note(self, trouble: str | None) -> None:
-        """Report trouble once, and its end."""
+        """Report a problem once, and report its end."""
         before, self._trouble = self._trouble, trouble
         if trouble is not None and (before is None or before.partition(":")[0] != trouble.partition(":")[0]):
             self._report(f"notify: the target '{self.name}' {trouble}")

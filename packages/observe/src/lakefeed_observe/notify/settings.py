@@ -1,4 +1,4 @@
-"""The block of a pipeline file that says who is notified of what: webhooks, mail, commands."""
+"""The block of a pipeline file for messages: their targets (webhooks, mail, commands) and triggers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _require_web_address(url: str) -> str:
     except ValueError:
         is_good = False
     if not is_good or not url.isprintable() or " " in url:
-        # The address may be a secret: a message has none of it.
+        # The address may be a secret, so the error's text must not contain it.
         raise ValueError("an address is http://host/… or https://host/…")
     return url
 
@@ -85,16 +85,16 @@ Window = Annotated[Period, checked(_require_a_day_at_most)]
 
 
 class Webhook(Model):
-    """A POST to an address for each message."""
+    """A POST request to an address for every message."""
 
     url: Annotated[SecretStr, AfterValidator(_require_secret_web_address)]
-    """https://…; give it as ${NAME} where it is a secret, as Slack's are: no message and no log has it."""
+    """https://…; write it as ${NAME} if it is a secret, as Slack's are: no message or log contains it."""
     format: WebhookFormat = "json"
-    """The body. slack: as Slack, Mattermost and Rocket.Chat take it. alertmanager: for Alertmanager's own address
-    (http://host:9093), by POST /api/v2/alerts. alertmanager_webhook: as Alertmanager itself calls a webhook. json: all
-    of the message, with names of its own."""
+    """Format of the body. slack: for Slack, Mattermost and Rocket.Chat. alertmanager: for Alertmanager's own address
+    (http://host:9093), by POST /api/v2/alerts. alertmanager_webhook: the format of Alertmanager's webhook calls. json:
+    the whole message, with lakefeed's names."""
     headers: dict[str, Text] = Field(default_factory=dict)
-    """Further headers, such as Authorization; give values as ${NAME}."""
+    """Further headers, such as Authorization; write secret values as ${NAME}."""
     ca_file: Path | None = Field(None, description="Certificates (PEM) to trust. Default: those that Python trusts.")
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
@@ -110,13 +110,13 @@ class Webhook(Model):
 
 
 class Mail(Model):
-    """A mail for each message, by SMTP."""
+    """A mail by SMTP for every message."""
 
     host: Annotated[str, spelled(r"[A-Za-z0-9._:-]+", "'{}' is no host's name")]
     """The mail server."""
     port: int | None = Field(None, ge=1, le=65535, description="Default: 587 for starttls, 465 for tls, 25 for none.")
     security: Literal["starttls", "tls", "none"] = "starttls"
-    """Encrypted by STARTTLS, or from the beginning; none is for a server on this machine, without a password."""
+    """Encryption: starttls, or tls from the connection's begin. none is only for a local server without a password."""
     user: str | None = Field(None, min_length=1, description="Who logs in. Default: no login.")
     password: SecretStr | None = Field(None, description="The user's password; give it as ${NAME}.")
     from_: Mailbox = Field(alias="from", description="The sender's address.")
@@ -137,14 +137,14 @@ class Mail(Model):
 
 
 class Command(Model):
-    """A program that is started for each message, with the message as JSON on its standard input."""
+    """A program that is started for every message, with the message as JSON on its standard input."""
 
     run: list[str] = Field(min_length=1)
-    """The program and its arguments, as a list: no shell reads them. A secret goes into environment: every user of the
-    machine can read arguments."""
+    """The program and its arguments, as a list; no shell is used. Put secrets into environment, because every user of
+    the machine can read arguments."""
     environment: dict[str, Text] = Field(default_factory=dict)
-    """Variables for it; give secrets as ${NAME}. Beside them it has PATH, HOME, LANG, TZ, TMPDIR, LAKEFEED_FEED,
-    LAKEFEED_TRIGGER and LAKEFEED_STATUS, and nothing else of the driver's."""
+    """Environment variables; write secrets as ${NAME}. The program also has PATH, HOME, LANG, TZ, TMPDIR,
+    LAKEFEED_FEED, LAKEFEED_TRIGGER and LAKEFEED_STATUS, and no other variables of the driver."""
     timeout: Period = Field("10 seconds", description="After that it is killed with all that it has started.")
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
@@ -174,12 +174,12 @@ class NotifyTarget(OneOf):
     only: list[Trigger] | None = Field(None, min_length=1, description="These triggers alone. Default: all.")
 
     def takes(self, trigger: str) -> bool:
-        """Check that messages of this trigger are for it; a test is for all."""
+        """Check whether the target gets messages of this trigger; all targets get tests."""
         return self.only is None or trigger not in TRIGGERS or trigger in self.only
 
 
 class LagBound(Model):
-    """The lag that is too much; at least one bound is given."""
+    """Limits of the lag; at least one is required."""
 
     records: int | None = Field(None, ge=0, description="So many records that are not committed.")
     seconds: int | None = Field(None, ge=0, description="The age of the oldest of them.")
@@ -191,7 +191,7 @@ class LagBound(Model):
 
 
 class DeadLetterBound(Model):
-    """The dead letters that are too many; at least one bound is given."""
+    """Limits of dead letters; at least one is required."""
 
     count: int | None = Field(None, ge=0, description="More than so many.")
     share: float | None = Field(None, ge=0, le=1, description="More than this share of the records: 0.01 for 1 %.")
@@ -203,7 +203,7 @@ class DeadLetterBound(Model):
 
 
 class When(Model):
-    """The occasions of messages. Those with a bound are off until it is given."""
+    """The triggers of messages. Triggers with a limit are off until the limit is set."""
 
     stopped: bool = Field(True, description="The run has ended as requested.")
     failed: bool = Field(True, description="The run has ended with an error, or could not begin.")
@@ -223,15 +223,15 @@ class When(Model):
 
 
 class Notify(Block):
-    """Messages about the feed to people and programs, sent by its driver, which no target can delay."""
+    """Messages about the feed to people and programs. The driver sends them; no target can delay the feed."""
 
     targets: dict[str, NotifyTarget] = Field(min_length=1, description="The receivers, by names of your own.")
     when: When = Field(default_factory=When)
     cool_down: Duration = "10 minutes"
-    """Time between two messages of the same kind. What happens meanwhile is counted, and said with the next one."""
+    """Time between two messages of the same kind. Events in between are counted, and the next message has the count."""
     most_per_hour: Count = Field(60, description="Messages to one target at most; the rest is counted.")
     link: Annotated[str, checked(_require_public_web_address)] | None = None
-    """An address that each message links to, without a secret. Default: public_url of the block dashboard."""
+    """An address without secrets that every message links to. Default: public_url of the block dashboard."""
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
         for name in self.targets:
@@ -240,7 +240,7 @@ class Notify(Block):
 
 
 def settings_of(config: PipelineBlocks) -> Notify | None:
-    """Return the block ``notify``, whose messages link to the dashboard where the file says nothing else."""
+    """Return the block ``notify``; unless it has a link, its messages link to the dashboard."""
     notify = config.block(Notify)
     if notify is None or notify.link is not None:
         return notify

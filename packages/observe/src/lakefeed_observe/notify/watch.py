@@ -1,4 +1,4 @@
-"""Finds what is worth a message: from a feed's progress and its events, at each look; without a clock of its own."""
+"""Find the reasons for messages in a feed's progress and events, at every look; it has no clock of its own."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _HINTS = {
 
 
 class Watch:
-    """Watches one feed; ``look`` is called about once a second."""
+    """Watches one feed; ``look`` is called about once per second."""
 
     def __init__(self, settings: Notify, *, memory: Mapping[str, Any] | None = None) -> None:
         self.settings = settings
@@ -50,11 +50,11 @@ class Watch:
 
     @property
     def memory(self) -> dict[str, Any]:
-        """The part that the next run of the feed has to know, as JSON."""
+        """The state for the feed's next run, as JSON."""
         return {key: gate.model_dump() for key, gate in self._gates.items() if gate.sent_at is not None}
 
     def look(self, progress: FeedProgress, events: Sequence[Event], now: float) -> list[Message]:
-        """Return the messages of this moment, oldest first."""
+        """Return the messages that are due now, oldest first."""
         found: list[Message] = []
         for event in events:
             self._take(event, progress)
@@ -66,7 +66,7 @@ class Watch:
         if progress.state not in ("ended", "failed"):
             for trigger, key, finding, seconds in self._conditions(progress, now):
                 if finding is None and progress.state == "starting":
-                    continue  # Nothing is known yet, and an earlier run's pause may still hold.
+                    continue  # The state is not known yet, and an earlier run's pause may still last.
                 gate = self._gate(trigger, key)
                 sending = gate.lasts(finding, now=now, seconds=seconds, cool_down=self._cool_down)
                 if finding is not None and gate.fires:
@@ -75,7 +75,7 @@ class Watch:
         return found
 
     def repeats(self, progress: FeedProgress, now: float) -> list[Message]:
-        """Return what still fires, for a receiver that forgets what is not repeated."""
+        """Return the messages that still fire, for receivers that forget messages that are not repeated."""
         found = []
         for name, (trigger, finding) in self._showing.items():
             gate = self._gates.get(name)
@@ -86,7 +86,7 @@ class Watch:
         return found
 
     def _take(self, event: Event, progress: FeedProgress) -> None:
-        """Note what an event means."""
+        """Record the effect of an event."""
         trigger = _trigger_of(event)
         if trigger is None or not getattr(self._when, "schema_" if trigger == "schema" else trigger):
             return
@@ -100,12 +100,12 @@ class Watch:
             done = f"{counted(totals.batches, 'batch', 'batches')}, {counted(totals.records, 'record')}"
             what = f"the run has ended as requested: {done}"
             finding = Occurrence(what=what, where=progress.sink or None)
-        # An error of another class is other news, and not held back by the cool-down of the first.
+        # An error of another class is new, so the first error's cool-down must not hold it back.
         key = str(event.details.get("error") or "") if trigger in ("failed", "error") else ""
         self._gate(trigger, key).happened(finding, at=event.at)
 
     def _failures_over(self, progress: FeedProgress, now: float) -> Iterator[tuple[str, str, Gate]]:
-        """Yield the failures of earlier runs that are over: a feed that fails again and again has not recovered."""
+        """Yield the failures of earlier runs that are over; a feed that fails repeatedly has not recovered."""
         if progress.last_commit_at is None or now - progress.started_at < self._cool_down:
             return
         for name, gate in list(self._gates.items()):
@@ -115,7 +115,7 @@ class Watch:
                 yield trigger, key, gate
 
     def _conditions(self, progress: FeedProgress, now: float) -> Iterator[tuple[str, str, Occurrence | None, float]]:
-        """Yield each trigger that lasts, whether it does at this moment, and for how long it has to."""
+        """Yield the lasting triggers, with their state now, and how long it must last before a message."""
         when = self._when
         where = progress.sink or None
         if when.hangs:
@@ -189,7 +189,7 @@ class Watch:
     def _gate(self, trigger: str, key: str = "") -> Gate:
         name = _name(trigger, key)
         if name not in self._gates and len(self._gates) >= MOST_GATES:
-            name = trigger  # More kinds than anyone reads: they share one.
+            name = trigger  # Too many kinds share one gate.
         return self._gates.setdefault(name, Gate())
 
     def _messages(
@@ -244,7 +244,7 @@ def _lag_text(progress: FeedProgress, bound: LagBound) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Sending:
-    """A message to send for a kind of message."""
+    """A message to send for a gate."""
 
     status: Status
     finding: Occurrence
@@ -253,14 +253,14 @@ class Sending:
 
 
 class Gate(BaseModel):
-    """One kind of message: what was sent of it, and what is held back. All times are seconds since 1970.
+    """The state of one kind of message: sent messages and those that are held back. Times are seconds since 1970.
 
     Attributes:
-        fires: a message was sent that is not resolved yet; it began ``since`` then.
-        sent_at: when the last one was sent that was no resolution.
-        held: how often it has happened since, without a message.
-        newest: the newest of those that were held back.
-        true_at: since when it lasts; ``clear_at`` since when it does not.
+        fires: a message was sent that is not resolved yet; ``since`` is when its cause began.
+        sent_at: when the last message was sent, resolutions excluded.
+        held: the number of occurrences since then, without a message.
+        newest: the newest occurrence that was held back.
+        true_at: when the lasting state began; ``clear_at`` is when it ended.
     """
 
     fires: bool = False
@@ -274,19 +274,19 @@ class Gate(BaseModel):
 
     @classmethod
     def of(cls, kept: Any) -> Gate:
-        """Read what an earlier run has kept, so that a feed that fails at each start is one message, not hundreds."""
+        """Parse the state of an earlier run, so that a feed that fails at every start sends only one message."""
         try:
             return cls.model_validate(kept)
         except ValueError:
             return cls()
 
     def happened(self, finding: Occurrence, *, at: float) -> None:
-        """Note that it has happened; ``due`` sends it."""
+        """Record an occurrence; ``due`` sends it."""
         self.held += 1
         self.newest, self.newest_at = finding, at
 
     def due(self, *, now: float, cool_down: float) -> Sending | None:
-        """Return the newest of what has happened, if a message may be sent."""
+        """Return a message for the newest occurrence, if one may be sent."""
         if self.newest is None or not self._has_cooled(now, cool_down):
             return None
         found = Sending(status="happened", finding=self.newest, since=self.newest_at, more=self.held - 1)
@@ -294,11 +294,11 @@ class Gate(BaseModel):
         return found
 
     def lasts(self, finding: Occurrence | None, *, now: float, seconds: float, cool_down: float) -> Sending | None:
-        """Note whether it lasts at this moment; return a message if it has begun or ended.
+        """Record whether the state lasts now; return a message if it has begun or ended.
 
         Args:
-            finding: None while it does not last.
-            seconds: it has to last so long before it is sent, and to be over so long before it is resolved.
+            finding: None if the state does not exist now.
+            seconds: how long the state must last before a message, and be over before the resolution.
         """
         if finding is None:
             return self._is_clear(now=now, seconds=seconds)
@@ -311,7 +311,7 @@ class Gate(BaseModel):
         return Sending(status="firing", finding=finding, since=self.since, more=more)
 
     def resolve(self, what: str) -> Sending | None:
-        """Return the message that what has happened is over; None if no message was sent of it."""
+        """Return the message that the state is over; None if no message about it was sent."""
         if not self.fires:
             return None
         self.fires, self.true_at, self.clear_at = False, None, None
@@ -320,12 +320,12 @@ class Gate(BaseModel):
     def _is_clear(self, *, now: float, seconds: float) -> Sending | None:
         if not self.fires:
             if self.true_at is not None and now - self.true_at >= seconds:
-                self.held += 1  # The cool-down has held it back, and it is over before a message was sent.
+                self.held += 1  # The cool-down held the message back, and the state ended before it was sent.
             self.true_at = None
             return None
         self.clear_at = now if self.clear_at is None else min(self.clear_at, now)
         return self.resolve("it is over") if now - self.clear_at >= seconds else None
 
     def _has_cooled(self, now: float, cool_down: float) -> bool:
-        # A clock that was set back must not hold a message back.
+        # A clock that was set back must not hold messages back.
         return self.sent_at is None or not 0 <= now - self.sent_at < cool_down

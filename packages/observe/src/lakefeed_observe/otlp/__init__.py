@@ -1,4 +1,4 @@
 """Send a feed's metrics to a collector by OTLP."""
 
 PAGE = "metrics"
-"""The page that errors of this package name."""
+"""The documentation page that errors of this package link to."""

@@ -1,7 +1,7 @@
-"""Sends metrics to a collector by OpenTelemetry's protocol (OTLP over HTTP).
+"""Send metrics to a collector by OpenTelemetry's protocol (OTLP over HTTP).
 
-The points are made from the same table as ``/metrics``, with histograms and the start of the run, and handed to
-OpenTelemetry's exporter: its meters would count a second time what the model has counted.
+The points are made from the same table as ``/metrics``, with histograms and the run's start, and are passed to
+OpenTelemetry's exporter. Its meters are not used: they would count again what the model has counted.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 _EXPORTER = "opentelemetry.exporter.otlp.proto.http.metric_exporter"
 _UNITS = {"seconds": "s", "bytes": "By"}
-"""Counts have none: with the unit 1 a collector for Prometheus makes a ratio of a gauge's name."""
+"""Counts have no unit: with the unit 1, a Prometheus collector adds "ratio" to a gauge's name."""
 _MOST_POINTS = 5000
-"""Points in one request: collectors limit its size to a few megabytes."""
+"""The most points in one request, because collectors limit its size to a few megabytes."""
 
 
 class OtlpMetrics:
-    """A collector.
+    """The connection to one collector.
 
     Raises:
         MissingExtra: OpenTelemetry is not installed.
@@ -42,7 +42,7 @@ class OtlpMetrics:
         require_otlp()
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 
-        # Its warnings would be lines on stderr for each retry: the follower reports the change instead.
+        # Its warnings would print a line on stderr per retry; the follower reports changes instead.
         logging.getLogger(_EXPORTER).setLevel(logging.CRITICAL)
         self._settings = settings
         self._exporter = OTLPMetricExporter(
@@ -54,22 +54,22 @@ class OtlpMetrics:
         )
 
     def send(self, reading: FeedReading) -> bool:
-        """Send the metrics; returns whether the collector has taken them."""
+        """Send the metrics; return whether the collector has accepted them."""
         from opentelemetry.sdk.metrics.export import MetricExportResult
 
         data = metrics_data(reading, attributes=self._settings.attributes)
         return self._exporter.export(data) is MetricExportResult.SUCCESS
 
     def close(self) -> None:
-        """Let no retry wait any longer."""
+        """End the waiting for retries."""
         self._exporter.shutdown()
 
 
 def follow(run: FollowedRun) -> AbstractContextManager[None]:
-    """Send the metrics of a run as its pipeline file says.
+    """Send the metrics of a run as configured in its pipeline file.
 
     Raises:
-        MissingExtra: the file names a collector, and OpenTelemetry is not installed.
+        MissingExtra: the file has a collector, but OpenTelemetry is not installed.
     """
     otlp = run.config.block(Otlp)
     return nullcontext() if otlp is None or run.is_failed_start else _sending(otlp, run)
@@ -91,7 +91,7 @@ def _sending(otlp: Otlp, run: FollowedRun) -> Iterator[None]:
 
 
 def _session() -> requests.Session:
-    """Return a session that takes a redirect for a failure: headers with secrets go nowhere else."""
+    """Return a session that treats a redirect as a failure, so that headers with secrets go to no other server."""
     import requests
 
     def refuse(answer: requests.Response, *given: object, **more: object) -> None:
@@ -110,7 +110,7 @@ def require_otlp() -> None:
 
 
 def metrics_data(reading: FeedReading, *, attributes: Mapping[str, str]) -> export.MetricsData:
-    """Return the metrics of a feed as OpenTelemetry's own values."""
+    """Return a feed's metrics as OpenTelemetry's objects."""
     from opentelemetry.sdk.metrics.export import MetricsData, ResourceMetrics, ScopeMetrics
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope

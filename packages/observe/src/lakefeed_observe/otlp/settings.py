@@ -1,4 +1,4 @@
-"""The block of a pipeline file that says where its metrics are sent by OTLP."""
+"""The block of a pipeline file for metrics by OTLP."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def _collector(url: str) -> str:
 
 
 class Otlp(Block):
-    """A collector that gets the metrics by OTLP over HTTP: requires lakefeed[otlp]."""
+    """A collector that receives the metrics by OTLP over HTTP. Requires lakefeed[otlp]."""
 
     endpoint: Annotated[str, AfterValidator(_collector)]
-    """The collector: http://host:4318. /v1/metrics is added where the URL has no path."""
+    """The collector's address: http://host:4318. /v1/metrics is added if the URL has no path."""
     headers: dict[str, Text] = Field(default_factory=dict)
     """Further headers, such as Authorization: Bearer ${OTLP_TOKEN}."""
     every: Period = Field("30 seconds", description="How often the metrics are sent.")
     timeout: Period = Field("10 seconds", description="So long is waited for an answer; nothing waits for that.")
     attributes: dict[str, str] = Field(default_factory=dict)
-    """Attributes of the resource, such as deployment.environment.name: production."""
+    """Resource attributes, such as deployment.environment.name: production."""
 
     @field_validator("headers")
     @classmethod
@@ -47,16 +47,16 @@ class Otlp(Block):
 
     @property
     def url(self) -> str:
-        """The URL that the metrics are sent to."""
+        """The URL to which the metrics are sent."""
         has_path = "/" in self.endpoint.split("://", 1)[1]
         return self.endpoint if has_path else f"{self.endpoint}/v1/metrics"
 
     @property
     def every_seconds(self) -> float:
-        """``every``."""
+        """``every``, in seconds."""
         return seconds_of(self.every)
 
     @property
     def timeout_seconds(self) -> float:
-        """``timeout``."""
+        """``timeout``, in seconds."""
         return seconds_of(self.timeout)

@@ -1,4 +1,4 @@
-"""The traces of runs: what each did, kept after its end as JSON, and shown as a page."""
+"""The traces of runs, stored as JSON after the runs' ends, and shown as pages."""
 
 PAGE = "runs"
-"""The page that errors of this package name."""
+"""The documentation page that errors of this package link to."""

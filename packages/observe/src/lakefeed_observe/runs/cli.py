@@ -1,4 +1,4 @@
-"""``lakefeed runs``: what the runs of a feed did."""
+"""``lakefeed runs``: show the runs of a feed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _feed_option = click.option("--feed", metavar="NAME", help="Instead of PIPELINE:
 
 @click.group()
 def runs() -> None:
-    """Show what the runs of a feed did: how they started and ended, their batches, errors and requests."""
+    """Show the runs of a feed: starts, ends, batches, errors."""
 
 
 @runs.command("list")
@@ -32,7 +32,7 @@ def runs() -> None:
 @_feed_option
 @output_option
 def list_(pipeline: Path, feed: str | None) -> None:
-    """Show the runs of PIPELINE, newest first: begin, end, batches, records, dead letters, errors."""
+    """List the runs of PIPELINE, newest first. Shows begin, end, batches, records, dead letters, errors."""
     from lakefeed_observe.runs.follower import summary_of
 
     found = [summary_of(trace) for trace in _traces(pipeline, feed)]
@@ -58,7 +58,7 @@ def list_(pipeline: Path, feed: str | None) -> None:
 @click.option("--html", type=FILE, help="Write the run as a page into this file.")
 @output_option
 def show(pipeline: Path, feed: str | None, run_id: str | None, html: Path | None) -> None:
-    """Show one run of PIPELINE, by default the newest: why it started where it did, what it did, how it ended."""
+    """Show one run of PIPELINE, by default the newest. Shows why it started at its position, its batches, its end."""
     trace = _find(_traces(pipeline, feed), run_id)
     if html is not None:
         from lakefeed_observe.runs.page import page_of
@@ -71,7 +71,7 @@ def show(pipeline: Path, feed: str | None, run_id: str | None, html: Path | None
 
 
 def _traces(pipeline: Path, feed: str | None) -> list[Trace]:
-    """Return the traces of a feed, newest first; those beside its checkpoint too, where the file says so."""
+    """Return the traces of a feed, newest first; also those beside its checkpoint, if the file stores them there."""
     if feed is not None:
         from lakefeed_observe.runs.store import runs_of
 
@@ -94,7 +94,7 @@ def _find(traces: Sequence[Trace], run_id: str | None) -> Trace:
 
 
 def run_lines(trace: Trace) -> list[str]:
-    """Return a run as lines for people."""
+    """Return a run's trace as lines of text."""
     totals, losses = trace.totals, trace.start.get("data_loss")
     most_first = sorted(trace.requests.by_class.items(), key=lambda entry: -entry[1])
     by_class = ", ".join(f"{name} {count:,}" for name, count in most_first)

@@ -1,6 +1,6 @@
-"""Writes the trace of a run from a thread of its own: each minute, soon after what matters, and at the end.
+"""Write the trace of a run from a separate thread: every minute, soon after important events, and at the end.
 
-A folder that is full or cannot be written to costs the trace, never a batch.
+If the folder is full or not writable, the trace is lost, but never a batch.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _log = logging.getLogger(__name__)
 
 EVERY_SECONDS = 60.0
 SOON_SECONDS = 5.0
-"""After an event that matters the next write comes so soon, and not sooner."""
+"""The delay of the write after an important event."""
 SHARE = 100
-"""Writes take one part in so many of the time, at most: a day's history takes longer than a minute's."""
+"""Writes use at most one part in this many of the time, because the history of a day takes longer than a minute's."""
 END_SECONDS = 5.0
 TURN_SECONDS = 1.0
 
@@ -48,13 +48,13 @@ Upload = Callable[[Trace], None]
 
 
 def follow(run: FollowedRun) -> AbstractContextManager[None]:
-    """Keep the trace of a run; the trace of a failed start is kept on this machine only."""
+    """Write the trace of a run; the trace of a failed start is stored only on this machine."""
     upload = None if run.is_failed_start else upload_of(run.config, connections=run.connections)
     return tracing(local_runs(run.config), run.monitor, upload=upload)
 
 
 def upload_of(config: PipelineConfig, *, connections: Connections) -> Upload | None:
-    """Return what puts the trace of a finished run beside the checkpoint; None where the pipeline keeps it here."""
+    """Return a function that stores a finished run's trace beside the checkpoint; None if traces are only kept here."""
     if runs_of_file(config).keep != "checkpoint" or not config.checkpoint:
         return None
     if is_local(config.checkpoint):
@@ -64,11 +64,11 @@ def upload_of(config: PipelineConfig, *, connections: Connections) -> Upload | N
 
 @contextmanager
 def tracing(runs: LocalRuns | None, monitor: FeedMonitor, *, upload: Upload | None = None) -> Iterator[None]:
-    """Keep the trace of a run within this block.
+    """Write the trace of a run within this block.
 
     Args:
-        runs: where it is kept on this machine; None for nowhere.
-        upload: takes the whole trace once, at the end; its errors become a line of the log.
+        runs: the traces on this machine; None to store none.
+        upload: gets the whole trace once, at the end; its errors become a log line.
     """
     if runs is None:
         yield
@@ -98,7 +98,7 @@ class TraceFollower:
         self._thread.start()
 
     def close(self) -> None:
-        """Write the end; returns after a bounded time."""
+        """Write the final trace; return within a limited time."""
         self._stop.set()
         self._thread.join(END_SECONDS + (END_SECONDS if self._upload is not None else 0.0))
 
@@ -133,7 +133,7 @@ class TraceFollower:
             self._pause = SHARE * (self._written_at - began)
 
     def _attempt(self, work: Callable[[], object]) -> bool:
-        """Do work whose failure is reported once, and costs no batch."""
+        """Call a function; report its failure once, without failing a batch."""
         try:
             work()
         except Exception as error:
@@ -157,12 +157,12 @@ _ACTIONS = ("paused", "resumed", "changed", "action", "sink_paused", "sink_resum
 
 
 def new_run_id(began_at: float) -> str:
-    """Return an id that sorts by the time at which runs began."""
+    """Return an id; ids sort by the start times of runs."""
     return f"{datetime.fromtimestamp(began_at, UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
 
 
 class RunTrace:
-    """Collects the trace of one run; ``take`` is called with new events, ``trace`` when it is written."""
+    """Collects the trace of one run; ``take`` gets new events, ``trace`` returns the trace for a write."""
 
     def __init__(self, monitor: FeedMonitor) -> None:
         self._monitor = monitor
@@ -172,7 +172,7 @@ class RunTrace:
         self._samples: dict[str, str] = {}
 
     def take(self, events: Iterable[Event]) -> bool:
-        """Keep the newest events of each kind; returns whether one of them is worth a write at once."""
+        """Keep the newest events of every kind; return whether one of them requires a write soon."""
         is_worth = False
         for event in events:
             kind = "upkeep" if event.kind == "note" and event.message.startswith(UPKEEP) else event.kind
@@ -182,7 +182,7 @@ class RunTrace:
         return is_worth
 
     def trace(self, *, is_over: bool) -> Trace:
-        """Return the trace as it is now."""
+        """Return the current trace."""
         progress, counters = self._monitor.counted()
         batches = self._monitor.batches()
         for reason in (reason for batch in batches for reason in batch.reasons):
@@ -225,7 +225,7 @@ class RunTrace:
             event_counts=dict(self._counts),
             partitions=progress.partitions[:MOST_PARTITIONS],
             points=tuple(self._monitor.points(most=POINTS)),
-            # Bounded: a thousand partitions in a hundred batches are no news.
+            # Limited, because the partitions of many batches would make the trace too large.
             batches=tuple(
                 batch.model_copy(
                     update={
@@ -251,7 +251,7 @@ class RunTrace:
 
 
 def summary_of(trace: Trace) -> dict[str, Any]:
-    """Return a run in few words, as ``lakefeed runs list`` shows it."""
+    """Return a run's summary for ``lakefeed runs list``."""
     document = trace.as_dict()
     totals = {name: document["totals"][name] for name in ("batches", "records", "rows", "dead_letters")}
     return {

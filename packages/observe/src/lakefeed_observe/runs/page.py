@@ -1,4 +1,4 @@
-"""Shows the trace of a run as one page: without scripts, without requests, and with every text escaped."""
+"""Show the trace of a run as one page: without scripts and requests, and with all texts escaped."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Row = Sequence[object]
 
 
 def page_of(trace: Trace) -> str:
-    """Return the page of a run."""
+    """Return the HTML page of a run."""
     digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     title = f"{_text(trace.feed)}: run {_text(trace.run)}"
@@ -187,7 +187,7 @@ def _section(title: str, content: str) -> str:
 
 
 def _table(caption: str, heads: Sequence[str], rows: Iterable[Iterable[object]], *, numbers: Sequence[int] = ()) -> str:
-    """Return a table; nothing without rows."""
+    """Return an HTML table; an empty text without rows."""
 
     def cell(at: int, value: object) -> str:
         return f'<td class="n">{_text(value)}</td>' if at in numbers else f"<td>{_text(value)}</td>"
@@ -205,7 +205,7 @@ def _table(caption: str, heads: Sequence[str], rows: Iterable[Iterable[object]],
 
 
 def _text(value: object) -> str:
-    """Return any value as text for a page: bounded, without control characters and secrets, escaped."""
+    """Return a value as text for a page: limited in length, without control characters and secrets, escaped."""
     if value is None:
         return "-"
     if isinstance(value, int) and not isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""The block of a pipeline file that says where the traces of its runs are kept."""
+"""The block of a pipeline file for the traces of its runs."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from lakefeed.config.values import Count
 
 
 class Runs(Block):
-    """Traces of runs, and where they are kept: see lakefeed runs."""
+    """Traces of runs, and where they are stored: see lakefeed runs."""
 
     only_for_runs: ClassVar[bool] = False
 
     keep: Literal["local", "checkpoint", "no"] = "local"
-    """In the user's own folder on this machine; or beside the checkpoint too, with one request at the end of a run; or
-    nowhere."""
+    """local: in the user's folder on this machine. checkpoint: also beside the checkpoint, with one request at a run's
+    end. no: nowhere."""
     most: Count = Field(50, description="So many of the newest runs of a feed are kept.")
     most_mb: Count = Field(50, description="So much space they take at most.")
 
     @field_validator("keep", mode="before")
     @classmethod
     def _no(cls, keep: Any) -> Any:
-        return "no" if keep is False else keep  # YAML reads the word so.
+        return "no" if keep is False else keep  # YAML parses no as False.
 
     def problems(self, config: PipelineBlocks) -> Iterator[ConfigProblem]:
         if self.keep == "checkpoint" and config.resumes_by_ledger:
@@ -36,5 +36,5 @@ class Runs(Block):
 
 
 def runs_of_file(config: PipelineBlocks) -> Runs:
-    """Return the block ``runs``, or its defaults."""
+    """Return the block ``runs``, or its default values."""
     return config.block(Runs) or Runs()

@@ -1,4 +1,4 @@
-"""Keeps the traces of runs: in the user's own folder, a file a run, and beside the checkpoint where that is set."""
+"""Store the traces of runs: in the user's folder, one file per run, and beside the checkpoint if configured."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ UPLOAD_SECONDS = 5.0
 READ_SECONDS = 10.0
 MOST_BYTES = 1 << 25
 MOST_READ = 20
-"""Traces beside the checkpoint that are read: each is a request."""
+"""The most traces to read beside the checkpoint; every trace is a request."""
 MOST_LISTS = 100
 
 
@@ -49,13 +49,13 @@ class TraceEvent(JsonModel):
 
 
 class TraceDriver(Driver):
-    """The process that ran the feed, with the mark of its start."""
+    """The process that ran the feed, with the marker of its start."""
 
     started: str | None = None
 
 
 class TraceRequests(JsonModel):
-    """Requests to S3 of all batches."""
+    """S3 requests of all batches."""
 
     total: int = 0
     errors: int = 0
@@ -64,7 +64,7 @@ class TraceRequests(JsonModel):
 
 
 class Trace(JsonModel):
-    """The trace of one run: docs/runs.md lists the keys, which keep their names and their meaning."""
+    """The trace of one run. docs/runs.md lists the keys; their names and meanings do not change."""
 
     version: int = 1
     run: str = Field(pattern=RUN_ID.pattern)
@@ -100,14 +100,14 @@ class Trace(JsonModel):
 
     @classmethod
     def read(cls, text: str | bytes) -> Trace | None:
-        """Read a file; None if it is no trace. Where the run has not said how it ended, the end is what is likely."""
+        """Parse a file; return None if it is no trace. If the trace has no end of the run, the likely end is set."""
         try:
             trace = cls.model_validate_json(text)
         except ValueError:
             return None
         if trace.end is not None:
             return trace
-        # Of another machine nothing is known: its process cannot be looked at.
+        # The process of another machine cannot be examined.
         end, driver = "unknown", trace.driver
         if driver.host == socket.gethostname():
             is_running = driver.started is not None and process_start(driver.pid) == driver.started
@@ -116,7 +116,7 @@ class Trace(JsonModel):
 
     @property
     def json_line(self) -> str:
-        """The trace as it is kept: bounded, and without secrets."""
+        """The trace as it is stored: limited in size, without secrets."""
         return json_line(self.as_dict())
 
 
@@ -128,8 +128,8 @@ class LocalRuns:
     """The traces of one feed on this machine.
 
     Args:
-        folder: of the feed alone.
-        most: so many of the newest are kept, and no more than ``most_mb`` of them.
+        folder: the folder of this feed only.
+        most: the number of newest traces to keep, within ``most_mb``.
     """
 
     def __init__(self, folder: Path, *, most: int = 50, most_mb: int = 50) -> None:
@@ -137,11 +137,11 @@ class LocalRuns:
         self._most, self._most_bytes = most, most_mb * MB
 
     def save(self, trace: Trace) -> None:
-        """Replace the file of a run; raises OSError."""
+        """Replace the file of a run; may raise OSError."""
         write_own_file(self.folder / f"{trace.run}.json", trace.json_line)
 
     def prune(self) -> None:
-        """Remove the oldest traces that are too many or take too much space; the newest one stays."""
+        """Remove the oldest traces beyond the number or size limit; the newest one stays."""
         total = 0
         with suppress(OSError):
             for number, path in enumerate(self._paths()):
@@ -150,7 +150,7 @@ class LocalRuns:
                     path.unlink(missing_ok=True)
 
     def traces(self) -> Iterator[Trace]:
-        """Yield the traces, newest first; a file that is no trace is left out."""
+        """Yield the traces, newest first; skip files that are no traces."""
         for path in self._paths():
             if (trace := Trace.read(read_own_file(path) or "")) is not None:
                 yield trace
@@ -164,7 +164,7 @@ class LocalRuns:
 
 
 def runs_of(feed: str) -> list[LocalRuns]:
-    """Return the traces of all feeds of this name on this machine: more than one if they have several sinks."""
+    """Return the traces of all feeds with this name on this machine; there are several if they have several sinks."""
     found = []
     with suppress(OSError, RuntimeError):
         for folder in sorted(runs_folder().iterdir()):
@@ -176,7 +176,7 @@ def runs_of(feed: str) -> list[LocalRuns]:
 
 
 def local_runs(config: PipelineConfig) -> LocalRuns | None:
-    """Return the traces of a feed on this machine; None if none are kept, or the user has no home."""
+    """Return the traces of a feed on this machine; None if none are stored, or the user has no home."""
     path = own_path("runs", config)
     settings = runs_of_file(config)
     if path is None or settings.keep == "no":
@@ -185,7 +185,7 @@ def local_runs(config: PipelineConfig) -> LocalRuns | None:
 
 
 def traces_of(config: PipelineConfig, *, connections: Connections) -> list[Trace]:
-    """Return the traces of a feed, each once; those beside the checkpoint are of finished runs."""
+    """Return the traces of a feed without duplicates; those beside the checkpoint are of finished runs."""
     runs = local_runs(config)
     found = {trace.run: trace for trace in (runs.traces() if runs is not None else ())}
     if runs_of_file(config).keep == "checkpoint" and config.checkpoint:
@@ -208,12 +208,12 @@ class StoredRuns:
         self._s3 = s3
 
     def save(self, trace: Trace) -> None:
-        """Put a trace, with one request; raises AccessDenied or Unreachable."""
+        """Store a trace, with one request; may raise AccessDenied or Unreachable."""
         url = object_url(self._bucket, f"{self._prefix}{trace.run}.json", s3=self._s3)
         self._ask("PUT", url, seconds=UPLOAD_SECONDS, body=trace.json_line.encode())
 
     def traces(self, *, known: Mapping[str, object]) -> Iterator[Trace]:
-        """Yield the newest traces but for the known ones: a request for a thousand names, and one for each trace."""
+        """Yield the newest traces except the known ones; needs a request per thousand names, and one per trace."""
         keys = self._keys()
         ids = [Path(key).stem for key in keys if key.startswith(self._prefix) and RUN_ID.fullmatch(Path(key).stem)]
         for run_id in sorted(set(ids) - known.keys(), reverse=True)[:MOST_READ]:
@@ -223,7 +223,7 @@ class StoredRuns:
                 yield trace
 
     def _keys(self) -> list[str]:
-        """Return the names of the traces; the newest are the last ones, and an answer has a thousand."""
+        """Return the names of the traces, oldest first; an answer of the store has up to a thousand names."""
         base = prefix_url(self._bucket, self._prefix, s3=self._s3)
         url, found = base, list[str]()
         for _ in range(MOST_LISTS):

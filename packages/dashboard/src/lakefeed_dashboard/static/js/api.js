@@ -1,9 +1,9 @@
-// Asks the server. An answer 401 leads to the login; any other refusal is an ApiError with the server's words.
+// Sends requests to the server. An answer 401 leads to the login; other refusals become an ApiError with its text.
 
 /** @typedef {{user: string | null, role: "viewer" | "operator", csrf: string | null, login_required: boolean}} Session */
 
 const LIMIT_MS = 20_000;
-/** How often a question is asked again that a busy server has refused. */
+/** The number of retries after a busy server's refusal. */
 const REPEATS = 3;
 /** @type {Session | null} */
 let session = null;
@@ -22,7 +22,7 @@ export class ApiError extends Error {
     this.after = after;
   }
 
-  /** The error and what to do next, as one text. */
+  /** The error and its hint, as one text. */
   get text() {
     return this.hint ? `${this.message}: ${this.hint}` : this.message;
   }
@@ -34,7 +34,7 @@ export async function loadSession() {
   return /** @type {Session} */ (session);
 }
 
-/** Whether this user may steer feeds. */
+/** Return whether this user may operate feeds. */
 export function isOperator() {
   return session?.role === "operator";
 }
@@ -50,7 +50,7 @@ export async function get(path, limit = LIMIT_MS) {
       return await ask(path, { method: "GET" }, limit);
     } catch (error) {
       if (!(error instanceof ApiError) || error.after === 0 || repeats === REPEATS) throw error;
-      // Pages that were opened at once do not ask at once again.
+      // A random delay, so that pages that were opened together do not retry together.
       const wait = error.after * 1000 * (1 + Math.random());
       await new Promise((done) => setTimeout(done, wait));
     }
@@ -66,7 +66,7 @@ export function ofFeed(feed, what) {
 }
 
 /**
- * Ask for an action; resolves with the event that logs it.
+ * Request an action; resolves with the event that logs it.
  * @param {string} feed
  * @param {Record<string, unknown>} request
  */

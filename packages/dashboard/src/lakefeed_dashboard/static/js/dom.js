@@ -1,15 +1,15 @@
-// Builds elements. Values reach the page as text nodes only: no text of a record can become markup.
+// Builds elements. Values reach the page only as text nodes, so that no text of a record becomes markup.
 
 /** @typedef {Node | string | number | null | undefined | false} Child */
 
 const SVG = "http://www.w3.org/2000/svg";
-/** Control characters, and marks that change the direction of the text after them. */
+/** Control characters, and marks that change the direction of the following text. */
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
 export const MOST_CHARACTERS = 200;
 const SERVER_CUTS = 2000;
 
 /**
- * Make an element. Properties that begin with "on" are listeners; `class`, `data-*`, `aria-*` and others attributes.
+ * Create an element. Properties that begin with "on" are listeners; `class`, `data-*`, `aria-*` and others attributes.
  * @param {string} tag
  * @param {Record<string, any> | null} [properties]
  * @param {...(Child | Child[])} children
@@ -20,7 +20,7 @@ export function h(tag, properties, ...children) {
 }
 
 /**
- * Make an element of SVG.
+ * Create an SVG element.
  * @param {string} tag
  * @param {Record<string, any> | null} [properties]
  * @param {...(Child | Child[])} children
@@ -59,7 +59,7 @@ export function fill(element, ...children) {
 }
 
 /**
- * Set an element's text, if it is another one: a screen reader and a selection are not disturbed for nothing.
+ * Set an element's text only if it differs, so that screen readers and selections are not disturbed.
  * @param {Element} element
  * @param {string} text
  */
@@ -68,7 +68,7 @@ export function setText(element, text) {
 }
 
 /**
- * Return a foreign value as a text that is safe to look at: cut, and with hidden characters made visible.
+ * Return a foreign value as safe text: truncated, and with hidden characters made visible.
  * @param {unknown} value
  * @param {number} [most]
  * @returns {string}
@@ -78,12 +78,12 @@ export function visible(value, most = MOST_CHARACTERS) {
   const text = typeof value === "string" ? value : JSON.stringify(value) ?? String(value);
   const shown = text.slice(0, most).replace(HIDDEN, (mark) => `\\u${mark.charCodeAt(0).toString(16).padStart(4, "0")}`);
   if (text.length <= most) return shown;
-  // The server cuts longer texts: how long they were is not known here.
+  // The server truncates longer texts, so their original length is not known here.
   return text.length < SERVER_CUTS ? `${shown}… (${text.length.toLocaleString()} characters)` : `${shown}…`;
 }
 
 /**
- * Show a foreign value: its direction does not reach the text around it.
+ * Show a foreign value so that its text direction does not affect the text around it.
  * @param {unknown} value
  * @param {number} [most]
  */
@@ -92,7 +92,7 @@ export function foreign(value, most = MOST_CHARACTERS) {
 }
 
 /**
- * Make a section with a heading that names it.
+ * Create a section with a heading as its name.
  * @param {string} title
  * @param {...(Child | Child[])} children
  */
@@ -102,7 +102,7 @@ export function section(title, ...children) {
 }
 
 /**
- * Make a table from rows of cells. A cell is a text or a node; numbers stand at the right. A column of bars has no title.
+ * Create a table from rows of cells. A cell is text or a node; numbers are right-aligned, columns of bars have no title.
  * @param {{caption: string, columns: (string | {title: string, number?: boolean})[], rows: Child[][], hidden?: boolean}} content
  */
 export function table({ caption, columns, rows, hidden = true }) {
@@ -126,7 +126,7 @@ export function table({ caption, columns, rows, hidden = true }) {
 }
 
 /**
- * Say something to a screen reader, once.
+ * Announce a text to screen readers, once.
  * @param {string} text
  */
 export function announce(text) {

@@ -10,7 +10,7 @@ const followers = new Set();
 let isLocal = kept("lakefeed.zone") === "local";
 
 /**
- * Read a setting of this browser.
+ * Return a setting of this browser.
  * @param {string} name
  * @returns {string | null}
  */
@@ -23,7 +23,7 @@ export function kept(name) {
 }
 
 /**
- * Keep a setting in this browser, where it allows that.
+ * Store a setting in this browser, if the browser allows it.
  * @param {string} name
  * @param {string | null} value
  */
@@ -94,18 +94,18 @@ export function money(value, currency) {
   return currency ? `${text} ${currency}` : text;
 }
 
-/** Whether times are local. */
+/** Return whether times are shown in local time. */
 export function zoneIsLocal() {
   return isLocal;
 }
 
-/** The zone's name, as it is shown beside times. */
+/** Return the zone's name, as shown beside times. */
 export function zoneName() {
   if (!isLocal) return "UTC";
   return Intl.DateTimeFormat().resolvedOptions().timeZone;
 }
 
-/** Switch between UTC and local time; views are shown again. */
+/** Switch between UTC and local time, and redraw the views. */
 export function switchZone() {
   isLocal = !isLocal;
   keep("lakefeed.zone", isLocal ? "local" : "utc");
@@ -131,7 +131,7 @@ export function clock(date, { seconds = true, day = false } = {}) {
 }
 
 /**
- * Show a time of the server; today's without its day.
+ * Format a time of the server; today's times have no date.
  * @param {string | null | undefined} iso
  * @param {{day?: boolean}} [parts]
  */
@@ -144,7 +144,7 @@ export function time(iso, { day } = {}) {
 }
 
 /**
- * Say how long ago a time was, by a clock that the server and the page share.
+ * Format how long ago a time was, until the server's time if it is given, else until the page's.
  * @param {string | null | undefined} iso
  * @param {string | null | undefined} now
  */

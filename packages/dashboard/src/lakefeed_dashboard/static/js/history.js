@@ -1,8 +1,8 @@
-// The history of one feed in the page: points of the time that is shown, and the newest batches whole.
+// The history of one feed in the page: points of the displayed time span, and the newest batches in full.
 
 const MOST_POINTS = 1500;
 const MOST_BATCHES = 100;
-/** Phases that do not overlap, in the order of a batch. "add" is the sum of some, "rows" and "write …" parts of one. */
+/** Phases that do not overlap, in the order of a batch. "add" is a sum of phases; "rows" and "write …" are parts. */
 export const PHASES = ["plan", "check", "write", "dead_letters", "publish", "log", "other"];
 
 /**
@@ -59,27 +59,27 @@ export class History {
     if (this.moments.length > MOST_POINTS) this.thin();
   }
 
-  /** Every second one of the older half is left out: a page that is open for days does not grow. */
+  /** Every second point of the older half is dropped, so that a page that is open for days does not grow. */
   thin() {
     const half = MOST_POINTS / 2;
     this.moments = this.moments.filter((_, at) => at > half || at % 2 === 0);
   }
 
   /**
-   * Return the moments within the time that is shown, up to now by the server's clock.
+   * Return the points within the displayed time span, up to now by the server's clock.
    * @param {number} now
    */
   recent(now) {
     return this.moments.filter((moment) => moment.at >= now - this.seconds);
   }
 
-  /** The seconds of each phase of the newest batches, with what no phase has. */
+  /** Return the seconds per phase of the newest batches, with the time outside all phases. */
   phases() {
     const batches = this.batches.slice(-60);
     const columns = PHASES.map((name) =>
       batches.map((batch) => (name === "other" ? rest(batch) : (batch.phases?.[name] ?? 0))),
     );
-    // After a move a batch can have a number from before: then they are counted.
+    // After a move, batch ids may repeat; then the batches are numbered.
     const isRising = batches.every((batch, at) => at === 0 || batch.batch > batches[at - 1].batch);
     return [batches.map((batch, at) => (isRising ? batch.batch : at + 1)), ...columns];
   }

@@ -34,7 +34,7 @@ function byId(id) {
   return /** @type {HTMLElement} */ (document.getElementById(id));
 }
 
-/** The parts of the address after the hash, decoded. */
+/** Return the parts of the address after the hash, decoded. */
 function route() {
   return location.hash
     .replace(/^#\/?/, "")
@@ -59,7 +59,7 @@ function show() {
   stream.follow(wanted);
   view.load();
   scrollTo(0, 0);
-  // A reader of the screen is told of the new view; at the first one the browser does that.
+  // Screen readers are notified of the new view; for the first view, the browser does that.
   if (!isFirst) main.focus({ preventScroll: true });
 }
 

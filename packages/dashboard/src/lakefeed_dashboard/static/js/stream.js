@@ -1,11 +1,11 @@
-// The server's events. A lost connection is noticed, shown, and made again; views read all anew afterwards.
+// The server's events. A lost connection is detected, shown and restored; then the views reload everything.
 
 import { get } from "./api.js";
 
 const KINDS = ["feeds", "progress", "batch", "event", "panels"];
 const SHORTEST_MS = 1_000;
 const LONGEST_MS = 15_000;
-/** After so long without an event the server is asked whether it is there. */
+/** After this time without an event, the server is asked whether it is alive. */
 const SILENT_MS = 15_000;
 const CHECK_MS = 5_000;
 
@@ -36,7 +36,7 @@ export class Stream {
   }
 
   /**
-   * Follow one feed, or the list alone.
+   * Follow one feed, or only the list.
    * @param {string | null} feed
    */
   follow(feed) {
@@ -50,7 +50,7 @@ export class Stream {
     this.source = source;
     this.heardAt = Date.now();
     source.onopen = () => this.heard(true);
-    // The browser's own attempts are not waited for: they end for good at an answer that is no stream.
+    // Do not rely on the browser's own retries: they end for good at an answer that is not a stream.
     source.onerror = () => this.lose();
     for (const kind of KINDS) {
       source.addEventListener(kind, (event) => {
@@ -76,7 +76,7 @@ export class Stream {
     this.follower.onLost(this.lostSince);
     this.timer = setTimeout(() => this.connect(), this.wait);
     this.wait = Math.min(LONGEST_MS, this.wait * 2);
-    // A stream does not say why it was refused. If it is for a login that has ended, this leads to the next one.
+    // A stream does not report why it was refused. If the login has ended, this request leads to a new login.
     void get("/api/session", CHECK_MS).catch(() => null);
   }
 
@@ -87,7 +87,7 @@ export class Stream {
     }
   }
 
-  /** Ask a server that says nothing whether it is there: a hanging one leaves the connection open. */
+  /** Ask a silent server whether it is alive, because a hanging server leaves the connection open. */
   async check() {
     if (this.lostSince !== null || this.source === null || Date.now() - this.heardAt < SILENT_MS) return;
     const source = this.source;

@@ -1,4 +1,4 @@
-// Sets the theme before the page is painted: a page in the wrong colours would flash.
+// Sets the theme before the first paint, because a page in the wrong colours would flash.
 (() => {
   const kept = ["light", "dark"].find((name) => {
     try {

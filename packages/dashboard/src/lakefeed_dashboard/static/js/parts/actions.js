@@ -1,4 +1,4 @@
-// The buttons that steer a feed. Each asks first, in a dialog, and the dialog shows what became of it.
+// The buttons that control a feed. A dialog asks for confirmation, and then shows the result.
 
 import { act, ApiError } from "../api.js";
 import { announce, fill, h, visible } from "../dom.js";
@@ -65,7 +65,7 @@ export const ACTIONS = {
 };
 
 /**
- * Make the button of an action.
+ * Create the button of an action.
  * @param {string} feed
  * @param {Action} action
  */
@@ -76,7 +76,7 @@ export function actionButton(feed, action) {
 }
 
 /**
- * Ask whether to do it, and do it.
+ * Ask for confirmation, and run the action.
  * @param {string} feed
  * @param {Action} action
  */

@@ -1,4 +1,4 @@
-// Charts over time or batches, drawn by uPlot. Each has a sentence and a table that say the same in words.
+// Charts over time or batches, drawn by uPlot. A sentence and a table have the same content as the chart.
 
 import { fill, h, section, setText, table } from "../dom.js";
 import { clock, zoneIsLocal } from "../format.js";
@@ -59,7 +59,7 @@ export class Chart {
   }
 
   /**
-   * Show values: a column for x, and one for each series.
+   * Show values: a column for x, and a column per series.
    * @param {(number | null)[][]} data
    * @param {{range?: [number, number] | null, summary?: string}} [more]
    */
@@ -75,7 +75,7 @@ export class Chart {
     this.showRows();
   }
 
-  /** The values as they are drawn: of a stack the sums, the highest first. */
+  /** Return the values to draw; for a stack, the sums, with the highest first. */
   drawn() {
     if (!this.options.stacked) return this.data;
     const [x, ...columns] = this.data;
@@ -88,12 +88,12 @@ export class Chart {
     if (width < 50) return;
     const uplot = /** @type {any} */ (window).uPlot;
     if (this.plot) this.plot.setSize({ width, height: HEIGHT });
-    // It does not start in a browser whose language is none, as of a system without a locale.
+    // uPlot fails if the browser's language is invalid, as in a system without a locale.
     else if (uplot) this.plot = new uplot(this.settings(width), this.drawn(), this.area);
     else setText(this.area, "This browser cannot draw the chart; its values are in the table below.");
   }
 
-  /** Draw anew, after a change of the theme or the zone. */
+  /** Redraw, after a change of theme or zone. */
   redraw() {
     this.plot?.destroy();
     this.plot = null;

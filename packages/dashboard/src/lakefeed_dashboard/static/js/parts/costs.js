@@ -1,4 +1,4 @@
-// Requests to S3 for a batch and an hour, by class, with their price at the tariff of the pipeline file.
+// S3 requests per batch and per hour, by class, with their prices by the pipeline file's tariff.
 
 import { ofFeed } from "../api.js";
 import { fill, h, table, visible } from "../dom.js";
@@ -28,7 +28,7 @@ export class CostsPart extends DetailPart {
       this.history.load(await ofFeed(this.feed, "history?most=600"));
       this.draw();
     } catch {
-      // The view says that the feed does not answer.
+      // The view already shows that the feed does not answer.
     }
     await costs;
   }

@@ -37,7 +37,7 @@ export class DeadLettersPart extends DetailPart {
 }
 
 /**
- * Check that the samples have one text: letters are counted together if their reasons differ in numbers only.
+ * Check that the samples have the same text: letters are counted together if their reasons differ only in numbers.
  * @param {any} reason
  */
 function isOne(reason) {
@@ -61,7 +61,7 @@ function samples(reason) {
 }
 
 /**
- * Show a key or a value, which can be copied; a long one is cut, and opened on request.
+ * Show a key or value with a button to copy it; a long one is truncated, and expanded on request.
  * @param {any} sample
  * @param {string} name
  * @param {number} most
@@ -90,7 +90,7 @@ function content(sample, name, most) {
 }
 
 /**
- * Copy a text as it came; where the browser does not allow that, as over HTTP, select what is shown of it.
+ * Copy a text unchanged; if the browser does not allow that, as over HTTP, select the displayed text.
  * @param {string} text
  * @param {HTMLElement} shown
  */

@@ -1,4 +1,4 @@
-// A part that reads one document when it is looked at, and again now and then while it is.
+// A part that reads its document when it is opened, and repeatedly while it is open.
 
 import { ApiError, ofFeed } from "../api.js";
 import { fill, foreign, h, section } from "../dom.js";
@@ -30,7 +30,7 @@ export class DetailPart {
     } catch (error) {
       this.problem.textContent = error instanceof ApiError ? error.text : "it cannot be shown";
       this.problem.hidden = false;
-      this.text = ""; // The next answer is shown, even if it is the last one again: its own error takes this one's place.
+      this.text = ""; // The next answer replaces this error, even if it equals the last answer.
       if (this.content === null) fill(this.place);
     }
   }
@@ -39,7 +39,7 @@ export class DetailPart {
   take(content) {
     const { taken_at: _, ...rest } = content;
     const text = JSON.stringify(rest);
-    // What has not changed is left alone: an open table stays open, a selection selected.
+    // Unchanged content is not redrawn, so that open tables and selections stay.
     if (text === this.text) return;
     this.text = text;
     this.content = content;

@@ -24,7 +24,7 @@ export class EventsPart {
     try {
       this.events = (await ofFeed(this.feed, "events?after=0")).events.slice(-MOST);
     } catch {
-      return; // The view says that the feed does not answer.
+      return; // The view already shows that the feed does not answer.
     }
     this.redraw();
   }
@@ -36,7 +36,7 @@ export class EventsPart {
   onEvent(kind, content) {
     if (kind !== "event") return;
     if (content.number <= (this.events.at(-1)?.number ?? 0)) {
-      // The numbers of another run begin again.
+      // Event numbers of another run start over.
       if (content.number === 1) void this.load();
       return;
     }

@@ -28,7 +28,7 @@ export class GraphPart extends DetailPart {
 }
 
 /**
- * Place nodes by the longest way from a source, and draw them; from top to bottom on a narrow page.
+ * Place nodes by their longest path from a source, and draw them; from top to bottom on a narrow page.
  * @param {Node[]} nodes
  * @param {[string, string][]} edges
  * @param {boolean} isNarrow
@@ -71,7 +71,7 @@ function draw(nodes, edges, isNarrow) {
  */
 function layersOf(nodes, edges) {
   const depth = new Map(nodes.map((node) => [node.id, 0]));
-  // A way has no more edges than there are nodes: a circle would not end otherwise.
+  // A path has fewer edges than there are nodes; without this limit, a cycle would loop forever.
   for (let round = 0; round < nodes.length; round += 1) {
     let moved = false;
     for (const [from, to] of edges) {

@@ -1,10 +1,10 @@
-// The lag of each partition, in records and seconds: those that are furthest behind, and a count of the others.
+// The lag of partitions, in records and seconds: the partitions with the largest lag, and a count of the others.
 
 import { fill, foreign, h, s, section, setText, table } from "../dom.js";
 import { count, duration } from "../format.js";
 
 const MOST = 25;
-/** A table of so many rows is not built each second. */
+/** A table with this many rows is not rebuilt every second. */
 const EVERY_MS = 2_000;
 
 export class LagPart {

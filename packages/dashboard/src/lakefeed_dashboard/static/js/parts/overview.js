@@ -1,4 +1,4 @@
-// What a feed does now: figures, charts over time, the batch at work, and the newest batches.
+// The current state of a feed: figures, charts over time, the running batch, and the newest batches.
 
 import { ofFeed } from "../api.js";
 import { h, section, setText, table, fill } from "../dom.js";
@@ -79,7 +79,7 @@ export class OverviewPart {
     try {
       this.history.load(await ofFeed(this.feed, `history?since=${since.toFixed(0)}&most=${MOST_POINTS}`));
     } catch {
-      return; // The view says that the feed does not answer.
+      return; // The view already shows that the feed does not answer.
     }
     this.draw();
     this.showBatches();
@@ -119,7 +119,7 @@ export class OverviewPart {
     const now = Math.max(Date.parse(this.progress?.taken_at ?? "") / 1000 || Date.now() / 1000, this.history.moments.at(-1)?.at ?? 0);
     const moments = this.history.recent(now);
     const x = moments.map((one) => one.at);
-    // A young run fills the chart: the time before it began is left out.
+    // The chart of a young run begins with the run, so that the run fills it.
     const first = Math.max(now - this.history.seconds, Math.min(x[0] ?? now, now - 60));
     const range = /** @type {[number, number]} */ ([first, now]);
     const columns = (/** @type {(keyof import("../history.js").Moment)[]} */ ...names) => [x, ...names.map((name) => moments.map((one) => one[name]))];

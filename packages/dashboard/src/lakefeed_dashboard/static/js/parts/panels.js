@@ -1,4 +1,4 @@
-// Query panels of the pipeline file: the newest result of each, as bars, a line, a table or a map.
+// Query panels of the pipeline file: their newest results, as bars, a line, a table or a map.
 
 import { ApiError, ofFeed } from "../api.js";
 import { fill, foreign, h, section, table, visible } from "../dom.js";
@@ -8,7 +8,7 @@ import { bar } from "./lag.js";
 import { drawMap } from "./map.js";
 
 const MOST_ROWS = 100;
-/** As the server writes times. Date.parse takes a zip code for a year. */
+/** The server's format of times. Date.parse would read a zip code as a year. */
 const TIME = /^\d{4}-\d{2}-\d{2}(?:$|[T ]\d{2}:\d{2})/;
 
 /**
@@ -120,7 +120,7 @@ function stateText(panel) {
   return panel.error ? `${visible(panel.error, 400)} · ${when}` : when + more;
 }
 
-/** Columns of a panel: x, or the label, or the first one; and the values, or all other numbers. */
+/** Return the columns of a panel: x, or the label, or the first one; and the values, or all other numbers. */
 /** @param {Panel} panel */
 function columnsOf(panel) {
   const at = (/** @type {string | undefined} */ name) => (name ? panel.columns.indexOf(name) : -1);
@@ -177,13 +177,13 @@ function lineData(panel) {
   const isTime = panel.rows.every((row) => typeof row[x] === "string" && TIME.test(row[x]) && !Number.isNaN(secondsOf(row[x])));
   const place = (/** @type {any} */ value, /** @type {number} */ at) => (isTime ? secondsOf(value) : typeof value === "number" ? value : at);
   const rows = panel.rows.map((row, at) => ({ row, at: place(row[x], at) })).sort((a, b) => a.at - b.at);
-  // A decimal that a script cannot hold comes as a text.
+  // The server sends a decimal as text if JavaScript cannot represent it.
   const number = (/** @type {any} */ value) => (value !== null && value !== "" && Number.isFinite(Number(value)) ? Number(value) : null);
   return { isTime, data: [rows.map((one) => one.at), ...values.slice(0, 7).map((column) => rows.map((one) => number(one.row[column])))] };
 }
 
 /**
- * Seconds since 1970 of a time; one without a zone is UTC, as the axis is.
+ * Return a time as seconds since 1970; a time without a zone is UTC, like the axis.
  * @param {string} text
  */
 function secondsOf(text) {

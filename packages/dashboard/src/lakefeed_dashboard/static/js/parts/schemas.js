@@ -1,4 +1,4 @@
-// The schemas that the table has had, and what each has changed.
+// The schemas of the table over time, with their changes.
 
 import { fill, foreign, h, table } from "../dom.js";
 import { count, time, zoneName } from "../format.js";

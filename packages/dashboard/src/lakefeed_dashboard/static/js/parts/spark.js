@@ -1,4 +1,4 @@
-// Sparklines: the shape of the last values, as SVG; the number stands beside it.
+// Sparklines: the course of the last values, as SVG; the number is shown beside it.
 
 import { s } from "../dom.js";
 

@@ -1,4 +1,4 @@
-// The state of a feed, in words and with a colour that repeats what the words say.
+// The state of a feed, as text and as a colour with the same meaning.
 
 import { h } from "../dom.js";
 
@@ -34,7 +34,7 @@ export function badge(feed) {
 }
 
 /**
- * Bring a badge up to date without touching it if nothing has changed.
+ * Update a badge; do nothing if the state has not changed.
  * @param {Element} element
  * @param {any} feed
  */
@@ -46,7 +46,7 @@ export function setBadge(element, feed) {
 }
 
 /**
- * Say who has paused a feed and why.
+ * Return who has paused a feed, and why.
  * @param {{reason: string, by: string, at: string}} paused
  */
 export function pauseText(paused) {

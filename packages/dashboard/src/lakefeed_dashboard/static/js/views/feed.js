@@ -1,4 +1,4 @@
-// One feed: its state and buttons, and the part of it that is looked at.
+// One feed: its state and buttons, and the open part of its details.
 
 import { ApiError, isOperator, ofFeed } from "../api.js";
 import { announce, fill, foreign, h, setText, visible } from "../dom.js";
@@ -139,7 +139,7 @@ export class FeedView {
     const isOver = ["ended", "failed", "stopping"].includes(progress.state);
     for (const button of this.actions.values()) button.disabled = isOver;
     const { text } = stateOf(progress);
-    // Between batches a feed changes its state each second: only what lasts is said.
+    // Between batches the state changes every second, so only lasting states are announced.
     const said = ["working", "waiting"].includes(text) ? "running" : text;
     if (this.said && said !== this.said) announce(`${visible(this.feed, 60)}: ${said}`);
     this.said = said;
@@ -157,7 +157,7 @@ export class FeedView {
       ["last commit", ago(progress.last_commit_at, progress.taken_at)],
     ];
     if (progress.restarts) facts.push(["restarts of the query", String(progress.restarts)]);
-    // Another driver's document may say anything: only an address of a page becomes a link.
+    // Another driver's document may contain anything, so only addresses of pages become links.
     const pages = /^https?:\/\/[^\s]+$/.test(driver.spark_ui ?? "") ? visible(driver.spark_ui, 200) : "";
     if (pages) facts.push(["Spark's pages", pages]);
     if (this.facts.children.length !== facts.length) {

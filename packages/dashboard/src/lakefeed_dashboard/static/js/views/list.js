@@ -1,4 +1,4 @@
-// All feeds: one row each, kept up to date in place.
+// All feeds: one row per feed, updated in place.
 
 import { ApiError, get } from "../api.js";
 import { fill, foreign, h, setText, visible } from "../dom.js";
@@ -55,7 +55,7 @@ class Row {
     setText(this.commit, ago(feed.last_commit_at, null));
   }
 
-  /** The list is sent only when it has changed: the line goes on without. */
+  /** The server sends the list only if it has changed; without a new list, the sparkline repeats the last value. */
   tick() {
     this.spark.add(this.feed.rate);
     setText(this.commit, ago(this.feed.last_commit_at, null));
@@ -154,7 +154,7 @@ export class ListView {
     feeds.forEach((feed, at) => {
       const element = /** @type {Row} */ (this.rows.get(feed.feed)).element;
       element.hidden = !feed.feed.toLowerCase().includes(wanted);
-      // Moved only if its place is another one: a move takes the focus away.
+      // Rows are moved only if their place changes, because a move removes the focus.
       if (this.body.children[at] !== element) this.body.insertBefore(element, this.body.children[at] ?? null);
     });
   }
