@@ -170,7 +170,7 @@ class BatchOutcomes:
             sf.col(f"{RECORD}.verdict"),
             # Never null: generated code hands a null CASE to a function as what it was for the record before.
             sf.coalesce(sf.col(f"{RECORD}.reason"), sf.lit("")),
-            # An id out of broken bytes is no schema that the rows could cover.
+            # The registry knows no schema of this id, so there is nothing that the reader's schema has to include.
             sf.coalesce(
                 sf.when(sf.col(f"{RECORD}.reason").startswith(UNKNOWN_SCHEMA), sf.lit(None))
                 .otherwise(sf.col(f"{RECORD}.schema_id"))

@@ -83,7 +83,7 @@ class GoProgram:
                 where=str(log),
                 hint="check the network and GOPROXY, or use the store that needs no build: --store s3proxy",
             )
-        # Into place only when whole, and the directory with it.
+        # The folder gets its name in one step: a build that was interrupted leaves none.
         folder = self.path.parent
         folder.parent.mkdir(parents=True, exist_ok=True)
         fresh.rename(folder)

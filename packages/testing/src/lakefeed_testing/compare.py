@@ -288,9 +288,9 @@ def _dead_letters(
 def _unmatched(
     expected: Sequence[Expected], actual: Sequence[Actual], differing: Callable[[Expected, Actual], list[str]]
 ) -> Iterator[tuple[int, Expected | None, Actual | None]]:
-    """Yield what is left when as many as possible are matched, with the number of the expected one from 1.
+    """Match as many rows as possible; yield the others, with the number of the expected row from 1.
 
-    Of those, each expected one is paired with the actual one that differs least.
+    An expected row without a match is paired with the actual row that differs least.
     """
     counts = [[len(differing(one, other)) for other in actual] for one in expected]
     matched = _matching([[at for at, count in enumerate(row) if count == 0] for row in counts])

@@ -20,7 +20,7 @@ from lakefeed.offsets.ranges import OffsetRange, Partition
 POLL_SECONDS = 0.2
 MOST_AT_ONCE = 1_000
 WIDER = 4
-"""A window that has too few records is followed by one that is so many times as wide."""
+"""The factor by which the next window is wider than one with too few records."""
 
 Spans = Mapping[Partition, tuple[int, int]]
 """First offset and end of partitions."""

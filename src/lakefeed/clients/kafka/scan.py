@@ -88,7 +88,7 @@ def count_records(
 def offset_behind(
     source: KafkaSource, partition: Partition, start: int, records: int, *, committed: bool
 ) -> int | None:
-    """Return the offset behind so many records from an offset on; None if the partition has fewer.
+    """Return the offset after the first n records from ``start`` on; None if the partition has fewer.
 
     ``committed`` leaves out the records of transactions that were aborted, or are open.
     """

@@ -40,7 +40,7 @@ EVERY_SECONDS = 60.0
 SOON_SECONDS = 5.0
 """After an event that matters the next write comes so soon, and not sooner."""
 SHARE = 100
-"""Writes take one part in so many of the time, at most: a day's history takes longer than a minute's."""
+"""Writing takes at most 1/100 of a run's time: a day's history takes longer to write than a minute's."""
 END_SECONDS = 5.0
 TURN_SECONDS = 1.0
 
