@@ -93,4 +93,4 @@ screenshots: setup ## take the pictures of dashboard and terminal again, of real
 
 clean: ## remove what was built; the per-user cache stays
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis $(JVM_JAR) packages/*/src/*/lakefeed-*.jar bench/src/*/lakefeed-*.jar $(VENDOR) \
-	  docs/pipeline-reference.md docs/commands.md docs/metrics-reference.md docs/python-reference.md
+	  docs/pipeline-reference.md docs/commands.md docs/metrics-reference.md docs/python-reference.md docs/errors.md

@@ -51,14 +51,7 @@ EXAMPLES = (
     Example(
         file="word_count/pipeline.yaml",
         result=None,
-        expected=(
-            ("the", "3"),
-            ("dog", "1"),
-            ("end", "1"),
-            ("fox", "1"),
-            ("lazy", "1"),
-            ("quick", "1"),
-        ),
+        expected=(("the", "3"), ("dog", "1"), ("end", "1"), ("fox", "1"), ("lazy", "1"), ("quick", "1")),
         is_quick=True,
     ),
     Example(

@@ -26,8 +26,9 @@ from lakefeed.config.models import pipeline_model
 from lakefeed.config.schema import json_schema, written
 from lakefeed.monitor.metrics.table import METRICS
 from lakefeed_deploy.kubernetes.application import read_feed, read_producer
-from lakefeed_deploy.kubernetes.operators import Operator
+from lakefeed_deploy.kubernetes.operators import RENDERERS, Operator
 from lakefeed_deploy.kubernetes.output import manifest
+from tools.errors_reference import errors_reference
 from tools.pictures import PICTURES
 from tools.python_reference import python_reference
 from tools.references import DOCS, NAMES, ROOT
@@ -208,10 +209,8 @@ def _manifest(component: str, operator: Operator) -> Callable[[], str]:
 
 DOCUMENTS: dict[str, Callable[[], str]] = {
     "schema/pipeline.schema.json": pipeline_schema,
-    "kubernetes/taxi-apache.yaml": _manifest("feed", "apache"),
-    "kubernetes/taxi-kubeflow.yaml": _manifest("feed", "kubeflow"),
-    "kubernetes/taxi-producer-apache.yaml": _manifest("producer", "apache"),
-    "kubernetes/taxi-producer-kubeflow.yaml": _manifest("producer", "kubeflow"),
+    **{f"kubernetes/taxi-{each}.yaml": _manifest("feed", each) for each in RENDERERS},
+    **{f"kubernetes/taxi-producer-{each}.yaml": _manifest("producer", each) for each in RENDERERS},
     **{f"images/{name}.svg": picture for name, picture in PICTURES.items()},
 }
 """Committed, because editors, kubectl and code hosts read them at these addresses. A test compares them."""
@@ -219,6 +218,7 @@ REFERENCES: dict[str, Callable[[], str]] = {
     "pipeline-reference.md": pipeline_reference,
     "commands.md": commands,
     "metrics-reference.md": metrics_reference,
+    "errors.md": lambda: f"{_GENERATED}\n{errors_reference()}",
     "python-reference.md": lambda: f"{_GENERATED}\n{python_reference()}",
 }
 """Built on demand: tools/references.py."""
@@ -234,7 +234,7 @@ def main(arguments: list[str] | None = None) -> int:
         write_references(options.references or DOCS)
     if options.references:
         return 0
-    stale = [name for name, text in DOCUMENTS.items() if not _is(DOCS / name, text())]
+    stale = [name for name, text in DOCUMENTS.items() if not (it := DOCS / name).exists() or it.read_text() != text()]
     for name in stale:
         print(f"docs/{name}: {'out of date; run  make docs' if options.check else 'written'}")
         if not options.check:
@@ -252,10 +252,6 @@ def write_references(folder: Path) -> None:
         file = partial / f"{name}.{os.getpid()}"
         file.write_text(REFERENCES[name](), "utf-8")
         shutil.move(file, folder / name)
-
-
-def _is(path: Path, text: str) -> bool:
-    return path.exists() and path.read_text("utf-8") == text
 
 
 if __name__ == "__main__":

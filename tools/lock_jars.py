@@ -96,11 +96,7 @@ RECIPES = {
     ),
     # log4j-slf4j-impl: without a binding the broker logs nothing.
     "kafka": Recipe(
-        closure=(
-            "org.apache.kafka:kafka_2.13:4.3.1",
-            "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
-            LZ4,
-        ),
+        closure=("org.apache.kafka:kafka_2.13:4.3.1", "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4", LZ4),
         boms=(JACKSON,),
     ),
     "registry": Recipe(exact=("io.apicurio:apicurio-registry-app:all@tar.gz:3.0.9",)),
@@ -110,11 +106,9 @@ RECIPES = {
         exclude=("com.azure:*", "com.google.cloud:*", "com.microsoft.azure:*"),
         boms=(JACKSON,),
     ),
-    # Spark's own checkpoint manager for object stores, as a comparison; and a sampling profiler.
-    "bench": Recipe(
-        exact=(f"org.apache.spark:spark-hadoop-cloud_2.13:{SPARK}", "tools.profiler:async-profiler:4.2"),
-    ),
-    # In addition to "spark" if a catalog is Glue's.
+    # Spark's own checkpoint manager for object stores, to be measured against; a sampling profiler.
+    "bench": Recipe(exact=(f"org.apache.spark:spark-hadoop-cloud_2.13:{SPARK}", "tools.profiler:async-profiler:4.2")),
+    # On top of "spark" where a catalog is Glue's.
     "glue": Recipe(exact=(f"software.amazon.awssdk:glue:{AWS_SDK}",)),
     # In addition to "spark" if the source is Kinesis (packages/kinesis); "spark" has its other dependencies.
     "kinesis": Recipe(
@@ -279,10 +273,7 @@ def build(source: str) -> dict[Path, str]:
                 groups_of.setdefault(coordinate, []).append(group)
         with ThreadPoolExecutor(8) as pool:
             artifacts = list(
-                pool.map(
-                    lambda item: entry(item[0], item[1], repository=repository, source=source),
-                    groups_of.items(),
-                )
+                pool.map(lambda item: entry(item[0], item[1], repository=repository, source=source), groups_of.items())
             )
     parts: dict[Path, list[str]] = {}
     for artifact in artifacts:

@@ -42,13 +42,15 @@ def photograph(file: Path, spark: SparkSession, *, picture: Path, send: Callable
         run = threading.Thread(target=lambda: pipeline.run(spark=spark, stop=stop, monitor=monitor))
         run.start()
         try:
-            before = _until(lambda: _sum(url, number))
+            before = _until(lambda: sum(_values(url, number)))
             with tab(opened, page_url) as looked:
                 page = looked.open(f"/#/feed/{name}/panels")
                 page.wait_for_selector("svg.map circle")
                 send()
-                after = _until(lambda: (found := _sum(url, number)) > before and found)
-                page.wait_for_function("sum => document.body.innerText.includes(sum)", arg=_largest(url, number))
+                after = _until(lambda: (found := sum(_values(url, number))) > before and found)
+                page.wait_for_function(
+                    "sum => document.body.innerText.includes(sum)", arg=str(max(_values(url, number)))
+                )
                 picture.parent.mkdir(parents=True, exist_ok=True)
                 page.screenshot(path=picture, full_page=True)
         finally:
@@ -57,26 +59,13 @@ def photograph(file: Path, spark: SparkSession, *, picture: Path, send: Callable
     return after - before
 
 
-def _panel(url: str) -> dict[str, Any]:
+def _values(url: str, number: str) -> list[int]:
     with urllib.request.urlopen(url, timeout=30) as answer:
         panel: dict[str, Any] = json.load(answer)["panels"][0]
-    return panel
-
-
-def _values(url: str, number: str) -> list[int]:
-    panel = _panel(url)
     if panel["error"] is not None and not panel["error"].startswith("the table or view"):
         raise AssertionError(panel["error"])
     at = panel["columns"].index(number) if panel["columns"] else 0
     return [row[at] for row in panel["rows"]]
-
-
-def _sum(url: str, number: str) -> int:
-    return sum(_values(url, number))
-
-
-def _largest(url: str, number: str) -> str:
-    return str(max(_values(url, number)))
 
 
 def _until(found: Callable[[], int | bool]) -> int:

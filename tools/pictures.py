@@ -48,11 +48,10 @@ class Picture:
             weight = ' font-weight="600"' if number == 0 else ""
             self._parts.append(_text(line, x + width / 2, top + number * _LINE, f'text-anchor="middle"{weight}'))
 
-    def arrow(self, *points: tuple[int, int], dashed: bool = False) -> None:
-        """Draw an arrow along points."""
-        path = "M" + "L".join(f"{x} {y}" for x, y in points)
-        style = ' stroke-dasharray="5 4"' if dashed else ""
-        self._parts.append(f'<path d="{path}" fill="none" stroke="#57606a" marker-end="url(#head)"{style}/>')
+    def arrows(self, *paths: str, dashed: bool = False) -> None:
+        """Draw arrows along points: ``"170 130L198 130"``."""
+        style = ' fill="none" stroke="#57606a" marker-end="url(#head)"' + ' stroke-dasharray="5 4"' * dashed
+        self._parts += [f'<path d="M{path}"{style}/>' for path in paths]
 
     def note(self, x: int, y: int, *lines: str, anchor: str = "start") -> None:
         """Write lines of small text."""
@@ -93,14 +92,11 @@ def flow() -> str:
     picture.box(560, 220, 150, 56, "checkpoint", "derived from the table")
     picture.box(740, 220, 140, 56, "any engine", "Spark, DuckDB, Trino", kind="good")
     picture.box(20, 220, 330, 56, "lakefeed run", "dashboard, metrics, alerts, verify")
-    picture.arrow((170, 130), (198, 130))
-    picture.arrow((275, 54), (275, 88))
-    picture.arrow((350, 130), (378, 130))
-    picture.arrow((530, 130), (558, 130))
-    picture.arrow((710, 130), (738, 130))
-    picture.arrow((455, 170), (455, 218))
-    picture.arrow((635, 170), (635, 218), dashed=True)
-    picture.arrow((810, 170), (810, 218))
+    picture.arrows(
+        "170 130L198 130", "275 54L275 88", "350 130L378 130", "530 130L558 130", "710 130L738 130", "455 170L455 218"
+    )
+    picture.arrows("635 170L635 218", dashed=True)
+    picture.arrows("810 170L810 218")
     picture.note(462, 198, "no row")
     picture.note(640, 80, "begins where the last commit ended, or is refused", anchor="middle")
     return picture.svg()
@@ -117,24 +113,12 @@ def exactly_once() -> str:
     picture.box(20, 110, 132, 56, "commit 1", "[0, 110)", kind="good")
     picture.box(160, 110, 124, 56, "commit 2", "[110, 220)", kind="good")
     picture.box(330, 110, 160, 56, "next batch", "[220, 320), fence 7", kind="input")
-    picture.box(
-        560,
-        96,
-        280,
-        84,
-        "check, inside the commit",
-        "begins at 220? same topic?",
-        "fence 7 still the newest?",
-        kind="work",
-    )
-    picture.arrow((86, 64), (86, 108))
-    picture.arrow((222, 64), (222, 108))
-    picture.arrow((352, 64), (400, 108))
-    picture.arrow((490, 138), (558, 138))
+    check = ("check, inside the commit", "begins at 220? same topic?", "fence 7 still the newest?")
+    picture.box(560, 96, 280, 84, *check, kind="work")
+    picture.arrows("86 64L86 108", "222 64L222 108", "352 64L400 108", "490 138L558 138")
     picture.box(560, 240, 130, 66, "yes: swapped", "commit 3 is", "rows + [220, 320)", kind="good")
     picture.box(710, 240, 130, 66, "no: refused", "nothing is", "written", kind="bad")
-    picture.arrow((625, 180), (625, 238))
-    picture.arrow((775, 180), (775, 238))
+    picture.arrows("625 180L625 238", "775 180L775 238")
     picture.note(20, 204, "the table's snapshots: rows and ranges, each in one atomic step")
     picture.box(20, 230, 470, 76, "a repeated batch [110, 220)", "has the ranges of the newest commit: skipped")
     return picture.svg()
@@ -147,48 +131,17 @@ def ledger() -> str:
     )
     picture.box(20, 20, 150, 60, "catalog", "points at one file", kind="plain")
     picture.box(250, 20, 270, 60, "metadata of the table", "swapped as a whole: one step", kind="work")
-    picture.arrow((170, 50), (248, 50))
-    picture.box(
-        20,
-        150,
-        240,
-        110,
-        "snapshot 41",
-        "feed taxi, batch 11, fence 6",
-        "trips: 0: [0, 110)",
-        "110 records, 1 dead letter",
-        kind="good",
-    )
-    picture.box(
-        290,
-        150,
-        240,
-        110,
-        "snapshot 42",
-        "feed taxi, batch 12, fence 7",
-        "trips: 0: [110, 220)",
-        "110 records, 0 dead letters",
-        kind="good",
-    )
-    picture.box(
-        570,
-        150,
-        270,
-        110,
-        "properties",
-        "lakefeed.position.taxi: 0: 220",
-        "lakefeed.fence.taxi: 7",
-        "outlive expired snapshots",
-        kind="input",
-    )
-    picture.arrow((330, 80), (160, 148))
-    picture.arrow((400, 80), (410, 148))
-    picture.arrow((470, 80), (690, 148))
-    picture.arrow((260, 205), (288, 205))
+    picture.arrows("170 50L248 50")
+    first = ("snapshot 41", "feed taxi, batch 11, fence 6", "trips: 0: [0, 110)", "110 records, 1 dead letter")
+    picture.box(20, 150, 240, 110, *first, kind="good")
+    second = ("snapshot 42", "feed taxi, batch 12, fence 7", "trips: 0: [110, 220)", "110 records, 0 dead letters")
+    picture.box(290, 150, 240, 110, *second, kind="good")
+    properties = ("properties", "lakefeed.position.taxi: 0: 220", "lakefeed.fence.taxi: 7", "outlive expired snapshots")
+    picture.box(570, 150, 270, 110, *properties, kind="input")
+    picture.arrows("330 80L160 148", "400 80L410 148", "470 80L690 148", "260 205L288 205")
     picture.note(140, 290, "data files of its rows", anchor="middle")
     picture.note(410, 290, "data files of its rows", anchor="middle")
-    picture.arrow((140, 260), (140, 276))
-    picture.arrow((410, 260), (410, 276))
+    picture.arrows("140 260L140 276", "410 260L410 276")
     picture.note(705, 290, "where the next batch must begin", anchor="middle")
     return picture.svg()
 
@@ -205,14 +158,14 @@ def checkpoint() -> str:
     for number, (name, first, second, kind) in enumerate(steps):
         picture.box(20 + number * 225, 40, 165, 84, name, first, second, kind=kind)
         if number:
-            picture.arrow((185 + (number - 1) * 225, 82), (18 + number * 225, 82))
+            picture.arrows(f"{185 + (number - 1) * 225} 82L{18 + number * 225} 82")
     kills = [
         (215, "killed here:", "the same offsets", "are read again"),
         (440, "killed here:", "the same; files that", "no snapshot has are orphans"),
         (665, "killed here:", "the table has the batch:", "it is skipped, then logged"),
     ]
     for x, *lines in kills:
-        picture.arrow((x, 172), (x, 90), dashed=True)
+        picture.arrows(f"{x} 172L{x} 90", dashed=True)
         picture.box(x - 100, 174, 200, 70, *lines, kind="bad")
     picture.note(
         450, 280, "checkpoint lost or rolled back: a start rebuilds it from the table's last commit", anchor="middle"
@@ -228,13 +181,13 @@ def schema_evolution() -> str:
     picture.note(20, 26, "records of one batch")
     picture.cells(20, 36, ["id 7", "id 7", "id 9", "id 7"], width=52, kind="input")
     picture.box(20, 120, 208, 60, "schema id 9 is new", "field fare: double", kind="input")
-    picture.arrow((150, 62), (124, 118))
+    picture.arrows("150 62L124 118")
     picture.box(280, 120, 170, 60, "reader's schema", "7 and 9 merged", kind="work")
-    picture.arrow((228, 150), (278, 150))
+    picture.arrows("228 150L278 150")
     picture.box(500, 120, 170, 60, "ALTER TABLE", "ADD COLUMNS (fare)", kind="work")
-    picture.arrow((450, 150), (498, 150))
+    picture.arrows("450 150L498 150")
     picture.box(720, 120, 160, 60, "decode again", "then commit", kind="good")
-    picture.arrow((670, 150), (718, 150))
+    picture.arrows("670 150L718 150")
     picture.note(500, 222, "the table")
     picture.cells(500, 232, ["trip", "zone", "fare"], width=80, kind="plain")
     picture.cells(500, 258, ["1", "a", "null"], width=80, kind="good")
@@ -242,7 +195,7 @@ def schema_evolution() -> str:
     picture.cells(500, 284, ["2", "b", "12.5"], width=80, kind="good")
     picture.cells(740, 284, ["from id 9"], width=120)
     picture.box(20, 232, 400, 70, "does not fit?", "dead letters, or the feed stops before the commit", kind="bad")
-    picture.arrow((340, 180), (240, 230), dashed=True)
+    picture.arrows("340 180L240 230", dashed=True)
     return picture.svg()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-NAMES = ("pipeline-reference.md", "commands.md", "metrics-reference.md", "python-reference.md")
+NAMES = ("pipeline-reference.md", "commands.md", "metrics-reference.md", "errors.md", "python-reference.md")
 _SOURCES = ("src", "packages/*/src", "tools")
 
 

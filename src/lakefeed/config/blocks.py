@@ -268,7 +268,7 @@ class PipelineBlocks(Model):
     trigger: Trigger = Field(
         "1 minute",
         description=f"Time between micro-batches ('100 milliseconds', '1 minute'), or {AVAILABLE_NOW}; or from Kafka "
-        f"to Kafka {REAL_TIME}, which hands on each record at once and notes each {INTERVAL} how far it is ('"
+        f"to Kafka {REAL_TIME}, which forwards records immediately and stores its position every {INTERVAL} ('"
         f"{REAL_TIME}, 10 seconds').",
     )
     tables: Tables | None = None

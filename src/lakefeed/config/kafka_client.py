@@ -164,7 +164,7 @@ class KafkaClient(Model):
             return
         for key in self.options:
             if key.startswith(f"{PREFIX}sasl.") and key.removeprefix(PREFIX) in ("sasl.mechanism", "sasl.jaas.config"):
-                yield ConfigProblem(f"login says what '{key}' says", key="login", hint=f"remove options.{key}")
+                yield ConfigProblem(f"login sets options.{key}, too", key="login", hint=f"remove options.{key}")
 
     @property
     def client_options(self) -> dict[str, Any]:

@@ -170,7 +170,7 @@ class BatchOutcomes:
             sf.col(f"{RECORD}.verdict"),
             # Never null: for a null CASE, Spark's generated code passes the previous record's value to the function.
             sf.coalesce(sf.col(f"{RECORD}.reason"), sf.lit("")),
-            # Broken bytes give an id of no schema; the rows could never cover it.
+            # The registry knows no schema of this id, so there is nothing that the reader's schema has to include.
             sf.coalesce(
                 sf.when(sf.col(f"{RECORD}.reason").startswith(UNKNOWN_SCHEMA), sf.lit(None))
                 .otherwise(sf.col(f"{RECORD}.schema_id"))

@@ -98,7 +98,7 @@ class Guard:
             is_page = request.method == "GET" and path == "/"
             return RedirectResponse("/login", 303) if is_page else unauthorized()
         if request.method not in METHODS:
-            return JsonResponse({"error": "GET and POST are all"}, 405, {"allow": ", ".join(METHODS)})
+            return JsonResponse({"error": "only GET and POST are allowed"}, 405, {"allow": ", ".join(METHODS)})
         return self._foreign(request, caller)
 
     async def _caller(self, request: Request) -> Caller | Response | None:

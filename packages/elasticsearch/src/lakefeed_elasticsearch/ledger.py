@@ -86,7 +86,7 @@ class ElasticsearchLedger(ServerLedger):
         if self._server.ask("HEAD", path_of(FEEDS)).status == 404:
             self._layout.change("PUT", path_of(FEEDS), INDEX)
         if self.standing() is None:
-            # A clock's value is above all versions of documents whose ledger was lost.
+            # Versions begin at the time in ms, above those of documents that a lost ledger has left.
             first = {"feed": self.feed, "target": self._target, "number": int(time.time() * 1000)}
             self._put(first, "op_type=create")
 

@@ -23,7 +23,7 @@ def shop(spark: SparkSession, search: SearchServer) -> Iterator[SearchFeed]:
 
 
 @pytest.mark.quick
-def test_batches_land_once_and_the_ledger_says_what_of(shop: SearchFeed) -> None:
+def test_each_batch_is_committed_once_with_its_ranges(shop: SearchFeed) -> None:
     index = shop.started(bulk_documents=7)
     assert shop.land(index, shop.rows(30), 30) == 30
     again = shop.commit(30, batch=0, start=0)

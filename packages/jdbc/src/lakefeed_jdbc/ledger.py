@@ -25,8 +25,8 @@ from lakefeed_jdbc.session import JvmDatabase, PythonDatabase, Session, Statemen
 from lakefeed_jdbc.settings import JdbcSinkConfig
 
 FEEDS, COMMITS = "lakefeed_feeds", "lakefeed_commits"
-PAGE = 500
-"""The number of commits to read at once."""
+COMMITS_PER_QUERY = 500
+"""Commits that are read at once."""
 
 
 class JdbcLedger(ServerLedger):
@@ -124,8 +124,8 @@ class JdbcLedger(ServerLedger):
             last = self._last(session) if self.has_table(session) else None
         return None if last is None else last.position
 
-    def commits(self, session: Session | None = None, *, most: int = PAGE) -> Iterator[Commit]:
-        """Return the feed's commits, newest first, in pages of ``most``, in this transaction or a new one."""
+    def commits(self, session: Session | None = None, *, most: int = COMMITS_PER_QUERY) -> Iterator[Commit]:
+        """Return the feed's commits, newest first, ``most`` at a time, in this transaction or one of its own."""
         with self.session() if session is None else nullcontext(session) as opened:
             for stored in self._stored(opened, most=most):
                 yield stored.commit

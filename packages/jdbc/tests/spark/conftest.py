@@ -4,7 +4,7 @@ import pytest
 
 # The tests that run on PostgreSQL, too. MariaDB has more traps, so it runs them all.
 TELLING_OF_POSTGRESQL = {
-    "test_batches_land_once_and_the_ledger_says_what_of",
+    "test_each_batch_is_committed_once_with_its_ranges",
     "test_only_the_driver_that_took_the_fence_last_can_commit",
     "test_every_type_comes_back_as_it_was",
     "test_the_newest_change_of_each_key_wins_and_deletes_delete",

@@ -32,7 +32,7 @@ def upserts(shop: JdbcFeed) -> JdbcFeed:
 
 
 @pytest.mark.quick
-def test_batches_land_once_and_the_ledger_says_what_of(shop: JdbcFeed) -> None:
+def test_each_batch_is_committed_once_with_its_ranges(shop: JdbcFeed) -> None:
     table = shop.started()
     assert table.position() is None
     first = shop.commit(10)

@@ -83,7 +83,7 @@ class GoProgram:
                 where=str(log),
                 hint="check the network and GOPROXY, or use the store that needs no build: --store s3proxy",
             )
-        # Move the complete executable into place, and sync its directory too.
+        # The folder gets its name in one step: a build that was interrupted leaves none.
         folder = self.path.parent
         folder.parent.mkdir(parents=True, exist_ok=True)
         fresh.rename(folder)

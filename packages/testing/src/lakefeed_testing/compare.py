@@ -288,9 +288,9 @@ def _dead_letters(
 def _unmatched(
     expected: Sequence[Expected], actual: Sequence[Actual], differing: Callable[[Expected, Actual], list[str]]
 ) -> Iterator[tuple[int, Expected | None, Actual | None]]:
-    """Yield what remains after matching as many as possible, with the number of the expected item, from 1.
+    """Match as many rows as possible; yield the others, with the number of the expected row from 1.
 
-    Remaining expected items are paired with the most similar remaining actual ones.
+    An expected row without a match is paired with the actual row that differs least.
     """
     counts = [[len(differing(one, other)) for other in actual] for one in expected]
     matched = _matching([[at for at, count in enumerate(row) if count == 0] for row in counts])

@@ -20,7 +20,7 @@ from lakefeed.offsets.ranges import OffsetRange, Partition
 POLL_SECONDS = 0.2
 MOST_AT_ONCE = 1_000
 WIDER = 4
-"""If a window has too few records, the next one is wider by this factor."""
+"""The factor by which the next window is wider than one with too few records."""
 
 Spans = Mapping[Partition, tuple[int, int]]
 """First offset and end offset by partition."""

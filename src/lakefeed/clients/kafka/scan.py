@@ -88,7 +88,7 @@ def count_records(
 def offset_behind(
     source: KafkaSource, partition: Partition, start: int, records: int, *, committed: bool
 ) -> int | None:
-    """Return the offset after the given number of records from ``start`` on; None if the partition has fewer.
+    """Return the offset after the first n records from ``start`` on; None if the partition has fewer.
 
     With ``committed``, records of aborted or open transactions do not count.
     """

@@ -158,7 +158,7 @@ def _offset(key: Partition, part: PartitionDescription, offset: int) -> int:
 
 
 def fair_shares(held: Mapping[Partition, int], most: int) -> dict[Partition, int]:
-    """Divide ``most`` records fairly; if a partition has fewer than its share, others give more."""
+    """Divide ``most`` records evenly among partitions; what one lacks is taken from the others."""
     shares: dict[Partition, int] = {}
     left = most
     ascending = sorted(held, key=lambda key: (held[key], key))

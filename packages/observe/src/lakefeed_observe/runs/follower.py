@@ -40,7 +40,7 @@ EVERY_SECONDS = 60.0
 SOON_SECONDS = 5.0
 """The delay of the write after an important event."""
 SHARE = 100
-"""Writes use at most one part in this many of the time, because the history of a day takes longer than a minute's."""
+"""Writing takes at most 1/100 of a run's time: a day's history takes longer to write than a minute's."""
 END_SECONDS = 5.0
 TURN_SECONDS = 1.0
 
