@@ -12,6 +12,7 @@ from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode.unavailable import Unavailable
+from lakefeed.sinks.iceberg import upsert
 from lakefeed.sinks.iceberg.upsert import UpsertTable
 from tests.support.upserts import CATALOG, Change, Upserts
 
@@ -215,9 +216,12 @@ def test_more_keys_than_the_memory_takes_are_merged(upserting: SparkSession) -> 
     assert upserts.table.take_notes() == ()
 
 
-def test_the_first_batch_of_a_run_is_merged_if_it_is_small_beside_the_table(upserting: SparkSession) -> None:
+def test_the_first_batch_of_a_run_is_merged_if_it_is_small_beside_the_table(
+    upserting: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upsert, "FEW_ROWS", 100)
     upserts = Upserts(upserting, {})
-    many = 120_000
+    many = 1_200
     rows = upserting.range(many).selectExpr(
         "id", "'a' AS city", "'x' AS v", "'topic' AS kafka_topic", "0 AS kafka_partition", "id AS kafka_offset",
         "false AS lakefeed_deleted",

@@ -82,7 +82,7 @@ KEYED = "lakefeed.upsert"
 OFFSETS_OF = "lakefeed.offsets-of"
 """Prefix of a table property, before a topic's name: the id of the topic that the rows' offsets belong to."""
 
-FEW_ROWS, ROWS_A_CHANGE = 100_000, 20
+FEW_ROWS, ROWS_A_CHANGE = 2_000_000, 20
 """A run's first batch uses MERGE if the table has more than ``FEW_ROWS`` rows and ``ROWS_A_CHANGE`` per change."""
 
 LAST = 2**63 - 1
