@@ -1,7 +1,7 @@
 """Checks that a commit begins exactly where the last one ended, or deliberately moves the feed from there.
 
-All ledgers that Python reads use this check. Two places have their own check: ``io.lakefeed.commit.Ledger`` inside
-the commit of an Iceberg table, and ``lakefeed verify``, which must not trust the code under verification.
+All ledgers that Python reads use this check. Two places have their own check: ``CheckedOperations`` of the JVM module,
+inside the commit of an Iceberg table, and ``lakefeed verify``, which must not trust the code under verification.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from lakefeed.sinks.spark_format import PlainWriter
 
 @dataclass(frozen=True)
 class PythonBatch:
-    """The description of a batch that a user's class gets."""
+    """The description of a batch, as lakefeed passes it to a user's class."""
 
     feed: str
     id: int

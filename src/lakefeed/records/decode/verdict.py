@@ -1,6 +1,6 @@
 """Decides whether a decoded record becomes a row, becomes a dead letter, is skipped, or stops the job.
 
-Only this module decides that, both for the table's rows and for the dead letters.
+It decides both for the table's rows and for the dead letters. ``DecodedReader.accept`` has the rules of the fast path.
 """
 
 from __future__ import annotations

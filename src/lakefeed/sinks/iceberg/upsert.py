@@ -1,9 +1,9 @@
 """Upserts into an Iceberg table, which has the newest state of every key as one row; also writes a history of changes.
 
 Guarantee: exactly-once, as for appends; changes are applied in the order of their positions. A micro-batch is one
-MERGE. Its commit carries the offset ranges and is refused if they do not start where the last commit ended. A change
-that is not newer than its key's row changes nothing, so repeated or late changes leave the table as it is. Deleted rows
-are removed without a trace (``remove``) or kept as marked rows (``mark``).
+commit, by the index of keys or by a MERGE. It carries the offset ranges and is refused if they do not start where the
+last commit ended. A change that is not newer than its key's row changes nothing, so repeated or late changes leave the
+table as it is. Deleted rows are removed without a trace (``remove``) or kept as marked rows (``mark``).
 
 The history has a row for every change of every key. A batch's changes are appended to it in one commit with the batch's
 ranges, just before the MERGE. After a crash between the two, Spark repeats the batch with the same ranges, and the
