@@ -11,7 +11,6 @@ from email.parser import BytesParser
 from email.policy import default as modern
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
@@ -21,23 +20,12 @@ from lakefeed.clients.http_server import HttpAnswer, HttpRequest, serve_http
 
 @dataclass
 class Hook:
-    """A web server that answers POSTs with the given statuses; it repeats the last one.
+    """The requests that a web server has received."""
 
-    Attributes:
-        delay: seconds before each answer.
-    """
-
-    statuses: list[int] = field(default_factory=lambda: [200])
-    delay: float = 0.0
-    said: bytes = b"ok"
-    port: int = 0
+    url: str = ""
     bodies: list[Any] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
 
     def wait(self, count: int, *, seconds: float = 20) -> list[Any]:
         """Wait for `count` requests, and return their bodies."""
@@ -53,20 +41,18 @@ def wait_for(condition: Callable[[], bool], *, seconds: float = 20) -> None:
 
 
 @contextmanager
-def web_hook(*statuses: int, delay: float = 0.0, said: bytes = b"ok") -> Iterator[Hook]:
-    """Run a web server that answers with these statuses."""
-    hook = Hook(list(statuses) or [200], delay, said)
+def web_hook(*statuses: int, answer: bytes = b"ok") -> Iterator[Hook]:
+    """Run a web server that answers with these statuses, and then with the last of them."""
+    hook, left = Hook(), list(statuses) or [200]
 
     def take(request: HttpRequest) -> HttpAnswer:
-        status = hook.statuses.pop(0) if len(hook.statuses) > 1 else hook.statuses[0]
-        time.sleep(hook.delay)
+        status = left.pop(0) if len(left) > 1 else left[0]
         hook.paths.append(request.path)
         hook.headers.append(dict(request.headers))
         hook.bodies.append(json.loads(request.body))
-        return HttpAnswer(status, hook.said)
+        return HttpAnswer(status, answer)
 
-    with serve_http(take) as address:
-        hook.port = int(urlsplit(address).port or 0)
+    with serve_http(take) as hook.url:
         yield hook
 
 

@@ -1,4 +1,4 @@
-"""OpenLineage events of runs on real servers are valid and have the table's columns and number of rows."""
+"""OpenLineage events of runs on real servers are valid, and have the table's columns and number of rows."""
 
 import json
 from typing import Any

@@ -51,7 +51,6 @@ def test_a_real_alertmanager_shows_an_alert_and_its_end(tmp_path: Path) -> None:
 
 
 def test_a_start_that_fails_is_reported_and_leaves_a_trace(tmp_path: Path) -> None:
-    """Without a broker, the start fails before there is a run to follow."""
     path = tmp_path / "p.yaml"
     environment = {
         "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1",
@@ -83,10 +82,9 @@ def test_a_start_that_fails_is_reported_and_leaves_a_trace(tmp_path: Path) -> No
         assert environment["HOOK"] not in file.read_text()
 
 
-def test_a_run_says_what_happens_and_leaves_its_trace(
+def test_a_run_with_a_new_schema_and_dead_letters_sends_messages_and_leaves_its_trace(
     lake: SparkSession, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two writers' schemas, and records that cannot be decoded."""
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path / "home"))
     feed.create_topic(partitions=1)
     wider: dict[str, Any] = {
@@ -136,7 +134,7 @@ def test_a_run_says_what_happens_and_leaves_its_trace(
     assert "Changes of the schema" in html
 
 
-def test_a_run_that_is_killed_leaves_its_trace(feed: Feed, tmp_path: Path) -> None:
+def test_a_killed_run_leaves_its_trace(feed: Feed, tmp_path: Path) -> None:
     environment = {**feed.environment, "LAKEFEED_HOME": str(tmp_path / "home")}
     feed.create_topic(partitions=1)
     feed.send([b'{"id": 1}'] * 100)

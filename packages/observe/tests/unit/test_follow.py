@@ -1,4 +1,4 @@
-"""The followers of this package report a failed start, and a run that another follower refuses."""
+"""The followers of this package report a start that fails, also because of another follower."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ def config(**blocks: Any) -> PipelineConfig:
     )
 
 
-def test_a_follower_that_cannot_begin_is_a_failed_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_follower_that_cannot_begin_is_reported_as_a_failed_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lakefeed_observe.otlp.collector.find_spec", lambda name: None)
     monitor = FeedMonitor("taxi")
     with web_hook() as hook:
@@ -46,7 +46,7 @@ def test_a_follower_that_cannot_begin_is_a_failed_start(monkeypatch: pytest.Monk
     assert [trace.end for trace in runs.traces()] == ["failed"]
 
 
-def test_a_session_that_cannot_start_is_a_failed_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_that_cannot_start_is_reported_as_a_failed_start(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(pipeline: Pipeline) -> None:
         raise Unreachable("the broker does not answer", hint="start it")
 

@@ -33,13 +33,13 @@ from lakefeed.records.columns import RowColumn
 from lakefeed_observe.lineage.settings import Lineage
 
 Post = Callable[[bytes, float], int]
-"""Sends a document within this number of seconds, and returns the answer's status."""
+"""Sends a document; gets the document and a time limit in seconds, and returns the HTTP status."""
 
 
 @contextmanager
-def reporting(run: LineageRun, monitor: FeedMonitor, *, post: Post | None = None) -> Iterator[None]:
-    """Report the run of a monitor within this block, and its end after the block."""
-    follower = LineageFollower(run, monitor, post=post or poster(run.lineage))
+def reporting(run: LineageRun, monitor: FeedMonitor) -> Iterator[None]:
+    """Report a run while the block runs, and the run's end when the block ends."""
+    follower = LineageFollower(run, monitor, post=poster(run.lineage))
     thread = threading.Thread(target=follower.follow, name="lakefeed-lineage", daemon=True)
     thread.start()
     try:
@@ -71,7 +71,7 @@ def poster(lineage: Lineage) -> Post:
 
 
 class LineageFollower:
-    """Follows one run; ``follow`` returns after it has reported the end."""
+    """Reports one run: ``follow`` runs in a thread of its own, and returns after it has reported the end."""
 
     def __init__(self, run: LineageRun, monitor: FeedMonitor, *, post: Post) -> None:
         self._run = run
@@ -81,10 +81,10 @@ class LineageFollower:
         self._until = 0.0
         self._start: dict[str, Any] | None = None
         self._failing = False
-        self._seen: tuple[object, ...] = ()
+        self._reported: tuple[object, ...] = ()
 
     def finish(self) -> None:
-        """End the thread; the remaining events have ``timeout_seconds`` from now on."""
+        """End the thread; it has ``timeout_seconds`` to send the remaining events."""
         self._until = time.monotonic() + self._run.lineage.timeout_seconds
         self._over.set()
 
@@ -96,11 +96,11 @@ class LineageFollower:
         while not self._over.wait(every):
             progress = self._monitor.snapshot()
             state = (progress.totals, self._monitor.columns)
-            if progress.totals.batches and state != self._seen and self._send_start():
+            if progress.totals.batches and state != self._reported and self._send_start():
                 self._send(self._event("RUNNING"))
-                self._seen = state
+                self._reported = state
         self._send_start()
-        # The monitor has no end of a run that ended by more than an exception; such a run counts as aborted.
+        # KeyboardInterrupt may end the run before the monitor notes an end; such a run counts as aborted.
         self._send(self._event(end_of(self._monitor.snapshot()) or "ABORT"))
 
     def _event(self, kind: Any) -> dict[str, Any]:
@@ -148,7 +148,7 @@ SCHEMAS = {
     "outputStatistics": f"{_FACETS}/1-0-2/OutputStatisticsOutputDatasetFacet.json"
     "#/$defs/OutputStatisticsOutputDatasetFacet",
 }
-"""The facets that lakefeed sends, with the versions of their schemas."""
+"""The facets that lakefeed sends, with the addresses of their schemas."""
 
 _INTERRUPTS = ("KeyboardInterrupt", "SystemExit")
 
@@ -161,7 +161,7 @@ def new_run_id() -> str:
 
 
 def end_of(progress: FeedProgress) -> EventType | None:
-    """Return the event type for a run's end; None while it runs."""
+    """Return the type of the event that reports the run's end; None while the run lasts."""
     if progress.state == "ended":
         return "COMPLETE"
     if progress.state != "failed":
@@ -172,10 +172,10 @@ def end_of(progress: FeedProgress) -> EventType | None:
 
 @dataclass(frozen=True, kw_only=True)
 class LineageRun:
-    """One run of a feed, with the common parts of its events.
+    """One run of a feed, and the content that its events share.
 
     Attributes:
-        stays: the run lasts until it is stopped, instead of until it has caught up.
+        stays: the run lasts until a user stops it; otherwise it ends when it has caught up.
     """
 
     config: PipelineConfig
@@ -192,13 +192,12 @@ class LineageRun:
         columns: tuple[RowColumn, ...] = (),
         bytes_out: int | None = None,
     ) -> dict[str, Any]:
-        """Return an event for this progress; its statistics count from the run's start."""
+        """Return the event that reports this progress; its statistics count from the run's start."""
         topics = sorted({partition.topic for partition in progress.partitions})
         read = inputs(self.config, topics)
         written = outputs(self.config, self.connections, topics)
         records = progress.totals.records if len(read) == 1 else None
-        with_rows = [dataset for dataset in written if dataset.has_rows]
-        rows = progress.totals.rows if len(with_rows) == 1 else None
+        rows = progress.totals.rows if sum(dataset.has_rows for dataset in written) == 1 else None
         job_type = {"processingType": "STREAMING" if self.stays else "BATCH", "integration": "SPARK", "jobType": "JOB"}
         return {
             "eventType": kind,
@@ -240,7 +239,7 @@ def _output(
     dataset: Dataset, columns: tuple[RowColumn, ...], rows: int | None, bytes_out: int | None
 ) -> dict[str, Any]:
     facets = dict(dataset.facets)
-    # If topics have their own tables, the tables have different columns.
+    # The columns are known for one table only: with a table per topic, the tables have different columns.
     if columns and dataset.has_rows and dataset.topic is None:
         facets["schema"] = {"fields": [column.as_dict() for column in columns]}
     statistics: dict[str, Mapping[str, Any]] = {}
@@ -267,16 +266,16 @@ def _version(package: str) -> str:
 
 
 MOST_DATASETS = 500
-"""The most datasets on each side of an event; a job with more topics reports the first ones."""
+"""An event has at most so many inputs, and outputs; a feed with more topics reports the first ones."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """One dataset.
+    """A topic, table or folder, under the name that OpenLineage gives it.
 
     Attributes:
-        facets: the facets by OpenLineage's names; without ``_producer`` and ``_schemaURL``.
-        topic: the topic whose records the dataset has; None for several topics.
+        facets: by OpenLineage's names, without ``_producer`` and ``_schemaURL``.
+        topic: the only topic whose records the dataset has; None if it has records of several topics.
         has_rows: the dataset has the feed's rows, not its dead letters.
     """
 
@@ -288,22 +287,15 @@ class Dataset:
 
 
 def inputs(config: PipelineConfig, topics: Sequence[str] = ()) -> list[Dataset]:
-    """Return the datasets that the feed reads.
-
-    Args:
-        topics: the known topics, for a source with a pattern.
-    """
+    """Return the datasets that the feed reads; ``topics`` are the topics that match the source's pattern."""
     source = config.source
-    found: list[Dataset] = []
     if source.kafka is not None:
-        names = source.kafka.topics or sorted(topics)
-        found = [Dataset(*topic_name(source.kafka.bootstrap_servers, name), topic=name) for name in names]
-    elif source.installed is not None:
+        names = (source.kafka.topics or sorted(topics))[:MOST_DATASETS]
+        return [Dataset(*topic_name(source.kafka.bootstrap_servers, name), topic=name) for name in names]
+    if source.installed is not None:
         named = source.installed.dataset
-        found = [] if named is None else [Dataset(named.namespace, named.name)]
-    elif source.files is not None:
-        found = [Dataset(*path_name(source.files.path))]
-    return found[:MOST_DATASETS]
+        return [] if named is None else [Dataset(named.namespace, named.name)]
+    return [] if source.files is None else [Dataset(*path_name(source.files.path))]
 
 
 def outputs(config: PipelineConfig, connections: Connections, topics: Sequence[str] = ()) -> list[Dataset]:
@@ -351,7 +343,7 @@ def _table(table: str, connections: Connections, *, topic: str | None = None, ha
     if warehouse.scheme not in ("s3", "file") or catalog.type == "rest":
         return Dataset(address, within, facets, topic, has_rows)
     facets["symlinks"] = {"identifiers": [{"namespace": address, "name": within, "type": "TABLE"}]}
-    # The location that Iceberg's catalogs choose for a new table.
+    # Iceberg's catalogs put a new table into this folder.
     folder = "/".join(namespaces) + (".db" if catalog.type in ("hive", "glue") else "")
     path = "/".join(part for part in (warehouse.path.strip("/"), folder, short) if part)
     return Dataset(*path_name(f"{warehouse.scheme}://{warehouse.netloc}/{path}"), facets, topic, has_rows)

@@ -1,4 +1,4 @@
-"""The block of a pipeline file for the destination of its runs' OpenLineage events."""
+"""The block ``lineage`` of a pipeline file."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ def _require_parent(text: str) -> None:
             raise ValueError
         uuid.UUID(found["run"])
     except ValueError:
-        raise ValueError("a parent is written namespace/job/run id, the last of them a UUID") from None
+        raise ValueError("write the parent as namespace/job/run id; the run id is a UUID") from None
 
 
 class Lineage(Block):
-    """A server such as Marquez that receives OpenLineage events of the runs. They never stop or delay a batch."""
+    """A server, such as Marquez, that receives OpenLineage events of the runs. It never stops or delays a batch."""
 
     url: Annotated[str, web_address("a lineage server", instead="api_key")]
-    """Base URL of the server. Events are posted to endpoint, below this URL."""
-    endpoint: str = Field("/api/v1/lineage", pattern=r"^/[^?#]*$", description="Path below the URL.")
+    """Base URL of the server. The driver posts events to this URL plus endpoint."""
+    endpoint: str = Field("/api/v1/lineage", pattern=r"^/[^?#]*$", description="Path that is appended to the URL.")
     api_key: SecretStr | None = Field(None, description="Sent as a bearer token; give it as ${OPENLINEAGE_API_KEY}.")
     namespace: str = Field("default", min_length=1, max_length=1024, description="Namespace of the job.")
     job: str | None = Field(None, min_length=1, max_length=1024, description="Name of the job. Default: the feed's.")
     parent: Annotated[str, checked(_require_parent)] | None = None
     """The run that started this one, in the format of Airflow and dbt: namespace/job/run id."""
-    every: Period = Field("1 minute", description="Time between two RUNNING events, while batches are committed.")
+    every: Period = Field("1 minute", description="Time between two RUNNING events, while the feed commits batches.")
     timeout_seconds: float = Field(
-        5, gt=0, le=60, description="For one event. The end of a run waits no longer either."
+        5, gt=0, le=60, description="How long the driver waits for the server, per event and at a run's end."
     )
 
     @property

@@ -23,13 +23,15 @@ def notify() -> None:
 
 @notify.command()
 @pipeline_argument
-@click.option("--target", "names", multiple=True, metavar="NAME", help="This one only; may be given several times.")
+@click.option(
+    "--target", "names", multiple=True, metavar="NAME", help="Test only this target; may be given several times."
+)
 @set_option
 @output_option
 def test(pipeline: Path, names: tuple[str, ...], overrides: tuple[str, ...]) -> None:
-    """Send a test message to PIPELINE's targets; show the answers.
+    """Send a test message to the targets of PIPELINE, and print their answers.
 
-    Exit status: 0 if all targets have accepted it; else 1.
+    Exit status: 0 if all targets accept the message, otherwise 1.
     """
     from lakefeed.monitor.feed_monitor import this_driver
     from lakefeed_observe.notify.deliver import NotDelivered, deliver
@@ -60,11 +62,8 @@ def test(pipeline: Path, names: tuple[str, ...], overrides: tuple[str, ...]) -> 
 
     def text() -> Iterator[str]:
         for document in documents:
-            said = "delivered" if document["delivered"] else "not delivered"
-            yield styled(
-                f"{document['target']} ({document['kind']}): {said}: {document['answer']}",
-                fg=None if document["delivered"] else "red",
-            )
+            result, color = ("delivered", None) if document["delivered"] else ("not delivered", "red")
+            yield styled(f"{document['target']} ({document['kind']}): {result}: {document['answer']}", fg=color)
 
     emit({"targets": documents}, text())
     raise Exit(0 if all(document["delivered"] for document in documents) else 1)

@@ -28,10 +28,9 @@ from lakefeed_observe.notify.message import ALERTS_PATH, Message, body_of, mail_
 from lakefeed_observe.notify.settings import Mail, NotifyTarget, Webhook
 
 ATTEMPT_SECONDS = 5.0
-"""The time limit of one attempt over the network, whatever the server does."""
+"""The time limit of one attempt over the network, even if the server answers byte by byte."""
 MOST_BYTES = 64 * 1024
-_TRY_LATER = (408, 425, 429)
-_MOST_SAID = 8192
+_RETRIED_STATUSES = (408, 425, 429)
 
 
 def deliver(
@@ -44,15 +43,16 @@ def deliver(
     """Deliver a message; return the target's answer.
 
     Args:
-        seconds: the time limit, if it is less than the target's own limit.
+        seconds: a time limit that may shorten the target's own limit.
         is_cancelled: called while a program runs; if it returns True, the program is killed.
 
     Raises NotDelivered; its text never contains a webhook's address, a password or a header.
     """
+    network_seconds = min(ATTEMPT_SECONDS, seconds or ATTEMPT_SECONDS)
     if target.webhook is not None:
-        return _post(target.webhook, message, seconds=min(ATTEMPT_SECONDS, seconds or ATTEMPT_SECONDS))
+        return _post(target.webhook, message, seconds=network_seconds)
     if target.mail is not None:
-        return _send_mail(target.mail, message, seconds=min(ATTEMPT_SECONDS, seconds or ATTEMPT_SECONDS))
+        return _send_mail(target.mail, message, seconds=network_seconds)
     assert target.command is not None  # A target is one of three kinds.
     command = target.command
     own = float(seconds_of(command.timeout))
@@ -91,21 +91,22 @@ def _post(webhook: Webhook, message: Message, *, seconds: float) -> str:
     except (OSError, http.client.HTTPException, ValueError, ConfigError) as error:
         raise NotDelivered(_reason(error), is_transient=_is_transient(error)) from None
     if 200 <= answer.status < 300:
-        return f"HTTP status {answer.status}{_said(answer, url)}"
-    is_transient = answer.status >= 500 or answer.status in _TRY_LATER
-    hint = "; a redirect is not followed, it would take the headers along" if 300 <= answer.status < 400 else ""
-    raise NotDelivered(f"HTTP status {answer.status}{_said(answer, url)}{hint}", is_transient=is_transient)
+        return f"HTTP status {answer.status}{_answer_text(answer, url)}"
+    is_transient = answer.status >= 500 or answer.status in _RETRIED_STATUSES
+    hint = "; redirects are not followed, because another server would get the headers"
+    reason = f"HTTP status {answer.status}{_answer_text(answer, url)}{hint if 300 <= answer.status < 400 else ''}"
+    raise NotDelivered(reason, is_transient=is_transient)
 
 
-def _said(answer: Response, url: str) -> str:
-    said = answer.body[:_MOST_SAID].decode("utf-8", "replace")
-    # An answer may repeat the request, including the secret part of the address.
+def _answer_text(answer: Response, url: str) -> str:
+    text = answer.body[:8192].decode("utf-8", "replace")
+    # The answer may repeat the path, which is a secret for Slack's webhooks.
     parts = urlsplit(url)
     for part in (*parts.path.split("/"), *parts.query.split("&")):
         if len(part) >= SHORTEST_OF_FREE:
-            said = said.replace(part, HIDDEN).replace(unquote(part), HIDDEN)
-    text = one_line(said[:400], most=200)
-    return f": {text}" if text else ""
+            text = text.replace(part, HIDDEN).replace(unquote(part), HIDDEN)
+    line = one_line(text[:400], most=200)
+    return f": {line}" if line else ""
 
 
 def _send_mail(settings: Mail, message: Message, *, seconds: float) -> str:
@@ -114,8 +115,7 @@ def _send_mail(settings: Mail, message: Message, *, seconds: float) -> str:
         refused = send_mail(mail_of(message, settings), settings, context=context, seconds=seconds)
     except (OSError, smtplib.SMTPException, ValueError, ConfigError) as error:
         raise NotDelivered(_reason(error), is_transient=_is_transient(error)) from None
-    accepted = len(settings.to) - refused
-    return f"accepted for {accepted} of {len(settings.to)} recipients"
+    return f"accepted for {len(settings.to) - refused} of {len(settings.to)} recipients"
 
 
 def _context(ca_file: Path | None) -> ssl.SSLContext:
@@ -133,7 +133,7 @@ def _is_transient(error: Exception) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """Return why a message was not delivered; secrets that this process knows are hidden in the text."""
+    """Return the reason as one line, without the secrets that this process knows."""
     if isinstance(error, smtplib.SMTPRecipientsRefused):
         return _smtp_text(*next(iter(error.recipients.values())))
     if isinstance(error, smtplib.SMTPResponseException):
@@ -147,23 +147,18 @@ def _reason(error: Exception) -> str:
 
 
 def _smtp_text(code: int, text: bytes | str) -> str:
-    said = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-    return one_line(f"SMTP status {code}: {said}", most=200)
+    answer = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+    return one_line(f"SMTP status {code}: {answer}", most=200)
 
 
-PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME")
-TRY_LATER = 75
-"""EX_TEMPFAIL of sysexits.h: the program requests another attempt."""
-_TAIL = 2000
-_TURN_SECONDS = 0.02
+_PASSED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME")
+_EX_TEMPFAIL = 75
+"""With this exit status of sysexits.h, a program requests another attempt."""
+_TAIL_BYTES = 2000
 
 
 class NotDelivered(Exception):
-    """A message was not delivered.
-
-    Attributes:
-        is_transient: another attempt may succeed.
-    """
+    """The target did not accept a message; if ``is_transient``, another attempt may succeed."""
 
     def __init__(self, reason: str, *, is_transient: bool) -> None:
         super().__init__(reason)
@@ -177,16 +172,16 @@ def run_program(
     stdin: bytes,
     variables: Mapping[str, str],
     seconds: float,
-    is_cancelled: Callable[[], bool] = lambda: False,
+    is_cancelled: Callable[[], bool],
 ) -> str:
-    """Run a program to its end, and return how it ended.
+    """Run a program to its end, and return a sentence about its exit status.
 
-    Its environment has the ``variables`` and few of this process's variables, because the driver's contain the store's
-    keys. It is killed after ``seconds``, or if ``is_cancelled`` returns True.
+    The program gets ``variables`` and ``_PASSED_VARIABLES`` only, because the driver's environment contains the keys of
+    the object store. It is killed after ``seconds``, or if ``is_cancelled`` returns True.
 
-    Raises NotDelivered if it cannot be started, ends with another status than 0, or must be killed.
+    Raises NotDelivered if the program cannot be started, exits with another status than 0, or must be killed.
     """
-    own = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    own = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
     try:
         process = subprocess.Popen(
             list(arguments),
@@ -209,28 +204,28 @@ def run_program(
     for thread in threads:
         thread.start()
     is_over = _wait(process.pid, seconds, is_cancelled)
-    # Until the first process is reaped, its pid is the id of its group, and of no other group.
+    # The process is not reaped yet, so its pid is still the id of its own group: the kill hits no other processes.
     with suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
     status = process.wait()
     for thread in threads:
         thread.join(0.5)
     if not is_over:
-        raise NotDelivered("the program has not ended in its time, and was killed", is_transient=False)
+        raise NotDelivered("the program exceeded its timeout and was killed", is_transient=False)
     if status != 0:
-        said = one_line(bytes(tail).decode("utf-8", "replace"), most=200)
-        reason = f"the program has ended with status {status}{f': {said}' if said else ''}"
-        raise NotDelivered(reason, is_transient=status == TRY_LATER)
-    return "the program has ended with status 0"
+        text = one_line(bytes(tail).decode("utf-8", "replace"), most=200)
+        reason = f"the program exited with status {status}{f': {text}' if text else ''}"
+        raise NotDelivered(reason, is_transient=status == _EX_TEMPFAIL)
+    return "the program exited with status 0"
 
 
 def _wait(pid: int, seconds: float, is_cancelled: Callable[[], bool]) -> bool:
-    """Wait for a child's end without reaping it; return False if it has not ended in time."""
+    """Wait until a child exits, without reaping it; return False if the time is over or the wait is cancelled."""
     until = time.monotonic() + seconds
     while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
         if time.monotonic() >= until or is_cancelled():
             return False
-        time.sleep(_TURN_SECONDS)
+        time.sleep(0.02)
     return True
 
 
@@ -240,24 +235,21 @@ def _write(pipe: IO[bytes], content: bytes) -> None:
 
 
 def _read(pipe: IO[bytes], tail: bytearray) -> None:
-    """Read everything, so that the program never blocks, and keep the end."""
+    """Read all output, because a full pipe would block the program; keep the last bytes in ``tail``."""
     with suppress(OSError, ValueError), pipe:
         while part := os.read(pipe.fileno(), 65536):
             tail += part
-            del tail[:-_TAIL]
-
-
-_OWN_NAME = "localhost"
-"""The name for greeting the server; smtplib's default asks DNS for this machine's name."""
+            del tail[:-_TAIL_BYTES]
 
 
 def send_mail(mail: EmailMessage, settings: Mail, *, context: ssl.SSLContext | None, seconds: float) -> int:
-    """Send a mail; return how many recipients the server has refused, if not all.
+    """Send a mail; return the number of recipients that the server refuses.
 
     Raises OSError, SMTPException or ValueError; TimeoutError if the server takes longer than ``seconds`` in total.
     """
     with _deadline(seconds) as deadline:
-        client = smtplib.SMTP(local_hostname=_OWN_NAME, timeout=seconds)
+        # Without local_hostname, smtplib asks DNS for this machine's name.
+        client = smtplib.SMTP(local_hostname="localhost", timeout=seconds)
         try:
             client.sock = deadline.watch(connect(settings.host, settings.server_port, seconds=seconds))
             if context is not None and settings.security == "tls":
@@ -281,7 +273,7 @@ def send_mail(mail: EmailMessage, settings: Mail, *, context: ssl.SSLContext | N
 
 
 class _Deadline:
-    """Ends all waits for the watched sockets when the time is over."""
+    """Shuts the watched sockets down when the time is over, which ends every read from them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -323,7 +315,7 @@ def _deadline(seconds: float) -> Iterator[_Deadline]:
 
 
 def _encrypt(client: smtplib.SMTP, host: str, context: ssl.SSLContext, deadline: _Deadline) -> None:
-    """Begin TLS, and discard everything that the server has sent before."""
+    """Begin TLS; discard what the server sent as plain text, because an attacker may have inserted it."""
     assert client.sock is not None  # The client is connected.
     encrypted = context.wrap_socket(client.sock, server_hostname=host, do_handshake_on_connect=False)
     client.sock = deadline.watch(encrypted)

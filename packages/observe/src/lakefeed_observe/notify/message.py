@@ -1,4 +1,4 @@
-"""A message about a feed as a value; targets write it in their own formats."""
+"""A message about a feed, and its text in the formats of the targets."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _TITLES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Occurrence:
-    """An event of a feed that is worth a message."""
+    """The text of a message: the parts of an error, or the same parts for another event."""
 
     what: str
     where: str | None = None
@@ -66,11 +66,11 @@ class Message:
 
     Attributes:
         key: distinguishes messages of one trigger, for example by sink; usually empty.
-        status: ``happened`` for an event of a moment; ``firing`` for a state that lasts, and ``resolved`` at its end.
-        since: when it began; ``at`` is when it was noticed. Seconds since 1970.
-        more: how often it has happened again since the previous message.
-        left_out: the number of messages to the same target that were not sent since the previous one.
-        repeated: the message is sent again, for a receiver that forgets messages that are not repeated.
+        status: ``happened`` for an event; ``firing`` when a state begins, and ``resolved`` when it ends.
+        since: when the event or state began; ``at`` is when the driver noticed it. Seconds since 1970.
+        more: how often the event happened again since the previous message.
+        left_out: the number of messages to the same target that the driver dropped since the previous one.
+        repeated: this message was sent before; Alertmanager forgets an alert that is not repeated.
     """
 
     trigger: str
@@ -98,19 +98,19 @@ class Message:
 
     @property
     def subject(self) -> str:
-        """One line with everything that matters."""
+        """The title and the event in one line."""
         return one_line(f"{self.title}: {self.finding.what}", most=LONGEST_SUBJECT)
 
     @property
     def lines(self) -> list[str]:
-        """The remaining lines; they have limited length, no control characters and no secrets."""
+        """The lines below the title; they have limited length, no control characters and no secrets."""
         found = [self.finding.what]
         if self.finding.where:
             found.append(f"where: {self.finding.where}")
         if self.finding.hint and self.status != "resolved":
             found.append(f"next: {self.finding.hint}")
         if self.more:
-            found.append(f"and {self.more:,} more of this kind since the message before")
+            found.append(f"and {self.more:,} more of this kind since the previous message")
         if self.left_out:
             found.append(f"{self.left_out:,} earlier messages were not sent")
         found.append(f"since {iso(self.since)}; driver: process {self.driver.pid} on {self.driver.host}")
@@ -142,7 +142,6 @@ class Message:
 
 
 def sample_message(feed: str, *, driver: Driver, at: float, link: str | None = None) -> Message:
-    """Return a message that is marked as a test."""
     finding = Occurrence(what="this is a test of lakefeed's notifications: nothing has happened")
     return Message(trigger="test", status="test", feed=feed, finding=finding, since=at, at=at, driver=driver, link=link)
 
@@ -152,7 +151,7 @@ REPEAT_SECONDS = 60.0
 """Alertmanager forgets an alert that is not repeated; it recommends repeating every 30 seconds to 3 minutes."""
 LASTS_SECONDS = 5 * REPEAT_SECONDS
 HAPPENED_SECONDS = 3600.0
-"""The seconds for which Alertmanager shows an event of a moment."""
+"""Alertmanager shows an event, which has no end of its own, for so long."""
 
 _GROUPS = re.compile(r"@(channel|here|everyone|all|group)\b", re.IGNORECASE)
 _WORD_JOINER = "\u2060"
@@ -168,7 +167,7 @@ def body_of(message: Message, kind: WebhookFormat) -> bytes:
         document = alertmanager_webhook(message)
     else:
         return json_line(message.as_dict()).encode()
-    # As ASCII: json.dumps escapes everything that does not print.
+    # json.dumps writes ASCII, so characters that do not print are escaped.
     return json.dumps(document).encode()
 
 
@@ -183,16 +182,13 @@ def slack(message: Message) -> dict[str, Any]:
 def escape_slack(text: str) -> str:
     """Escape a text for Slack, so that Slack reads no mention, link or channel name in it."""
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    # Servers with compatible webhooks, such as Mattermost, read the plain word as a mention of all users.
+    # Mattermost, which takes the same format, reads a plain @channel as a mention of all users.
     return _GROUPS.sub(lambda found: f"@{_WORD_JOINER}{found[1]}", escaped)
 
 
 def alert(message: Message) -> dict[str, Any]:
     """Return the message as an alert of Alertmanager's API v2."""
-    if message.status == "resolved":
-        ends = message.at
-    else:
-        ends = message.at + (LASTS_SECONDS if message.status == "firing" else HAPPENED_SECONDS)
+    ends = message.at + {"resolved": 0.0, "firing": LASTS_SECONDS}.get(message.status, HAPPENED_SECONDS)
     found = {
         "labels": _labels(message),
         "annotations": _annotations(message),
@@ -203,15 +199,16 @@ def alert(message: Message) -> dict[str, Any]:
 
 
 def alertmanager_webhook(message: Message) -> dict[str, Any]:
-    """Return the message in the format of Alertmanager's own webhook calls, as a group of one alert."""
+    """Return the message in the format in which Alertmanager calls webhooks, as a group of one alert."""
     labels, annotations = _labels(message), _annotations(message)
     is_over = message.status == "resolved"
+    status = "resolved" if is_over else "firing"
     fingerprint = f"{hash_of(labels):016x}"
     return {
         "version": "4",
         "groupKey": f"lakefeed:{fingerprint}",
         "truncatedAlerts": 0,
-        "status": "resolved" if is_over else "firing",
+        "status": status,
         "receiver": "lakefeed",
         "groupLabels": labels,
         "commonLabels": labels,
@@ -219,7 +216,7 @@ def alertmanager_webhook(message: Message) -> dict[str, Any]:
         "externalURL": message.link or "",
         "alerts": [
             {
-                "status": "resolved" if is_over else "firing",
+                "status": status,
                 "labels": labels,
                 "annotations": annotations,
                 "startsAt": iso(message.since),
@@ -240,7 +237,7 @@ def hash_of(labels: dict[str, str]) -> int:
 
 
 def _labels(message: Message) -> dict[str, str]:
-    """Return the labels that identify an alert; they are the same when it fires, is repeated, and is resolved."""
+    """Return the labels that identify an alert; Alertmanager matches a resolution to its alert by them."""
     name = "".join(word.capitalize() for word in message.trigger.split("_"))
     found = {
         "alertname": f"Lakefeed{name}",
@@ -264,7 +261,7 @@ def mail_of(message: Message, settings: Mail) -> EmailMessage:
     mail["To"] = [Address(display_name=name, addr_spec=address) for name, address in map(parseaddr, settings.to)]
     mail["Subject"] = f"[lakefeed] {message.subject}"
     mail["Date"] = format_datetime(datetime.fromtimestamp(message.at, UTC))
-    # An explicit domain: the default asks DNS for this machine's name.
+    # Without a domain, make_msgid asks DNS for this machine's name.
     mail["Message-ID"] = make_msgid(domain="lakefeed.invalid")
     mail["Auto-Submitted"] = "auto-generated"
     mail["X-Lakefeed-Trigger"] = message.trigger

@@ -1,6 +1,6 @@
-"""Send messages while a feed runs: a thread watches the feed's monitor, and a sender per target delivers.
+"""Send messages while a feed runs: one thread watches the feed's monitor, and one thread per target delivers.
 
-The feed never calls this module. At the end of a run, there are ten seconds for the last messages.
+The feed never calls this module, so no target can delay a batch. A run's end waits at most ten seconds for messages.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 LEAST_PAUSE_SECONDS = 0.2
-"""The least time between two looks; events within it are handled together."""
+"""The least time between two looks at the monitor; one look handles all events since the previous one."""
 END_SECONDS = 10.0
 WATCH_END_SECONDS = 2.0
 
@@ -38,7 +38,7 @@ WATCH_END_SECONDS = 2.0
 def notifying(
     settings: Notify | None, monitor: FeedMonitor, *, memory: Path | None = None, seconds: float = END_SECONDS
 ) -> Iterator[None]:
-    """Send messages about a run within this block; after it, send the last ones for at most ``seconds``.
+    """Send messages while the block runs; when it ends, send the remaining ones for at most ``seconds``.
 
     Args:
         memory: a file that remembers sent messages, so that a feed that fails at every start sends only one.
@@ -47,7 +47,6 @@ def notifying(
         yield
         return
     notifier = Notifier(settings, monitor, memory=memory)
-    notifier.start()
     try:
         yield
     finally:
@@ -65,21 +64,17 @@ class Notifier:
     def __init__(self, settings: Notify, monitor: FeedMonitor, *, memory: Path | None = None) -> None:
         self._monitor = monitor
         self._memory = memory
-        self._kept = _read(memory)
-        self._watch = Watch(settings, memory=self._kept)
+        self._stored = _read(memory)
+        self._watch = Watch(settings, memory=self._stored)
         self._senders = [
             Sender(name, target, report=self._report, most_per_hour=settings.most_per_hour)
             for name, target in settings.targets.items()
         ]
-        self._seen = 0
+        self._last_number = 0
         self._repeat_at = 0.0
         self._stop = threading.Event()
         self._is_broken = False
         self._thread = threading.Thread(target=self._run, name="lakefeed-notify", daemon=True)
-
-    def start(self) -> None:
-        for sender in self._senders:
-            sender.start()
         self._thread.start()
 
     def close(self, *, seconds: float) -> None:
@@ -95,13 +90,13 @@ class Notifier:
     def _run(self) -> None:
         is_last = False
         while not is_last:
-            # Read before the look, so that after the end of the run one more look sees all its events.
+            # Read before the look, so that one more look after the run's end handles the run's last events.
             is_last = self._stop.is_set()
             try:
                 self._look(wait=not is_last)
-            except Exception:  # A bug here must not end the thread, and is reported once.
+            except Exception:  # A bug here must not end the thread; the log has it once.
                 if not self._is_broken:
-                    _log.warning("notify: a look at the feed has failed", exc_info=True)
+                    _log.warning("notify: the feed's state cannot be read", exc_info=True)
                 self._is_broken = True
                 self._stop.wait(LOOK_SECONDS)
 
@@ -109,9 +104,9 @@ class Notifier:
         if wait:
             self._stop.wait(LEAST_PAUSE_SECONDS)
         seconds = LOOK_SECONDS if wait and not self._stop.is_set() else 0.0
-        events = self._monitor.events.wait(self._seen, seconds=seconds)
+        events = self._monitor.events.wait(self._last_number, seconds=seconds)
         if events:
-            self._seen = events[-1].number
+            self._last_number = events[-1].number
         progress = self._monitor.snapshot()
         messages = self._watch.look(progress, events, progress.taken_at)
         for message in messages:
@@ -125,13 +120,13 @@ class Notifier:
                     if sender.repeats and (message.trigger, message.key) not in fresh:
                         sender.put(message)
         memory = self._watch.memory
-        if self._memory is None or memory == self._kept:
+        if self._memory is None or memory == self._stored:
             return
-        self._kept = memory
+        self._stored = memory
         try:
             write_own_file(self._memory, json.dumps(memory))
         except OSError as error:
-            _log.debug("notify: what was sent cannot be noted: %s", error.strerror)
+            _log.debug("notify: %s cannot be written: %s", self._memory, error.strerror)
 
     def _report(self, what: str) -> None:
         self._monitor.note(what)
@@ -153,20 +148,18 @@ FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
 HOUR = 3600.0
 NEWEST_SECONDS = 5.0
-"""The part of the time at a run's end that is reserved for the newest message."""
+"""At a run's end, a running program is killed so many seconds before the deadline, if a newer message waits."""
 MARGIN = 0.5
 ALWAYS = ("failed", "stopped", "error_budget")
 """Triggers of a run's end; the limit of messages per hour does not apply to them."""
 
-Deliver = Callable[..., str]
-
 
 class Sender:
-    """Sends messages to one target.
+    """Sends messages to one target, in a thread of its own.
 
     Args:
         report: called with a sentence when the target stops answering, refuses a message, or answers again.
-        most_per_hour: the most messages per hour; further ones are only counted, and the next message has the count.
+        most_per_hour: the sender drops further messages, and the next message has their number.
     """
 
     def __init__(
@@ -176,7 +169,7 @@ class Sender:
         *,
         report: Callable[[str], None],
         most_per_hour: int = 60,
-        deliver: Deliver = deliver,
+        deliver: Callable[..., str] = deliver,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
@@ -191,17 +184,15 @@ class Sender:
         self._until: float | None = None
         self._trouble: str | None = None
         self._thread = threading.Thread(target=self._run, name=f"lakefeed-notify-{name}", daemon=True)
-
-    def start(self) -> None:
         self._thread.start()
 
     @property
     def repeats(self) -> bool:
-        """Check that the receiver forgets a message that is not repeated."""
+        """Check whether the receiver forgets messages that are not repeated."""
         return self.target.webhook is not None and self.target.webhook.format == "alertmanager"
 
     def put(self, message: Message) -> None:
-        """Add a message, and drop the oldest one if too many wait; never blocks."""
+        """Add a message to the queue without waiting; if the queue is full, drop its oldest message."""
         if not self.target.takes(message.trigger):
             return
         with self._changed:
@@ -217,13 +208,13 @@ class Sender:
             self._changed.notify_all()
 
     def close(self, until: float) -> None:
-        """End when all messages are sent, or at this time of the clock; from now on, the newest are sent first."""
+        """End the thread when the queue is empty, or at this time of the clock; the newest messages now go first."""
         with self._changed:
             self._until = until
             self._changed.notify_all()
 
     def join(self) -> None:
-        """Wait for the end, at most until the time that ``close`` got."""
+        """Wait until the thread ends, at most until the time given to ``close``."""
         self._thread.join(max(0.0, (self._until or 0.0) - self._clock()))
         with self._changed:
             waiting = len(self._queue) + self._left_out + self._is_at_work
@@ -251,8 +242,8 @@ class Sender:
                 self._is_at_work = True
             try:
                 is_sent = self._send(replace(message, left_out=left_out), began)
-            except Exception as error:  # A bug must not end the thread, because the run's end must still be reported.
-                self._note(f"cannot be sent a message: {type(error).__name__}")
+            except Exception as error:  # A bug must not end the thread, because it must still send the run's end.
+                self._note(f"gets no messages because of a bug: {type(error).__name__}")
                 is_sent = False
             with self._changed:
                 self._is_at_work = False
@@ -260,7 +251,7 @@ class Sender:
                     self._left_out += left_out + (not message.repeated)
 
     def _send(self, message: Message, began: float) -> bool:
-        """Deliver a message with retries; return False if it was given up."""
+        """Deliver a message, with retries; return False if the sender gives it up."""
         pause = FIRST_PAUSE_SECONDS
         while True:
             left = None if self._until is None else self._until - self._clock()
@@ -283,7 +274,7 @@ class Sender:
             pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
 
     def _waits_for_the_newest(self, pause: float) -> bool:
-        """Wait before the next attempt; return True if the run ends meanwhile, because newer messages must go first."""
+        """Wait before the next attempt; return True if the run ends meanwhile: then newer messages must go first."""
         with self._changed:
             if self._until is None:
                 return self._changed.wait_for(lambda: self._until is not None, timeout=pause) and bool(self._queue)
@@ -291,11 +282,11 @@ class Sender:
             return False
 
     def _is_cancelled(self) -> bool:
-        """Check whether a running program must be killed, because the run has ended and its time is over."""
+        """Check whether a running program must be killed, because the run has ended and the deadline is near."""
         return self._until is not None and self._clock() >= self._until - (NEWEST_SECONDS if self._queue else MARGIN)
 
     def _note(self, trouble: str | None) -> None:
-        """Report a problem once, and report its end."""
+        """Report a problem when it begins and when it ends (None), but not each time it occurs."""
         before, self._trouble = self._trouble, trouble
         if trouble is not None and (before is None or before.partition(":")[0] != trouble.partition(":")[0]):
             self._report(f"notify: the target '{self.name}' {trouble}")

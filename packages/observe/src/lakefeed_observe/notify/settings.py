@@ -1,4 +1,4 @@
-"""The block of a pipeline file for messages: their targets (webhooks, mail, commands) and triggers."""
+"""The block ``notify`` of a pipeline file: the targets of messages (webhooks, mail, commands), and their triggers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ WebhookFormat = Literal["slack", "alertmanager", "alertmanager_webhook", "json"]
 
 _HEADER = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
-_DAY = 86_400
 
 
 def _require_web_address(url: str) -> str:
@@ -51,7 +50,7 @@ def _require_web_address(url: str) -> str:
         is_good = False
     if not is_good or not url.isprintable() or " " in url:
         # The address may be a secret, so the error's text must not contain it.
-        raise ValueError("an address is http://host/… or https://host/…")
+        raise ValueError("write the address as http://host/… or https://host/…")
     return url
 
 
@@ -68,16 +67,16 @@ def _require_secret_web_address(url: SecretStr) -> SecretStr:
 def _require_mailbox(text: str) -> None:
     _, address = parseaddr(text)
     if not text.isprintable() or "," in text or not re.fullmatch(r"[^\s@<>\"]+@[^\s@<>\"]+", address):
-        raise ValueError("a mail address is name@example.com or Name <name@example.com>")
+        raise ValueError("write the mail address as name@example.com or Name <name@example.com>")
     try:
         Address(addr_spec=address)
     except (MessageError, ValueError, IndexError):
-        raise ValueError(f"'{address}' is no mail address: it has letters, digits, and single dots") from None
+        raise ValueError(f"'{address}' is no mail address: use letters, digits, and single dots") from None
 
 
 def _require_a_day_at_most(text: str) -> None:
-    if seconds_of(text) > _DAY:
-        raise ValueError("it is a day at most")
+    if seconds_of(text) > 86_400:
+        raise ValueError("the longest time is 1 day")
 
 
 Mailbox = Annotated[str, checked(_require_mailbox)]
@@ -85,43 +84,43 @@ Window = Annotated[Period, checked(_require_a_day_at_most)]
 
 
 class Webhook(Model):
-    """A POST request to an address for every message."""
+    """The driver posts every message to an address."""
 
     url: Annotated[SecretStr, AfterValidator(_require_secret_web_address)]
-    """https://…; write it as ${NAME} if it is a secret, as Slack's are: no message or log contains it."""
+    """https://…; write it as ${NAME} if it is a secret, as Slack's are. No message or log contains it."""
     format: WebhookFormat = "json"
-    """Format of the body. slack: for Slack, Mattermost and Rocket.Chat. alertmanager: for Alertmanager's own address
-    (http://host:9093), by POST /api/v2/alerts. alertmanager_webhook: the format of Alertmanager's webhook calls. json:
-    the whole message, with lakefeed's names."""
+    """Format of the body. slack: for Slack, Mattermost and Rocket.Chat. alertmanager: for Alertmanager itself (url:
+    http://host:9093), which gets POST /api/v2/alerts. alertmanager_webhook: the format in which Alertmanager calls
+    webhooks. json: the whole message, with lakefeed's names."""
     headers: dict[str, Text] = Field(default_factory=dict)
     """Further headers, such as Authorization; write secret values as ${NAME}."""
-    ca_file: Path | None = Field(None, description="Certificates (PEM) to trust. Default: those that Python trusts.")
+    ca_file: Path | None = Field(None, description="File of trusted certificates (PEM). Default: Python's.")
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
         for name, text in self.headers.items():
             if not re.fullmatch(_HEADER, name):
-                yield ConfigProblem("a header's name has letters, digits and -", key="headers")
+                hint = "a header's name has letters, digits and -"
+                yield ConfigProblem(f"'{name}' is no name of a header", key="headers", hint=hint)
             elif name.lower() in ("host", "content-length", "content-type", "transfer-encoding"):
-                yield ConfigProblem(f"the header {name} is lakefeed's own", key="headers")
+                yield ConfigProblem(f"lakefeed sets the header {name} itself", key="headers", hint="remove it")
             if not text.isprintable() or not text.isascii():
-                yield ConfigProblem(
-                    f"the value of the header {name} has letters that no header can have", key="headers"
-                )
+                what = f"the value of the header {name} has characters that HTTP forbids"
+                yield ConfigProblem(what, key="headers", hint="write it as one line of ASCII")
 
 
 class Mail(Model):
-    """A mail by SMTP for every message."""
+    """The driver sends every message as a mail by SMTP."""
 
     host: Annotated[str, spelled(r"[A-Za-z0-9._:-]+", "'{}' is no host's name")]
     """The mail server."""
     port: int | None = Field(None, ge=1, le=65535, description="Default: 587 for starttls, 465 for tls, 25 for none.")
     security: Literal["starttls", "tls", "none"] = "starttls"
-    """Encryption: starttls, or tls from the connection's begin. none is only for a local server without a password."""
-    user: str | None = Field(None, min_length=1, description="Who logs in. Default: no login.")
+    """Encryption: starttls, or tls from the first byte. none is only for a local server without a password."""
+    user: str | None = Field(None, min_length=1, description="The user who logs in. Default: no login.")
     password: SecretStr | None = Field(None, description="The user's password; give it as ${NAME}.")
     from_: Mailbox = Field(alias="from", description="The sender's address.")
     to: list[Mailbox] = Field(min_length=1, max_length=50, description="The recipients' addresses.")
-    ca_file: Path | None = Field(None, description="Certificates (PEM) to trust. Default: those that Python trusts.")
+    ca_file: Path | None = Field(None, description="File of trusted certificates (PEM). Default: Python's.")
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
         if (self.user is None) != (self.password is None):
@@ -132,12 +131,11 @@ class Mail(Model):
 
     @property
     def server_port(self) -> int:
-        """The port to connect to."""
         return self.port or {"starttls": 587, "tls": 465, "none": 25}[self.security]
 
 
 class Command(Model):
-    """A program that is started for every message, with the message as JSON on its standard input."""
+    """The driver starts a program for every message, and writes the message as JSON to its standard input."""
 
     run: list[str] = Field(min_length=1)
     """The program and its arguments, as a list; no shell is used. Put secrets into environment, because every user of
@@ -145,7 +143,7 @@ class Command(Model):
     environment: dict[str, Text] = Field(default_factory=dict)
     """Environment variables; write secrets as ${NAME}. The program also has PATH, HOME, LANG, TZ, TMPDIR,
     LAKEFEED_FEED, LAKEFEED_TRIGGER and LAKEFEED_STATUS, and no other variables of the driver."""
-    timeout: Period = Field("10 seconds", description="After that it is killed with all that it has started.")
+    timeout: Period = Field("10 seconds", description="The driver then kills the program and its children.")
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
         for argument in self.run:
@@ -155,13 +153,15 @@ class Command(Model):
                 yield ConfigProblem(what, key="run", hint="environment: {NAME: ${NAME}}, which the program reads")
                 break
         if any("\0" in argument for argument in self.run) or not self.run[0]:
-            yield ConfigProblem("the first word is the program, and no word has a zero byte", key="run")
+            what = "the program's name is empty, or an argument has a zero byte"
+            yield ConfigProblem(what, key="run", hint="run: [program, argument, …]")
         for name in self.environment:
             if not re.fullmatch(_VARIABLE, name):
-                what = "a variable's name has letters, digits and underscores"
-                yield ConfigProblem(what, key="environment")
+                hint = "a variable's name has letters, digits and underscores"
+                yield ConfigProblem(f"'{name}' is no name of a variable", key="environment", hint=hint)
         if seconds_of(self.timeout) > 300:
-            yield ConfigProblem("a command has 5 minutes at most", key="timeout")
+            what = f"a command may run for 5 minutes at most, not {self.timeout}"
+            yield ConfigProblem(what, key="timeout", hint="timeout: 5 minutes")
 
 
 class NotifyTarget(OneOf):
@@ -171,19 +171,21 @@ class NotifyTarget(OneOf):
     webhook: Webhook | None = None
     mail: Mail | None = None
     command: Command | None = None
-    only: list[Trigger] | None = Field(None, min_length=1, description="These triggers alone. Default: all.")
+    only: list[Trigger] | None = Field(None, min_length=1, description="Only these triggers. Default: all.")
 
     def takes(self, trigger: str) -> bool:
-        """Check whether the target gets messages of this trigger; all targets get tests."""
+        """Check whether the target gets messages of this trigger; every target gets test messages."""
         return self.only is None or trigger not in TRIGGERS or trigger in self.only
 
 
 class LagBound(Model):
     """Limits of the lag; at least one is required."""
 
-    records: int | None = Field(None, ge=0, description="So many records that are not committed.")
-    seconds: int | None = Field(None, ge=0, description="The age of the oldest of them.")
-    for_: Duration = Field("5 minutes", alias="for", description="Above a bound for so long, and for so long below.")
+    records: int | None = Field(None, ge=0, description="The most records that are not committed yet.")
+    seconds: int | None = Field(None, ge=0, description="The greatest age of a record that is not committed yet.")
+    for_: Duration = Field(
+        "5 minutes", alias="for", description="How long the lag must stay above a limit, or below for the resolution."
+    )
 
     def _contradictions(self) -> Iterator[str]:
         if self.records is None and self.seconds is None:
@@ -193,9 +195,9 @@ class LagBound(Model):
 class DeadLetterBound(Model):
     """Limits of dead letters; at least one is required."""
 
-    count: int | None = Field(None, ge=0, description="More than so many.")
-    share: float | None = Field(None, ge=0, le=1, description="More than this share of the records: 0.01 for 1 %.")
-    within: Window = Field("10 minutes", description="How far it looks back.")
+    count: int | None = Field(None, ge=0, description="The most dead letters.")
+    share: float | None = Field(None, ge=0, le=1, description="Their greatest share of the records: 0.01 for 1 %.")
+    within: Window = Field("10 minutes", description="The time over which dead letters are counted.")
 
     def _contradictions(self) -> Iterator[str]:
         if self.count is None and self.share is None:
@@ -207,40 +209,41 @@ class When(Model):
 
     stopped: bool = Field(True, description="The run has ended as requested.")
     failed: bool = Field(True, description="The run has ended with an error, or could not begin.")
-    error: bool = Field(True, description="An error that does not end the run, as of one table of many.")
+    error: bool = Field(True, description="An error that does not end the run, such as one in one table of many.")
     error_budget: bool = Field(
-        True, description="More dead letters than dead_letters.budget allows: the run has ended."
+        True, description="The run has ended because of more dead letters than dead_letters.budget allows."
     )
     request_budget: bool = Field(True, description="A batch made more S3 requests than the block budget allows.")
-    audit: bool = Field(True, description="The audit of a branch has failed, and the feed continues to land there.")
-    schema_: bool = Field(True, alias="schema", description="The rows have another schema from now on.")
-    paused: bool = Field(True, description="The feed was paused, or one of its sinks waits.")
+    audit: bool = Field(True, description="The audit of a branch has failed; the feed still writes to the branch.")
+    schema_: bool = Field(True, alias="schema", description="The schema of the rows has changed.")
+    paused: bool = Field(True, description="A user has paused the feed, or one of its sinks waits.")
     hangs: bool = Field(True, description="The driver's loop has not turned for a minute.")
     lag: LagBound | None = Field(None, description="The feed is too far behind.")
-    no_data: Period | None = Field(None, description="No record has come for so long.")
-    no_commit: Period | None = Field(None, description="No commit for so long, although records wait.")
-    dead_letters: DeadLetterBound | None = Field(None, description="Too many dead letters.")
+    no_data: Period | None = Field(None, description="No record has arrived for this time.")
+    no_commit: Period | None = Field(None, description="Records wait, but no batch was committed for this time.")
+    dead_letters: DeadLetterBound | None = Field(None, description="There are too many dead letters.")
 
 
 class Notify(Block):
-    """Messages about the feed to people and programs. The driver sends them; no target can delay the feed."""
+    """The driver sends messages about the feed to people and programs. No target can delay the feed."""
 
-    targets: dict[str, NotifyTarget] = Field(min_length=1, description="The receivers, by names of your own.")
+    targets: dict[str, NotifyTarget] = Field(min_length=1, description="The receivers, under names that you choose.")
     when: When = Field(default_factory=When)
     cool_down: Duration = "10 minutes"
-    """Time between two messages of the same kind. Events in between are counted, and the next message has the count."""
-    most_per_hour: Count = Field(60, description="Messages to one target at most; the rest is counted.")
+    """Least time between two messages of the same kind. The later message has the number of events in between."""
+    most_per_hour: Count = Field(60, description="Most messages to a target; the next one has the number left out.")
     link: Annotated[str, checked(_require_public_web_address)] | None = None
-    """An address without secrets that every message links to. Default: public_url of the block dashboard."""
+    """Every message links to this address, which must contain no secret. Default: dashboard.public_url."""
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
         for name in self.targets:
             if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,60}", name):
-                yield ConfigProblem("a target's name has letters, digits, '_', '.' and '-'", key="targets")
+                hint = "use at most 61 letters, digits, '_', '.' and '-', a letter or digit first"
+                yield ConfigProblem(f"'{name}' cannot name a target", key="targets", hint=hint)
 
 
 def settings_of(config: PipelineBlocks) -> Notify | None:
-    """Return the block ``notify``; unless it has a link, its messages link to the dashboard."""
+    """Return the block ``notify``; if it has no link, set the dashboard's address as its link."""
     notify = config.block(Notify)
     if notify is None or notify.link is not None:
         return notify

@@ -1,4 +1,4 @@
-"""Find the reasons for messages in a feed's progress and events, at every look; it has no clock of its own."""
+"""Decide which messages are due, from a feed's progress and events; callers pass the time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HINTS = {
     "no_commit": _STATUS,
     "dead_letters": "lakefeed dead-letters list PIPELINE shows them by reason",
     "audit": f"{page_command('write-audit-publish')} says what to do with the rows in the branch",
-    "hangs": f"{_STATUS}; a process that does not continue can be killed: the next start resumes at the last commit",
+    "hangs": f"{_STATUS}; if the driver does not continue, kill it: the next start resumes at the last commit",
     "request_budget": f"{page_command('s3-requests')} says what makes requests, and which settings lower them",
 }
 
@@ -41,7 +41,7 @@ class Watch:
         self.settings = settings
         self._when = settings.when
         self._cool_down = float(seconds_of(settings.cool_down))
-        self._gates = {key: Gate.of(kept) for key, kept in list((memory or {}).items())[:MOST_GATES]}
+        self._gates = {key: Gate.of(state) for key, state in list((memory or {}).items())[:MOST_GATES]}
         self._records = -1
         self._data_at: float | None = None
         self._waits_since: float | None = None
@@ -50,32 +50,32 @@ class Watch:
 
     @property
     def memory(self) -> dict[str, Any]:
-        """The state for the feed's next run, as JSON."""
+        """The state that the feed's next run starts with."""
         return {key: gate.model_dump() for key, gate in self._gates.items() if gate.sent_at is not None}
 
     def look(self, progress: FeedProgress, events: Sequence[Event], now: float) -> list[Message]:
         """Return the messages that are due now, oldest first."""
-        found: list[Message] = []
+        due: list[tuple[str, str, Sending | None]] = []
         for event in events:
             self._take(event, progress)
-        for name, gate in list(self._gates.items()):
+        for name, gate in self._gates.items():
             trigger, _, key = name.partition(":")
-            found += self._messages(progress, trigger, key, gate.due(now=now, cool_down=self._cool_down), now)
+            due.append((trigger, key, gate.due(now=now, cool_down=self._cool_down)))
         for trigger, key, gate in self._failures_over(progress, now):
-            found += self._messages(progress, trigger, key, gate.resolve("the feed commits again"), now)
+            due.append((trigger, key, gate.resolve("the feed commits again")))
         if progress.state not in ("ended", "failed"):
             for trigger, key, finding, seconds in self._conditions(progress, now):
                 if finding is None and progress.state == "starting":
-                    continue  # The state is not known yet, and an earlier run's pause may still last.
+                    continue  # Nothing was observed yet, and a pause of an earlier run may still last.
                 gate = self._gate(trigger, key)
                 sending = gate.lasts(finding, now=now, seconds=seconds, cool_down=self._cool_down)
                 if finding is not None and gate.fires:
                     self._showing[_name(trigger, key)] = trigger, finding
-                found += self._messages(progress, trigger, key, sending, now)
-        return found
+                due.append((trigger, key, sending))
+        return [self._message(progress, trigger, key, sending, now) for trigger, key, sending in due if sending]
 
     def repeats(self, progress: FeedProgress, now: float) -> list[Message]:
-        """Return the messages that still fire, for receivers that forget messages that are not repeated."""
+        """Return the messages of the states that still last, for receivers that forget them otherwise."""
         found = []
         for name, (trigger, finding) in self._showing.items():
             gate = self._gates.get(name)
@@ -86,7 +86,7 @@ class Watch:
         return found
 
     def _take(self, event: Event, progress: FeedProgress) -> None:
-        """Record the effect of an event."""
+        """Record an event in the gate of its trigger, if it has a trigger that is on."""
         trigger = _trigger_of(event)
         if trigger is None or not getattr(self._when, "schema_" if trigger == "schema" else trigger):
             return
@@ -100,22 +100,22 @@ class Watch:
             done = f"{counted(totals.batches, 'batch', 'batches')}, {counted(totals.records, 'record')}"
             what = f"the run has ended as requested: {done}"
             finding = Occurrence(what=what, where=progress.sink or None)
-        # An error of another class is new, so the first error's cool-down must not hold it back.
+        # Each class of error has its own gate: the cool-down of one error must not hold another one back.
         key = str(event.details.get("error") or "") if trigger in ("failed", "error") else ""
         self._gate(trigger, key).happened(finding, at=event.at)
 
     def _failures_over(self, progress: FeedProgress, now: float) -> Iterator[tuple[str, str, Gate]]:
-        """Yield the failures of earlier runs that are over; a feed that fails repeatedly has not recovered."""
+        """Yield the failures of earlier runs, once this run has committed and lasted longer than the cool-down."""
         if progress.last_commit_at is None or now - progress.started_at < self._cool_down:
             return
-        for name, gate in list(self._gates.items()):
+        for name, gate in self._gates.items():
             trigger, _, key = name.partition(":")
             is_over = gate.fires and gate.newest is None and (gate.sent_at or 0.0) <= progress.last_commit_at
             if is_over and trigger in ("failed", "error_budget"):
                 yield trigger, key, gate
 
     def _conditions(self, progress: FeedProgress, now: float) -> Iterator[tuple[str, str, Occurrence | None, float]]:
-        """Yield the lasting triggers, with their state now, and how long it must last before a message."""
+        """Yield the triggers of states: trigger, key, the state if it exists now, seconds that it must last."""
         when = self._when
         where = progress.sink or None
         if when.hangs:
@@ -189,13 +189,8 @@ class Watch:
     def _gate(self, trigger: str, key: str = "") -> Gate:
         name = _name(trigger, key)
         if name not in self._gates and len(self._gates) >= MOST_GATES:
-            name = trigger  # Too many kinds share one gate.
+            name = trigger  # The number of gates is limited: further keys share the trigger's gate.
         return self._gates.setdefault(name, Gate())
-
-    def _messages(
-        self, progress: FeedProgress, trigger: str, key: str, sending: Sending | None, now: float
-    ) -> list[Message]:
-        return [] if sending is None else [self._message(progress, trigger, key, sending, now)]
 
     def _message(
         self, progress: FeedProgress, trigger: str, key: str, sending: Sending, now: float, *, repeated: bool = False
@@ -244,7 +239,7 @@ def _lag_text(progress: FeedProgress, bound: LagBound) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Sending:
-    """A message to send for a gate."""
+    """A message that a gate lets through."""
 
     status: Status
     finding: Occurrence
@@ -253,14 +248,14 @@ class Sending:
 
 
 class Gate(BaseModel):
-    """The state of one kind of message: sent messages and those that are held back. Times are seconds since 1970.
+    """Limits the messages of one kind: holds events back during the cool-down. Times are seconds since 1970.
 
     Attributes:
-        fires: a message was sent that is not resolved yet; ``since`` is when its cause began.
+        fires: a message was sent, and its resolution was not; ``since`` is when its cause began.
         sent_at: when the last message was sent, resolutions excluded.
-        held: the number of occurrences since then, without a message.
-        newest: the newest occurrence that was held back.
-        true_at: when the lasting state began; ``clear_at`` is when it ended.
+        held: the number of events since ``sent_at``.
+        newest: the newest of these events.
+        true_at: when the state began; ``clear_at`` is when it ended.
     """
 
     fires: bool = False
@@ -273,20 +268,20 @@ class Gate(BaseModel):
     clear_at: float | None = Field(None, exclude=True)
 
     @classmethod
-    def of(cls, kept: Any) -> Gate:
-        """Parse the state of an earlier run, so that a feed that fails at every start sends only one message."""
+    def of(cls, stored: Any) -> Gate:
+        """Return the gate that an earlier run has stored; a new gate if it cannot be read."""
         try:
-            return cls.model_validate(kept)
+            return cls.model_validate(stored)
         except ValueError:
             return cls()
 
     def happened(self, finding: Occurrence, *, at: float) -> None:
-        """Record an occurrence; ``due`` sends it."""
+        """Record an event; ``due`` returns its message."""
         self.held += 1
         self.newest, self.newest_at = finding, at
 
     def due(self, *, now: float, cool_down: float) -> Sending | None:
-        """Return a message for the newest occurrence, if one may be sent."""
+        """Return a message about the newest event; None if there is none, or during the cool-down."""
         if self.newest is None or not self._has_cooled(now, cool_down):
             return None
         found = Sending(status="happened", finding=self.newest, since=self.newest_at, more=self.held - 1)
@@ -294,11 +289,11 @@ class Gate(BaseModel):
         return found
 
     def lasts(self, finding: Occurrence | None, *, now: float, seconds: float, cool_down: float) -> Sending | None:
-        """Record whether the state lasts now; return a message if it has begun or ended.
+        """Record whether a state exists now; return a message if it has begun or ended.
 
         Args:
             finding: None if the state does not exist now.
-            seconds: how long the state must last before a message, and be over before the resolution.
+            seconds: how long the state must last before the message, and be over before the resolution.
         """
         if finding is None:
             return self._is_clear(now=now, seconds=seconds)
@@ -311,7 +306,7 @@ class Gate(BaseModel):
         return Sending(status="firing", finding=finding, since=self.since, more=more)
 
     def resolve(self, what: str) -> Sending | None:
-        """Return the message that the state is over; None if no message about it was sent."""
+        """Return the resolution; None if no message is unresolved."""
         if not self.fires:
             return None
         self.fires, self.true_at, self.clear_at = False, None, None
@@ -320,12 +315,12 @@ class Gate(BaseModel):
     def _is_clear(self, *, now: float, seconds: float) -> Sending | None:
         if not self.fires:
             if self.true_at is not None and now - self.true_at >= seconds:
-                self.held += 1  # The cool-down held the message back, and the state ended before it was sent.
+                self.held += 1  # The cool-down held the message back until the state was over: it is only counted.
             self.true_at = None
             return None
         self.clear_at = now if self.clear_at is None else min(self.clear_at, now)
         return self.resolve("it is over") if now - self.clear_at >= seconds else None
 
     def _has_cooled(self, now: float, cool_down: float) -> bool:
-        # A clock that was set back must not hold messages back.
+        # If the clock was set back, sent_at is in the future, and must not hold messages back.
         return self.sent_at is None or not 0 <= now - self.sent_at < cool_down

@@ -1,7 +1,7 @@
 """Send metrics to a collector by OpenTelemetry's protocol (OTLP over HTTP).
 
-The points are made from the same table as ``/metrics``, with histograms and the run's start, and are passed to
-OpenTelemetry's exporter. Its meters are not used: they would count again what the model has counted.
+The points come from the same table as ``/metrics``; OpenTelemetry's exporter sends them. OpenTelemetry's meters are not
+used, because they would count a second time what the monitor has counted.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from lakefeed.config.secrets import plain
+from lakefeed.config.values import seconds_of
 from lakefeed.errors import MissingExtra
 from lakefeed.monitor.metrics.pushing import pushing
 from lakefeed.monitor.metrics.reading import Buckets, FeedReading, Metric, MetricSettings, label_value
@@ -39,29 +40,30 @@ class OtlpMetrics:
     """
 
     def __init__(self, settings: Otlp) -> None:
-        require_otlp()
+        if find_spec("opentelemetry") is None or find_spec("opentelemetry.exporter") is None:
+            raise MissingExtra.of("opentelemetry", "otlp", "the block otlp")
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 
-        # Its warnings would print a line on stderr per retry; the follower reports changes instead.
+        # The exporter would write a warning to stderr for every retry; `follow` reports the first failure instead.
         logging.getLogger(_EXPORTER).setLevel(logging.CRITICAL)
         self._settings = settings
         self._exporter = OTLPMetricExporter(
             endpoint=settings.url,
             headers={name: plain(value) for name, value in settings.headers.items()},
-            timeout=settings.timeout_seconds,
+            timeout=seconds_of(settings.timeout),
             session=_session(),
             max_export_batch_size=_MOST_POINTS,
         )
 
     def send(self, reading: FeedReading) -> bool:
-        """Send the metrics; return whether the collector has accepted them."""
+        """Send the metrics; return whether the collector accepts them."""
         from opentelemetry.sdk.metrics.export import MetricExportResult
 
         data = metrics_data(reading, attributes=self._settings.attributes)
         return self._exporter.export(data) is MetricExportResult.SUCCESS
 
     def close(self) -> None:
-        """End the waiting for retries."""
+        """End waits for a retry."""
         self._exporter.shutdown()
 
 
@@ -86,7 +88,7 @@ def _sending(otlp: Otlp, run: FollowedRun) -> Iterator[None]:
     def push() -> bool:
         return collector.send(FeedReading.of(run.monitor, settings))
 
-    with pushing("otlp", push, every=otlp.every_seconds, on_change=note, close=collector.close):
+    with pushing("otlp", push, every=seconds_of(otlp.every), on_change=note, close=collector.close):
         yield
 
 
@@ -101,12 +103,6 @@ def _session() -> requests.Session:
     session = requests.Session()
     session.hooks["response"] = [refuse]
     return session
-
-
-def require_otlp() -> None:
-    """Raise MissingExtra unless OpenTelemetry is installed."""
-    if find_spec("opentelemetry") is None or find_spec("opentelemetry.exporter") is None:
-        raise MissingExtra.of("opentelemetry", "otlp", "the block otlp")
 
 
 def metrics_data(reading: FeedReading, *, attributes: Mapping[str, str]) -> export.MetricsData:
@@ -131,23 +127,20 @@ def metrics_data(reading: FeedReading, *, attributes: Mapping[str, str]) -> expo
 
 
 def _metrics(reading: FeedReading) -> Iterator[export.Metric]:
-    from opentelemetry.sdk.metrics.export import Metric as Sent
+    from opentelemetry.sdk.metrics import export
 
+    cumulative = export.AggregationTemporality.CUMULATIVE
     for metric in METRICS:
-        if data := _data(metric, reading):
-            yield Sent(metric.name.removesuffix("_total"), metric.help, _UNITS.get(metric.unit, ""), data)
-
-
-def _data(metric: Metric, reading: FeedReading) -> export.Gauge | export.Sum | export.Histogram | None:
-    from opentelemetry.sdk.metrics.export import AggregationTemporality, Gauge, Histogram, Sum
-
-    numbers, histograms = _points(metric, reading)
-    cumulative = AggregationTemporality.CUMULATIVE
-    if histograms:
-        return Histogram(histograms, cumulative)
-    if not numbers:
-        return None
-    return Gauge(numbers) if metric.kind == "gauge" else Sum(numbers, cumulative, is_monotonic=True)
+        numbers, histograms = _points(metric, reading)
+        data: export.Gauge | export.Sum | export.Histogram
+        if histograms:
+            data = export.Histogram(histograms, cumulative)
+        elif metric.kind == "gauge":
+            data = export.Gauge(numbers)
+        else:
+            data = export.Sum(numbers, cumulative, is_monotonic=True)
+        if numbers or histograms:
+            yield export.Metric(metric.name.removesuffix("_total"), metric.help, _UNITS.get(metric.unit, ""), data)
 
 
 def _points(

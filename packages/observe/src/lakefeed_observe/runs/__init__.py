@@ -1,4 +1,4 @@
-"""The traces of runs, stored as JSON after the runs' ends, and shown as pages."""
+"""The traces of runs: the driver stores a JSON file per run, and commands show it as text or as a page."""
 
 PAGE = "runs"
 """The documentation page that errors of this package link to."""

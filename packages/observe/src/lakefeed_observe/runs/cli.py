@@ -19,7 +19,7 @@ from lakefeed.messages.text import one_line
 if TYPE_CHECKING:
     from lakefeed_observe.runs.store import Trace
 
-_feed_option = click.option("--feed", metavar="NAME", help="Instead of PIPELINE: the feed's name, on this machine.")
+_feed_option = click.option("--feed", metavar="NAME", help="Runs of this feed on this machine; replaces PIPELINE.")
 
 
 @click.group()
@@ -32,7 +32,7 @@ def runs() -> None:
 @_feed_option
 @output_option
 def list_(pipeline: Path, feed: str | None) -> None:
-    """List the runs of PIPELINE, newest first. Shows begin, end, batches, records, dead letters, errors."""
+    """List the runs of PIPELINE, newest first, with their times, batches, records, dead letters and errors."""
     from lakefeed_observe.runs.follower import summary_of
 
     found = [summary_of(trace) for trace in _traces(pipeline, feed)]
@@ -58,7 +58,7 @@ def list_(pipeline: Path, feed: str | None) -> None:
 @click.option("--html", type=FILE, help="Write the run as a page into this file.")
 @output_option
 def show(pipeline: Path, feed: str | None, run_id: str | None, html: Path | None) -> None:
-    """Show one run of PIPELINE, by default the newest. Shows why it started at its position, its batches, its end."""
+    """Show one run of PIPELINE: why it started at its position, its batches, its errors, its end."""
     trace = _find(_traces(pipeline, feed), run_id)
     if html is not None:
         from lakefeed_observe.runs.page import page_of
@@ -90,7 +90,7 @@ def _find(traces: Sequence[Trace], run_id: str | None) -> Trace:
             return trace
     if run_id is None:
         raise ResourceMissing("no run of this feed has left a trace", hint="lakefeed run leaves one")
-    raise ResourceMissing(f"there is no run {run_id} of this feed", hint="lakefeed runs list shows those there are")
+    raise ResourceMissing(f"there is no run {run_id} of this feed", hint="lakefeed runs list shows the ids")
 
 
 def run_lines(trace: Trace) -> list[str]:

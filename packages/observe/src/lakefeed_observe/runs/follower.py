@@ -1,6 +1,6 @@
 """Write the trace of a run from a separate thread: every minute, soon after important events, and at the end.
 
-If the folder is full or not writable, the trace is lost, but never a batch.
+A folder that is full or not writable costs the trace, but never a batch.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def follow(run: FollowedRun) -> AbstractContextManager[None]:
 
 
 def upload_of(config: PipelineConfig, *, connections: Connections) -> Upload | None:
-    """Return a function that stores a finished run's trace beside the checkpoint; None if traces are only kept here."""
+    """Return a function that stores a run's trace beside the checkpoint; None unless ``runs.keep`` is checkpoint."""
     if runs_of_file(config).keep != "checkpoint" or not config.checkpoint:
         return None
     if is_local(config.checkpoint):
@@ -64,17 +64,16 @@ def upload_of(config: PipelineConfig, *, connections: Connections) -> Upload | N
 
 @contextmanager
 def tracing(runs: LocalRuns | None, monitor: FeedMonitor, *, upload: Upload | None = None) -> Iterator[None]:
-    """Write the trace of a run within this block.
+    """Write the trace of a run while the block runs, and when it ends.
 
     Args:
-        runs: the traces on this machine; None to store none.
-        upload: gets the whole trace once, at the end; its errors become a log line.
+        runs: the traces on this machine; None to write no trace.
+        upload: called with the whole trace at the end; its errors become a log line.
     """
     if runs is None:
         yield
         return
     follower = TraceFollower(runs, monitor, upload=upload)
-    follower.start()
     try:
         yield
     finally:
@@ -87,14 +86,12 @@ class TraceFollower:
     def __init__(self, runs: LocalRuns, monitor: FeedMonitor, *, upload: Upload | None = None) -> None:
         self._runs, self._monitor, self._upload = runs, monitor, upload
         self._trace = RunTrace(monitor)
-        self._seen = 0
+        self._last_number = 0
         self._stop = threading.Event()
         self._written_at = 0.0
         self._pause = 0.0
         self._is_reported = False
         self._thread = threading.Thread(target=self._run, name="lakefeed-trace", daemon=True)
-
-    def start(self) -> None:
         self._thread.start()
 
     def close(self) -> None:
@@ -118,9 +115,9 @@ class TraceFollower:
         self._attempt(self._runs.prune)
 
     def _take(self, *, seconds: float) -> bool:
-        events = self._monitor.events.wait(self._seen, seconds=seconds)
+        events = self._monitor.events.wait(self._last_number, seconds=seconds)
         if events:
-            self._seen = events[-1].number
+            self._last_number = events[-1].number
         return self._trace.take(events)
 
     def _write(self, *, is_over: bool = False) -> None:
@@ -133,14 +130,14 @@ class TraceFollower:
             self._pause = SHARE * (self._written_at - began)
 
     def _attempt(self, work: Callable[[], object]) -> bool:
-        """Call a function; report its failure once, without failing a batch."""
+        """Call a function, and return whether it succeeds; report the first failure as an event of the feed."""
         try:
             work()
         except Exception as error:
             if not self._is_reported:
                 why = getattr(error, "strerror", None) or getattr(error, "what", None) or type(error).__name__
-                self._monitor.note(f"the trace of this run cannot be kept: {why}")
-                _log.debug("the trace of this run cannot be kept", exc_info=True)
+                self._monitor.note(f"the trace of this run cannot be written: {why}")
+                _log.debug("the trace of this run cannot be written", exc_info=True)
             self._is_reported = True
             return False
         return True
@@ -162,27 +159,26 @@ def new_run_id(began_at: float) -> str:
 
 
 class RunTrace:
-    """Collects the trace of one run; ``take`` gets new events, ``trace`` returns the trace for a write."""
+    """Collects the events of a run, and returns its trace."""
 
     def __init__(self, monitor: FeedMonitor) -> None:
         self._monitor = monitor
         self.run_id = new_run_id(monitor.snapshot().started_at)
-        self._kept: dict[str, deque[Event]] = {}
+        self._events: dict[str, deque[Event]] = {}
         self._counts: Counter[str] = Counter()
         self._samples: dict[str, str] = {}
 
     def take(self, events: Iterable[Event]) -> bool:
-        """Keep the newest events of every kind; return whether one of them requires a write soon."""
-        is_worth = False
+        """Add events, and keep the newest ones of every kind; return whether one of them should be written soon."""
+        is_important = False
         for event in events:
             kind = "upkeep" if event.kind == "note" and event.message.startswith(UPKEEP) else event.kind
             self._counts[kind] += 1
-            self._kept.setdefault(kind, deque(maxlen=EVENTS_A_KIND)).append(event)
-            is_worth = is_worth or kind not in ("note", "dead_letters", "over_budget")
-        return is_worth
+            self._events.setdefault(kind, deque(maxlen=EVENTS_A_KIND)).append(event)
+            is_important = is_important or kind not in ("note", "dead_letters", "over_budget")
+        return is_important
 
     def trace(self, *, is_over: bool) -> Trace:
-        """Return the current trace."""
         progress, counters = self._monitor.counted()
         batches = self._monitor.batches()
         for reason in (reason for batch in batches for reason in batch.reasons):
@@ -201,7 +197,7 @@ class RunTrace:
             ended_at=progress.taken_at if is_over else None,
             end=end if is_over else None,
             error=progress.last_error,
-            start=next((dict(event.details.get("start") or {}) for event in self._kept.get("started", ())), {}),
+            start=next((dict(event.details.get("start") or {}) for event in self._events.get("started", ())), {}),
             totals=counters.totals,
             replayed=counters.replayed,
             restarts=progress.restarts,
@@ -221,11 +217,11 @@ class RunTrace:
             errors=self._of("error", "failed"),
             actions=self._of(*_ACTIONS),
             upkeep=self._of("upkeep"),
-            events=self._of(*self._kept),
+            events=self._of(*self._events),
             event_counts=dict(self._counts),
             partitions=progress.partitions[:MOST_PARTITIONS],
             points=tuple(self._monitor.points(most=POINTS)),
-            # Limited, because the partitions of many batches would make the trace too large.
+            # Without these limits, batches of a thousand partitions would make the trace too large.
             batches=tuple(
                 batch.model_copy(
                     update={
@@ -238,7 +234,7 @@ class RunTrace:
         )
 
     def _of(self, *kinds: str) -> tuple[TraceEvent, ...]:
-        found = sorted((event for kind in kinds for event in self._kept.get(kind, ())), key=lambda event: event.number)
+        events = (event for kind in kinds for event in self._events.get(kind, ()))
         return tuple(
             TraceEvent(
                 at=event.at,
@@ -246,12 +242,12 @@ class RunTrace:
                 message=event.message,
                 details={name: value for name, value in event.details.items() if name != "start"},
             )
-            for event in found
+            for event in sorted(events, key=lambda event: event.number)
         )
 
 
 def summary_of(trace: Trace) -> dict[str, Any]:
-    """Return a run's summary for ``lakefeed runs list``."""
+    """Return a run's line of ``lakefeed runs list`` as a document."""
     document = trace.as_dict()
     totals = {name: document["totals"][name] for name in ("batches", "records", "rows", "dead_letters")}
     return {

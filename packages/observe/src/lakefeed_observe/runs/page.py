@@ -1,4 +1,4 @@
-"""Show the trace of a run as one page: without scripts and requests, and with all texts escaped."""
+"""Write the trace of a run as an HTML page that has no script, loads nothing, and escapes every text."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ td { overflow-wrap: anywhere; } caption { text-align: left; font-weight: 600; pa
 svg { width: 100%; height: 8rem; } polyline { fill: none; stroke: currentColor; stroke-width: 1.5; }
 .failed, .cut { color: light-dark(#b00020, #ff8a80); font-weight: 600; }
 """
-
-Row = Sequence[object]
 
 
 def page_of(trace: Trace) -> str:
@@ -56,7 +54,7 @@ def page_of(trace: Trace) -> str:
 
 def _overview(trace: Trace) -> str:
     end, driver = str(trace.end), trace.driver
-    rows: list[Row] = [
+    rows: list[tuple[str, object]] = [
         ("end", end),
         ("began", iso(trace.began_at)),
         ("ended", iso(trace.ended_at) or f"no end was written; the last write was at {iso(trace.written_at)}"),
@@ -187,7 +185,11 @@ def _section(title: str, content: str) -> str:
 
 
 def _table(caption: str, heads: Sequence[str], rows: Iterable[Iterable[object]], *, numbers: Sequence[int] = ()) -> str:
-    """Return an HTML table; an empty text without rows."""
+    """Return an HTML table; an empty text if there are no rows.
+
+    Args:
+        numbers: the columns that have numbers, which stand at the right.
+    """
 
     def cell(at: int, value: object) -> str:
         return f'<td class="n">{_text(value)}</td>' if at in numbers else f"<td>{_text(value)}</td>"
@@ -205,7 +207,7 @@ def _table(caption: str, heads: Sequence[str], rows: Iterable[Iterable[object]],
 
 
 def _text(value: object) -> str:
-    """Return a value as text for a page: limited in length, without control characters and secrets, escaped."""
+    """Return a value as escaped HTML, limited in length, without control characters and secrets."""
     if value is None:
         return "-"
     if isinstance(value, int) and not isinstance(value, bool):

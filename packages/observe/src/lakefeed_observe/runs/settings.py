@@ -1,4 +1,4 @@
-"""The block of a pipeline file for the traces of its runs."""
+"""The block ``runs`` of a pipeline file."""
 
 from __future__ import annotations
 
@@ -13,26 +13,25 @@ from lakefeed.config.values import Count
 
 
 class Runs(Block):
-    """Traces of runs, and where they are stored: see lakefeed runs."""
+    """The traces of runs, which lakefeed runs shows."""
 
     only_for_runs: ClassVar[bool] = False
 
     keep: Literal["local", "checkpoint", "no"] = "local"
     """local: in the user's folder on this machine. checkpoint: also beside the checkpoint, with one request at a run's
     end. no: nowhere."""
-    most: Count = Field(50, description="So many of the newest runs of a feed are kept.")
-    most_mb: Count = Field(50, description="So much space they take at most.")
+    most: Count = Field(50, description="Most traces of a feed on this machine; the driver deletes the oldest.")
+    most_mb: Count = Field(50, description="Most space that these traces take, in MB.")
 
     @field_validator("keep", mode="before")
     @classmethod
     def _no(cls, keep: Any) -> Any:
-        return "no" if keep is False else keep  # YAML parses no as False.
+        return "no" if keep is False else keep  # YAML reads the word no as False.
 
     def problems(self, config: PipelineBlocks) -> Iterator[ConfigProblem]:
         if self.keep == "checkpoint" and config.resumes_by_ledger:
-            yield ConfigProblem(
-                "keep: checkpoint keeps traces beside the checkpoint, and there is none", hint="keep: local"
-            )
+            what = "keep: checkpoint stores traces beside the checkpoint, but this feed has no checkpoint"
+            yield ConfigProblem(what, hint="keep: local")
 
 
 def runs_of_file(config: PipelineBlocks) -> Runs:

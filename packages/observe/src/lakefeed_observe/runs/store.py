@@ -1,4 +1,4 @@
-"""Store the traces of runs: in the user's folder, one file per run, and beside the checkpoint if configured."""
+"""Store the traces of runs, one file per run: in the user's folder, and beside the checkpoint if configured."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ UPLOAD_SECONDS = 5.0
 READ_SECONDS = 10.0
 MOST_BYTES = 1 << 25
 MOST_READ = 20
-"""The most traces to read beside the checkpoint; every trace is a request."""
+"""The most traces to read beside the checkpoint, because each one costs a request."""
 MOST_LISTS = 100
 
 
 class TraceEvent(JsonModel):
-    """An event of the run, without its number."""
+    """An event of the run."""
 
     at: Time
     kind: str
@@ -49,13 +49,13 @@ class TraceEvent(JsonModel):
 
 
 class TraceDriver(Driver):
-    """The process that ran the feed, with the marker of its start."""
+    """The process that ran the feed; ``started`` distinguishes it from a later process with the same pid."""
 
     started: str | None = None
 
 
 class TraceRequests(JsonModel):
-    """S3 requests of all batches."""
+    """The S3 requests of all batches."""
 
     total: int = 0
     errors: int = 0
@@ -100,14 +100,14 @@ class Trace(JsonModel):
 
     @classmethod
     def read(cls, text: str | bytes) -> Trace | None:
-        """Parse a file; return None if it is no trace. If the trace has no end of the run, the likely end is set."""
+        """Parse a file; return None if it is no trace. If the trace has no end, set ``running``, ``cut`` or unknown."""
         try:
             trace = cls.model_validate_json(text)
         except ValueError:
             return None
         if trace.end is not None:
             return trace
-        # The process of another machine cannot be examined.
+        # Only this machine's processes can be examined.
         end, driver = "unknown", trace.driver
         if driver.host == socket.gethostname():
             is_running = driver.started is not None and process_start(driver.pid) == driver.started
@@ -116,20 +116,15 @@ class Trace(JsonModel):
 
     @property
     def json_line(self) -> str:
-        """The trace as it is stored: limited in size, without secrets."""
+        """The trace as JSON, limited in size, without secrets."""
         return json_line(self.as_dict())
 
 
-def runs_folder() -> Path:
-    return default_home() / "run" / "runs"
-
-
 class LocalRuns:
-    """The traces of one feed on this machine.
+    """The traces of one feed in a folder of this machine, which has no other feed's traces.
 
     Args:
-        folder: the folder of this feed only.
-        most: the number of newest traces to keep, within ``most_mb``.
+        most: how many traces ``prune`` keeps, within ``most_mb``.
     """
 
     def __init__(self, folder: Path, *, most: int = 50, most_mb: int = 50) -> None:
@@ -141,7 +136,7 @@ class LocalRuns:
         write_own_file(self.folder / f"{trace.run}.json", trace.json_line)
 
     def prune(self) -> None:
-        """Remove the oldest traces beyond the number or size limit; the newest one stays."""
+        """Delete the oldest traces that exceed the number or the size limit, but never the newest one."""
         total = 0
         with suppress(OSError):
             for number, path in enumerate(self._paths()):
@@ -150,7 +145,7 @@ class LocalRuns:
                     path.unlink(missing_ok=True)
 
     def traces(self) -> Iterator[Trace]:
-        """Yield the traces, newest first; skip files that are no traces."""
+        """Yield the traces, newest first; skip files that cannot be read."""
         for path in self._paths():
             if (trace := Trace.read(read_own_file(path) or "")) is not None:
                 yield trace
@@ -164,10 +159,10 @@ class LocalRuns:
 
 
 def runs_of(feed: str) -> list[LocalRuns]:
-    """Return the traces of all feeds with this name on this machine; there are several if they have several sinks."""
+    """Return the traces of all feeds on this machine that have this name; feeds with different sinks may share it."""
     found = []
     with suppress(OSError, RuntimeError):
-        for folder in sorted(runs_folder().iterdir()):
+        for folder in sorted((default_home() / "run" / "runs").iterdir()):
             runs = LocalRuns(folder)
             newest = next(runs.traces(), None)
             if newest is not None and newest.feed == feed:
@@ -176,7 +171,7 @@ def runs_of(feed: str) -> list[LocalRuns]:
 
 
 def local_runs(config: PipelineConfig) -> LocalRuns | None:
-    """Return the traces of a feed on this machine; None if none are stored, or the user has no home."""
+    """Return the traces of a feed on this machine; None if ``runs.keep`` is no, or the user has no home folder."""
     path = own_path("runs", config)
     settings = runs_of_file(config)
     if path is None or settings.keep == "no":
@@ -185,7 +180,7 @@ def local_runs(config: PipelineConfig) -> LocalRuns | None:
 
 
 def traces_of(config: PipelineConfig, *, connections: Connections) -> list[Trace]:
-    """Return the traces of a feed without duplicates; those beside the checkpoint are of finished runs."""
+    """Return the traces of a feed: those of this machine, and runs that only the folder beside the checkpoint has."""
     runs = local_runs(config)
     found = {trace.run: trace for trace in (runs.traces() if runs is not None else ())}
     if runs_of_file(config).keep == "checkpoint" and config.checkpoint:
@@ -213,7 +208,7 @@ class StoredRuns:
         self._ask("PUT", url, seconds=UPLOAD_SECONDS, body=trace.json_line.encode())
 
     def traces(self, *, known: Mapping[str, object]) -> Iterator[Trace]:
-        """Yield the newest traces except the known ones; needs a request per thousand names, and one per trace."""
+        """Yield the newest traces except the known ones, with a request per 1,000 names and one per trace."""
         keys = self._keys()
         ids = [Path(key).stem for key in keys if key.startswith(self._prefix) and RUN_ID.fullmatch(Path(key).stem)]
         for run_id in sorted(set(ids) - known.keys(), reverse=True)[:MOST_READ]:
@@ -223,7 +218,7 @@ class StoredRuns:
                 yield trace
 
     def _keys(self) -> list[str]:
-        """Return the names of the traces, oldest first; an answer of the store has up to a thousand names."""
+        """Return the names of the traces, oldest first; the store lists up to 1,000 names per answer."""
         base = prefix_url(self._bucket, self._prefix, s3=self._s3)
         url, found = base, list[str]()
         for _ in range(MOST_LISTS):
@@ -237,14 +232,14 @@ class StoredRuns:
     def _ask(self, method: str, url: str, *, seconds: float, body: bytes = b"") -> Response:
         keys = configured_keys(self._s3)
         where = f"s3a://{self._bucket}/{self._prefix}"
+        hint = "lakefeed runs list --feed NAME shows the runs of this machine"
         headers = signed_headers(url, keys=keys, region=self._s3.region, method=method, body=body)
         content = body if method == "PUT" else None
         try:
             answer = exchange(method, url, seconds=seconds, headers=headers, body=content, most_bytes=MOST_BYTES)
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            hint = "lakefeed runs list --feed NAME shows the runs of this machine"
             raise Unreachable(f"the S3 store does not answer: {reason}", where=where, hint=hint) from None
         if not 200 <= answer.status < 300:
-            raise Unreachable(f"the S3 store answers with HTTP status {answer.status}", where=where)
+            raise Unreachable(f"the S3 store answers with HTTP status {answer.status}", where=where, hint=hint)
         return answer

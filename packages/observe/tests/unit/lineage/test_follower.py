@@ -16,6 +16,7 @@ from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.operations.followers import FollowedRun, following
 from lakefeed_observe.lineage.follower import LineageFollower, LineageRun, reporting
 from lakefeed_observe.lineage.settings import Lineage
+from packages.observe.tests.receivers import wait_for
 from tests.support.openlineage import server
 
 SOURCE = {"kafka": {"bootstrap_servers": "b:9092", "topics": ["trips"]}}
@@ -40,13 +41,6 @@ def run_of(url: str, **settings: Any) -> LineageRun:
     return LineageRun(config=pipeline, connections=Connections(), lineage=lineage)
 
 
-def until(look: Any) -> None:
-    end = time.monotonic() + 10
-    while not look():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 def batch(number: int) -> FinishedBatch:
     return FinishedBatch(batch_id=number, finished_at=float(number), seconds=1.0, records=10, rows=10)
 
@@ -58,10 +52,10 @@ def test_a_run_is_reported_from_its_start_to_its_end() -> None:
             following(FollowedRun(config=config(url), monitor=monitor, connections=Connections())),
             monitor.until_end(),
         ):
-            until(lambda: len(events) == 1)
+            wait_for(lambda: len(events) == 1)
             monitor.finish(batch(0))
-            until(lambda: len(events) == 2)
-            time.sleep(1.2)  # Without a new batch, there is no event.
+            wait_for(lambda: len(events) == 2)
+            time.sleep(1.2)  # Longer than `every`: without a new batch, the follower sends no event.
         assert [event["eventType"] for event in events] == ["START", "RUNNING", "COMPLETE"]
     assert len({event["run"]["runId"] for event in events}) == 1
     assert set(keys) == {"Bearer canary-key"}
@@ -71,18 +65,19 @@ def test_a_run_is_reported_from_its_start_to_its_end() -> None:
 
 def test_an_error_is_reported_with_its_message() -> None:
     monitor = FeedMonitor("taxi")
-    with server() as (url, events, _):
-        try:
-            with reporting(run_of(url), monitor), monitor.until_end():
-                raise ConfigError("no such table", where="lake.a.b")
-        except ConfigError:
-            pass
+    with (
+        server() as (url, events, _),
+        pytest.raises(ConfigError),
+        reporting(run_of(url), monitor),
+        monitor.until_end(),
+    ):
+        raise ConfigError("no such table", where="lake.a.b")
     assert [event["eventType"] for event in events] == ["START", "FAIL"]
     assert events[-1]["run"]["facets"]["errorMessage"]["message"] == "ConfigError: no such table (lake.a.b)"
 
 
 @pytest.mark.waits
-def test_a_server_that_hangs_delays_the_end_by_its_time_alone() -> None:
+def test_a_server_that_hangs_delays_the_run_by_timeout_seconds_only() -> None:
     monitor = FeedMonitor("taxi")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         began = time.monotonic()
@@ -94,7 +89,7 @@ def test_a_server_that_hangs_delays_the_end_by_its_time_alone() -> None:
     assert "lineage events do not arrive" in note.message
 
 
-def test_a_lasting_failure_is_noted_once_and_the_start_is_sent_again() -> None:
+def test_a_lasting_failure_is_noted_once_and_the_start_event_is_retried() -> None:
     monitor, statuses, sent = FeedMonitor("taxi"), iter([503, 503, 200, 200]), list[str]()
 
     def post(body: bytes, seconds: float) -> int:
@@ -105,9 +100,9 @@ def test_a_lasting_failure_is_noted_once_and_the_start_is_sent_again() -> None:
     follower = LineageFollower(run_of("http://nowhere"), monitor, post=post)
     thread = threading.Thread(target=follower.follow)
     thread.start()
-    until(lambda: len(sent) == 1)
+    wait_for(lambda: len(sent) == 1)
     monitor.finish(batch(0))
-    until(lambda: len(sent) == 2)
+    wait_for(lambda: len(sent) == 2)
     monitor.ended()
     follower.finish()
     thread.join(5)

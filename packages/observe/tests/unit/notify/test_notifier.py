@@ -1,4 +1,4 @@
-"""A run's messages arrive whatever its targets do; no target delays the run or its end."""
+"""Messages of a run arrive although a target hangs or refuses them, and no target delays the run or its end."""
 
 import json
 import logging
@@ -32,31 +32,29 @@ def settings(*urls: str, **more: Any) -> Notify:
     return validated(Notify, "test", **{"targets": targets, **more})
 
 
-def fails(monitor: FeedMonitor) -> None:
+def begin_and_fail(monitor: FeedMonitor) -> None:
     monitor.begin(sink="iceberg lake.nyc.trips", fence=None)
     monitor.ended(Unreachable("the broker does not answer", where="b:9092", hint="start it"))
 
 
-def test_the_last_message_arrives_before_the_run_returns() -> None:
+def test_the_message_about_a_failure_arrives_before_the_run_returns() -> None:
     monitor = FeedMonitor("taxi")
     with web_hook() as hook:
         with notifying(settings(hook.url), monitor):
-            fails(monitor)
-        bodies = hook.bodies
-        assert [(body["trigger"], body["hint"]) for body in bodies] == [("failed", "start it")]
+            begin_and_fail(monitor)
+        assert [(body["trigger"], body["hint"]) for body in hook.bodies] == [("failed", "start it")]
 
 
 @pytest.mark.waits
-def test_a_server_that_hangs_holds_the_end_for_ten_seconds_at_most(
+def test_a_server_that_hangs_delays_neither_other_targets_nor_the_runs_end(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other targets still get their messages."""
     monkeypatch.setattr(deliver_module, "ATTEMPT_SECONDS", 1.0)
     remember([SECRET])
     monitor = FeedMonitor("taxi")
     with misbehaving("silent") as address, web_hook() as hook:
         with notifying(settings(f"http://{address}/{SECRET}", hook.url), monitor, seconds=3.0):
-            fails(monitor)
+            begin_and_fail(monitor)
             wait_for(lambda: len(hook.bodies) == 1)
             began = time.monotonic()
         assert time.monotonic() - began < 8
@@ -66,7 +64,7 @@ def test_a_server_that_hangs_holds_the_end_for_ten_seconds_at_most(
     assert SECRET not in caplog.text
 
 
-def test_nothing_to_send_costs_no_time() -> None:
+def test_a_run_without_messages_ends_at_once() -> None:
     monitor = FeedMonitor("taxi")
     with misbehaving("silent") as address:
         began = time.monotonic()
@@ -75,7 +73,7 @@ def test_nothing_to_send_costs_no_time() -> None:
         assert time.monotonic() - began < 8
 
 
-def test_an_error_of_the_server_is_retried_and_a_refusal_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_error_is_retried_and_a_refusal_is_noted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "FIRST_PAUSE_SECONDS", 0.05)
     monitor = FeedMonitor("taxi")
     with (
@@ -102,7 +100,7 @@ def message(number: int = 0, trigger: str = "lag", **fields: Any) -> Message:
     return Message(trigger=trigger, driver=Driver(host="box", pid=7), **{**given, **fields})
 
 
-class Slow:
+class Blocked:
     """A target that accepts a message only after the gate opens."""
 
     def __init__(self) -> None:
@@ -119,13 +117,16 @@ class Slow:
 
 def sender(deliver: Any, **options: Any) -> Sender:
     target = validated(NotifyTarget, "test", command={"run": ["true"]})
-    made = Sender("own", target, report=lambda what: None, deliver=deliver, **options)
-    made.start()
-    return made
+    return Sender("own", target, report=lambda what: None, deliver=deliver, **options)
 
 
-def test_a_full_queue_drops_the_oldest_and_counts_it() -> None:
-    slow = Slow()
+def close(own: Sender) -> None:
+    own.close(time.monotonic() + 5)
+    own.join()
+
+
+def test_a_full_queue_drops_its_oldest_messages_and_counts_them() -> None:
+    slow = Blocked()
     own = sender(slow, most_per_hour=1000)
     own.put(message(0))
     wait_for(lambda: slow.begun == 1)
@@ -137,12 +138,11 @@ def test_a_full_queue_drops_the_oldest_and_counts_it() -> None:
     wait_for(lambda: len(slow.got) == MOST_WAITING + 1)
     assert slow.got[1].left_out == 200
     assert [each.finding.what for each in slow.got][-1] == "message 300"
-    own.close(time.monotonic() + 5)
-    own.join()
+    close(own)
 
 
-def test_the_newest_goes_first_at_the_end() -> None:
-    slow = Slow()
+def test_the_newest_message_is_sent_first_at_a_runs_end() -> None:
+    slow = Blocked()
     own = sender(slow)
     for number in range(5):
         own.put(message(number))
@@ -155,33 +155,30 @@ def test_the_newest_goes_first_at_the_end() -> None:
     assert len(slow.got) == 6
 
 
-def test_an_hour_has_so_many_messages_and_the_end_of_the_run() -> None:
-    slow = Slow()
-    slow.gate.set()
-    own = sender(slow, most_per_hour=3)
+def test_most_per_hour_drops_messages_but_not_the_end_of_the_run() -> None:
+    target = Blocked()
+    target.gate.set()
+    own = sender(target, most_per_hour=3)
     for number in range(10):
         own.put(message(number))
     own.put(message(10, trigger="failed"))
-    own.close(time.monotonic() + 5)
-    own.join()
-    assert len(slow.got) == 4
-    assert max(each.left_out for each in slow.got) == 7
+    close(own)
+    assert len(target.got) == 4
+    assert max(each.left_out for each in target.got) == 7
 
 
-def test_a_target_takes_its_own_triggers_alone() -> None:
-    slow = Slow()
+def test_only_limits_a_target_to_its_triggers() -> None:
+    slow = Blocked()
     slow.gate.set()
     target = validated(NotifyTarget, "test", command={"run": ["true"]}, only=["failed"])
     own = Sender("own", target, report=lambda what: None, deliver=slow)
-    own.start()
     own.put(message(0))
     own.put(message(1, trigger="failed"))
-    own.close(time.monotonic() + 5)
-    own.join()
+    close(own)
     assert [each.finding.what for each in slow.got] == ["message 1"]
 
 
-def test_a_defect_does_not_end_the_thread() -> None:
+def test_a_bug_in_a_delivery_does_not_end_the_thread() -> None:
     calls: list[Message] = []
 
     def deliver(target: NotifyTarget, message: Message, **options: Any) -> str:
@@ -193,12 +190,11 @@ def test_a_defect_does_not_end_the_thread() -> None:
     own = sender(deliver)
     own.put(message(0))
     own.put(message(1))
-    own.close(time.monotonic() + 5)
-    own.join()
+    close(own)
     assert len(calls) == 2
 
 
-def test_a_target_that_is_down_is_given_up_after_a_time() -> None:
+def test_retries_of_a_message_end_after_ten_minutes() -> None:
     now = [0.0]
     attempts: list[float] = []
 
@@ -216,10 +212,10 @@ def test_a_target_that_is_down_is_given_up_after_a_time() -> None:
 
 
 @pytest.mark.waits
-def test_a_long_command_is_killed_at_the_end_for_the_newest_message(tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
+def test_a_running_command_is_killed_at_a_runs_end_so_that_the_newest_message_is_sent(tmp_path: Path) -> None:
+    written = tmp_path / "written"
     script = 'case $LAKEFEED_TRIGGER in failed) cat > "$0";; *) sleep 250;; esac'
-    targets = {"own": {"command": {"run": ["/bin/sh", "-c", script, str(kept)], "timeout": "5 minutes"}}}
+    targets = {"own": {"command": {"run": ["/bin/sh", "-c", script, str(written)], "timeout": "5 minutes"}}}
     monitor = FeedMonitor("taxi")
     with notifying(validated(Notify, "test", targets=targets), monitor, seconds=6.5):
         monitor.begin(sink="iceberg t", fence=None)
@@ -228,36 +224,28 @@ def test_a_long_command_is_killed_at_the_end_for_the_newest_message(tmp_path: Pa
         monitor.ended(Unreachable("the broker does not answer"))
         began = time.monotonic()
     assert time.monotonic() - began < 8
-    assert json.loads(kept.read_text())["what"] == "the broker does not answer"
+    assert json.loads(written.read_text())["what"] == "the broker does not answer"
 
 
-def test_the_next_run_knows_what_was_sent(tmp_path: Path) -> None:
-    memory = tmp_path / "run" / "notify" / "x.json"
+def messages_of_runs(count: int, memory: Path) -> int:
     with web_hook() as hook:
-        for _ in range(5):
+        for _ in range(count):
             monitor = FeedMonitor("taxi")
             with notifying(settings(hook.url), monitor, memory=memory):
-                fails(monitor)
-        assert len(hook.bodies) == 1
+                begin_and_fail(monitor)
+        return len(hook.bodies)
+
+
+def test_the_next_run_remembers_the_messages_sent_if_its_memory_can_be_read(tmp_path: Path) -> None:
+    memory = tmp_path / "run" / "notify" / "x.json"
+    assert messages_of_runs(5, memory) == 1
     assert stat.S_IMODE(memory.stat().st_mode) == 0o600
     memory.write_text("no json")
-    with web_hook() as hook:
-        monitor = FeedMonitor("taxi")
-        with notifying(settings(hook.url), monitor, memory=memory):
-            fails(monitor)
-        assert len(hook.bodies) == 1
+    assert messages_of_runs(1, memory) == 1
+    assert messages_of_runs(1, Path("/dev/null/x.json")) == 1
 
 
-def test_a_folder_that_cannot_be_written_to_is_no_reason_to_fail() -> None:
-    monitor = FeedMonitor("taxi")
-    with web_hook() as hook:
-        with notifying(settings(hook.url), monitor, memory=Path("/dev/null/x.json")):
-            fails(monitor)
-        assert len(hook.bodies) == 1
-
-
-def test_a_batch_does_not_wait(caplog: pytest.LogCaptureFixture) -> None:
-    """Thousands of events while the only target hangs: the feed's thread adds them without waiting."""
+def test_the_feed_does_not_wait_for_a_target_that_hangs(caplog: pytest.LogCaptureFixture) -> None:
     monitor = FeedMonitor("taxi")
     caplog.set_level(logging.ERROR)
     with misbehaving("silent") as address, notifying(settings(f"http://{address}/"), monitor, seconds=0.5):

@@ -1,4 +1,4 @@
-"""The block ``notify``: mistakes are reported with their places, and others cannot read a secret."""
+"""Mistakes in the block ``notify`` are reported with their places and without secrets."""
 
 from pathlib import Path
 
@@ -24,19 +24,19 @@ COMMAND = "  targets: {own: {command: {run: [page]}}}\n"
         ("  cooldown: 5 minutes\n" + COMMAND, "unknown option 'cooldown'", "did you mean 'cool_down'?"),
         (COMMAND + "  when: {lagg: {records: 5}}\n", "unknown option 'lagg'", "did you mean 'lag'?"),
         (COMMAND + "  when: {lag: {for: 1 minute}}\n", "lag requires records or seconds", None),
-        (COMMAND + "  when: {dead_letters: {within: 2 days, count: 1}}\n", "it is a day at most", None),
+        (COMMAND + "  when: {dead_letters: {within: 2 days, count: 1}}\n", "the longest time is 1 day", None),
         ("  targets: {own: {command: {run: [page]}, only: [no-data]}}\n", "no-data", "did you mean 'no_data'?"),
         ("  targets: {own: {}}\n", "exactly one of webhook, mail, command", None),
-        ("  targets: {own: {webhook: {url: 'ftp://x'}}}\n", "an address is http://host/", None),
-        ("  targets: {own: {webhook: {url: '${THE_SECRET}'}}}\n", "an address is http://host/", None),
+        ("  targets: {own: {webhook: {url: 'ftp://x'}}}\n", "write the address as http://host/", None),
+        ("  targets: {own: {webhook: {url: '${THE_SECRET}'}}}\n", "write the address as http://host/", None),
         (
             "  targets: {own: {webhook: {url: 'http://x', headers: {'A b': x}}}}\n",
+            "'A b'",
             "a header's name has letters",
-            None,
         ),
         (
             '  targets: {own: {mail: {host: h, from: a@b.c, to: ["a@b.c\\nBcc: d@e.f"]}}}\n',
-            "a mail address is name@example.com",
+            "write the mail address as name@example.com",
             None,
         ),
         (
@@ -57,11 +57,11 @@ COMMAND = "  targets: {own: {command: {run: [page]}}}\n"
         ),
     ],
 )
-def test_a_mistake_is_found(tmp_path: Path, block: str, what: str, hint: str | None) -> None:
+def test_a_mistake_is_reported_with_its_hint(tmp_path: Path, block: str, what: str, hint: str | None) -> None:
     mistakes = [mistake for mistake in found(tmp_path, block) if what in mistake[1]]
     assert mistakes
     assert hint is None or hint in str(mistakes[0][2])
 
 
-def test_a_good_block_has_none(tmp_path: Path) -> None:
+def test_a_correct_block_has_no_mistakes(tmp_path: Path) -> None:
     assert found(tmp_path, COMMAND + "  when: {no_data: 5 minutes, stopped: false}\n") == []

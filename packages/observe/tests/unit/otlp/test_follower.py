@@ -1,4 +1,4 @@
-"""Send the metrics of a run as the pipeline file configures it."""
+"""The block ``otlp`` of a pipeline file sends the metrics of a run."""
 
 import socket
 import time
@@ -36,7 +36,7 @@ def messages(monitor: FeedMonitor) -> list[str]:
     return [event.message for event in monitor.events.after() if event.kind == "note"]
 
 
-def test_the_end_of_a_run_is_sent() -> None:
+def test_the_last_metrics_have_the_state_ended() -> None:
     monitor = FeedMonitor("taxi")
     with collector() as (url, taken):
         with followed(config(endpoint=url), monitor):
@@ -46,7 +46,7 @@ def test_the_end_of_a_run_is_sent() -> None:
 
 
 @pytest.mark.waits
-def test_a_collector_that_refuses_is_noted_once_without_its_secrets() -> None:
+def test_a_collector_that_does_not_answer_is_noted_once_and_without_secrets() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     monitor = FeedMonitor("taxi")
@@ -60,7 +60,7 @@ def test_a_collector_that_refuses_is_noted_once_without_its_secrets() -> None:
     assert messages(monitor) == [f"the collector http://127.0.0.1:{port}/v1/metrics does not take the metrics"]
 
 
-def test_without_the_extra_a_run_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_does_not_begin_if_opentelemetry_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lakefeed_observe.otlp.collector.find_spec", lambda name: None)
     with (
         pytest.raises(MissingExtra, match="the block otlp"),

@@ -1,4 +1,4 @@
-"""Traces in the store beside the checkpoint: the newest of thousands, and a store that does not answer."""
+"""Traces beside the checkpoint: list the newest of many, and report a store that does not answer."""
 
 import json
 import re
@@ -30,12 +30,12 @@ def store_at(port: int) -> S3:
 @pytest.fixture
 def store() -> Iterator[tuple[S3, list[str]]]:
     """Run a store that lists ten names per response, oldest first as S3 does; one object is not JSON."""
-    asked: list[str] = []
+    paths: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
-            asked.append(self.path)
+            paths.append(self.path)
             query = parse_qs(parts.query)
             if "list-type" in query:
                 prefix, after = query["prefix"][0], query.get("start-after", [""])[0]
@@ -57,37 +57,37 @@ def store() -> Iterator[tuple[S3, list[str]]]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        yield store_at(server.server_address[1]), asked
+        yield store_at(server.server_address[1]), paths
         server.shutdown()
 
 
-def test_the_newest_of_many_are_found(store: tuple[S3, list[str]]) -> None:
-    s3, asked = store
+def test_the_newest_20_traces_are_read_and_invalid_ones_skipped(store: tuple[S3, list[str]]) -> None:
+    s3, paths = store
     found = list(StoredRuns("s3a://lake/checkpoints/taxi feed", s3=s3).traces(known={}))
     assert [trace.run for trace in found][:2] == [IDS[-1], IDS[-3]]
     assert len(found) == 19
-    assert sum("list-type" in path for path in asked) == 3
+    assert sum("list-type" in path for path in paths) == 3
 
 
-def test_a_store_that_does_not_answer_is_named() -> None:
+def test_the_error_names_a_store_that_does_not_answer() -> None:
     with pytest.raises(Unreachable, match="the S3 store does not answer") as error:
         list(StoredRuns("s3a://lake/checkpoints/taxi", s3=store_at(1)).traces(known={}))
     assert error.value.where == "s3a://lake/checkpoints/taxi.runs/"
 
 
-@pytest.mark.parametrize(("written", "kept"), [("no", "no"), ("'no'", "no"), ("checkpoint", "checkpoint")])
-def test_no_is_a_word_here(written: str, kept: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("written", "keep"), [("no", "no"), ("'no'", "no"), ("checkpoint", "checkpoint")])
+def test_the_word_no_needs_no_quotes_although_yaml_reads_it_as_false(written: str, keep: str, tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
     path.write_text(f"{GOOD}runs: {{keep: {written}}}\n")
     config, found = problems(path, environment=ENVIRONMENT)
     assert config is not None, found
-    assert runs_of_file(config).keep == kept
+    assert runs_of_file(config).keep == keep
 
 
-def test_a_trace_beside_a_checkpoint_needs_one(tmp_path: Path) -> None:
+def test_keep_checkpoint_is_refused_without_a_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
     path.write_text(re.sub(r"^checkpoint:.*\n", "", GOOD, flags=re.MULTILINE) + "runs: {keep: checkpoint}\n")
     _, found = problems(path, environment=ENVIRONMENT)
     [problem] = found
-    assert "beside the checkpoint, and there is none" in problem.what
+    assert "beside the checkpoint, but this feed has no checkpoint" in problem.what
     assert (problem.key, problem.hint) == ("runs", "keep: local")

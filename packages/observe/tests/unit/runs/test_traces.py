@@ -1,4 +1,4 @@
-"""The trace of a run: as JSON, complete or cut, and as an HTML page that no text in it can change."""
+"""The trace of a run as JSON, of ended and killed runs, and as an HTML page into which no text can inject markup."""
 
 import errno
 import json
@@ -22,11 +22,12 @@ from lakefeed.ledger.outcomes import Reason
 from lakefeed.messages.redaction import remember
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange
+from lakefeed.pipeline import Pipeline
 from lakefeed_observe.runs import follower, store
 from lakefeed_observe.runs.cli import runs
 from lakefeed_observe.runs.follower import RunTrace, tracing
 from lakefeed_observe.runs.page import page_of
-from lakefeed_observe.runs.store import LocalRuns, Trace
+from lakefeed_observe.runs.store import LocalRuns, Trace, local_runs
 from packages.observe.tests.receivers import wait_for
 from tests.support.pipeline_text import ENVIRONMENT, GOOD
 
@@ -40,7 +41,7 @@ def batch(number: int, **fields: Any) -> FinishedBatch:
 
 
 def run_of(monitor: FeedMonitor, *, text: str = "no JSON") -> None:
-    """Record a run that uses every part of a trace."""
+    """Let the monitor record a run that fills every part of a trace."""
     monitor.begin(sink=f"iceberg {text}", fence="7", start={"reason": f"the feed is new {text}", "data_loss": []})
     reasons = (Reason(f"a value is no number {text}", 10, f"sample {text}"),)
     by_class = {"data": 3, "metadata": 4}
@@ -65,7 +66,7 @@ def folder(tmp_path: Path) -> LocalRuns:
     return LocalRuns(tmp_path / "runs")
 
 
-def test_a_trace_has_what_the_run_did(folder: LocalRuns) -> None:
+def test_a_trace_has_the_run_start_totals_events_and_end(folder: LocalRuns) -> None:
     monitor = FeedMonitor("taxi")
     with tracing(folder, monitor):
         run_of(monitor)
@@ -97,8 +98,7 @@ def test_a_trace_has_what_the_run_did(folder: LocalRuns) -> None:
     assert stat.S_IMODE(folder.folder.stat().st_mode) & 0o077 == 0
 
 
-def test_a_run_that_was_killed_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process is killed during its run, just after it wrote its trace."""
+def test_the_trace_of_a_killed_process_has_the_end_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = (
         "import sys, time; from pathlib import Path; from lakefeed.monitor.feed_monitor import FeedMonitor;"
         "from lakefeed_observe.runs import follower; follower.SOON_SECONDS = 0.1;"
@@ -123,7 +123,7 @@ def test_a_run_that_was_killed_is_cut(tmp_path: Path, monkeypatch: pytest.Monkey
     assert next(folder.traces()).end == "unknown"
 
 
-def test_a_full_disk_costs_the_trace_alone(folder: LocalRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_does_not_fail_the_run(folder: LocalRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -133,11 +133,11 @@ def test_a_full_disk_costs_the_trace_alone(folder: LocalRuns, monkeypatch: pytes
         run_of(monitor)
         monitor.ended()
     notes = [event.message for event in monitor.events.after() if "trace" in event.message]
-    assert notes == ["the trace of this run cannot be kept: No space left on device"]
+    assert notes == ["the trace of this run cannot be written: No space left on device"]
     assert list(folder.traces()) == []
 
 
-def test_an_event_that_matters_is_written_soon(folder: LocalRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_important_event_is_written_soon(folder: LocalRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follower, "SOON_SECONDS", 0.2)
     monitor = FeedMonitor("taxi")
     with tracing(folder, monitor):
@@ -148,7 +148,7 @@ def test_an_event_that_matters_is_written_soon(folder: LocalRuns, monkeypatch: p
         monitor.ended()
 
 
-def test_the_oldest_go(folder: LocalRuns) -> None:
+def test_prune_deletes_the_oldest_traces_and_traces_skips_other_files(folder: LocalRuns) -> None:
     ids = [f"20260101T00000{number}Z-abcdef" for number in range(8)]
     for run_id in ids:
         folder.save(Trace(run=run_id, end="ended", sink="x" * 1000))
@@ -163,7 +163,7 @@ def test_the_oldest_go(folder: LocalRuns) -> None:
     assert len(list(folder.traces())) == 2
 
 
-def test_a_long_run_with_a_thousand_partitions_stays_small() -> None:
+def test_the_trace_of_a_long_run_with_a_thousand_partitions_is_small() -> None:
     monitor = FeedMonitor("taxi")
     trace = RunTrace(monitor)
     ranges = tuple(OffsetRange("trips", number, 0, 10) for number in range(1000))
@@ -192,7 +192,7 @@ class Page(HTMLParser):
         self.text += data
 
 
-def test_no_text_of_a_run_changes_its_page() -> None:
+def test_texts_of_a_run_inject_no_markup_and_no_secret_into_its_page() -> None:
     remember([SECRET])
     monitor = FeedMonitor("taxi")
     trace = RunTrace(monitor)
@@ -215,24 +215,21 @@ def test_no_text_of_a_run_changes_its_page() -> None:
         assert f"<h2>{heading}</h2>" in html
 
 
-def test_a_trace_without_anything_makes_a_page() -> None:
+def test_page_of_accepts_an_empty_trace() -> None:
     assert "<h1>" in page_of(Trace(run="20260101T000000Z-abcdef"))
 
 
-def test_the_commands_show_and_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_list_and_show_print_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path / "home"))
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     path = tmp_path / "p.yaml"
     path.write_text(GOOD)
-    from lakefeed.pipeline import Pipeline
-    from lakefeed_observe.runs.store import local_runs
-
-    kept = local_runs(Pipeline.from_file(path).config)
-    assert kept is not None
+    folder = local_runs(Pipeline.from_file(path).config)
+    assert folder is not None
     for error in (None, Unreachable("the broker does not answer", hint="start it")):
         monitor = FeedMonitor("taxi")
-        with tracing(kept, monitor):
+        with tracing(folder, monitor):
             run_of(monitor)
             monitor.ended(error)
         time.sleep(1.1)  # A run's id has a resolution of one second.
