@@ -163,7 +163,7 @@ def until(look: Callable[[], Any], *, says: Callable[[], str], seconds: float = 
     return found
 
 
-IN_THE_LOG = re.compile(r'"event":"note".*(waiting for a server: |; tried again in )')
+IN_THE_LOG = re.compile(r'"event":"note".*(waiting for a server: |; the next attempt is in )')
 SAYS = {
     "store": "the catalog or the S3 store answers with an error of its own",
     "catalog": "the catalog or the S3 store answers with an error of its own",

@@ -200,7 +200,7 @@ def test_a_table_that_is_not_the_topics_is_left_alone(lake: SparkSession, shop: 
     second = run(**letters, tables={"topics": named})
     message = failures(second)
     assert sorted(message) == sorted(shop.topic(name) for name in ("a-b", "UPPER", "letters"))
-    assert {"would go to one table" in each for each in message.values()} == {True}
+    assert {"would share one table" in each for each in message.values()} == {True}
     assert [row["id"] for row in shop.rows("legacy")] == [1]
     assert sorted(row["id"] for row in shop.rows("a_b")) == [1, 3]
     plans = shop.pipeline(decode={"json": {"schema_ddl": "id BIGINT"}}, **letters, tables={"topics": named}).plan(

@@ -67,8 +67,8 @@ def test_records_go_through_and_a_second_run_resumes(feed: Feed, lake: SparkSess
 @pytest.mark.parametrize(
     ("sql", "notes"),
     [
-        ("SELECT id, explode(array(1, 2)) AS n FROM {name}", "without joins, groups and explode"),
-        ("SELECT id FROM {name}", "which record they are made of"),
+        ("SELECT id, explode(array(1, 2)) AS n FROM {name}", "not join, group or explode them"),
+        ("SELECT id FROM {name}", "drops the position of the record"),
     ],
 )
 def test_what_is_no_row_for_a_record_is_refused_before_anything_is_sent(

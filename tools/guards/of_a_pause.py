@@ -49,8 +49,8 @@ IN_A_PAUSE = (
     python(
         "pause: the next start knows of it",
         "feed/steering",
-        "lambda: self._store.write(request.pause)",
-        "lambda: None",
+        "self._store.write(request.pause)",
+        "pass",
         f"{STEERING}a_stop_ends_a_paused_run_at_once_and_the_pause_stays",
     ),
     python(

@@ -1,4 +1,4 @@
-"""Runs a feed as one batch without a stream, over the chosen records or all present records."""
+"""Runs a feed as one batch without a streaming query, over chosen records or over all new records."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.sources.kafka import SourceTopics
 
 AS_BATCH = "a batch"
-"""Replaces a query's id in the ledger, so that no query can resume from this batch."""
+"""The ledger's query id for such a batch: no query has this id, so none can resume from the batch."""
 
 
 @dataclass(frozen=True, repr=False)
 class BatchSummary(ReadableResult):
-    """The result of a batch run; ``notes`` are messages for the user."""
+    """The result of a run as one batch; ``notes`` are messages for the user."""
 
     records: int
     rows: int | None
@@ -38,7 +38,6 @@ class BatchSummary(ReadableResult):
 
     @property
     def headline(self) -> str:
-        """The run in one line."""
         rows = "" if self.rows is None else f", {counted(self.rows, 'row')}"
         letters = counted(self.dead_letters, "dead letter")
         return f"{counted(self.records, 'record')}{rows}, {letters} in {self.seconds:.1f} s"
@@ -47,12 +46,13 @@ class BatchSummary(ReadableResult):
 def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> BatchSummary:
     """Write the chosen records in one commit; by default all records from the feed's position to the topics' ends.
 
-    A stream over the same records has the same result. With state, the result is that of a stream whose watermark has
-    passed all the records, so no record is late. Without state, a stream or the next batch resumes after these records.
-    With state, neither can resume, because the batch leaves no state: the batch is then the table's only one.
+    A stream over the same records writes the same rows. If the transform keeps state, the rows are those of a stream
+    whose watermark has passed all the records, so no record is late. Without state, a stream or the next batch resumes
+    after these records. With state, nothing can resume, because the batch stores no state: it must be the table's only
+    batch.
 
     Raises:
-        ConfigError: the sink's log is numbered by a stream's batches.
+        ConfigError: the sink's log numbers the batches of a stream.
         CheckpointMismatch: the records do not begin at the feed's position; or with state, the table has batches.
     """
     began = time.monotonic()
@@ -64,10 +64,10 @@ def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> BatchS
     def require_empty_table(position: Position | None) -> None:
         if stateful and position is not None:
             raise CheckpointMismatch(
-                f"feed '{config.name}' keeps state, and its table has batches already: a batch beside them would count "
-                "by itself",
+                f"feed '{config.name}' keeps state, and its table already has batches: a separate batch would start "
+                "without their state",
                 where=sink.location(),
-                hint="run it into a new table",
+                hint="write the batch to a new table",
             )
 
     topics = SourceTopics(config.kafka)
@@ -103,7 +103,7 @@ def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> BatchS
 
 
 def _ranges(source: KafkaSource, selection: Selection, begin: Mapping[Partition, int]) -> OffsetRanges:
-    """Return the chosen ranges, and empty ranges for all other partitions, so that the commit has all positions."""
+    """Return the chosen ranges, and an empty range for every other partition: a commit has the positions of all."""
     chosen = {span.key: span for span in offset_ranges(source, selection)}
     starts, end_offsets = {}, {}
     for key, partition in partitions_of(topics_of(source)).items():

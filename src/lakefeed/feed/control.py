@@ -1,7 +1,7 @@
 """Accepts requests to a running feed from other threads; the driver carries them out between two batches.
 
-A request is checked, queued and logged with its author immediately. The log of events also shows when the driver
-carried it out. This module does not touch the query: ``lakefeed.feed.steering`` takes the requests from the queue.
+A request is immediately checked, queued, and logged with its author. When the driver carries it out, it logs another
+event. This module does not touch the query: ``lakefeed.feed.steering`` takes the requests from the queue.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ Action = Literal["pause", "resume", "stop", "upkeep", "replay", "change"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 Beside = Literal["upkeep", "replay"]
 BESIDE: tuple[Beside, ...] = get_args(Beside)
-"""Actions that run beside the batches, in separate threads."""
+"""The actions that run in a separate thread, beside the batches."""
 LONGEST_REASON = 500
 LONGEST_NAME = 100
 MOST_RECORDS = 2**63 - 1
-STARTS = "the feed is still starting: ask again when it has started"
+STARTS = "the feed is still starting: send the request again when it has started"
 ENDED = "the run has ended"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ActionRequest:
-    """A valid request that waits for the driver."""
+    """A valid request to a running feed."""
 
     action: Action
     by: str
@@ -48,21 +48,14 @@ class ActionRequest:
 
     @property
     def changes(self) -> dict[str, Any]:
-        """The settings that the request changes."""
+        """The new values of the settings that the request changes."""
         given = {"trigger": self.trigger, "max_records_per_batch": self.max_records_per_batch}
         return {name: value for name, value in given.items() if value is not None}
 
     @property
-    def text(self) -> str:
-        """The request in one line, for the log of events."""
-        settings = ", ".join(f"{name} = {value}" for name, value in self.changes.items())
-        return "".join(
-            (
-                f"{self.by} requests: {self.action}",
-                f" {settings}" if settings else "",
-                f", reason: {self.reason}" if self.reason else "",
-            )
-        )
+    def settings(self) -> str:
+        """The ``changes`` as text."""
+        return ", ".join(f"{name} = {value}" for name, value in self.changes.items())
 
 
 class FeedControl:
@@ -93,7 +86,7 @@ class FeedControl:
 
     @property
     def pause(self) -> Pause | None:
-        """The current pause; None if the feed is not paused."""
+        """The pause, while the feed is paused."""
         with self._changed:
             return self._pause
 
@@ -123,7 +116,10 @@ class FeedControl:
         with self._changed:
             self._require_fit(request)
             details = {"action": request.action, "by": request.by, "reason": request.reason, **request.changes}
-            event = self._events.add("action", request.text, **details)
+            text = f"{request.by} requests: {request.action} {request.settings}".rstrip()
+            event = self._events.add(
+                "action", text + (f", reason: {request.reason}" if request.reason else ""), **details
+            )
             self._accept(request)
             self._changed.notify_all()
         return event
@@ -145,8 +141,8 @@ class FeedControl:
         """Start to accept requests.
 
         Args:
-            stop: ends the run if set.
-            refusals: the actions that this feed does not have, with reasons.
+            stop: the event that ends the run.
+            refusals: the actions that this feed refuses, with the reasons.
             check: raises a ConfigError for a change that does not fit the feed.
         """
         with self._changed:
@@ -155,24 +151,24 @@ class FeedControl:
                 stop.set()
 
     def offer(self, action: Beside, perform: Callable[[ActionRequest], str]) -> None:
-        """Set the function that carries out such requests, in a separate thread; it returns the result as text."""
+        """Set the function that performs this action in a separate thread, and returns the result as text."""
         with self._changed:
             self._beside[action] = perform
 
     def close(self) -> None:
-        """Refuse all further requests, because the run has ended."""
+        """Refuse all further requests."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
 
     @property
     def is_pending(self) -> bool:
-        """Return whether a request waits for the end of the query's current batch."""
+        """Whether a request waits for the end of the query's current batch."""
         return bool(self._queue)
 
     @property
     def next_pause(self) -> ActionRequest | None:
-        """The newest pause or resume that waits for the end of the batch; None if none waits."""
+        """The newest pause or resume that waits for the end of the batch, if one waits."""
         with self._changed:
             return next((each for each in reversed(self._queue) if each.action in ("pause", "resume")), None)
 
@@ -182,7 +178,7 @@ class FeedControl:
             return self._queue.popleft() if self._queue else None
 
     def is_at_work(self, action: Beside) -> bool:
-        """Return whether the action currently runs beside the feed."""
+        """Return whether the action currently runs."""
         with self._changed:
             return action in self._at_work
 
@@ -191,25 +187,25 @@ class FeedControl:
         with self._changed:
             self._changed.wait_for(lambda: bool(self._queue), timeout=seconds)
 
-    def paused(self, pause: Pause, *, note: str = "") -> None:
-        """Record that the feed is paused; ``note`` says if the pause does not survive a restart."""
+    def paused(self, pause: Pause, *, note: str = "") -> str:
+        """Record that the feed is paused, and return the event's message; ``note`` is added to it."""
         with self._changed:
             self._pause = pause
         self._show(pause)
-        self._events.add("paused", pause.text + (f"; {note}" if note else ""), reason=pause.reason, by=pause.by)
+        text = pause.text + (f"; {note}" if note else "")
+        return self._events.add("paused", text, reason=pause.reason, by=pause.by).message
 
-    def resumed(self, by: str, *, reason: str = "", note: str = "") -> None:
-        """Record that the feed is not paused any more."""
+    def resumed(self, by: str, *, reason: str = "", note: str = "") -> str:
+        """Record that the feed is not paused any more, and return the event's message."""
         with self._changed:
             self._pause = None
         self._show(None)
-        why = f": {reason}" if reason else ""
-        self._events.add("resumed", f"resumed by {by}{why}" + (f"; {note}" if note else ""), by=by, reason=reason)
+        text = f"resumed by {by}" + (f": {reason}" if reason else "") + (f"; {note}" if note else "")
+        return self._events.add("resumed", text, by=by, reason=reason).message
 
     def changed(self, request: ActionRequest) -> None:
         """Record that a change has taken effect."""
-        settings = ", ".join(f"{name} = {value}" for name, value in request.changes.items())
-        self._events.add("changed", f"{settings}, until the run ends", by=request.by, **request.changes)
+        self._events.add("changed", f"{request.settings}, until the run ends", by=request.by, **request.changes)
 
     def _accept(self, request: ActionRequest) -> None:
         if request.action == "stop":
@@ -231,7 +227,7 @@ class FeedControl:
             message = f"{action} failed, the feed continues: {error.what}"
             self._events.add("error", message, action=action, **error.as_dict())
         except Exception as error:
-            # Omit the error's text: it may have values of records.
+            # Omit the error's text: it may contain values of records.
             self._events.add("error", f"{action} failed, the feed continues: {type(error).__name__}", action=action)
         finally:
             with self._changed:
@@ -252,54 +248,59 @@ class FeedControl:
 
     def _require_fit(self, request: ActionRequest) -> None:
         if (refusal := self._refusal(request.action)) is not None:
-            raise ConfigError(refusal, where=request.action)
-        waiting = [asked for asked in self._queue if asked.action in ("pause", "resume")]
-        pause = waiting[-1].pause if waiting and waiting[-1].action == "pause" else None if waiting else self._pause
+            hint = "lakefeed status pipeline.yaml shows the feed's state"
+            raise ConfigError(refusal, where=request.action, hint=hint)
+        newest = next((each for each in reversed(self._queue) if each.action in ("pause", "resume")), None)
+        pause = self._pause if newest is None else newest.pause if newest.action == "pause" else None
         if request.action == "pause" and pause is not None:
             raise ConfigError(f"the feed is already {pause.text}", where="pause", hint="resume it first")
         if request.action == "resume" and pause is None:
-            raise ConfigError("the feed is not paused", where="resume")
+            raise ConfigError("the feed is not paused", where="resume", hint="leave the resume out: the feed runs")
         if request.action in self._at_work:
-            raise ConfigError(f"{request.action} is at work already", where=request.action, hint="wait for its end")
+            raise ConfigError(f"{request.action} already runs", where=request.action, hint="wait until it has ended")
         if request.action == "change":
             self._check(request)
 
 
-def _action(action: str) -> Action:
-    found = next((known for known in ACTIONS if known == action), None)
-    if found is None:
-        raise ConfigError(f"there is no action '{one_line(str(action))}'", where="action", hint=", ".join(ACTIONS))
-    return found
+def _action(name: str) -> Action:
+    action = next((known for known in ACTIONS if known == name), None)
+    if action is None:
+        hint = f"choose from: {', '.join(ACTIONS)}"
+        raise ConfigError(f"there is no action '{one_line(str(name))}'", where="action", hint=hint)
+    return action
 
 
 def _text(value: str, name: str, *, most: int) -> str:
     if not isinstance(value, str):
-        raise ConfigError(f"{name} is a text", where=name)
+        raise ConfigError(f"{name} must be a text", where=name, hint="put the value in quotes")
     if len(value) > most:
-        raise ConfigError(f"{name} has {len(value):,} characters", where=name, hint=f"{most} at most")
+        raise ConfigError(f"{name} has {len(value):,} characters", where=name, hint=f"use {most} characters at most")
     return one_line(value, most=most * 2)
 
 
 def _require_values(request: ActionRequest) -> None:
-    """Raise an error for values that the action does not have, or that are not valid."""
+    """Raise an error for a setting that the action does not have, or that is not valid."""
     if request.action != "change":
         if request.changes:
-            raise ConfigError(f"{request.action} has no {', '.join(request.changes)}", where=request.action)
+            what = f"{request.action} has no {', '.join(request.changes)}"
+            raise ConfigError(what, where=request.action, hint="only the action change has settings")
         return
     if not request.changes:
-        raise ConfigError("a change says what: trigger, max_records_per_batch, or both", where="change")
+        what, hint = "a change needs a new value", "give trigger, max_records_per_batch, or both"
+        raise ConfigError(what, where="change", hint=hint)
     trigger, most = request.trigger, request.max_records_per_batch
     if trigger is not None:
         _text(trigger, "trigger", most=LONGEST_NAME)
         try:
             require_trigger(trigger)
         except ValueError as error:
-            raise ConfigError(str(error), where="trigger") from None
+            raise ConfigError(str(error), where="trigger", hint="give a time such as '10 seconds'") from None
         if trigger == AVAILABLE_NOW or interval_of(trigger) is not None:
             raise ConfigError(
                 f"a running query cannot change to '{trigger}', which is another kind of run",
                 where="trigger",
-                hint="a time such as '10 seconds'; or stop the feed and start it with this trigger",
+                hint="give a time such as '10 seconds'; or stop the feed and start it with this trigger",
             )
     if most is not None and (isinstance(most, bool) or not isinstance(most, int) or not 0 < most <= MOST_RECORDS):
-        raise ConfigError("max_records_per_batch is a whole number above 0", where="max_records_per_batch")
+        where = "max_records_per_batch"
+        raise ConfigError(f"{where} must be a whole number above 0", where=where, hint="give a number such as 100000")

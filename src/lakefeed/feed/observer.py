@@ -1,8 +1,8 @@
-"""The reports of a running feed: the protocol of their receiver, and the observer that collects a query's reports.
+"""The reports of a running feed: ``RunObserver`` is the protocol of their receiver.
 
-``QueryObserver`` joins Spark's report of a batch with the writer's measurements. PySpark's own listener needs dozens of
-calls into the JVM per event. The listener here needs two, because it reads the report as JSON. Spark calls it from a
-separate thread, so a slow listener does not delay the query's batches.
+``QueryObserver`` joins Spark's report of a batch with the writer's measurements. Its listener calls the JVM twice per
+event, because it reads the report as JSON; PySpark's own listener needs dozens of calls. Spark calls the listener from
+a separate thread, so a slow listener does not delay the query's batches.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST_REPORTS = 1000
 
 @dataclass(frozen=True)
 class TaskCounts:
-    """The tasks of the running batch: done tasks, all tasks, records read, and the server that the tasks wait for."""
+    """The tasks of the running batch; ``waits_for`` is the last error of a server that the tasks wait for."""
 
     done: int
     total: int
@@ -61,7 +61,7 @@ class RunObserver(Protocol):
     def batch_requests(self) -> int: ...
 
     def note_path(self, path: str) -> None:
-        """Record the reader of the records and the encoder of the rows."""
+        """Record the text of ``FeedPath``."""
 
     def opens(self, *, sink: str) -> None:
         """Record the feed's sink, before the feed is open."""
@@ -74,31 +74,31 @@ class RunObserver(Protocol):
         position: Iterable[OffsetRange] = (),
         start: Mapping[str, Any] | None = None,
     ) -> None:
-        """Record that the feed is open: its sink, its fence, the ranges before its start, and the start decision."""
+        """Record that the feed is open, with its last committed ranges and the decision how it starts."""
 
     def count_tasks_by(self, count: Callable[[], TaskCounts | None]) -> None:
         """Set the function that counts the running batch's tasks; it is called once a second during a long batch."""
 
     def tick(self, *, stops: bool = False) -> None:
-        """Record that the driver's loop is alive; ``stops`` if the feed ends after the current batch."""
+        """Record that the driver's loop is alive; ``stops`` says that the feed ends after the current batch."""
 
     def batch(self, batch_id: int, ranges: Iterable[OffsetRange] = ()) -> AbstractContextManager[Stopwatch]:
-        """Record that this block writes a batch of these ranges; after an error, the batch is not committed."""
+        """Record that this block writes a batch of these ranges, and that it is committed unless the block fails."""
 
     def round(self, number: int) -> AbstractContextManager[None]:
-        """Record that this block writes several tables; the caller records which of them committed or failed."""
+        """Record that this block writes a round of tables; the caller records which tables committed or failed."""
 
     def finish(self, batch: FinishedBatch, *, ends: Mapping[Partition, int] | None = None) -> FinishedBatch:
-        """Add a finished batch, with the topics' ends at its planning; return the batch with the age of its lag."""
+        """Add a finished batch and the topics' ends when Spark planned it; return the batch with ``lag_seconds``."""
 
     def committed(self, ranges: Iterable[OffsetRange]) -> None:
-        """Record that the sink has just committed these ranges; ``batch`` records this by itself."""
+        """Record that the sink has just committed these ranges; unnecessary inside ``batch``."""
 
     def reached(self, ranges: Iterable[OffsetRange]) -> None:
         """Record that the sink has the records up to the ends of these ranges."""
 
     def starts_at(self, position: Mapping[Partition, int]) -> None:
-        """Record the start offsets of partitions whose records were not read yet."""
+        """Record the start offsets of partitions that the feed has not read yet."""
 
     def observe_ends(self, ends: Mapping[Partition, int]) -> None:
         """Record the current ends of all topics; a topic without an end was deleted."""
@@ -110,10 +110,10 @@ class RunObserver(Protocol):
         """Record that a table's branch was published, or that its audit failed and the feed continues."""
 
     def waits_for(self, error: LakefeedError | None) -> None:
-        """Record the error of the server that the feed waits for; None when all servers answer again."""
+        """Record the error of a server that does not answer; None when all servers answer again."""
 
     def paused(self, sinks: Mapping[str, str]) -> None:
-        """Record which sinks wait after a failure, with the reasons."""
+        """Record the sinks that lag after a failure, with the failures."""
 
     def failed(self, error: LakefeedError) -> None:
         """Record an error that does not end the feed, for example of one table of many."""
@@ -123,10 +123,10 @@ class RunObserver(Protocol):
 
 
 class QueryObserver:
-    """Reports the batches of a run's queries to the run's observer. Use it as a context manager around the queries.
+    """Reports the batches of a run's queries to the run's observer. Use it as a context manager around a query.
 
-    A report of Spark may be late or lost. Spark's ``recentProgress`` has all reports, so ``lakefeed.feed.run.watch``
-    also reads that regularly and at the end of a query.
+    The listener may get a report late or never. Spark's ``recentProgress`` has all reports, so
+    ``lakefeed.feed.run.watch`` also reads that regularly and at the end of a query.
     """
 
     def __init__(self, monitor: RunObserver, spark: SparkSession, *, say: Callable[[str], None]) -> None:
@@ -149,7 +149,7 @@ class QueryObserver:
             ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
             listener = streaming.PythonStreamingQueryListenerWrapper(_Events(self))
             self._spark._jsparkSession.streams().addListener(listener)
-        except Exception:  # The run then reads Spark's own list of reports.
+        except Exception:  # The run then reads only ``recentProgress``.
             _log.debug("the listener could not be added", exc_info=True)
             return self
         self._listener = listener
@@ -166,11 +166,11 @@ class QueryObserver:
 
     @property
     def hears(self) -> bool:
-        """Return whether Spark sends its reports to this observer."""
+        """Whether Spark sends its reports to this observer."""
         return self._listener is not None
 
     def take(self, text: str) -> None:
-        """Store a report, as JSON from Spark."""
+        """Store one of Spark's reports, which is JSON."""
         report = json.loads(text)
         with self._lock:
             self._waiting.append(report)
@@ -181,18 +181,18 @@ class QueryObserver:
         self.monitor.count_tasks_by(task_counter(self._spark, group=self._run_id, say=self._say))
 
     def reports(self, after: int) -> Iterator[Mapping[str, Any]]:
-        """Yield Spark's reports of the query's finished batches after batch ``after``, every report once."""
+        """Yield the stored reports of the query's batches after batch ``after``, and forget them."""
         with self._lock:
             reports = [report for report in self._waiting if report.get("runId") == self._run_id]
             self._waiting.clear()
         for report in reports:
-            # Spark also reports a trigger without data, under the next batch's id.
+            # Spark also reports a trigger without new records, under the next batch's id.
             if "addBatch" in report.get("durationMs", {}) and (batch_id := int(report["batchId"])) > after:
                 after = batch_id
                 yield report
 
     def observe_idle(self, query: StreamingQuery) -> None:
-        """Report the topics' ends from Spark's report of a trigger without data, because no listener receives it."""
+        """Report the topics' ends after a trigger without new records: no listener gets Spark's report of it."""
         report = query.lastProgress
         if report is None or "addBatch" in report["durationMs"]:
             return
@@ -201,7 +201,7 @@ class QueryObserver:
 
     @contextmanager
     def batch(self, batch_id: int, ranges: tuple[OffsetRange, ...]) -> Iterator[None]:
-        """Observe the batch that this block writes."""
+        """Report that this block writes the batch, and store its measurements for ``finish``."""
         with self.monitor.batch(batch_id, ranges) as stopwatch:
             yield
         self._written[batch_id] = stopwatch.seconds, ranges
@@ -209,12 +209,10 @@ class QueryObserver:
             self._written.pop(old, None)
 
     def finish(self, report: Mapping[str, Any], batch: FinishedBatch, *, is_ours: bool) -> FinishedBatch:
-        """Report a finished batch with details; a problem in Spark's report must not stop the feed.
+        """Report a finished batch, and add its phases, ranges, state and input rate.
 
-        Args:
-            report: Spark's report of the batch.
-            batch: the batch, still without phases, ranges, state and input rate.
-            is_ours: whether lakefeed has written the batch; in real time, one of Spark's own sinks writes it.
+        ``is_ours`` says whether lakefeed has written the batch; in real time, one of Spark's own sinks writes it.
+        An unexpected form of Spark's ``report`` must not stop the feed.
         """
         try:
             phases, ranges = self._written.pop(batch.batch_id, ({}, ()))
@@ -229,15 +227,13 @@ class QueryObserver:
                 self.monitor.committed(OffsetRange(*key, end, end) for key, end in reached)
             return self.monitor.finish(batch.model_copy(update=details), ends=ends_of(report, "latestOffset"))
         except Exception:
-            _log.warning("the report of batch %s was not understood", batch.batch_id, exc_info=True)
+            _log.warning("Spark's report of batch %s has an unexpected form", batch.batch_id, exc_info=True)
             return self.monitor.finish(batch)
 
     def _input_rate(self, report: Mapping[str, Any], batch: FinishedBatch) -> float | None:
         """Return Spark's input rate; if lakefeed has read the records itself, the rate since the last trigger."""
-        before = self._triggered
-        began = self._triggered = (
-            datetime.fromisoformat(report["timestamp"]).timestamp() if "timestamp" in report else None
-        )
+        before, at = self._triggered, report.get("timestamp")
+        began = self._triggered = datetime.fromisoformat(at).timestamp() if at else None
         if report.get("numInputRows") or not batch.records:
             rate = report.get("inputRowsPerSecond")
             return float(rate) if isinstance(rate, int | float) and math.isfinite(rate) else None
@@ -250,17 +246,14 @@ class _Events:
     def __init__(self, observer: QueryObserver) -> None:
         self._observer = observer
 
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-        """Do nothing, because Spark waits for this call to return."""
+    def onQueryStarted(self, event: Any) -> None: ...  # noqa: N802
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         self._observer.take(str(event.progress().json()))
 
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Do nothing: the run's own loop shows that it is alive."""
+    def onQueryIdle(self, event: Any) -> None: ...  # noqa: N802
 
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        """Do nothing: the run itself waits for the query's end."""
+    def onQueryTerminated(self, event: Any) -> None: ...  # noqa: N802
 
     class Java:
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
@@ -269,7 +262,7 @@ class _Events:
 def task_counter(
     spark: SparkSession, *, group: str | None, say: Callable[[str], None]
 ) -> Callable[[], TaskCounts | None]:
-    """Return a function that counts the tasks of a job group (None for all), and says once that tasks wait."""
+    """Return a function that counts the tasks of a job group, or of all jobs; ``say`` gets a server's error once."""
     waited = False
 
     def count() -> TaskCounts | None:

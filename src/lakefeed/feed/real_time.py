@@ -29,8 +29,8 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
 
     In real-time mode, Spark runs a batch's tasks for the interval, and stores their offsets at the end. The guarantee
     is at-least-once: after a crash or a stop, Spark sends the records since the last stored offsets again. They have
-    the Kafka sink's headers, so a reader recognizes the copies (docs/kafka-sink.md). lakefeed cannot judge a batch
-    before Spark sends it: an unreadable record stops the query, and records that Spark sent before stay in the topic.
+    the Kafka sink's headers, so a reader recognizes the copies (docs/kafka-sink.md). lakefeed cannot check a batch
+    before Spark sends it: an unreadable record stops the query, and the records that Spark has sent stay in the topic.
 
     Raises:
         ConfigError: the transform is more than columns and filters, or the session has too few task slots.
@@ -67,8 +67,8 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
     start.apply(fence=None)
     interval = str(interval_of(config.trigger))
     options.on_note(
-        f"in real time, at-least-once: what was sent in the last {interval} is sent again after a stop or a crash; the "
-        "records' headers tell it, and source.kafka.deduplicate leaves it out"
+        f"in real time, at-least-once: after a stop or a crash, Spark sends the records of the last {interval} again; "
+        "their headers mark the copies, and source.kafka.deduplicate skips these in a feed that reads the topic"
     )
     batches = MicroBatches(options.stop)
     call = sf.call_function(f"{CATALOG}.batch", sf.concat_ws("/", *POSITION_COLUMNS))
@@ -100,16 +100,16 @@ def require_fit(rows: DataFrame) -> None:
     frame: Any = rows
     if not java(rows.sparkSession).query.StreamingPlan.onePerRecord(frame._jdf):
         raise ConfigError(
-            "in real time each record makes one row or none: the transform has to be columns and a WHERE, without "
-            "joins, groups and explode",
+            "in real time, a record becomes one row or none: the transform may select columns and filter rows, but "
+            "not join, group or explode them",
             where="transform, trigger: real-time",
-            hint="trigger: 1 second runs it in batches",
+            hint="trigger: 1 second runs the transform in batches",
         )
     if missing := [name for name in POSITION_COLUMNS if name not in rows.columns]:
         raise ConfigError(
-            f"the rows do not say which record they are made of: they lack {', '.join(missing)}",
+            f"the transform drops the position of the record: the rows lack {', '.join(missing)}",
             where="transform, trigger: real-time",
-            hint="keep these columns: SELECT *, … or by name; they go into the headers",
+            hint="select these columns too, by SELECT *, … or by name; lakefeed writes them into the headers",
         )
 
 
@@ -119,7 +119,7 @@ def _require_slots(spark: SparkSession, topics: dict[str, TopicDescription | Non
     slots = spark.sparkContext.defaultParallelism
     if partitions > slots:
         raise ConfigError(
-            f"in real time each partition keeps a task at work: there are {partitions} partitions and {slots} slots",
+            f"in real time, every partition occupies a task slot: there are {partitions} partitions and {slots} slots",
             where="trigger: real-time",
-            hint=f"a master with as many cores, as --master 'local[{partitions + 1}]'; or trigger: 1 second",
+            hint=f"give Spark more cores, such as --master 'local[{partitions + 1}]'; or set trigger: 1 second",
         )

@@ -1,7 +1,4 @@
-"""One run of a feed: its options, its summary, and the loop that watches its streaming query.
-
-The loop reports the query's batches, stops the query between two batches, and translates the query's errors.
-"""
+"""One run of a feed: its options, its summary, and ``watch``, the loop that every kind of streaming query shares."""
 
 from __future__ import annotations
 
@@ -24,14 +21,17 @@ from lakefeed.messages.printable import ReadableResult, counted
 
 POLL_SECONDS = 0.25
 POLL_TURNS = 20
-"""After this number of turns, the loop reads Spark's own reports: a lost listener must not hide a batch."""
+"""After this number of turns, ``watch`` reads ``recentProgress``, because the listener may have lost a report."""
 KEPT_RESULTS = 100
 """The maximum number of batch results in memory: a run may have millions of batches."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """Options of one run of a pipeline: see ``Pipeline.run``; ``say`` prints messages that are already events."""
+    """Options of one run of a pipeline: see ``Pipeline.run``.
+
+    ``on_note`` logs a message as an event and prints it; ``say`` only prints it, because it is an event already.
+    """
 
     once: bool
     stop: threading.Event
@@ -45,7 +45,7 @@ class RunOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TableSummary:
-    """The result of one run for one topic; ``failure`` is the reason if the topic is paused or stopped."""
+    """The result of one run for one topic; ``failure`` is the error that has paused or stopped the topic."""
 
     topic: str
     table: str
@@ -70,8 +70,8 @@ class RunSummary(ReadableResult):
         startup_requests: this feed's S3 requests before the first batch.
         batch_requests: the S3 requests of batches, as status, dashboard and metrics count them; None if not counted.
         tables: the results by topic, if every topic has its own table.
-        paused: the sinks that are paused after a failure, with reasons.
-        repeated: the rows of a batch that the previous run began; an at-least-once sink may have these rows twice.
+        paused: the sinks that are paused after a failure, with the failures.
+        repeated: the number of rows of a batch that the last run began; an at-least-once sink may have them twice.
     """
 
     batches: int
@@ -92,7 +92,6 @@ class RunSummary(ReadableResult):
 
     @property
     def headline(self) -> str:
-        """The run in one line."""
         failed = sum(table.failure is not None for table in self.tables)
         return ", ".join(
             (
@@ -106,14 +105,13 @@ class RunSummary(ReadableResult):
 
     @property
     def requests_text(self) -> str:
-        """All S3 requests, and the requests of batches; the rest comes from start, upkeep and end."""
+        """The number of all S3 requests, and of the requests in batches; the others come from start, upkeep and end."""
         in_batches = "" if self.batch_requests is None else f" ({self.batch_requests:,} of the batches)"
         return f"{sum(self.s3_requests.values()):,}{in_batches}"
 
     @property
     def figures(self) -> dict[str, str]:
-        """The figures for a notebook."""
-        found = {
+        figures = {
             "batches": f"{self.batches:,}",
             "records": f"{self.records:,}",
             "rows": f"{self.rows:,} ({self.rows_per_second:,.0f}/s)",
@@ -121,12 +119,12 @@ class RunSummary(ReadableResult):
             "skipped": f"{self.skipped:,}",
             "S3 requests": self.requests_text,
         }
-        found |= {f"paused: {name}": why for name, why in self.paused.items()}
-        return found | {table.topic: table.failure for table in self.tables if table.failure}
+        figures |= {f"paused: {name}": why for name, why in self.paused.items()}
+        return figures | {table.topic: table.failure for table in self.tables if table.failure}
 
     @property
     def rows_per_second(self) -> float:
-        """The rate over the whole run, including the cold start."""
+        """The rate over the whole run, including its start."""
         return self.rows / self.seconds if self.seconds > 0 else 0.0
 
     def as_dict(self) -> dict[str, Any]:
@@ -145,7 +143,7 @@ def nothing_written(requests: S3Requests) -> RunSummary:
 
 
 class StopRequested(Exception):
-    """Ends a query between two batches, or a waiting run; nothing has been written."""
+    """Ends a query between two batches, or a run that waits to start; the current batch has written nothing."""
 
 
 @dataclass
@@ -159,7 +157,6 @@ class Written:
     batch_ids: list[range] = field(default_factory=list)
 
     def add(self, result: BatchResult) -> None:
-        """Add one batch, unless the sink already had it."""
         if result.replayed:
             return
         self.first = self.first or result
@@ -176,15 +173,15 @@ class Written:
 class MicroBatches:
     """The results of one run's micro-batches, and the request to end the query between two batches.
 
-    Spark's own ``stop()`` interrupts the current batch, whose files remain as orphans; ``guarded`` avoids that.
+    Spark's own ``stop()`` interrupts the current batch, whose files then remain as orphans. ``guarded`` avoids that.
 
     Attributes:
-        stop: ends the run if set.
-        interrupts: returns whether the query has to end although the run continues, as for a pause.
-        landed: the newest results of batches that ``guarded`` functions have written; ``written`` sums up all of them.
+        stop: an event that ends the run.
+        interrupts: returns whether the query has to end although the run continues, for example for a pause.
+        landed: the newest results of batches that lakefeed has written; ``written`` sums up all of these batches.
         finished: the number of batches that Spark has reported; ``records`` and ``over_budget`` count these batches.
-        sent: the number of rows that Spark's own sinks have written; ``landed`` has those of other sinks.
-        is_writing: whether a batch is being written; a stop waits for its end.
+        sent: the number of rows that one of Spark's own sinks has written.
+        is_writing: whether lakefeed is writing a batch; a stop waits for its end.
     """
 
     def __init__(self, stop: threading.Event, *, interrupts: Callable[[], bool] = lambda: False) -> None:
@@ -200,7 +197,7 @@ class MicroBatches:
 
     @property
     def end(self) -> bool:
-        """Return whether the query must not begin another batch."""
+        """Whether the query must not begin another batch."""
         return self.stop.is_set() or self.interrupts()
 
     def start(
@@ -215,7 +212,7 @@ class MicroBatches:
     ) -> StreamingQuery:
         """Start a query that passes the batches of this frame to ``write``.
 
-        ``trigger`` is a trigger of a pipeline file; ``output_mode`` is set only for a query with state.
+        ``trigger`` has the form of the pipeline file; ``output_mode`` is set only for a query with state.
         """
         stream = frame.writeStream.foreachBatch(self.guarded(write)).queryName(name)
         if output_mode is not None:
@@ -226,7 +223,7 @@ class MicroBatches:
         return stream.trigger(processingTime=trigger).start()
 
     def guarded(self, write: Callable[[DataFrame, int], BatchResult]) -> Callable[[DataFrame, int], None]:
-        """Return the ``foreachBatch`` function: it begins no batch after a stop, and stores results and errors."""
+        """Return the function for ``foreachBatch``: it begins no batch after a stop, and stores results and errors."""
 
         def write_guarded(batch: DataFrame, batch_id: int) -> None:
             self.is_writing = True
@@ -262,25 +259,30 @@ def watch(
 ) -> bool:
     """Wait for the end of a query, report its batches, and stop it on request; return whether it ended by itself.
 
-    Results are added to ``batches``. ``requests`` counts the batches' S3 requests; a batch should make at most
-    ``request_budget``. ``observer`` receives Spark's reports immediately, and records the feed's progress. Raises
-    LakefeedError if the query fails. ``on_turn`` is called several times a second, also during a batch.
+    Args:
+        batches: gets the results, and says when the query has to end.
+        requests: counts the batches' S3 requests; a batch should make at most ``request_budget``.
+        observer: receives Spark's reports immediately, and records the feed's progress.
+        on_turn: called several times a second, also during a batch.
+
+    Raises:
+        LakefeedError: the query has failed.
     """
-    newest, turns = -1, 0
-    waits = True
+    newest, turns, waits = -1, 0, True
 
     def report(*, is_end: bool = False) -> bool:
-        """Report the batches that have finished since the last call; return whether there is one."""
+        """Report the batches that have finished since the last call; return whether there are any."""
         nonlocal newest
         before = newest
-        if observer is None or is_end or not observer.hears or turns % POLL_TURNS == 0:
-            reports = list(new_reports(query, after=before))
-        else:
+        reports = None
+        if observer is not None and observer.hears and not is_end and turns % POLL_TURNS:
             reports = list(observer.reports(before))
             ids = [int(finished["batchId"]) for finished in reports]
             if ids != list(range(before + 1, before + 1 + len(ids))):
-                # Reports are missing because Spark drops events of a slow listener, or this is a resumed query's first.
-                reports = list(new_reports(query, after=before))
+                # The query has resumed at a later batch, or Spark has dropped reports because the listener was slow.
+                reports = None
+        if reports is None:
+            reports = list(new_reports(query, after=before))
         for finished in reports:
             newest = int(finished["batchId"])
             result = batches.of_batch(newest)
@@ -307,14 +309,14 @@ def watch(
                     observer.observe_idle(query)
                 observer.monitor.tick(stops=batches.stop.is_set())
             stops = batches.end and not ended and not batches.is_writing
-            # Spark reports a batch after its log has it; a query that stops before that would repeat the batch.
+            # Spark reports a batch after logging it. If the query stopped before, the next one would repeat the batch.
             is_logged = not batches.landed or batches.landed[-1].batch_id <= newest
             if stops and ((batch_finished and is_logged) or not query.status["isTriggerActive"]):
                 query.stop()
                 # Spark's last report may have arrived only now.
                 report(is_end=True)
                 if batches.failure is not None:
-                    # The query failed while it was being stopped; after stop() it no longer raises that error.
+                    # The query failed while it was being stopped. After stop(), Spark no longer raises that error.
                     raise batches.failure
                 return False
         return True
@@ -324,7 +326,7 @@ def watch(
             raise (batches.failure or translate(error)) from error
         return False
     except KeyboardInterrupt:
-        # After a second Ctrl-C, do not call query.stop(), because it waits for the batch.
+        # After a second Ctrl-C, do not call query.stop(), because it would wait for the batch.
         waits = not batches.stop.is_set()
         raise
     finally:

@@ -1,7 +1,7 @@
 """Lets a run's driver wait between two queries: while an operator has paused the feed, or a server does not answer.
 
 A request never interrupts a batch: ``watch`` ends the query as for a stop. The driver waits here while the feed is
-paused, and then starts a new query. It holds the fence all the time, like a feed without new records.
+paused, and then starts a new query. Meanwhile it keeps the fence, like a feed without new records.
 """
 
 from __future__ import annotations
@@ -26,18 +26,14 @@ AT_THE_START = "by the option --resume of its start"
 MOST_OF_INSTALLED = 2**31 - 1
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 10.0
 REAL_TIME = (
-    "in real time there are no batches, and each interruption of the query sends records again: stop the feed, and "
-    "start it again"
+    "a feed in real time has no batches, and Spark sends records again after an interruption of the query: stop the "
+    "feed, and start it again"
 )
 REAL_TIME_REFUSALS: dict[Action, str] = dict.fromkeys(("pause", "change"), REAL_TIME)
 
 
 class Steering:
-    """Carries out the requests to one run of a feed. Use it as a context manager around the batches.
-
-    Attributes:
-        interrupts: whether a request waits for the query's end.
-    """
+    """Carries out the requests to one run of a feed. Use it as a context manager around the batches."""
 
     def __init__(
         self,
@@ -56,6 +52,7 @@ class Steering:
 
     @property
     def interrupts(self) -> bool:
+        """Whether a request waits for the query's end."""
         return self._control.is_pending
 
     def __enter__(self) -> Steering:
@@ -63,22 +60,22 @@ class Steering:
 
     def __exit__(self, *error: object) -> None:
         """Store a pause that was requested during the run's last batch, even after an error; refuse later requests."""
-        # Close first: a request that comes after the loop below would be lost.
+        # Close first: nobody would carry out a request that comes after the loop below.
         self._control.close()
         while (request := self._control.take()) is not None:
             if request.action in ("pause", "resume"):
                 self._carry_out(request)
         while self._control.is_at_work("replay"):
-            # The session ends with the run, so wait for the replay; otherwise the next replay would have to finish it.
+            # The session ends with the run. Without this wait, the next replay would have to finish this one.
             time.sleep(POLL_SECONDS)
             self._options.monitor.tick(stops=True)
 
     def wait_for_start(self, *, sink: str) -> bool:
-        """Wait while the feed has a pause from an earlier run; return whether it waited.
+        """Wait while the feed is still paused from an earlier run; return whether it waited.
 
         Raises:
-            FeedPaused: the run ends by itself, so it must not wait.
-            StopRequested: the run has to stop.
+            FeedPaused: the feed is paused, and a run that ends by itself must not wait.
+            StopRequested: the run was stopped while it waited.
         """
         pause = self._store.read()
         if pause is None:
@@ -89,7 +86,7 @@ class Steering:
         if self._ends_by_itself:
             raise FeedPaused(
                 f"feed '{self._config.name}' is {pause.text}",
-                hint="lakefeed feed resume pipeline.yaml; or this run with --resume",
+                hint="run lakefeed feed resume pipeline.yaml; or start this run with --resume",
             )
         self._options.monitor.opens(sink=sink)
         self._hold(pause)
@@ -98,7 +95,7 @@ class Steering:
         return True
 
     def keep(self) -> None:
-        """Store a pause or a resume that still waits for the end of the batch, because the driver may be killed."""
+        """Store a pause or resume that waits for the end of the batch: the driver may be killed before."""
         if (request := self._control.next_pause) is not None:
             self._store_request(request)
 
@@ -129,48 +126,45 @@ class Steering:
             self._control.changed(request)
 
     def _hold(self, pause: Pause, *, note: str = "") -> None:
-        self._control.paused(pause, note=note)
-        self._options.say(pause.text + (f"; {note}" if note else ""))
+        self._options.say(self._control.paused(pause, note=note))
 
     def _resume(self, request: ActionRequest) -> None:
-        note, by, reason = self._store_request(request), request.by, request.reason
-        self._control.resumed(by, reason=reason, note=note)
-        self._options.say(f"resumed by {by}" + (f": {reason}" if reason else "") + (f"; {note}" if note else ""))
+        note = self._store_request(request)
+        self._options.say(self._control.resumed(request.by, reason=request.reason, note=note))
 
     def _store_request(self, request: ActionRequest) -> str:
-        """Store a pause or delete it for the next start, once per request; return a message if that fails."""
+        """Store or delete the pause for the next start, once per request; if that fails, return why, and continue."""
         if self._stored is None or self._stored[0] is not request:
-            if request.action == "pause":
-                note = self._keep(lambda: self._store.write(request.pause), "is not known to the next start")
-            else:
-                note = self._keep(self._store.clear, "is still there for the next start")
+            pauses, note = request.action == "pause", ""
+            try:
+                if pauses:
+                    self._store.write(request.pause)
+                else:
+                    self._store.clear()
+            except Exception as error:
+                consequence = "will not know the pause" if pauses else "will still be paused"
+                note = f"the next start {consequence}: {translate(error).what}"
             self._stored = request, note
         return self._stored[1]
-
-    def _keep(self, action: Callable[[], None], consequence: str) -> str:
-        """Change the stored pause; if that fails, return a message instead of ending the run."""
-        try:
-            action()
-        except Exception as error:
-            why = translate(error)
-            return f"the pause {consequence}: {why.what if isinstance(why, LakefeedError) else type(why).__name__}"
-        return ""
 
     def _check(self, request: ActionRequest) -> None:
         """Raise an error for a change that does not fit this feed."""
         source, most = self._config.source, request.max_records_per_batch
         if request.trigger is not None and self._ends_by_itself:
-            raise ConfigError("the run ends by itself, and has no trigger that could change", where="trigger")
+            what = "the run ends by itself, and has no trigger that could change"
+            raise ConfigError(what, where="trigger", hint="start the feed without --once, with trigger: 10 seconds")
         if most is None:
             return
         where = "max_records_per_batch"
         if source.numbered is None:
-            raise ConfigError("the source has no such setting", where=where)
+            raise ConfigError(f"source.{source.kind} has no {where}", where=where, hint="change only the trigger")
         if source.installed is not None and most > MOST_OF_INSTALLED:
-            raise ConfigError(f"it is {MOST_OF_INSTALLED:,} at most for source.{source.kind}", where=where)
+            what, limit = f"{where} is too large for source.{source.kind}", f"{MOST_OF_INSTALLED:,}"
+            raise ConfigError(what, where=where, hint=f"give {limit} at most")
         least = source.kafka.min_records_per_batch if source.kafka is not None else None
         if least is not None and least > most:
-            raise ConfigError(f"it is less than min_records_per_batch, which is {least:,}", where=where)
+            what, hint = f"{where} is less than min_records_per_batch, which is {least:,}", f"give {least:,} or more"
+            raise ConfigError(what, where=where, hint=hint)
 
 
 def with_batches_of(config: PipelineConfig, most: int) -> PipelineConfig:
@@ -185,11 +179,11 @@ def with_batches_of(config: PipelineConfig, most: int) -> PipelineConfig:
 class Outage:
     """Waits for the servers of a run (brokers, registry, catalog and store), with one time limit for all.
 
-    If a server that has answered correctly before restarts, this delays a batch and does not end the feed. Spark then
-    plans the batch again, and the batch writer asks the ledger whether the batch has landed. So a commit whose answer
-    was lost is not written twice.
+    So the restart of a server delays a batch and does not end the feed. Spark then plans the batch again, and the batch
+    writer asks the ledger whether it was committed: a batch whose commit lost only its answer is not written twice.
 
     Attributes:
+        has_landed: whether a batch has landed in this run: then all servers have answered correctly before.
         since: the time of the first failed attempt; None while all servers answer.
     """
 
@@ -204,7 +198,6 @@ class Outage:
         self._stop, self._monitor, self._say, self._seconds = stop, monitor, say, seconds
         self._pause = FIRST_PAUSE_SECONDS
         self.has_landed = False
-        """Whether a batch has landed in this run: then all servers have answered correctly."""
         self.since: float | None = None
 
     def wait(self, error: LakefeedError) -> bool:
@@ -220,12 +213,12 @@ class Outage:
         if self.since is None:
             self.since, self._pause = now, FIRST_PAUSE_SECONDS
             where = f" ({error.where})" if error.where else ""
-            self._say(f"waiting for a server: {error.what}{where}; tried again for {self._seconds:g} s")
+            self._say(f"waiting for a server: {error.what}{where}; for at most {self._seconds:g} s")
         elif now - self.since > self._seconds:
             raise type(error)(
                 f"{error.what}, for {now - self.since:.0f} s now",
                 where=error.where,
-                hint=f"{error.hint}; start the feed again then: it resumes where it stopped",
+                hint=f"{error.hint}; then start the feed again: it resumes where it stopped",
             ) from error
         self._monitor.waits_for(error)
         self._stop.wait(self._pause)

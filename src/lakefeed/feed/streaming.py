@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 
@@ -15,38 +15,28 @@ from lakefeed.errors import CheckpointInUse, CheckpointMismatch, ConfigError, La
 from lakefeed.feed.batch_reader import PlannedRestart
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.feed.control import ActionRequest
-from lakefeed.feed.feed import Feed, FeedSource
+from lakefeed.feed.feed import Feed
 from lakefeed.feed.maintenance import tables_of, upkeep_beside_feed
 from lakefeed.feed.observer import QueryObserver
 from lakefeed.feed.open import FeedStart
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.feed.real_time import run_real_time
 from lakefeed.feed.recovery import ends
-from lakefeed.feed.run import (
-    MicroBatches,
-    RunOptions,
-    RunSummary,
-    StopRequested,
-    nothing_written,
-    watch,
-)
+from lakefeed.feed.run import MicroBatches, RunOptions, RunSummary, StopRequested, nothing_written, watch
 from lakefeed.feed.s3_requests import FeedRequests, S3Requests, s3_requests
 from lakefeed.feed.steering import Outage, Steering, with_batches_of
 from lakefeed.lazy import DataFrame, SparkSession, StreamingQuery
-from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.continuity import fence_lost
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.outcomes import BatchOutcomes
 from lakefeed.ledger.pauses import CheckpointPauses, LocalPauses
 from lakefeed.ledger.stateful_batches import with_batch, without_batches
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
-from lakefeed.records.sources.kafka import SourceTopics, batch_ranges, query_id
-from lakefeed.records.sources.reader import SourceReader
-from lakefeed.sinks.definition import Sink
+from lakefeed.records.sources.kafka import batch_ranges, query_id
 from lakefeed.stopwatch import timed
 
-RIVAL_TRIES, RIVAL_SECONDS = 5, 1.0  # The restarts of a query that an older driver disturbs, and the wait before one.
-Topics = SourceTopics | SourceReader | None
+RIVAL_TRIES, RIVAL_SECONDS = 5, 1.0
+"""How often a query restarts after an older driver has disturbed it, and the seconds before each restart."""
 
 
 def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSummary:
@@ -55,10 +45,10 @@ def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSumma
         return run_real_time(feed, spark, options)
     before = s3_requests(spark)
     try:
-        run = StreamRun.open(feed, spark, options)
+        run = StreamRun(feed, spark, options)
     except StopRequested:
         return nothing_written(s3_requests(spark) - before)
-    # The steering is the outermost: it also stores a pause that is requested while the run begins or ends.
+    # The steering is the outermost context: it also stores a pause that is requested while the run begins or ends.
     with run.steering:
         writer = run.begin_writer()
         with (
@@ -75,99 +65,78 @@ def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSumma
     return run.summary(seconds, all_requests=s3_requests(spark) - before, requests=total, startup=startup)
 
 
-@dataclass
-class NextQuery:
-    """The trigger and the source of a run's next query."""
-
-    trigger: str
-    source: FeedSource
-
-    def change(self, request: ActionRequest) -> None:
-        """Apply the trigger and the size of batches that an operator requests."""
-        self.trigger = request.trigger or self.trigger
-        if (most := request.max_records_per_batch) is not None:
-            self.source = replace(self.source, config=with_batches_of(self.source.config, most))
-
-
-@dataclass(kw_only=True, eq=False)
 class StreamRun:
-    """One run of a feed as a streaming query; ``open`` decides how it starts.
+    """One run of a feed as a streaming query.
 
     Without a checkpoint, the query stores its files in the run's scratch, and only the sink's ledger has the position.
 
     Attributes:
         topics: describes the source's topics or stream; None for a source without offsets.
         stateful: whether the query resumes only from its own checkpoint.
+        trigger: the trigger of the run's next query; ``source`` is its source.
     """
 
-    feed: Feed
-    spark: SparkSession
-    options: RunOptions
-    topics: Topics
-    checkpoint: Claim
-    steering: Steering
-    next_query: NextQuery
-    sink: Sink
-    stateful: bool
-    start: FeedStart
+    def __init__(self, feed: Feed, spark: SparkSession, options: RunOptions) -> None:
+        """Claim the checkpoint, wait while the feed is paused, open the sink, and decide how the feed starts.
 
-    def __post_init__(self) -> None:
-        options, steering = self.options, self.steering
-        self.by_ledger = self.feed.config.resumes_by_ledger
-        self.batches = MicroBatches(options.stop, interrupts=lambda: steering.interrupts)
-        self.observer = QueryObserver(options.monitor, self.spark, say=options.on_note)
+        Raises:
+            StopRequested: the run was stopped while it waited.
+        """
+        config = feed.config
+        self.feed, self.spark, self.options = feed, spark, options
+        self.by_ledger = config.resumes_by_ledger
+        self.topics, self.checkpoint = feed.source.topics(spark), feed.claim(spark)
+        self.trigger, self.source = AVAILABLE_NOW if options.once else config.trigger, feed.source
+        pauses = LocalPauses.of(config) if self.by_ledger else CheckpointPauses(self.checkpoint)
+        self.steering = Steering(config, options, pauses, change=self._change)
+        # Wait before the run opens the sink.
+        if self.steering.wait_for_start(sink=feed.identity.owner.sink):
+            # During the wait, another driver may have advanced the feed.
+            self.checkpoint = feed.claim(spark)
+        feed.require_checkpoint_for_state(spark)
+        # Without offsets, only the checkpoint has the progress, so treat the query as stateful.
+        self.stateful = feed.plan(spark).stateful or self.topics is None
+        self.sink = feed.sink(spark, self.checkpoint, note=options.on_note)
+        if self.stateful and (lagging := next((name for name, sink in config.sinks.items() if sink.can_lag), None)):
+            raise ConfigError(
+                "the transform keeps state: a sink that pauses could not get the rows of the batches that it missed",
+                where=f"sinks.{lagging}.on_failure",
+                hint="on_failure: stop",
+            )
+        self.start = self._decide(accept_loss=options.accept_loss)
+        self.batches = MicroBatches(options.stop, interrupts=lambda: self.steering.interrupts)
+        self.observer = QueryObserver(options.monitor, spark, say=options.on_note)
         self.outage = Outage(stop=options.stop, monitor=options.monitor, say=options.on_note)
         self.group: GroupPublisher | None = None
         self._unfinished = self.start.unfinished_batch
         self._tries = RIVAL_TRIES
         self._reached: Mapping[Partition, int] | None = None
         self._places: dict[str, str] = {}
-        self._waited = False
+        self._lagged = False
 
-    @classmethod
-    def open(cls, feed: Feed, spark: SparkSession, options: RunOptions) -> StreamRun:
-        """Claim the checkpoint, wait while the feed is paused, open the sink, and decide how the feed starts.
+    def _change(self, request: ActionRequest) -> None:
+        """Apply the trigger and the size of batches that an operator requests to the next query."""
+        self.trigger = request.trigger or self.trigger
+        if (most := request.max_records_per_batch) is not None:
+            self.source = replace(self.source, config=with_batches_of(self.source.config, most))
 
-        Raises:
-            StopRequested: the run was stopped while it waited.
-        """
-        config, topics, checkpoint = feed.config, feed.source.topics(spark), feed.claim(spark)
-        pauses = LocalPauses.of(config) if config.resumes_by_ledger else CheckpointPauses(checkpoint)
-        next_query = NextQuery(AVAILABLE_NOW if options.once else config.trigger, feed.source)
-        steering = Steering(config, options, pauses, change=next_query.change)
-        # Wait before the run opens the sink.
-        if steering.wait_for_start(sink=feed.identity.owner.sink):
-            # During the wait, another driver may have advanced the feed.
-            checkpoint = feed.claim(spark)
-        feed.require_checkpoint_for_state(spark)
-        # Without offsets, only the checkpoint has the progress, so treat the query as stateful.
-        stateful = feed.plan(spark).stateful or topics is None
-        sink = feed.sink(spark, checkpoint, note=options.on_note)
-        lagging = [name for name, beside in config.sinks.items() if beside.can_lag]
-        if stateful and lagging:
-            raise ConfigError(
-                "the transform keeps state, and a sink that pauses could not be given what it has missed",
-                where=f"sinks.{lagging[0]}.on_failure",
-                hint="on_failure: stop",
-            )
-        return cls(
-            feed=feed,
-            spark=spark,
-            options=options,
-            topics=topics,
-            checkpoint=checkpoint,
-            steering=steering,
-            next_query=next_query,
-            sink=sink,
-            stateful=stateful,
-            start=decide_start(feed, sink, checkpoint, topics, stateful=stateful, accept_loss=options.accept_loss),
+    def _decide(self, *, accept_loss: bool = False) -> FeedStart:
+        """Return the decision where a query of the feed starts now."""
+        topics = self.topics
+        return FeedStart(
+            self.feed.identity,
+            self.sink,
+            checkpoint=None if self.by_ledger else self.checkpoint,
+            describe=topics.describe if topics is not None else lambda position: {},
+            stateful=self.stateful,
+            is_numbered=topics is not None,
+            accept_loss=accept_loss,
+            source=self.feed.config.source.kafka,
+            by_ledger=self.by_ledger,
         )
 
-    def _decide_again(self) -> FeedStart:
-        return decide_start(self.feed, self.sink, self.checkpoint, self.topics, stateful=self.stateful)
-
     def begin_writer(self) -> BatchWriter:
-        """Take the fence, prepare the sink, decide again and apply the decision; return the writer."""
+        """Take the fence, prepare the sink, decide again, apply the decision, and return the writer."""
         feed, start = self.feed, self.start
         check = feed.query_check(self.checkpoint, is_new_query=start.is_new_query) if self.stateful else None
         records = feed.source.read_stream(self.spark)
@@ -177,7 +146,9 @@ class StreamRun:
         if message := start.decide_again().message:
             self.options.on_note(message)
         if other := start.other_feed():
-            self.options.on_note(f"the table has records of this topic from the feed '{other}', and gets more now")
+            self.options.on_note(
+                f"the table also has rows of this topic from feed '{other}'; this feed writes its own rows beside them"
+            )
         start.apply(fence=writer.fence)
         writer.follow()
         if self.by_ledger and start.position is not None:
@@ -198,13 +169,13 @@ class StreamRun:
         return writer
 
     def places(self) -> Iterable[str]:
-        """Return the locations of rows and dead letters; those of a waiting sink follow when it no longer waits."""
-        before, self._waited = self._waited, bool(self.sink.lagging())
-        if not self._places or (before and not self._waited):
+        """Return the locations of rows and dead letters, without those of a sink that lags."""
+        lagged, self._lagged = self._lagged, bool(self.sink.lagging())
+        if not self._places or (lagged and not self._lagged):
             self._places[""] = self.sink.location()
             config = self.feed.config
             for table in {*tables_of(config, beside=True)} - {config.sink.chosen.snapshot_table, *self._places}:
-                with suppress(Exception):  # The table of a waiting sink may be unavailable; the feed runs without it.
+                with suppress(Exception):  # The table of a sink that lags may be unavailable; the feed runs without it.
                     self._places[table] = IcebergLedger(self.spark, table, config.name).location()
         return self._places.values()
 
@@ -217,7 +188,7 @@ class StreamRun:
         while (outcome := self.steering.settle()) != "stop":
             if is_interrupted:
                 requests.next_query()
-            # A planned restart is no interruption: its requests belong to the batch that caused it.
+            # A planned restart is no interruption: its S3 requests belong to the batch that caused it.
             is_interrupted = False
             decide_again = self._decide_after_pause if outcome == "resumed" else decide_again
             try:
@@ -254,22 +225,22 @@ class StreamRun:
                 self.batches.failure = None
 
     def _outlasts(self, writer: BatchWriter, error: LakefeedError) -> bool:
-        """Wait if a replaced driver has disturbed this one; return False if the error has another cause.
+        """Wait if a replaced driver has caused the error; return False if the error has another cause.
 
         A replaced driver cannot commit. But until it notices, it may plan a batch in the checkpoint or remove files.
         """
         is_first = error is self.batches.failure and not self.outage.has_landed
-        is_met = isinstance(error, CheckpointInUse) or (is_first and type(error) is CheckpointMismatch)
-        if not is_met or writer.fence is None or self.by_ledger or not self._tries:
+        may_be_rival = isinstance(error, CheckpointInUse) or (is_first and type(error) is CheckpointMismatch)
+        if not may_be_rival or writer.fence is None or self.by_ledger or not self._tries:
             return False
         self._tries -= 1
-        self.options.on_note(f"{error.what}; this driver has replaced it, and tries again")
+        self.options.on_note(f"{error.what}; this driver has replaced the other one, and tries again")
         self.options.stop.wait(RIVAL_SECONDS)
         return True
 
     def _decide_beside_rival(self, writer: BatchWriter) -> None:
         self.checkpoint.refresh()
-        self.start = self._decide_again()
+        self.start = self._decide()
         self.start.apply(fence=writer.fence)
 
     def _turn(self, query: StreamingQuery) -> None:
@@ -279,34 +250,29 @@ class StreamRun:
             self.outage.is_over()
 
     def _decide_after_pause(self, writer: BatchWriter) -> None:
-        """Refuse to resume after a pause if records were lost or the feed was moved, as a start does.
+        """Refuse to resume after a pause if a start would refuse it, or if the feed was moved.
 
-        This changes nothing, because queries of two drivers must not use one checkpoint. If another driver has taken
-        the fence and not committed yet, the next commit notices it.
+        This method changes nothing: two drivers must not write one checkpoint. If another driver has taken the fence
+        but not committed yet, the next commit notices it.
         """
         self.checkpoint.refresh()
-        self.start = self._decide_again()
-        position = self.start.position
+        self.start = self._decide()
+        name, where, position = self.feed.config.name, self.feed.identity.owner.sink, self.start.position
+        changed = None
         if position is not None and self._reached is not None and ends(position) != self._reached:
             taken = self.sink.fence_taken()
             if taken is None or taken != writer.fence:
-                raise fence_lost(taken, writer.fence, where=self.feed.identity.owner.sink)
-            raise CheckpointMismatch(
-                f"the sink of feed '{self.feed.config.name}' was rolled back while it was paused",
-                where=self.feed.identity.owner.sink,
-                hint="start it again: lakefeed run",
-            )
-        if self.start.leaves_checkpoint:
-            raise CheckpointMismatch(
-                f"feed '{self.feed.config.name}' was moved while it was paused: {self.start.decision.message}",
-                where=self.feed.identity.owner.sink,
-                hint="start it again: lakefeed run",
-            )
+                raise fence_lost(taken, writer.fence, where=where)
+            changed = f"the sink of feed '{name}' was rolled back while it was paused"
+        elif self.start.leaves_checkpoint:
+            changed = f"feed '{name}' was moved while it was paused: {self.start.decision.message}"
+        if changed is not None:
+            raise CheckpointMismatch(changed, where=where, hint="start the feed again: lakefeed run pipeline.yaml")
 
     def start_query(self, writer: BatchWriter, requests: FeedRequests) -> StreamingQuery:
         """Start the query at the positions of the decision, or at the end of its checkpoint."""
         config, start = self.feed.config, self.start
-        trigger, source = self.next_query.trigger, self.next_query.source
+        trigger, source = self.trigger, self.source
         records = source.read_stream(
             self.spark, starting=start.starting, marks=start.marks, gather=trigger != AVAILABLE_NOW
         )
@@ -371,21 +337,3 @@ class StreamRun:
             paused=dict(self.sink.lagging()),
             repeated=first.rows if is_repeated and first is not None else 0,
         )
-
-
-def decide_start(
-    feed: Feed, sink: Sink, checkpoint: Claim, topics: Topics, *, stateful: bool, accept_loss: bool = False
-) -> FeedStart:
-    """Return the decision where a query of the feed starts now."""
-    by_ledger = feed.config.resumes_by_ledger
-    return FeedStart(
-        feed.identity,
-        sink,
-        checkpoint=None if by_ledger else checkpoint,
-        describe=topics.describe if topics is not None else lambda position: {},
-        stateful=stateful,
-        is_numbered=topics is not None,
-        accept_loss=accept_loss,
-        source=feed.config.source.kafka,
-        by_ledger=by_ledger,
-    )

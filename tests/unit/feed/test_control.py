@@ -64,7 +64,7 @@ def test_a_stop_sets_the_runs_own_event_also_before_the_run_has_begun() -> None:
     [
         ("halt", {}, "no action 'halt'"),
         ("resume", {}, "not paused"),
-        ("change", {}, "says what"),
+        ("change", {}, "needs a new value"),
         ("change", {"trigger": "soon"}, "a trigger is"),
         ("change", {"trigger": 5}, "a text"),
         ("change", {"trigger": "available-now"}, "another kind of run"),
@@ -146,7 +146,7 @@ def test_upkeep_and_replay_run_beside_the_feed_one_at_a_time() -> None:
     control.offer("upkeep", perform)
     control.request("upkeep", by="anna")
     assert begun.wait(10)
-    with pytest.raises(ConfigError, match="at work already"):
+    with pytest.raises(ConfigError, match="already runs"):
         control.request("upkeep", by="ben")
     end.set()
     [note] = events.wait(1, seconds=10)

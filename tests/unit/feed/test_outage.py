@@ -32,7 +32,7 @@ def test_an_outage_is_said_once_and_shown_until_it_is_over() -> None:
     waiting, monitor, said = outage()
     waiting.has_landed = True
     assert all(waiting.wait(BROKERS) for _ in range(3))
-    assert said == ["waiting for a server: no Kafka broker answers (b:9092); tried again for 300 s"]
+    assert said == ["waiting for a server: no Kafka broker answers (b:9092); for at most 300 s"]
     assert (monitor.snapshot().state, monitor.snapshot().waits_for) == ("retrying", "no Kafka broker answers (b:9092)")
     waiting.is_over()
     waiting.is_over()
@@ -46,7 +46,7 @@ def test_the_patience_ends_with_the_server_its_answer_and_what_a_restart_does() 
     assert waiting.wait(CATALOG)
     with pytest.raises(AccessDenied, match="the REST catalog refuses the login, for 0 s now") as ended:
         waiting.wait(CATALOG)
-    assert "start the feed again then: it resumes where it stopped" in str(ended.value.hint)
+    assert "then start the feed again: it resumes where it stopped" in str(ended.value.hint)
 
 
 @pytest.mark.parametrize(

@@ -187,8 +187,8 @@ def test_a_pause_that_cannot_be_kept_holds_and_says_so() -> None:
     thread = later(lambda: run.ask("resume"))
     assert run.steering.settle() == "resumed"
     thread.join()
-    assert "is not known to the next start" in run.said[0]
-    assert "is still there for the next start" in run.said[1]
+    assert "the next start will not know the pause" in run.said[0]
+    assert "the next start will still be paused" in run.said[1]
     assert "secret" not in "".join(run.said)
 
 
@@ -254,5 +254,5 @@ def test_a_request_is_stored_once() -> None:
     run.steering.keep()
     run.ask("stop")
     run.steering.settle()
-    assert [text for text in run.said if "is not known to the next start" in text] == run.said
+    assert [text for text in run.said if "will not know the pause" in text] == run.said
     assert len(run.said) == 1

@@ -54,7 +54,7 @@ class Run(StreamRun):
     def start_query(self, writer: Any, requests: Any) -> Any:
         raise Started
 
-    def _decide_again(self) -> Any:
+    def _decide(self, *, accept_loss: bool = False) -> Any:
         if isinstance(self._decided, Exception):
             raise self._decided
         return self._decided

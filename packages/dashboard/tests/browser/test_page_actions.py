@@ -91,7 +91,7 @@ def test_a_change_is_sent_and_a_wrong_one_is_explained(browser: Browser, open_ur
         page.get_by_role("button", name="Change trigger").click()
         dialog = page.get_by_role("dialog")
         dialog.get_by_role("button", name="Change").click()
-        expect(dialog.get_by_role("alert")).to_contain_text("a change says what")
+        expect(dialog.get_by_role("alert")).to_contain_text("a change needs a new value")
         dialog.get_by_label("Trigger").fill("10 seconds")
         dialog.get_by_label("Records per batch").fill("5000")
         dialog.get_by_role("button", name="Change").click()

@@ -1,12 +1,12 @@
 """Schedules the tables of a job: in every round, all tables with new records write their next batch.
 
-This is not one streaming query, for three reasons. Spark divides a query's limit by lag, so a busy topic leaves almost
-nothing to a quiet topic. One table that cannot be written ends the query. A checkpoint for all tables would have less
-information than the tables' own ledgers.
+One streaming query for all tables would not do, for three reasons. Spark divides a query's limit by lag, so a busy
+topic leaves almost nothing to a quiet topic. One table that cannot be written ends the query. A checkpoint for all
+tables has less information than the tables' own ledgers.
 
 Several threads with separate sessions write tables at the same time. A batch changes its session: it creates temporary
 views for the transform and for the MERGE, and sets ANSI mode to resolve rules. In one session, two topics' batches
-would disturb each other. A session has a catalog with connections, so there is one per thread, not per table.
+would disturb each other. A session's catalog has its own connections, so there is a session per thread, not per table.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class MultiTableScheduler:
         """Run rounds until stopped; with ``once``, until all tables have the records of the start or have failed.
 
         Raises:
-            LakefeedError: the error of a table whose failure ends the job, or of a broker that is away for minutes.
+            LakefeedError: a table with ``on_failure: fail`` has failed, or no broker has answered for minutes.
         """
         try:
             self._steering.wait_for_start(sink=self._feed.identity.owner.sink)
@@ -127,7 +127,7 @@ class MultiTableScheduler:
             while (outcome := self._steering.settle()) != "stop":
                 began = time.monotonic()
                 if outcome == "resumed":
-                    # During a pause there are no requests to brokers, so the pause is no part of an outage.
+                    # No broker was asked during the pause, so the pause must not count as an outage.
                     self._outage.is_over()
                 self._options.monitor.tick()
                 topics = self._describe()
@@ -147,7 +147,7 @@ class MultiTableScheduler:
                     self._options.monitor.tick()
 
     def _change(self, request: ActionRequest) -> None:
-        """Apply a new trigger or size of batches to the next rounds of this run."""
+        """Apply the trigger and the size of batches that an operator requests to the next rounds."""
         if request.trigger is not None:
             self._seconds = trigger_seconds(request.trigger)
         self._limit = request.max_records_per_batch or self._limit
@@ -183,19 +183,20 @@ class MultiTableScheduler:
             self.tables[topic] = table
             if (clash := self._taken.take(topic, table.feed.config, table)) is not None:
                 other, place = clash
-                # The table belongs to the topic whose rows it has. At a start, topics come in the order of their names.
-                owner, late = (table, other) if table.has_landed() and not other.has_landed() else (other, table)
+                # The table belongs to the topic whose rows it has, or else to the first topic by name.
+                is_owner = is_begun(table.feed, table.spark) and not is_begun(other.feed, other.spark)
+                owner, late = (table, other) if is_owner else (other, table)
                 late.refuse(shares_a_table(owner.topic, late.topic, place))
         self._looked_at = time.monotonic()
 
     def _has_begun(self, topics: Sequence[str]) -> bool:
-        """Return whether a table has rows, so that the other topics are new; False if new topics start like others."""
+        """Return whether a table has rows already: then the topics without rows start where ``new_topics`` says."""
         if self._source.new_topics == self._source.start:
-            return False
+            return False  # Both settings are the same, so do not ask the tables.
         return any(is_begun(self._feed.for_topic(topic), self._spark) for topic in topics)
 
     def _due(self, topics: Mapping[str, TopicDescription]) -> list[tuple[int, TableTask]]:
-        """Return the tables that have records to write, with their numbers."""
+        """Return the tables that have records to write, with their places in ``tables``."""
         return [
             (number, table)
             for number, (name, table) in enumerate(self.tables.items())
@@ -217,7 +218,7 @@ class MultiTableScheduler:
             with self._options.monitor.round(self.done) if begun else nullcontext():
                 steps = [self._result_of(future) for future in begun]
         finally:
-            # If the failure of one table ends the job, cancel the tables that have not begun.
+            # If the failure of one table ends the job, the tables that have not begun must not begin.
             for future in begun:
                 future.cancel()
         results = [result for _, result, _ in steps if result is not None]
@@ -246,7 +247,7 @@ class MultiTableScheduler:
         return results
 
     def _result_of(self, future: Future[T]) -> T:
-        """Wait for a table's result, and meanwhile record that the driver is alive."""
+        """Return a table's result, and record that the driver is alive while it waits for the result."""
         while not wait([future], timeout=TICK_SECONDS).done:
             self._options.monitor.tick()
         return future.result()

@@ -19,7 +19,6 @@ from lakefeed.config.addresses import Place
 from lakefeed.config.blocks import OnFailure
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.places import tables_of_topic
-from lakefeed.config.sources import StartingOffsets
 from lakefeed.config.topic_tables import require_fit
 from lakefeed.errors import (
     BrokerUnreachable,
@@ -74,13 +73,13 @@ def next_ranges(
 
 
 class Taken(Generic[Part]):
-    """The tables in use, with their topics."""
+    """The tables of a job's topics; ``Part`` is the object that stands for a topic."""
 
     def __init__(self) -> None:
         self._at: dict[str, list[tuple[Place, Part]]] = defaultdict(list)
 
     def take(self, topic: str, config: PipelineConfig, part: Part) -> tuple[Part, str] | None:
-        """Register the tables of a topic; if its rows would mix with another part's, return that part and the table."""
+        """Register a topic's tables; if another topic has one of them, return that topic's part and the table."""
         clash = None
         for place in tables_of_topic(topic, config):
             there = self._at[place.name]
@@ -91,12 +90,12 @@ class Taken(Generic[Part]):
 
 
 def has_landed(position: Position | None, topic: str) -> bool:
-    """Return whether a table has rows of this topic, according to its ledger."""
+    """Return whether a table's position has offsets of this topic."""
     return position is not None and topic in {span.topic for span in position.ranges.ranges}
 
 
 def is_begun(feed: Feed, spark: SparkSession) -> bool:
-    """Return whether a topic's table has rows or a recorded start of the topic; False if it is unavailable."""
+    """Return whether the table of a feed has offsets of the feed's topic; False if the table is unavailable."""
     try:
         position = feed.ledger_table(spark).position()
         return any(has_landed(position, topic) for topic in feed.config.kafka.topics or ())
@@ -105,9 +104,9 @@ def is_begun(feed: Feed, spark: SparkSession) -> bool:
 
 
 def require_own(position: Position | None, topic: str, table: str) -> None:
-    """Raise an error if the table's ledger has offsets of another topic under the feed's name.
+    """Raise an error if the table's ledger has offsets of another topic under the same feed name.
 
-    A feed's name has '_' for other characters of its topic's name, so two topics can have the same feed name.
+    The feed name of a topic has '_' for other characters, so two topics can have the same feed name.
     """
     if position is not None and position.ranges.ranges and not has_landed(position, topic):
         raise shares_a_table(position.ranges.ranges[0].topic, topic, table)
@@ -115,9 +114,9 @@ def require_own(position: Position | None, topic: str, table: str) -> None:
 
 def shares_a_table(first: str, topic: str, table: str) -> ConfigError:
     return ConfigError(
-        f"the topics {first} and {topic} would go to one table",
+        f"the topics {first} and {topic} would share one table",
         where=table,
-        hint=f"give one of them another: tables: {{topics: {{{topic}: {{table: …}}}}}}",
+        hint=f"give one of them another table: tables: {{topics: {{{topic}: {{table: …}}}}}}",
     )
 
 
@@ -125,13 +124,14 @@ def shares_a_table(first: str, topic: str, table: str) -> ConfigError:
 class TableTask:
     """Writes one topic to its table in batches; a failure does not stop other tables.
 
-    The table resumes at its own ledger's position: after a failure it is behind, and no checkpoint has its position.
+    The table resumes at the position in its own ledger: after a failure it lags behind the other tables.
 
     Attributes:
         feed: the feed of this topic alone.
         until: the end offsets for a run that ends by itself.
-        failure: the error that has paused or stopped the table; None without one.
-        has_answered: returns whether a table of the job has landed a batch in this run: then its servers have answered.
+        failure: the error that has paused or stopped the table.
+        has_answered: returns whether a table of the job has landed a batch in this run: then the servers have answered.
+        reached: the ranges of the newest batch; empty before the first one.
     """
 
     topic: str
@@ -146,13 +146,13 @@ class TableTask:
     batches: int = 0
     rows: int = 0
     counts: Counts = ZERO
+    reached: OffsetRanges = NOTHING
     _writer: BatchWriter | None = None
     _latest: Mapping[Partition, int] | None = None
     _created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
-    _reached: OffsetRanges = field(default=NOTHING)
     _retry_at: float = 0.0
     _unanswered_since: float | None = None
-    """The start of an outage of a server that had answered correctly before; None while all servers answer."""
+    """When a server stopped answering that had answered correctly before; None while all servers answer."""
     _waiting_since: float | None = None
     _batch_id: int = 0
 
@@ -160,22 +160,12 @@ class TableTask:
     def table(self) -> str:
         return self.feed.config.sink.ledger_table
 
-    @property
-    def begins(self) -> StartingOffsets:
-        """The start of the topic, if the table has nothing of it."""
-        return self.feed.config.kafka.starting
-
-    @property
-    def reached(self) -> OffsetRanges:
-        """The ranges of the newest batch; empty before the first one."""
-        return self._reached
-
     def is_due(self, topic: TopicDescription) -> bool:
         """Return whether there are records to write and the table does not wait after a failure."""
         stopped = self.on_failure == "stop" and not self.waits_for_server
         if self.failure is not None and (stopped or time.monotonic() < self._retry_at):
             return False
-        if self.begins.kind == "latest" and self._latest is None:
+        if self.feed.config.kafka.starting.kind == "latest" and self._latest is None:
             self._latest = self._first_offsets(topic)
         if self._writer is None:
             # Wait for the first record: an empty topic may not have a schema yet.
@@ -184,31 +174,31 @@ class TableTask:
         source = self.feed.config.kafka
         if lag == 0 or self.until is not None or lag >= (source.min_records_per_batch or 0):
             return lag > 0
-        # There are fewer records than a batch should have: wait, but not longer than max_wait_seconds.
+        # The batch would have fewer than min_records_per_batch: wait for more, at most max_wait_seconds.
         now = time.monotonic()
         if self._waiting_since is None:
             self._waiting_since = now
         return now - self._waiting_since >= source.max_wait_seconds
 
     def backlog(self, topic: TopicDescription) -> int:
-        """Return the number of unwritten offsets; all offsets of the topic if the table is not open yet."""
+        """Return the number of unwritten offsets: all offsets of the topic, as long as the table is not open."""
         return next_ranges(self._position, topic).records
 
     @property
     def waits_for_server(self) -> bool:
-        """Return whether the table waits for a server and retries despite ``on_failure``: see ``Outage``."""
+        """Whether the table waits for a server, and then tries again whatever ``on_failure`` says: see ``Outage``."""
         since = self._unanswered_since
         return since is not None and time.monotonic() - since < PATIENCE_SECONDS
 
     @property
     def _position(self) -> Mapping[int, int]:
-        return {span.partition: span.end for span in self._reached.ranges}
+        return {span.partition: span.end for span in self.reached.ranges}
 
     def step(self, topic: TopicDescription, *, limit: int | None = None) -> tuple[BatchResult | None, str | None]:
         """Write the next batch if there are records; return its result, and a message for the user.
 
-        The batch has at most ``limit`` records, by default the pipeline file's limit. Raises the error of a failure if
-        the pipeline file says that failures end the job.
+        The batch has at most ``limit`` records, by default ``max_records_per_batch``. With ``on_failure: fail``, raise
+        the error of a failure.
         """
         try:
             result = self._write_next(topic, limit=limit)
@@ -225,13 +215,8 @@ class TableTask:
         self.failure = error
 
     def close(self) -> None:
-        """Close the reader of this table."""
         if self._writer is not None:
             self._writer.reader.close()
-
-    def has_landed(self) -> bool:
-        """Return whether the table has rows of this topic; False if the table is unavailable."""
-        return is_begun(self.feed, self.spark)
 
     def summary(self) -> TableSummary:
         return TableSummary(
@@ -245,8 +230,8 @@ class TableTask:
 
     def _write_next(self, topic: TopicDescription, *, limit: int | None) -> BatchResult | None:
         writer = self._writer or self._begin(topic)
-        now = mark_cut_offs(self.feed.config.kafka, {self.topic: topic}, self._reached.ranges)
-        if lost := list(find_data_loss(self._reached.ends, self._reached.topic_ids, now)):
+        now = mark_cut_offs(self.feed.config.kafka, {self.topic: topic}, self.reached.ranges)
+        if lost := list(find_data_loss(self.reached.ends, self.reached.topic_ids, now)):
             raise RecordsLost(
                 f"topic {self.topic} cannot resume: {'; '.join(loss.message for loss in lost[:MOST_SHOWN])}",
                 where=self.table,
@@ -257,10 +242,10 @@ class TableTask:
         ranges = next_ranges(self._position, topic, limit=limit, until=self.until)
         if not ranges.records:
             return None
-        if any(span.epoch is not None and topic.epochs.get(span.key) != span.epoch for span in self._reached.ranges):
+        if any(span.epoch is not None and topic.epochs.get(span.key) != span.epoch for span in self.reached.ranges):
             writer.reader.discard_fetched()
         result = writer.write(self.feed.source.reread(self.spark, ranges.ranges), ranges, self._batch_id)
-        self._reached = ranges
+        self.reached = ranges
         self._batch_id += 1
         self._waiting_since = None
         self.batches += not result.replayed
@@ -269,7 +254,7 @@ class TableTask:
         return result
 
     def _begin(self, topic: TopicDescription) -> BatchWriter:
-        """Open the table, and return its writer. Call this only if there are records: a job may have many tables."""
+        """Open the table and return its writer, when the topic has records: opening thousands of tables takes long."""
         require_fit(self.feed.config)
         self.feed.require_stateless(self.spark)
         sink = self.feed.ledger_table(self.spark)
@@ -292,12 +277,10 @@ class TableTask:
             writer.follow()
         newest = next(sink.commits(), None)
         self._batch_id = newest.batch_id + 1 if newest else 0
-        self._reached = start.position.ranges if start.position else NOTHING
-        if start.position is None and self.begins.kind != "earliest":
-            positions = self._latest or self._first_offsets(topic)
-            self._reached = record_beginning(
-                sink, self.feed.config.name, positions, {self.topic: topic}, fence=writer.fence
-            )
+        self.reached = start.position.ranges if start.position else NOTHING
+        if start.position is None and self.feed.config.kafka.starting.kind != "earliest":
+            positions, topics = self._latest or self._first_offsets(topic), {self.topic: topic}
+            self.reached = record_beginning(sink, self.feed.config.name, positions, topics, fence=writer.fence)
             self._batch_id = 1
         self._writer = writer
         return writer
@@ -306,15 +289,16 @@ class TableTask:
         return first_offsets(self.feed.config.kafka, {self.topic: topic}, now=self._created_at)
 
     def _began_together(self) -> bool:
-        """Return whether another driver started just before this one; this one then retries, so that one remains."""
+        """Return whether another driver started just before this one; this driver then tries again and replaces it."""
         if self._writer is None or self.batches or datetime.now(UTC) - self._created_at > TOGETHER:
             return False
         return is_of_earlier_driver(self._writer.sink.fence_taken(), self._writer.fence)
 
     def _is_outage(self, error: LakefeedError) -> bool:
-        """Return whether the server has answered correctly before; other tables prove no access to this one."""
+        """Return whether the error is an outage and no mistake in the file, because the server has answered before."""
         if isinstance(error, BrokerUnreachable) or self.batches:
             return True
+        # Batches of other tables only prove that the server is the right one, not that it grants access to this table.
         return isinstance(error, Unreachable) and self.has_answered()
 
     def _fail(self, error: LakefeedError) -> str:
@@ -327,22 +311,25 @@ class TableTask:
         if isinstance(error, DriverReplaced):
             if not self._began_together():
                 raise error
-            error = DriverReplaced("another driver began just before this one, and took the table after it")
+            error = DriverReplaced(
+                "another driver began just before this one, and took the table after it",
+                hint="this driver takes the table again; if the error stays, stop the other driver",
+            )
             self._unanswered_since = time.monotonic()
         if self.on_failure == "fail" and not self.waits_for_server:
             raise error
         is_known = self.failure is not None and self.failure.what == error.what
         self.failure = error
         self.close()
-        # Outdated columns or an outdated position may be the cause, so open the table again.
-        self._writer, self._reached = None, NOTHING
+        # Outdated columns or an outdated position may be the cause, so the next attempt opens the table again.
+        self._writer, self.reached = None, NOTHING
         pause = min(self.retry_seconds, LONGEST_PAUSE_SECONDS) if self.waits_for_server else self.retry_seconds
         self._retry_at = time.monotonic() + pause
         stops = self.on_failure == "stop" and not self.waits_for_server
-        then = "stopped until the next start" if stops else f"tried again in {pause:g} s"
+        then = "the table stays as it is until the next start" if stops else f"the next attempt is in {pause:g} s"
         return "" if is_known else f"{error.what}; {then}"
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """Return the errors of a table or of Spark; this imports PySpark only when a table runs."""
+    """Return the exceptions that a table's batch may raise; only this call imports PySpark."""
     return LakefeedError, py4j.Py4JError, spark_errors.PySparkException

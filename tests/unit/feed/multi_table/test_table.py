@@ -159,7 +159,9 @@ def test_of_two_jobs_that_began_together_the_later_one_takes_its_tables_back(
     writer: Any = SimpleNamespace(sink=SimpleNamespace(fence_taken=lambda: taken), fence=MINE, reader=closed)
     replaced._writer = writer
     if takes_back:
-        assert "tried again in 10 s" in replaced._fail(DriverReplaced("another driver has taken over this feed"))
+        assert "the next attempt is in 10 s" in replaced._fail(
+            DriverReplaced("another driver has taken over this feed")
+        )
         assert replaced.waits_for_server
     else:
         with pytest.raises(DriverReplaced, match="has taken over"):
