@@ -163,7 +163,7 @@ class FeedControl:
 
     @property
     def is_pending(self) -> bool:
-        """Whether a request waits for the end of the query's current batch."""
+        """Return whether a request waits for the end of the query's current batch."""
         return bool(self._queue)
 
     @property

@@ -166,7 +166,7 @@ class QueryObserver:
 
     @property
     def hears(self) -> bool:
-        """Whether Spark sends its reports to this observer."""
+        """Return whether Spark sends its reports to this observer."""
         return self._listener is not None
 
     def take(self, text: str) -> None:

@@ -197,7 +197,7 @@ class MicroBatches:
 
     @property
     def end(self) -> bool:
-        """Whether the query must not begin another batch."""
+        """Return whether the query must not begin another batch."""
         return self.stop.is_set() or self.interrupts()
 
     def start(

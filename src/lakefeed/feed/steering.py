@@ -52,7 +52,7 @@ class Steering:
 
     @property
     def interrupts(self) -> bool:
-        """Whether a request waits for the query's end."""
+        """Return whether a request waits for the query's end."""
         return self._control.is_pending
 
     def __enter__(self) -> Steering:
@@ -60,7 +60,7 @@ class Steering:
 
     def __exit__(self, *error: object) -> None:
         """Store a pause that was requested during the run's last batch, even after an error; refuse later requests."""
-        # Close first: nobody would carry out a request that comes after the loop below.
+        # Close first: a request that came after the loop below would be lost.
         self._control.close()
         while (request := self._control.take()) is not None:
             if request.action in ("pause", "resume"):
