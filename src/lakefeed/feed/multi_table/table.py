@@ -186,7 +186,7 @@ class TableTask:
 
     @property
     def waits_for_server(self) -> bool:
-        """Return whether the table waits for a server, and then tries again whatever ``on_failure`` says: see ``Outage``."""
+        """Return whether the table waits for a server, and so tries again despite ``on_failure``: see ``Outage``."""
         since = self._unanswered_since
         return since is not None and time.monotonic() - since < PATIENCE_SECONDS
 
