@@ -81,7 +81,7 @@ def table(folder: Path, **source: Any) -> TableTask:
     spark: Any = None
     made = TableTask("shop.a", pipeline.of_topic("shop.a").feed, spark, "pause", 60)
     started: Any = object()
-    made._writer, made._reached = started, OffsetRanges((OffsetRange("shop.a", 0, 0, 0),))
+    made._writer, made.reached = started, OffsetRanges((OffsetRange("shop.a", 0, 0, 0),))
     return made
 
 
