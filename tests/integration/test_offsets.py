@@ -190,7 +190,7 @@ def test_a_rewind_is_refused_if_the_feed_has_gone_on_since_it_was_planned(letter
     lettered.land(range(4))
     agreed = lettered.pipeline().plan_rewind("earliest", delete_rows=True)
     lettered.land(range(4, 6))
-    with pytest.raises(CheckpointMismatch, match="has gone on since"):
+    with pytest.raises(CheckpointMismatch, match="has committed since"):
         lettered.pipeline().rewind(agreed, spark=lettered.lake)
     assert lettered.ids() == list(range(6))
 

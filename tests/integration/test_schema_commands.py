@@ -61,7 +61,7 @@ def test_show_and_diff_before_there_is_a_table(feed: Feed, versions: list[int]) 
     assert not shown["exists"]
     assert shown["columns"][1] == {"path": "area", "registry": "string", "table": None}
     diff = printed(feed, "diff", feed.write_file())
-    assert (diff["ddl"], diff["note"]) == (None, "the table is not there yet: lakefeed run creates it")
+    assert (diff["ddl"], diff["note"]) == (None, "the table does not exist yet: lakefeed run creates it")
     text = run(feed, "show", feed.write_file()).output
     assert f"  version 2  id {versions[1]}  area renamed from zone; fare added (double)\n" in text
 
@@ -93,7 +93,7 @@ def test_side_by_side_and_what_would_change(lake: SparkSession, feed: Feed, vers
     assert printed(feed, "diff", pipeline)["ddl"] == []
 
     with_transform = feed.write_file(transform={"sql": f"SELECT id FROM {feed.name}"})
-    assert "only Spark could say" in printed(feed, "diff", with_transform)["note"]
+    assert "lakefeed plan shows" in printed(feed, "diff", with_transform)["note"]
     failing = feed.write_file(schema={"on_change": "fail"}, decode={**DECODE, "metadata": ["offset"]})
     diff = printed(feed, "diff", failing)
     assert diff["ddl"] == [f"{alter}ADD COLUMNS (`kafka_offset` BIGINT)"]

@@ -120,7 +120,7 @@ def test_a_topic_can_be_left(table: Table) -> None:
 
 @pytest.mark.quick
 def test_a_backfill_lands_only_what_the_table_has_not_and_the_feed_will_not_read(table: Table) -> None:
-    refused(lambda: table.backfill(0, 4), "it is not known which records")
+    refused(lambda: table.backfill(0, 4), "does not know which records")
     table.land(10, 14)
     refused(lambda: table.backfill(8, 11), "would duplicate records of feed 'trips': topic-0 has [10, 14) already")
     refused(lambda: table.backfill(14, 16), "will read these records itself: topic-0 up to 16, it is at 14")
@@ -179,7 +179,7 @@ def test_what_an_engine_without_the_check_rolls_back_is_not_known_any_more(table
     table.backfill(0, 5)
     elsewhere.call("rollback_to_snapshot", f", snapshot_id => {first}")
     assert table.covered() is None
-    refused(lambda: table.backfill(5, 10), "it is not known which records")
+    refused(lambda: table.backfill(5, 10), "does not know which records")
     table.land(12, 14)
     assert table.covered() is None
 

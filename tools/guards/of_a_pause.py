@@ -58,6 +58,6 @@ IN_A_PAUSE = (
         "ledger/pauses",
         'return Pause(reason=UNREADABLE, by="unknown", at=0.0)',
         'raise ValueError("unreadable")',
-        f"{PAUSES}a_pause_that_cannot_be_read_is_a_pause_too",
+        f"{PAUSES}an_unreadable_pause_file_counts_as_a_pause",
     ),
 )

@@ -1,4 +1,4 @@
-"""Asks drivers and dashboards over HTTP for their feeds: list, progress, history and events.
+"""Asks drivers and dashboards over HTTP for their feeds, and for a feed's progress, history and events.
 
 The time and size of an answer are limited, since the server may hang or be another program.
 """
@@ -22,7 +22,7 @@ from lakefeed.monitor.model import FeedProgress
 
 ASK_SECONDS = 3.0
 MOST_BYTES = 16 << 20
-"""The limit of an answer's size; the progress of a job with 10,000 partitions has 3 MB."""
+"""The largest answer; the progress of a feed with 10,000 partitions has 3 MB."""
 LONGEST_NUMBER = 19
 
 D = TypeVar("D", bound=JsonModel)
@@ -36,12 +36,9 @@ class Events(JsonModel):
 
 @dataclass(frozen=True)
 class FeedServer:
-    """A driver's endpoint, or a dashboard, and the token for it.
+    """A driver's endpoint or a dashboard, the token for it, and the timeout for a complete answer.
 
-    Methods with a ``feed`` ask for one feed of a dashboard; a driver has only one.
-
-    Attributes:
-        seconds: the timeout for a complete answer.
+    A dashboard has many feeds: its callers name one with ``feed``. A driver has only one.
     """
 
     url: str
@@ -49,28 +46,28 @@ class FeedServer:
     seconds: float = ASK_SECONDS
 
     def progress(self, feed: str | None = None) -> FeedProgress:
-        """Return the feed's progress; raise errors as ``get`` does."""
+        """Return the feed's progress; raise the errors of ``get``."""
         return self.read(FeedProgress, "/progress" if feed is None else feed_path(feed, "progress"))
 
     def history(self, feed: str | None = None, *, most: int) -> RunHistory:
-        """Return the feed's history as at most ``most`` points; raise errors as ``get`` does."""
+        """Return the feed's history as at most ``most`` points; raise the errors of ``get``."""
         page = f"history?most={most}"
         return self.read(RunHistory, f"/{page}" if feed is None else feed_path(feed, page))
 
     def events(self, feed: str, *, after: int) -> tuple[Event, ...]:
-        """Return the run's events after this number; raise errors as ``get`` does."""
+        """Return the run's events after this number; raise the errors of ``get``."""
         return self.read(Events, feed_path(feed, f"events?after={after}")).events
 
     def read(self, kind: type[D], path: str) -> D:
-        """Return the document at a path; raise errors as ``get`` does."""
+        """Return the document at a path; raise the errors of ``get``."""
         document = self.get(path)
         try:
             return kind.model_validate(document)
         except ValueError:
-            raise Unreachable("the server's answer is not one of lakefeed's", where=self._where) from None
+            raise not_lakefeed(self._where) from None
 
     def feeds(self) -> list[dict[str, Any]]:
-        """Return the list of feeds that a dashboard shows."""
+        """Return the feeds that a dashboard shows."""
         found = self.get("/api/feeds").get("feeds")
         return [feed for feed in found if isinstance(feed, dict)] if isinstance(found, list) else []
 
@@ -90,7 +87,7 @@ class FeedServer:
     def exchange(
         self, path: str, *, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, dict[str, Any]]:
-        """Return the status and the JSON object at a path; post the body to it if there is one.
+        """Get a path, or post a body to it; return the status and the JSON object of the answer.
 
         Raises Unreachable if no JSON object comes in time.
         """
@@ -110,9 +107,10 @@ class FeedServer:
             )
             document = json.loads(answer.body, parse_int=_whole)
         except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
-            raise Unreachable(f"the server does not answer: {type(error).__name__}", where=self._where) from None
+            what = f"the server does not answer: {type(error).__name__}"
+            raise Unreachable(what, where=self._where, hint="is the address right, and does its driver run?") from None
         if not isinstance(document, dict):
-            raise Unreachable("the server's answer is no JSON object", where=self._where)
+            raise not_lakefeed(self._where)
         return answer.status, document
 
     @property
@@ -122,13 +120,20 @@ class FeedServer:
 
 
 def _whole(digits: str) -> int:
+    """Refuse long numbers, which int would take minutes to read: the server may be another program."""
     if len(digits) > LONGEST_NUMBER:
-        raise ValueError("no number of a feed is so long")
+        raise ValueError(f"a number has {len(digits):,} digits")
     return int(digits)
 
 
+def not_lakefeed(where: str) -> Unreachable:
+    """Return the error for an answer that is not a document of lakefeed."""
+    hint = "another program may listen there: give the address of a lakefeed dashboard, or check its version"
+    return Unreachable("the server does not answer like lakefeed", where=where, hint=hint)
+
+
 def ask(url: str, token: str) -> FeedProgress:
-    """Return the answer of a driver's endpoint; raise Unreachable if none comes in time, or if it refuses the token."""
+    """Return the progress from a driver's endpoint; raise Unreachable if it refuses the token or answers too late."""
     try:
         return FeedServer(url, token).progress()
     except (ConfigError, ResourceMissing) as error:
@@ -148,8 +153,10 @@ def _refusal(status: int, document: Mapping[str, Any], where: str) -> LakefeedEr
             hint="set LAKEFEED_TOKEN, or name a file that has it by --token-file",
         )
     if status == 404:
-        return ResourceMissing("the server has no such page", where=where)
-    # A dashboard answers so for a driver that has gone or hangs.
+        hint = "the feed may have ended; lakefeed status --url lists the feeds"
+        return ResourceMissing("the server has no such page or feed", where=where, hint=hint)
+    # A dashboard has this answer for a driver that was killed or hangs.
     why = document.get("error")
-    said = f": {one_line(why)}" if isinstance(why, str) else ""
-    return Unreachable(f"the server answers with status {status}{said}", where=where)
+    reason = f": {one_line(why)}" if isinstance(why, str) else ""
+    hint = "look at the driver's process and its log"
+    return Unreachable(f"the server answers with status {status}{reason}", where=where, hint=hint)

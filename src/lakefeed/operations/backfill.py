@@ -1,9 +1,8 @@
-"""Land old records in a feed's table while the feed runs: in bounded commits, every record once.
+"""Land old records in a feed's table while the feed runs: in bounded commits, each record exactly once.
 
-Guarantee: exactly-once, like the feed's. A commit carries its offset ranges. It is refused if the table already has one
-of these offsets, if the feed has yet to read them, or if another backfill has begun since. After an interruption the
-next backfill lands the missing records. Dead letters are a separate commit right after the commit of the rows; after a
-crash between the two, the next backfill writes them.
+A commit carries its offset ranges. It is refused if the table already has one of these offsets, if the feed will read
+one itself, or if another backfill has begun since. After an interruption the next backfill lands the missing records.
+A backfill commits dead letters right after their rows; if it crashes in between, the next backfill writes them.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ from lakefeed.sinks.dead_letters.store import BACKFILLS, BackfillOrigin
 
 @dataclass(frozen=True, kw_only=True)
 class BackfillRequest:
-    """A choice among the missing records; without ``ranges``, ``start`` or ``since`` all of them.
+    """The missing records to land; without ``ranges``, ``start`` or ``since`` all of them.
 
     Attributes:
-        ranges: only these ranges; the topic must still have all of their records that the table lacks.
-        start: only offsets from this one on, in all partitions.
-        since: only offsets from the first record on that has this timestamp or a later one.
+        ranges: land only records of these ranges; if the table lacks one, the topic must still have it.
+        start: land only records from this offset on, in all partitions.
+        since: land only records from this time on.
     """
 
     ranges: tuple[OffsetRange, ...] | None = None
@@ -52,7 +51,7 @@ class BackfillRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class BackfillPlan:
-    """The ranges that a backfill lands, and the ranges that are ``gone`` from both table and topic."""
+    """The ranges that a backfill lands, and the ranges ``gone`` that neither the table nor the topic has."""
 
     ranges: tuple[OffsetRange, ...] = ()
     gone: tuple[OffsetRange, ...] = ()
@@ -71,7 +70,7 @@ class BackfillPlan:
 
 @dataclass(frozen=True)
 class BackfillCommit:
-    """One commit of a backfill: number ``number`` of ``of`` commits, counted from 1."""
+    """Commit ``number`` of ``of`` commits of a backfill, counted from 1."""
 
     number: int
     of: int
@@ -86,8 +85,8 @@ class BackfillCommit:
 class BackfillSummary(ReadableResult):
     """The result of a backfill, or with ``dry_run`` a prediction of its commits.
 
-    ``settled`` is the number of dead letters that this backfill wrote for an earlier, interrupted one. ``stopped`` says
-    that the backfill was asked to stop before its end; the next one resumes.
+    ``settled`` counts dead letters that this backfill wrote for an interrupted earlier one. If ``stopped``, the user
+    ended the backfill before its last commit, and the next backfill resumes.
     """
 
     dry_run: bool = False
@@ -116,7 +115,7 @@ class BackfillSummary(ReadableResult):
 
 
 class BackfillJob:
-    """Backfills one feed; without a place for dead letters, a bad record stops the backfill."""
+    """Backfills one feed; if the feed keeps no dead letters, a bad record stops the backfill."""
 
     def __init__(self, feed: Feed, spark: SparkSession) -> None:
         self._feed, self._spark, self._source = feed, spark, feed.config.kafka
@@ -124,7 +123,7 @@ class BackfillJob:
         self._dead_letters = feed.dead_letter_store(spark) if feed.config.dead_letters else None
 
     def plan(self, request: BackfillRequest) -> BackfillPlan:
-        """Return the plan of what can be landed now; raise a LakefeedError if the feed has landed nothing yet."""
+        """Find the records to land; raise a LakefeedError if the feed has committed nothing yet."""
         position = self._position()
         topics = topics_of(self._source)
         starts: dict[Partition, int | None] = {}
@@ -137,7 +136,7 @@ class BackfillJob:
         return find_missing(position, topics, request, starts=starts, adopted=adopted, where=servers)
 
     def predict(self, request: BackfillRequest) -> BackfillSummary:
-        """Return the summary of what ``run`` would do now."""
+        """Return the summary that ``run`` would return now."""
         planned = self.plan(request)
         commits = len(list(portions(planned.ranges, self._source.max_records_per_batch)))
         return BackfillSummary(dry_run=True, planned=planned, commits=commits)
@@ -152,9 +151,9 @@ class BackfillJob:
     ) -> BackfillSummary:
         """Land the missing records; for the arguments see ``Pipeline.backfill``.
 
-        Raises a Py4JJavaError if a commit is refused: another backfill has begun, or the feed was rewound.
+        Raises a Py4JJavaError if a commit is refused: another backfill has begun, or the user has rewound the feed.
         """
-        self.plan(request)  # Raise errors before anything is created or changed.
+        self.plan(request)  # Its errors come before this method creates or changes anything.
         read = partial(read_batch, self._spark, self._source, headers=self._feed.source.keeps_headers)
         writer = self._feed.begin_writer(self._spark, self._table, read(), fenced=False)
         started = time.monotonic()
@@ -173,8 +172,8 @@ class BackfillJob:
             added, outcomes = committed.rows or 0, committed.outcomes
             step("landed")
             if expected := outcomes.counts.dead_letters:
-                assert self._dead_letters is not None  # Without a place for dead letters there are none.
-                landed = next(found for found in self._table.ledger.backfills() if found.ranges == commit.ranges)
+                assert self._dead_letters is not None  # Otherwise the first bad record has stopped the backfill.
+                landed = next(each for each in self._table.ledger.backfills() if each.ranges == commit.ranges)
                 origin = BackfillOrigin(landed.feed, landed.number, landed.committed_at)
                 self._dead_letters.write(writer.rows.classify, origin, spans=outcomes.dead_ranges, expected=expected)
             commits, counts, rows = commits + 1, counts + outcomes.counts, rows + added
@@ -195,21 +194,21 @@ class BackfillJob:
 
     def _position(self) -> Position:
         if not self._spark.catalog.tableExists(self._table.name):
-            raise ResourceMissing(f"there is no table {self._table.name} yet", hint="lakefeed run makes it")
+            raise ResourceMissing(f"there is no table {self._table.name} yet", hint="lakefeed run creates it")
         position = self._table.ledger.position()
         if position is None:
             raise ConfigError(
-                f"feed '{self._feed.config.name}' has landed nothing yet: it is not known where it begins",
+                f"feed '{self._feed.config.name}' has committed nothing yet, so its first offset is unknown",
                 where=self._table.name,
-                hint="run it first; with source.kafka.start: earliest it reads what is old itself",
+                hint="run it first; with source.kafka.start: earliest it reads the old records itself",
             )
         return position
 
     def _settle(self, writer: BatchWriter) -> int:
-        """Write the newest backfill's dead letters if it was interrupted before it wrote them; return their number.
+        """Write the dead letters of the newest backfill commit if a crash has prevented them; return their number.
 
-        Only the newest commit can lack them: letters are written before the next commit, and the fence of this driver
-        prevents commits of all other drivers.
+        Only the newest commit can lack its letters: a backfill writes them before its next commit, and this driver's
+        fence stops the commits of other backfills.
         """
         newest = next(self._table.ledger.backfills(), None)
         expected = total(newest.counts).dead_letters if newest else 0
@@ -233,19 +232,19 @@ def find_missing(
 ) -> BackfillPlan:
     """Find records that the table lacks, the topic still has, and the feed will never read.
 
-    For ``requested.since``, ``starts`` has the partitions' offsets at that time; None if a partition has no record so
-    late. ``adopted`` has the offsets at which the feed took over the table. Another tool has landed the offsets before
-    these; only ``requested.ranges`` say which of them it left out. ``where`` are the brokers, for errors.
+    For ``requested.since``, ``starts`` has the partitions' offsets at that time; None if a partition has no later
+    record. The feed took the table over from another tool at the offsets in ``adopted``: earlier records count as
+    landed unless ``requested.ranges`` names them. ``where`` has the brokers, for errors.
     """
     if position.covered is None:
         raise CheckpointMismatch(
-            "it is not known which records the table has: it was rolled back by an engine that is not lakefeed, or "
-            "its newest commits are of a version that did not note it",
+            "lakefeed does not know which records the table has: another engine has rolled it back, or an old version "
+            "of lakefeed wrote its newest commits",
             where=where,
             hint="lakefeed read shows or copies old records without touching the feed's table",
         )
     known = position.ranges.topic_ids
-    same = {name: found for name, found in topics.items() if known.get(name, found.topic_id) == found.topic_id}
+    same = {name: topic for name, topic in topics.items() if known.get(name, topic.topic_id) == topic.topic_id}
     has = [
         OffsetRange(topic, partition, start, end)
         for (topic, partition), intervals in position.covered.intervals.items()
@@ -260,9 +259,9 @@ def find_missing(
     ]
     absent = difference(below, has)
     if requested.ranges is not None:
-        _require_behind(requested.ranges, ends, where=where)
+        _require_committed(requested.ranges, ends, where=where)
         absent = difference(requested.ranges, has)
-        _require_same({span.topic for span in absent}, known, topics, where=where)
+        _require_not_recreated({span.topic for span in absent}, known, topics, where=where)
         require_held(absent, same, where=where)
     elif requested.start is not None or requested.since is not None:
         first = {key: (starts or {}).get(key) if requested.start is None else requested.start for key in ends}
@@ -271,31 +270,30 @@ def find_missing(
     return BackfillPlan(
         ranges=tuple(intersection(absent, held)),
         gone=tuple(difference(absent, held)),
-        topic_ids={name: found.topic_id for name, found in same.items()},
+        topic_ids={name: topic.topic_id for name, topic in same.items()},
     )
 
 
-def _require_same(
+def _require_not_recreated(
     names: Iterable[str], ids: Mapping[str, str], topics: Mapping[str, TopicDescription], *, where: str
 ) -> None:
     for name in sorted(names):
-        known, found = ids.get(name), topics.get(name)
-        if found is None or known not in (None, found.topic_id):
-            now = "there is none" if found is None else f"it has the id {found.topic_id}"
+        known, topic = ids.get(name), topics.get(name)
+        if topic is None or known not in (None, topic.topic_id):
+            now = "was deleted" if topic is None else f"was recreated with the id {topic.topic_id}"
             raise CheckpointMismatch(
-                f"the feed has read a topic {name} with the id {known}, now {now}: what the table lacks of it is gone",
+                f"the topic {name}, which the feed has read with the id {known}, {now}: its missing records are lost",
                 where=where,
+                hint="leave out the ranges of this topic",
             )
 
 
-def _require_behind(ranges: Sequence[OffsetRange], ends: Mapping[Partition, int], *, where: str) -> None:
+def _require_committed(ranges: Sequence[OffsetRange], ends: Mapping[Partition, int], *, where: str) -> None:
     for span in union(ranges):
-        end = ends.get(span.key)
+        end, name = ends.get(span.key), f"{span.topic}-{span.partition}"
         if end is None:
-            raise ConfigError(f"the feed does not know {span.topic}-{span.partition}", where=f"{where}, range {span}")
+            hint = "lakefeed offsets show lists the partitions that it reads"
+            raise ConfigError(f"the feed does not read {name}", where=f"{where}, range {span}", hint=hint)
         if span.end > end:
-            raise ConfigError(
-                f"the feed stands at {end} in {span.topic}-{span.partition} and reads what comes after it itself",
-                where=f"range {span}",
-                hint=f"end the range at {end}",
-            )
+            what = f"the feed has committed {name} up to {end} and reads the later records itself"
+            raise ConfigError(what, where=f"range {span}", hint=f"end the range at {end}")

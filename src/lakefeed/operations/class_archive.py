@@ -1,7 +1,7 @@
 """Creates the class-data archive without servers: ``lakefeed jars archive``.
 
-A separate process runs a small feed as a test case, with and without state. It opens the clients of Kafka and S3
-against a port where no server listens. At its end the JVM writes the classes that it has loaded; later runs map them.
+A separate process runs a small feed as a test case, with and without state, and opens the clients of Kafka and S3
+against a port where no server listens. When it ends, its JVM writes the classes that it has loaded into the archive.
 """
 
 from __future__ import annotations
@@ -60,13 +60,12 @@ _TRANSFORMS = {
 
 @dataclass(frozen=True, kw_only=True)
 class MadeArchive:
-    """The archive that was created, and the seconds that this took."""
+    """A new archive, and the seconds that its creation took."""
 
     path: Path
     seconds: float
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the document of ``--output json``."""
         return {"path": str(self.path), "bytes": self.path.stat().st_size, "seconds": self.seconds}
 
 
@@ -76,10 +75,10 @@ def make_archive() -> MadeArchive:
     Raises:
         MissingExtra: no installed package has the command ``test``, which runs the feed.
         JavaError: there is no Java, or Spark does not run on its version.
-        DownloadError: a jar could not be fetched.
+        DownloadError: a jar could not be downloaded.
         WorldError: the JVM has written no archive.
     """
-    load_command("test")  # The process does the same; an error is better raised here than there.
+    load_command("test")  # The process does this too, but its error would only be in the log.
     require_java()
     class_path(default_connections())
     began, begun_at = time.monotonic(), time.time()
@@ -99,7 +98,7 @@ def make_archive() -> MadeArchive:
         raise WorldError(
             "the JVM has written no archive" + "".join(f"\n  | {line}" for line in lines),
             where=str(log),
-            hint=f"is there room in {cache_directory()}? It takes 250 MB. Runs work without an archive",
+            hint=f"make sure that {cache_directory()} has 250 MB of room; runs work without an archive, too",
         )
     return MadeArchive(path=made[0], seconds=round(time.monotonic() - began, 1))
 
@@ -116,12 +115,12 @@ def _run_feeds() -> None:
             if status := test.main([str(file)], standalone_mode=False):
                 raise SystemExit(status)
         for use in _uses_of_clients(session("class-archive")):
-            with suppress(Exception):  # The calls fail, since no server answers.
+            with suppress(Exception):  # No server answers, so the call fails after it has loaded the classes.
                 use()
 
 
 def _uses_of_clients(spark: Any) -> Iterator[Any]:
-    """Yield calls that load the classes of Kafka's and S3's clients that a run uses."""
+    """Yield calls that load those classes of the Kafka and S3 clients that a run needs."""
     java = spark._jvm
     keys = {"access.key": "none", "secret.key": "none", "attempts.maximum": "1", "retry.limit": "0"}
     settings = java.org.apache.hadoop.conf.Configuration(spark.sparkContext._jsc.hadoopConfiguration())

@@ -1,4 +1,4 @@
-"""Compare the registry's schemas with the table's columns, and predict the effect of the latest version."""
+"""Compare the registry's schemas with the table's columns, and predict how the latest version changes the table."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TableState:
 
 @dataclass(frozen=True)
 class SchemaComparison:
-    """The type of one column in the registry and in the table; None on a side that lacks the column."""
+    """A column's type in the registry and in the table; None on the side that lacks the column."""
 
     path: str
     registry: str | None
@@ -47,11 +47,11 @@ class SchemaComparison:
 
 @dataclass(frozen=True)
 class Outlook:
-    """The effect of the latest schema version if its records came now.
+    """The changes that records of the latest schema version would cause.
 
     Attributes:
-        changes: of the reader's schema; only of the columns if the feed has not run yet.
-        ddl: statements for the table; None if only Spark can find them, or if there is no table yet.
+        changes: changes of the reader's schema; if the feed has not run yet, only new columns.
+        ddl: statements for the table; None if only Spark can determine them, or if there is no table yet.
     """
 
     changes: tuple[Change, ...]
@@ -71,19 +71,20 @@ def registered(config: PipelineConfig) -> list[RegisteredSchema]:
     decode = config.decode
     if decode.registry is None:
         raise ConfigError(
-            "this pipeline decodes without a schema registry, so there are no versions to look at",
+            "this pipeline decodes without a schema registry, so there are no schema versions to show",
             where=f"decode.{decode.kind}",
-            hint="lakefeed schema history shows what the table remembers, lakefeed schema infer looks at the records",
+            hint="lakefeed schema history shows the table's changes, lakefeed schema infer guesses a schema of records",
         )
     subject = subject_of(decode.subject, config.kafka, "value")
     registry = SchemaRegistry.of(decode.registry)
     versions = registry.versions(subject)
     if not versions:
-        raise ResourceMissing(f"subject {subject} has no versions", where=registry.url)
+        hint = f"register a schema, or name another subject: decode.{decode.kind}.subject"
+        raise ResourceMissing(f"subject {subject} has no versions", where=registry.url, hint=hint)
     requested = KINDS[decode.kind]
     if other := next((version.kind for version in versions if version.kind != requested), None):
         raise ConfigError(
-            f"subject {subject} has {other} schemas, and this pipeline decodes {requested}",
+            f"subject {subject} has {other} schemas, but this pipeline decodes {requested}",
             where=registry.url,
             hint="name another subject, or another format below decode",
         )
@@ -113,7 +114,7 @@ def existing_table(config: PipelineConfig, *, connections: Connections) -> Table
 
 
 def side_by_side(latest: RegisteredSchema, table: TableState | None) -> list[SchemaComparison]:
-    """Return all columns of the version and of the table, also nested ones, in the version's order."""
+    """Return the columns of the version and of the table, nested ones too, in the version's order."""
     ours = dict(_leaves(columns_of(latest.text), ""))
     theirs = dict(_leaves(table.columns, "")) if table else {}
     spelt = {path.lower(): path for path in theirs}
@@ -122,7 +123,7 @@ def side_by_side(latest: RegisteredSchema, table: TableState | None) -> list[Sch
 
 
 def outlook(config: PipelineConfig, latest: RegisteredSchema, table: TableState | None) -> Outlook:
-    """Predict the changes by the latest version; raise a SchemaIncompatible if no schema reads both versions."""
+    """Predict the changes by the latest version; raise a SchemaIncompatible if no schema reads old and new records."""
     changes: tuple[Change, ...] = ()
     reader, note = latest.text, None
     recorded = table.properties.get(f"lakefeed.reader.{config.name}") if table else None
@@ -132,25 +133,25 @@ def outlook(config: PipelineConfig, latest: RegisteredSchema, table: TableState 
         reader, changes = merge.schema, merge.changes
     want = with_metadata(columns_of(reader), config)
     if table is None:
-        return Outlook((), None, "the table is not there yet: lakefeed run creates it")
+        return Outlook((), None, "the table does not exist yet: lakefeed run creates it")
     if config.transform is not None:
-        note = "transform.sql makes the columns of these fields, so only Spark could say what the table needs"
+        note = "the transform makes columns of these fields: lakefeed plan shows the changes of the table"
         return Outlook(changes, None, note)
     if recorded is None:
         new = (field for field in want.fields if find_field(table.columns, field.name) is None)
         changes = tuple(Change("added", field.name, None, field.dataType.simpleString()) for field in new)
-        note = "the feed has not run with this table yet: only whole columns are compared"
+        note = "the feed has not run with this table yet, so fields within a column are not compared"
     ddl = statements(table.name, have=table.columns, want=want, changes=renames(reader))
     if ddl and (policy := config.schema_.on_change) != "evolve":
         note = {
-            "ignore": "schema.on_change is ignore: new columns would not come, nor old ones change their names",
+            "ignore": "schema.on_change is ignore: the feed would neither add nor rename these columns",
             "fail": "schema.on_change is fail: the feed would stop instead",
         }[policy]
     return Outlook(changes, ddl, note)
 
 
 def with_metadata(columns: StructType, config: PipelineConfig) -> StructType:
-    """Add the columns that rows without a transform have in addition to the columns of their values."""
+    """Add the columns of metadata and of deletes to the columns of the values, for rows without a transform."""
     t = spark_types()
     if config.decode.envelope == "debezium":
         columns = row_type(columns)

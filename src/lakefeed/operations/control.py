@@ -1,7 +1,7 @@
 """Sends an operator's requests to the driver of a feed, and pauses a feed that does not run.
 
-A driver on this machine is found by its file; a driver elsewhere by the address of its dashboard. If no driver runs,
-the pause is stored where the next start looks for it: see ``lakefeed.ledger.pauses``.
+A driver on this machine is found by its file, a driver elsewhere by the address of its dashboard. If no driver runs,
+``lakefeed.ledger.pauses`` stores the pause for the next start.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import difflib
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -24,16 +25,16 @@ from lakefeed.ledger.pauses import CheckpointPauses, LocalPauses, Pause, PauseSt
 from lakefeed.messages.redaction import remember
 from lakefeed.messages.text import one_line
 from lakefeed.monitor import drivers
-from lakefeed.monitor.client import FeedServer, feed_path
+from lakefeed.monitor.client import FeedServer, feed_path, not_lakefeed
 from lakefeed.monitor.drivers import DriverFile
 from lakefeed.operations.endpoint import ON_BEHALF_OF
 from lakefeed.operations.live_status import identity_of
 
 ANSWER_SECONDS = 15.0
 LOOK_SECONDS = 0.3
-NEAR = 3
+SIMILAR_NAMES = 3
 CARRIED_OUT = {"pause": "paused", "resume": "resumed", "change": "changed"}
-"""The kind of event that reports that a request was carried out, by action."""
+"""The event that reports the success of an action, by action."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,10 @@ class RunningFeed:
         """Request an action; return the event that logs the request.
 
         Raises:
-            ConfigError: the driver refuses the request, with its reason; or the server refuses the token.
+            ConfigError: the driver refuses the request, or the server refuses the token.
             AccessDenied: the token belongs to a viewer.
             ResourceMissing: the server has no feed of this name.
-            Unreachable: no answer came, or it came too late.
+            Unreachable: the server does not answer in time.
         """
         given = {name: value for name, value in values.items() if value is not None}
         headers = {ON_BEHALF_OF: quote(this_user())} if self.driver is not None else {}
@@ -67,20 +68,21 @@ class RunningFeed:
         try:
             return Event.model_validate(document.get("event"))
         except ValueError:
-            raise Unreachable("the server's answer is not one of lakefeed's", where=self.server.url) from None
+            raise not_lakefeed(self.server.url) from None
 
     def wait_for(self, action: str, event: Event) -> Event:
-        """Wait until a request was carried out; return the event that reports it.
+        """Wait until the driver has carried out a request; return the event that reports it.
 
         Raises:
-            JobFailed: the requested action has failed, or the run has ended before it.
+            JobFailed: the requested action has failed, or the run has ended first.
         """
         number = event.number
         while True:
             for later in self.server.events(self.name, after=number):
                 number, is_of_action = later.number, later.details.get("action") == action
                 if later.kind in ("ended", "failed"):
-                    raise JobFailed("the run has ended before", where=self.name)
+                    hint = "lakefeed status shows how it ended"
+                    raise JobFailed(f"the run ended before the requested action: {action}", where=self.name, hint=hint)
                 if later.kind == CARRIED_OUT.get(action) or (later.kind == "note" and is_of_action):
                     return later
                 if later.kind == "error" and is_of_action:
@@ -96,35 +98,30 @@ class RunningFeed:
         if self.driver is None:
             self._wait_by_events()
             return
-        while (found := self._file()) is not None and found.ended is None and found.is_running:
+        own = (self.driver.pid, self.driver.since)
+        # If the file is another driver's, that driver has taken over the feed.
+        while (file := drivers.find(self.driver.identity)) is not None and (file.pid, file.since) == own:
+            if file.ended == "failed":
+                raise JobFailed("the run has ended with an error", where=self.name, hint="its log has the reason")
+            if file.ended is not None:
+                return
+            if not file.is_running:
+                hint = "read its log; lakefeed run resumes after the last commit"
+                raise JobFailed("the driver's process was killed or has crashed", where=self.name, hint=hint)
             time.sleep(LOOK_SECONDS)
-        if found is not None and found.ended is None:
-            raise JobFailed("the driver has gone without ending its run", where=self.name)
-        if found is not None and found.ended == "failed":
-            raise JobFailed("the run has ended with an error", where=self.name, hint="its log has the reason")
-
-    def _file(self) -> DriverFile | None:
-        """Return the driver's file; None if another driver has taken over the feed."""
-        if self.driver is None:
-            return None
-        found = drivers.find(self.driver.identity)
-        is_own = found is not None and (found.pid, found.since) == (self.driver.pid, self.driver.since)
-        return found if is_own else None
 
     def _wait_by_events(self) -> None:
         number = 0
-        while True:
-            try:
+        # The driver's own dashboard ends together with the driver.
+        with suppress(Unreachable, ResourceMissing):
+            while True:
                 for event in self.server.events(self.name, after=number):
                     number = event.number
                     if event.kind == "failed":
                         raise JobFailed(one_line(event.message), where=self.name)
                     if event.kind == "ended":
                         return
-            except (Unreachable, ResourceMissing):
-                # The driver's own dashboard ends together with the driver.
-                return
-            time.sleep(LOOK_SECONDS)
+                time.sleep(LOOK_SECONDS)
 
     def _refusal(self, status: int, document: Mapping[str, Any]) -> LakefeedError:
         what = one_line(str(document.get("error") or f"the driver answers with status {status}"), most=1000)
@@ -136,20 +133,16 @@ class RunningFeed:
         if status == 403:
             return AccessDenied(what, where=self.server.url, hint=hint)
         if status == 404:
-            return ResourceMissing(f"the server knows no feed '{self.name}'", where=self.server.url, hint=self._near())
+            with suppress(LakefeedError):
+                hint = similar_names(self.name, [str(feed.get("feed")) for feed in self.server.feeds()])
+            return ResourceMissing(f"the server has no feed '{self.name}'", where=self.server.url, hint=hint)
         if status in (400, 409, 422):
             return ConfigError(what, where=f"feed {self.name}", hint=hint)
         return Unreachable(what, where=self.server.url, hint=hint)
 
-    def _near(self) -> str | None:
-        try:
-            return near(self.name, [str(feed.get("feed")) for feed in self.server.feeds()])
-        except LakefeedError:
-            return None
-
 
 def running_feed(config: PipelineConfig) -> RunningFeed | None:
-    """Return the feed of a pipeline file if its driver runs on this machine; None if not.
+    """Return a pipeline file's feed if its driver runs on this machine, else None.
 
     Raises:
         ConfigError: the driver runs without an endpoint.
@@ -164,57 +157,60 @@ def running_feed_named(name: str) -> RunningFeed:
     """Return the feed of this name whose driver runs on this machine.
 
     Raises:
-        ResourceMissing: no driver here has a feed of this name.
-        ConfigError: several drivers have one, or the driver runs without an endpoint.
+        ResourceMissing: no driver on this machine runs a feed of this name.
+        ConfigError: several drivers do, or the driver runs without an endpoint.
     """
     running = [driver for driver in drivers.all_drivers() if driver.is_running]
-    found = [driver for driver in running if driver.feed == name]
-    if not found:
-        known = near(name, [driver.feed for driver in running])
-        raise ResourceMissing(
-            f"no driver of a feed '{name}' runs on this machine",
-            hint=known
-            or "name its pipeline file, or a dashboard by --url; lakefeed status --all lists the drivers here",
+    named = [driver for driver in running if driver.feed == name]
+    if not named:
+        hint = "name its pipeline file, or a dashboard by --url; lakefeed status --all lists this machine's drivers"
+        hint = similar_names(name, [driver.feed for driver in running]) or hint
+        raise ResourceMissing(f"no driver of a feed '{name}' runs on this machine", hint=hint)
+    if len(named) > 1:
+        raise ConfigError(
+            f"{len(named)} feeds on this machine are named '{name}'", hint="name the pipeline file instead"
         )
-    if len(found) > 1:
-        raise ConfigError(f"{len(found)} feeds here are named '{name}'", hint="name the pipeline file instead")
-    return _of_driver(found[0])
+    return _of_driver(named[0])
 
 
 def _of_driver(driver: DriverFile) -> RunningFeed:
     if driver.url is None or driver.token is None:
         raise ConfigError(
-            f"the driver of feed '{driver.feed}', process {driver.pid}, runs without an endpoint and cannot be asked",
+            f"the driver of feed '{driver.feed}', process {driver.pid}, runs without an endpoint: it takes no requests",
             hint=f"kill -TERM {driver.pid} ends it after its batch; start it without --no-endpoint",
         )
     remember([driver.token])
     return RunningFeed(driver.feed, FeedServer(driver.url, driver.token, ANSWER_SECONDS), driver)
 
 
-def near(name: str, known: Sequence[str]) -> str | None:
-    """Return a hint with the names most similar to this one, or else the first names; None if there are no names."""
-    shown = difflib.get_close_matches(name, known, n=NEAR) or sorted(set(known))[:NEAR]
-    return f"these are known: {', '.join(one_line(feed) for feed in shown)}" if shown else None
+def similar_names(name: str, feeds: Sequence[str]) -> str | None:
+    """Return a hint with the most similar names of feeds, or else with the first names; None without feeds."""
+    shown = difflib.get_close_matches(name, feeds, n=SIMILAR_NAMES) or sorted(set(feeds))[:SIMILAR_NAMES]
+    return f"feeds that run: {', '.join(one_line(feed) for feed in shown)}" if shown else None
 
 
-def stored_pause(config: PipelineConfig, connections: Connections, *, must_exist: bool = False) -> PauseStore:
+def stored_pause(config: PipelineConfig, connections: Connections) -> PauseStore:
     """Return the store for the pause of a feed that does not run; it reads and writes without Spark.
 
     Raises:
         CheckpointMismatch: the checkpoint belongs to another feed.
-        ConfigError: the feed stores nothing beyond a run, so no pause either.
+        ConfigError: the feed has no checkpoint, and its sink no ledger, so the next start would not find a pause.
     """
     if config.has_many_tables or config.resumes_by_ledger:
         return LocalPauses.of(config)
     if not config.checkpoint:
-        raise ConfigError(f"feed '{config.name}' has no checkpoint: a pause holds in a run alone", where="checkpoint")
+        raise ConfigError(
+            f"feed '{config.name}' has no checkpoint that could store a pause for its next start",
+            where="checkpoint",
+            hint="set checkpoint, or pause the feed while it runs",
+        )
     files = StoredCheckpoint(config.checkpoint, s3=connections.s3)
     require_owner(read_note(files, where=config.checkpoint), Owner.of(config), where=config.checkpoint)
     return CheckpointPauses(files)
 
 
 def pause_of_next_start(config: PipelineConfig, connections: Connections) -> Pause | None:
-    """Return the pause that the next start finds; None if there is none, or if it cannot be read."""
+    """Return the pause that the next start finds; None if the feed is not paused, or if the pause cannot be read."""
     try:
         return stored_pause(config, connections).read()
     except (LakefeedError, OSError):
@@ -224,8 +220,8 @@ def pause_of_next_start(config: PipelineConfig, connections: Connections) -> Pau
 def pause_next_start(config: PipelineConfig, connections: Connections, *, reason: str) -> Pause:
     """Pause a feed that does not run: its next start waits. Raise ConfigError if it is already paused."""
     store = stored_pause(config, connections)
-    if (found := store.read()) is not None:
-        raise ConfigError(f"the feed is already {found.text}", where=f"feed {config.name}", hint="resume it first")
+    if (earlier := store.read()) is not None:
+        raise ConfigError(f"the feed is already {earlier.text}", where=f"feed {config.name}", hint="resume it first")
     pause = Pause(reason=one_line(reason, most=1000), by=this_user(), at=time.time())
     store.write(pause)
     return pause
@@ -234,7 +230,8 @@ def pause_next_start(config: PipelineConfig, connections: Connections, *, reason
 def resume_next_start(config: PipelineConfig, connections: Connections) -> Pause:
     """End the pause of a feed that does not run, and return it. Raise ConfigError if the feed is not paused."""
     store = stored_pause(config, connections)
-    if (found := store.read()) is None:
-        raise ConfigError("the feed is not paused", where=f"feed {config.name}")
+    if (pause := store.read()) is None:
+        hint = "lakefeed status shows what it does"
+        raise ConfigError("the feed is not paused", where=f"feed {config.name}", hint=hint)
     store.clear()
-    return found
+    return pause

@@ -1,6 +1,6 @@
-"""Answers ``lakefeed status`` and other programs of this user, probes and scrapes while a feed runs; no browsers.
+"""The driver's HTTP endpoint for ``lakefeed status`` and other programs of this user, and its port for probes.
 
-A driver has few callers, so a connection has one request, a thread of its own, and a deadline.
+A driver has few clients, so a connection has one request, a thread of its own, and a deadline.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from lakefeed.operations.live_status import identity_of
 
 LOOPBACK = "127.0.0.1"
 ON_BEHALF_OF = "X-Lakefeed-User"
-"""Header: the user on whose behalf a request is sent to the endpoint of the user's own driver."""
+"""The header in which ``lakefeed feed`` names its user to a driver on this machine."""
 MOST_CONNECTIONS = 64
 MOST_BODY = 64 * 1024
 MOST_POINTS = 2000
@@ -54,12 +54,10 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class Served:
-    """The addresses of a running driver; the token is not in its repr.
+    """The addresses of a running driver, and notes on them for the user.
 
     Attributes:
-        url: of the driver's endpoint, which requires ``token``; None if the driver has no endpoint.
-        probe_port: the port for probes; None if there is none.
-        notes: notes for the user on the endpoint.
+        url: the address of the endpoint, which requires ``token``; None if the driver has no endpoint.
     """
 
     url: str | None = None
@@ -72,32 +70,30 @@ class Served:
 def reachable(
     config: PipelineConfig, monitor: FeedMonitor, *, port: int | None = 0, probe_port: int | None = None
 ) -> Iterator[Served]:
-    """Make this process, as the driver of a feed, reachable for ``lakefeed status`` and probes within this block.
+    """Serve a driver within this block, and write its file, by which ``lakefeed status`` finds it.
 
     Args:
-        port: of its endpoint on this machine; 0 for a free port, None for no endpoint.
-        probe_port: where it answers probes and scrapes of all callers; None for no port.
+        port: the port of the endpoint; 0 for a free port, None for no endpoint.
+        probe_port: the port on which all clients may probe and scrape; None for no such port.
 
     Raises:
         PortTaken: another process listens on one of the ports.
     """
     progress = monitor.snapshot()
     notes: list[str] = []
-    with ExitStack() as stack:
-        served = stack.enter_context(
-            serve(OwnFeed(monitor, settings=MetricSettings.of(config)), port=port, probe_port=probe_port, notes=notes)
-        )
-        note_fence = stack.enter_context(
-            drivers.announced(
-                progress.driver,
-                feed=config.name,
-                identity=identity_of(config),
-                since=progress.started_at,
-                url=served.url,
-                token=served.token,
-                say=notes.append,
-            )
-        )
+    feed = OwnFeed(monitor, settings=MetricSettings.of(config))
+    with (
+        serve(feed, port=port, probe_port=probe_port, notes=notes) as served,
+        drivers.announced(
+            progress.driver,
+            feed=config.name,
+            identity=identity_of(config),
+            since=progress.started_at,
+            url=served.url,
+            token=served.token,
+            say=notes.append,
+        ) as note_fence,
+    ):
         monitor.note_fence_by(note_fence)
         yield served
 
@@ -120,13 +116,9 @@ def serve(
 
 
 class Refused(Exception):
-    """A request that is answered with an error.
+    """The HTTP status and the error that answer a request.
 
-    Args:
-        status: the HTTP status.
-        error: one sentence.
-        hint: what to do next.
-        retry_after: seconds after which the request may be repeated; None if it must not be repeated.
+    If there is ``retry_after``, the client may repeat the request after these seconds.
     """
 
     def __init__(self, status: int, error: str, hint: str | None = None, *, retry_after: int | None = None) -> None:
@@ -145,11 +137,7 @@ class Refused(Exception):
 
 
 class OwnFeed:
-    """The documents of the feed that this process runs.
-
-    Args:
-        settings: the settings of metrics and health.
-    """
+    """The documents of the feed that this process runs; ``settings`` are those of metrics and health."""
 
     def __init__(self, monitor: FeedMonitor, *, settings: MetricSettings | None = None) -> None:
         self._monitor = monitor
@@ -189,24 +177,23 @@ class OwnFeed:
         return self._monitor.snapshot().as_dict()
 
     def history(self, *, since: float = 0.0, most: int = 500) -> Document:
-        """Return the history as points, and the newest batches with all their values."""
         return self._monitor.history_since(since, most=most).as_dict()
 
     def events(self, *, after: int) -> Document:
         return {"events": [event.as_dict() for event in self._monitor.events.after(after)]}
 
     def detail(self, what: str) -> Document:
-        """Return the document that a plug-in provides for the run under this name."""
+        """Return the document that a plug-in provides about the run under this name."""
         read = self._monitor.documents.get(what)
         if read is None:
-            raise Refused(501, f"this feed shows no {what}")
+            raise Refused(501, f"no plug-in of this feed provides the page '{what}'")
         try:
             return read()
         except LakefeedError as error:
             raise Refused(503, error.what, error.hint) from None
 
     def act(self, request: Mapping[str, Any], *, by: str) -> Document:
-        """Start an action and return its event; raise Refused if the feed refuses it."""
+        """Request an action; return its event, or raise Refused if the feed refuses it."""
         given = {name: request[name] for name in _SETTINGS if request.get(name) is not None}
         try:
             return self._monitor.control.request(request["action"], by=by, **given).as_dict()
@@ -217,21 +204,21 @@ class OwnFeed:
         return metrics_text([FeedReading.of(self._monitor, self._settings)], accept=accept)
 
     def health(self) -> tuple[bool, Document]:
-        found = FeedReading.of(self._monitor, self._settings).health
-        return found.is_well, found.as_dict()
+        health = FeedReading.of(self._monitor, self._settings).health
+        return health.is_well, health.as_dict()
 
     def note(self, message: str, **details: Any) -> None:
         self._monitor.events.add("action", message, **details)
 
 
 def host_name(given: Sequence[str]) -> str | None:
-    """Return the host name in a request's ``Host`` headers; None unless they are one name, with or without a port."""
-    found = _HOST.fullmatch(given[0].lower()) if len(given) == 1 else None
-    return None if found is None else found["name"].strip("[]").rstrip(".")
+    """Return the host without its port from a request's ``Host`` headers; None unless there is exactly one."""
+    match = _HOST.fullmatch(given[0].lower()) if len(given) == 1 else None
+    return None if match is None else match["name"].strip("[]").rstrip(".")
 
 
 def is_address(text: str) -> bool:
-    """Check that a host is a numeric IP address, which needs no DNS."""
+    """Check that a host is a numeric IP address, which an attacker's DNS cannot change."""
     try:
         ip_address(text)
     except ValueError:
@@ -240,13 +227,13 @@ def is_address(text: str) -> bool:
 
 
 def history_range(query: Mapping[str, str]) -> dict[str, Any]:
-    """Return the start time and the number of points of the history that a request's query asks for."""
+    """Return the start time and the number of points in the query of a request for history."""
     most = min(MOST_POINTS, max(1, int(_number(query, "most", 500))))
     return {"since": _number(query, "since", 0.0), "most": most}
 
 
 def event_number(query: Mapping[str, str]) -> int:
-    """Return the event number in a request's query; the request asks for the events after it."""
+    """Return the number after which a request's query asks for events."""
     return int(min(2.0**53, max(0.0, _number(query, "after", 0))))
 
 
@@ -260,20 +247,19 @@ def _number(query: Mapping[str, str], name: str, default: float) -> float:
 
 
 def json_object(body: bytes) -> Document:
-    """Return the JSON object in a request's body; raise Refused if there is none."""
+    """Return the JSON object in a request's body; raise Refused if the body is anything else."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
         raise Refused(400, "the body is not JSON") from None
     if not isinstance(document, dict):
-        raise Refused(400, "the body is an object of JSON")
+        raise Refused(400, "the body must be a JSON object")
     return document
 
 
 def require_action(document: Document) -> None:
-    """Refuse a request for an unknown action."""
     if document.get("action") not in ACTIONS:
-        raise Refused(400, "there is no such action", f"one of {', '.join(ACTIONS)}")
+        raise Refused(400, "there is no such action", f"choose one of {', '.join(ACTIONS)}")
 
 
 @contextmanager
@@ -288,7 +274,7 @@ def _listening(server: _Server) -> Iterator[int]:
 
 
 class _Server(ThreadingTCPServer):
-    """Answers clients with the right token; a server without a token answers probes of all clients."""
+    """Answers all requests with the right token; without a token of its own, only the probes of all clients."""
 
     allow_reuse_address = True
     daemon_threads = True
@@ -306,7 +292,7 @@ class _Server(ThreadingTCPServer):
             super().__init__((host, port), _Request)
         except OSError as error:
             what = f"the server cannot listen: {error.strerror}"
-            hint = "choose another port, or 0 for a free one"
+            hint = "choose another port, or 0 for a free port"
             raise PortTaken(what, where=f"{host}:{port}", hint=hint) from None
 
     def server_bind(self) -> None:
@@ -315,7 +301,7 @@ class _Server(ThreadingTCPServer):
         super().server_bind()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Accept a connection; if there are too many, end the oldest, so that silent clients cannot block a probe."""
+        """Accept a connection; if there are too many, end the oldest, so that silent clients block no probe."""
         with self._lock:
             if len(self._deadlines) >= MOST_CONNECTIONS:
                 _end(self._deadlines, next(iter(self._deadlines)))
@@ -340,8 +326,8 @@ class _Server(ThreadingTCPServer):
                 self._deadlines[request] = time.monotonic() + ANSWER_SECONDS
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log a disconnected client only for debugging: stderr is the feed's log."""
-        _log.debug("a client of the endpoint has gone", exc_info=True)
+        """Log a client that has disconnected only at the level debug: stderr is the feed's log."""
+        _log.debug("a client of the endpoint has disconnected", exc_info=True)
 
 
 def _end(deadlines: dict[Any, float], request: socket.socket) -> None:
@@ -357,7 +343,7 @@ class _Request(BaseHTTPRequestHandler):
     server: _Server
 
     def parse_request(self) -> bool:
-        """Route every method to ``do_ANY``: without the token, no method's answer reveals more than another's."""
+        """Route all methods to ``do_ANY``, so that none answers a client without the token."""
         is_whole = super().parse_request()
         self.method, self.command = self.command, "ANY"
         self.close_connection = True
@@ -372,7 +358,7 @@ class _Request(BaseHTTPRequestHandler):
         except Exception as error:
             # The error's text may contain values of records.
             _log.warning("a request to the endpoint has failed: %s", type(error).__name__)
-            self._send(500, json_line({"error": "the endpoint has failed to answer"}).encode())
+            self._send(500, json_line({"error": "the endpoint has failed: see the driver's log"}).encode())
         else:
             if isinstance(document, MetricsText):
                 self._send(status, document.body.encode(), **{"content-type": document.content_type})
@@ -383,7 +369,7 @@ class _Request(BaseHTTPRequestHandler):
         name = host_name(self.headers.get_all("host", []))
         token = self.server.token
         if name is None or not (name in self.server.hosts or (token is None and is_address(name))):
-            raise Refused(421, "this server does not answer for that host")
+            raise Refused(421, "this server does not serve that host")
         parts = urlsplit(self.path)
         query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
         if not (token is None and self.method == "GET" and parts.path in _OPEN_TO_PROBES):
@@ -414,12 +400,12 @@ class _Request(BaseHTTPRequestHandler):
                 return 200, feed.detail(what)
             case "GET", _:
                 raise Refused(404, "there is no such page")
-        raise Refused(405, "GET is for pages, POST for actions")
+        raise Refused(405, "only GET for pages and POST for actions are allowed")
 
     def _action(self) -> Document:
         length = self.headers.get("content-length", "")
         if not length.isdecimal() or int(length) > MOST_BODY:
-            raise Refused(413, f"a request has a length, and at most {MOST_BODY:,} bytes")
+            raise Refused(413, f"a request needs the header Content-Length, with at most {MOST_BODY:,} bytes")
         document = json_object(self.rfile.read(int(length)))
         require_action(document)
         return document
@@ -439,7 +425,7 @@ class _Request(BaseHTTPRequestHandler):
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer bytes that are not an HTTP request."""
         self.request_version = "HTTP/1.0"
-        self._send(400, json_line({"error": "this is no request"}).encode())
+        self._send(400, json_line({"error": "this is not an HTTP request"}).encode())
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         """Log nothing: stderr is the feed's log."""

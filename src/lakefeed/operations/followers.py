@@ -1,4 +1,4 @@
-"""Runs the followers of a run, as long as it lasts: entry points of ``lakefeed.followers``, and lakefeed's own."""
+"""Begins and ends the followers of a run: entry points of the group ``lakefeed.followers``, and lakefeed's own."""
 
 from __future__ import annotations
 
@@ -23,21 +23,20 @@ from lakefeed.records.sources.kafka import SourceTopics
 _log = logging.getLogger(__name__)
 
 MOST_END_SECONDS = 90.0
-"""How long the end of a run waits for followers; lakefeed's longest takes a minute, if the user sets it so."""
+"""The longest time that the end of a run waits for followers; the retries of an alert may take a minute."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FollowedRun:
-    """The view that followers have of a run.
+    """The parts of a run that followers may use.
 
     Attributes:
         config: the pipeline; ``config.block(MyBlock)`` is the follower's own block.
-        monitor: has the progress and the events of the run; a follower reads it from a thread of its own.
-        connections: store and catalogs.
+        monitor: has the progress and the events of the run; a follower reads it in a thread of its own.
         spark: the session, which followers must not keep busy; None if the run has none yet.
-        once: whether the run ends by itself after it has read the records that are there.
-        is_failed_start: whether the run failed before followers could follow it. Then a follower's context is entered,
-            the monitor gets the error, and the context is left.
+        once: whether the run ends by itself after it has landed the present records.
+        is_failed_start: whether the run failed before its followers began. Then a follower's context is entered, the
+            monitor gets the error, and the context is left.
         say: shows the user of the run a line, such as an address.
     """
 
@@ -60,35 +59,48 @@ The context is left after the monitor has the run's end. A LakefeedError on ente
 @contextmanager
 def following(run: FollowedRun) -> Iterator[None]:
     """Let all followers follow a run within this block; raise the error of a follower that refuses the start."""
-    with _ending_together(run):
+    followers: list[AbstractContextManager[None]] = []
+    try:
+        refusals = list(_enter(run, followers))
+        if refusals and not run.is_failed_start:
+            run.monitor.ended(refusals[0])
+            raise refusals[0]
         yield
+    finally:
+        # All end at the same time, so a run's end waits for the slowest, not for the sum. The threads are daemons:
+        # after another Ctrl-C the process does not wait for them.
+        threads = [threading.Thread(target=partial(_leave, each), daemon=True) for each in followers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(MOST_END_SECONDS)
 
 
 @contextmanager
 def reporting_failed_start(config: PipelineConfig, monitor: FeedMonitor, connections: Connections) -> Iterator[None]:
-    """Report an error in this block as the end of the run, since it failed before followers could follow it."""
+    """Report an error in this block to followers as the end of the run, although they have not begun yet."""
     try:
         yield
     except Exception as error:
         run = FollowedRun(config=config, monitor=monitor, connections=connections, is_failed_start=True)
-        with _ending_together(run):
+        with following(run):
             monitor.ended(error)
         raise
 
 
 def _followers(run: FollowedRun) -> Iterator[tuple[str, Callable[[], Follower]]]:
-    """Yield the followers' names and the functions that load them."""
+    """Yield the followers' names, and functions that load them."""
     for entry in plugins.installed(plugins.FOLLOWERS_GROUP):
         yield entry.name, entry.load
     if not run.is_failed_start:
-        yield "the lag of a paused feed", lambda: lambda run: observing_ends(run.config, run.monitor)
+        yield "the lag of a paused feed", lambda: lambda run: observing_lag_while_paused(run.config, run.monitor)
         yield "Spark's metrics", lambda: lambda run: pushing_to_spark(run.config, run.monitor, run.spark)
 
 
 def _enter(run: FollowedRun, entered: list[AbstractContextManager[None]]) -> Iterator[LakefeedError]:
-    """Enter the followers, and yield the errors of those that refuse the start; later followers can report these.
+    """Enter all followers, and yield the errors that refuse the start: the other followers report them.
 
-    A follower that fails in another way is named in a note, and the run continues without it. If the pipeline file has
+    If a follower fails in another way, a note names it, and the run continues without it; but if the pipeline file has
     a block of its name, the start is refused.
     """
     for name, load in _followers(run):
@@ -98,7 +110,7 @@ def _enter(run: FollowedRun, entered: list[AbstractContextManager[None]]) -> Ite
         except LakefeedError as error:
             yield error
         except Exception as error:
-            what = f"what follows the run as '{name}' cannot begin: {type(error).__name__}: {error}"
+            what = f"the follower '{name}' of this run cannot begin: {type(error).__name__}: {error}"
             if name in run.config.added_blocks:
                 hint = f"reinstall its package, or remove the block {name}"
                 yield ConfigError(what, where=name, hint=hint)
@@ -109,25 +121,6 @@ def _enter(run: FollowedRun, entered: list[AbstractContextManager[None]]) -> Ite
             entered.append(follower)
 
 
-@contextmanager
-def _ending_together(run: FollowedRun) -> Iterator[None]:
-    """Enter all followers, and leave them at the same time: a run's end waits for the slowest, not for the sum."""
-    entered: list[AbstractContextManager[None]] = []
-    try:
-        refusals = list(_enter(run, entered))
-        if refusals and not run.is_failed_start:
-            run.monitor.ended(refusals[0])
-            raise refusals[0]
-        yield
-    finally:
-        # Daemon threads: after another Ctrl-C the process does not wait for them.
-        threads = [threading.Thread(target=partial(_leave, each), daemon=True) for each in entered]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(MOST_END_SECONDS)
-
-
 def _leave(follower: AbstractContextManager[None]) -> None:
     try:
         follower.__exit__(None, None, None)
@@ -135,14 +128,13 @@ def _leave(follower: AbstractContextManager[None]) -> None:
         _log.warning("a follower of the run has failed at its end", exc_info=True)
 
 
-EVERY_SECONDS = 5.0
-
-Ends = Callable[[], Mapping[Partition, int]]
-
-
 @contextmanager
-def observing_ends(
-    config: PipelineConfig, monitor: FeedMonitor, *, ends: Ends | None = None, every: float = EVERY_SECONDS
+def observing_lag_while_paused(
+    config: PipelineConfig,
+    monitor: FeedMonitor,
+    *,
+    ends: Callable[[], Mapping[Partition, int]] | None = None,
+    every: float = 5.0,
 ) -> Iterator[None]:
     """Update the lag of a paused feed within this block, in a thread of its own: a paused feed has no batches."""
     if config.source.kafka is None:
@@ -154,22 +146,20 @@ def observing_ends(
         parts = partitions_of(SourceTopics(config.kafka).describe())
         return {key: part.end_offset for key, part in parts.items()}
 
-    look = ends or ends_now
-
     def follow() -> None:
         while not over.wait(every):
             if monitor.control.pause is None:
                 continue
-            # If a broker does not answer, the lag stays as it was; status and lag report the broker.
+            # If no broker answers, the lag stays as it was; lakefeed status reports the broker.
             with suppress(LakefeedError):
-                found = look()
+                newest = (ends or ends_now)()
                 # If the feed was resumed meanwhile, a batch has newer values.
                 if monitor.control.pause is not None:
-                    monitor.observe_ends(found)
+                    monitor.observe_ends(newest)
 
     threading.Thread(target=follow, name="lakefeed-paused-lag", daemon=True).start()
     try:
         yield
     finally:
-        # Do not join the thread: a broker that hangs must not delay the end of the run.
+        # The thread is not joined: a broker that hangs must not delay the end of the run.
         over.set()

@@ -1,7 +1,7 @@
-"""Computes the lag of a feed or a consumer group, in records and seconds, from broker and ledger; needs no running job.
+"""Computes the lag of a feed or a consumer group, in records and seconds; the feed need not run.
 
-A feed's position comes from its sink's ledger, or from the log of its checkpoint if the sink has no ledger. The seconds
-are the age of the record at the position. A separate consumer reads it: one record per partition that is behind.
+A feed's position comes from its sink's ledger, or else from its checkpoint. The seconds are the age of the first
+uncommitted record: a consumer reads this record of each partition that is behind.
 """
 
 from __future__ import annotations
@@ -33,11 +33,7 @@ Times = Callable[[KafkaSource, Mapping[Partition, int]], Mapping[Partition, floa
 
 
 class Lag(JsonModel):
-    """The lag of a feed or a consumer group.
-
-    Attributes:
-        is_known: whether there is a position; a feed or a group that has not begun has none.
-    """
+    """The lag of a feed or a consumer group; ``is_known`` is false if it has committed nothing yet."""
 
     name: str
     kind: Literal["feed", "group"]
@@ -47,7 +43,7 @@ class Lag(JsonModel):
     @computed_field(alias="lag")  # type: ignore[prop-decorator]
     @property
     def records(self) -> int | None:
-        """The number of uncommitted offsets; None if a partition's lag is unknown, or if there are no partitions."""
+        """The number of uncommitted offsets; None if a partition's lag is unknown, or without partitions."""
         return total_lag(self.partitions)
 
     @computed_field(alias="lag_seconds")  # type: ignore[prop-decorator]
@@ -63,8 +59,9 @@ class FeedOffsets:
 
     Attributes:
         offsets: the next offset to commit, by partition.
-        topic_ids: the brokers' ids of the topics of these offsets, if they are known.
-        batch_id: the newest batch that the checkpoint has as done, at ``committed_at``; None if a ledger has offsets.
+        topic_ids: the ids of the topics that these offsets belong to, if they are known.
+        batch_id: the newest batch that the checkpoint has as committed; None if the offsets come from a ledger.
+        committed_at: the time when that batch was committed.
     """
 
     offsets: Mapping[Partition, int]
@@ -74,11 +71,7 @@ class FeedOffsets:
 
 
 def require_read(source: KafkaSource, topics: Sequence[str], *, feed: str) -> None:
-    """Refuse a topic that a feed does not read.
-
-    Raises:
-        ResourceMissing: the feed does not read one of the topics.
-    """
+    """Raise a ResourceMissing if the feed does not read one of the topics."""
     for topic in topics:
         if not source.reads(topic):
             near = difflib.get_close_matches(topic, source.topics or (), n=3)
@@ -112,23 +105,21 @@ def feed_offsets(config: PipelineConfig, *, connections: Connections, folder: Pa
 def group_lag(source: KafkaSource, group: str, *, topics: Sequence[str] | None = None) -> Lag:
     """Return the lag of a consumer group in ``topics``, by default in all topics in which it has committed offsets.
 
-    Raises:
-        ResourceMissing: the group has committed nothing in these topics, or there is no such topic.
-        Unreachable: no broker answers.
+    Raises a ResourceMissing if a topic does not exist, or if the group has committed nothing in these topics.
     """
-    # Read offsets before the topics' ends: an active group would otherwise be ahead of the ends.
+    # The offsets are read before the topics' ends: otherwise an active group would be ahead of the ends.
     position = group_offsets(source, group, topics, stable=False)
     cluster = Topics(source.bootstrap_servers, options=source.client_options)
     descriptions = cluster.describe_all(topics if topics is not None else sorted({name for name, _ in position}))
     if missing := [name for name in topics or () if name not in descriptions]:
         near = difflib.get_close_matches(missing[0], cluster.list(), n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "lakefeed topics list shows them all"
+        hint = f"did you mean {' or '.join(near)}?" if near else "lakefeed topics list shows all topics"
         raise ResourceMissing(f"there is no topic {missing[0]}", where=source.bootstrap_servers, hint=hint)
     if not position:
         near = difflib.get_close_matches(group, group_names(source), n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "lakefeed status pipeline.yaml shows a feed's"
-        where = source.bootstrap_servers
-        raise ResourceMissing(f"the consumer group {group} has committed no offsets", where=where, hint=hint)
+        hint = f"did you mean {' or '.join(near)}?" if near else "lakefeed status pipeline.yaml shows a feed's lag"
+        what = f"the consumer group {group} has committed no offsets"
+        raise ResourceMissing(what, where=source.bootstrap_servers, hint=hint)
     read = {name: topic for name, topic in descriptions.items() if any(name == key[0] for key in position)}
     return Lag(name=group, kind="group", partitions=lag_of(position, read, start=None, source=source))
 
@@ -143,57 +134,48 @@ def lag_of(
     times: Times | None = None,
     now: float | None = None,
 ) -> tuple[PartitionLag, ...]:
-    """Compare a position with the ends of topics, and read the times of the next records.
+    """Return the lag of a position in all partitions of ``topics``.
 
-    The lag is unknown if the position does not belong to the topic as it is now: the topic was recreated, ends before
-    the position, or does not exist. Topics that are not in ``topics`` are no longer read, and are left out.
+    The lag is unknown if the topic was recreated since the position, if it ends before the position, or if it does not
+    exist.
 
     Args:
-        position: the next offset to commit, by partition; read before ``topics``.
-        topics: their present descriptions; None for a topic that should exist and does not.
+        position: the next offset to commit, by partition; topics that are not in ``topics`` are left out.
+        topics: the topics, described after the position was read; None for a topic that does not exist.
         start: where a feed without any position begins; None for a group, whose start is not known.
-        source: the cluster, to read from.
-        topic_ids: of the topics that the position belongs to, if they are known.
+        topic_ids: the ids of the topics that the position belongs to, if they are known.
         times: by default ``record_times``.
         now: in seconds since 1970. Default: the time after the records were read.
     """
-    found = partitions_of(topics)
+    partitions = partitions_of(topics)
     recreated = {
         name for name, topic in topics.items() if topic and (topic_ids or {}).get(name, "") not in ("", topic.topic_id)
     }
     # A feed that has begun reads new partitions from their first record on: docs/offsets.md.
     begins_at_first = start is not None and (start.kind == "earliest" or bool(position))
     reached = {key: at for key, at in position.items() if key[0] in topics and key[0] not in recreated}
-    for key, part in found.items():
+    for key, part in partitions.items():
         if reached.get(key, 0) > part.end_offset:
             del reached[key]
         elif key in position or key[0] in recreated:
             continue
         elif begins_at_first or part.start_offset == part.end_offset:
             reached[key] = part.start_offset
-    # Retention may have removed unread records: the next record is then the first one that is left.
+    # Retention may have removed unread records: then the topic's first record is the next.
     behind = {
         key: max(reached[key], part.start_offset)
-        for key, part in found.items()
+        for key, part in partitions.items()
         if key in reached and part.end_offset > reached[key]
     }
     known = (times or record_times)(source, behind) if behind else {}
     now = time.time() if now is None else now
     lags = []
-    for key in sorted({*found, *reached}):
-        end, committed = (found[key].end_offset if key in found else None), reached.get(key)
+    for key in sorted({*partitions, *reached}):
+        end, committed = (partitions[key].end_offset if key in partitions else None), reached.get(key)
         at = known.get(key)
         seconds = None if at is None else max(0.0, now - at)
         if end is not None and committed is not None and end <= committed:
             seconds = 0.0
-        lags.append(
-            PartitionLag(
-                topic=key[0],
-                partition=key[1],
-                end=end,
-                committed=committed,
-                unread_seconds=seconds,
-                uncommitted_seconds=seconds,
-            )
-        )
+        ages = {"unread_seconds": seconds, "uncommitted_seconds": seconds}
+        lags.append(PartitionLag(topic=key[0], partition=key[1], end=end, committed=committed, **ages))
     return tuple(lags)

@@ -1,8 +1,7 @@
-"""Reads whether a feed runs, and its condition: from its ledger, its topics, and from its driver if it answers.
+"""Decides whether a feed runs, from its ledger, its topics, and its driver if that answers.
 
-The ledger only shows commits: a feed without new records commits nothing, just like a stopped one. If the driver
-answers, its answer decides. Otherwise the age of the newest commit and the lag show what is probable, and the status
-says that it is only probable. docs/design/watching.md has the reasons.
+The ledger only shows commits, and neither an idle nor a stopped feed commits. If the driver answers, its answer
+decides. Otherwise the age of the newest commit and the lag show what is probable: docs/design/watching.md.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ IS_WELL: tuple[RunState, ...] = ("running", "probably running")
 
 RECENT_SECONDS = 60.0
 SILENT_SECONDS = 600.0
-"""A feed has probably stopped if it has records to read and has not committed for this time."""
+"""A feed with lag has probably stopped if it has committed nothing for this time."""
 NEWEST_COMMITS = 20
 SKEW_SECONDS = 5.0
-"""The most that a server's clock, which dates commits, may be ahead of the clock of a driver on this machine."""
+"""Clocks may differ by this time: that of the server that dates commits, and that of a driver on this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +56,10 @@ class LedgerFacts:
     """The facts in a feed's ledger that show whether the feed runs.
 
     Attributes:
-        known: the feed's offsets; None if they are unknown, or if the feed has not begun.
-        commits: the newest commits, newest first, without moves; empty for a sink that does not store commits.
-        fence: of the driver that may commit.
-        publication: how much of the branch readers see, for a feed that lands in a branch.
+        known: the feed's offsets; None if they are unknown, or if the feed has committed nothing.
+        commits: the newest commits, newest first, without moves; empty if the sink stores no commits.
+        fence: the fence of the driver that may commit.
+        publication: the state of the branch that the feed lands in, if it lands in one.
     """
 
     known: FeedOffsets | None = None
@@ -82,9 +81,8 @@ class LedgerFacts:
 
     @property
     def rate(self) -> float | None:
-        """Records a second between the oldest and the newest of the newest driver's commits."""
-        newest = self.commits[0] if self.commits else None
-        own = [commit for commit in self.commits if newest is not None and commit.fence == newest.fence]
+        """Records a second from the oldest to the newest commit of the newest driver."""
+        own = self._of_newest_driver
         if len(own) < 2 or own[0].committed_at <= own[-1].committed_at:
             return None
         records = sum(total(commit.counts).records or commit.ranges.records for commit in own[:-1])
@@ -93,9 +91,12 @@ class LedgerFacts:
     @property
     def interval(self) -> float | None:
         """The longest time between two consecutive commits of the newest driver."""
-        own = [commit for commit in self.commits if commit.fence == self.commits[0].fence] if self.commits else []
-        gaps = [newer.committed_at - older.committed_at for newer, older in pairwise(own)]
-        return max(gaps, default=None)
+        pairs = pairwise(self._of_newest_driver)
+        return max((newer.committed_at - older.committed_at for newer, older in pairs), default=None)
+
+    @property
+    def _of_newest_driver(self) -> list[Commit]:
+        return [commit for commit in self.commits if commit.fence == self.commits[0].fence]
 
 
 def _shown_driver(driver: DriverFile) -> dict[str, Any]:
@@ -103,16 +104,16 @@ def _shown_driver(driver: DriverFile) -> dict[str, Any]:
 
 
 class LiveStatus(JsonModel):
-    """The status of a feed as seen from outside: docs/metrics.md lists the keys of its document.
+    """The status of a feed: docs/metrics.md lists the keys of its document.
 
     Attributes:
         evidence: the reasons for the state, as sentences.
-        driver: the driver's file on this machine; None if there is none.
-        rate: records a second, from the newest commits in the ledger; else the driver's value for its last minute.
-        last_error: the driver's last error; if the run has failed, the error that ended it.
+        driver: the driver's file on this machine.
+        rate: records a second, over the newest commits in the ledger, or else over the driver's last minute.
+        last_error: the driver's last error, or the error that ended the run.
         progress: the driver's answer; None if it does not answer.
-        paused: the pause that the next start finds, of a feed whose driver does not answer.
-        publication: how much of the branch readers see, for a feed that lands in a branch.
+        paused: the pause that the next start finds, if the driver does not answer.
+        publication: the state of the branch that the feed lands in, if it lands in one.
         last_rows: the number of rows of the newest commit.
     """
 
@@ -149,27 +150,26 @@ def live_status(
     """Return whether a feed runs, its position, and its lag; change nothing.
 
     Args:
-        config: the pipeline; for a pipeline with many tables, the pipeline of one topic.
-        connections: store and catalogs.
+        config: the pipeline of one table.
         folder: the folder of the pipeline file.
-        identity: of the pipeline whose driver runs the feed; for one topic's feed, of the whole pipeline.
+        identity: the identity of the whole pipeline, if ``config`` is the part of one topic.
 
     Raises:
-        Unreachable: broker, catalog or store do not answer, and the driver does not answer either.
+        Unreachable: neither the driver nor broker, catalog or store answer.
     """
     driver = drivers.find(identity or identity_of(config))
     progress, unanswered = _ask(driver)
-    # If the driver answers, show the rest even if a server that the feed needs does not answer.
-    survived = (WorldError, MissingExtra) if progress is not None else ()
+    # If the driver answers, its answer is shown even if other servers do not answer.
+    tolerated = (WorldError, MissingExtra) if progress is not None else ()
     lag = None
     try:
         ledger, unknown = _ledger(config, connections, folder)
-    except survived as error:
+    except tolerated as error:
         ledger, unknown = LedgerFacts(), (f"the ledger is unknown: {error.what}",)
     else:
         try:
             lag = _lag(config, ledger)
-        except survived as error:
+        except tolerated as error:
             unknown = (*unknown, f"the lag is unknown: {error.what}")
     now = time.time()
     topics = config.source.kafka.topics if config.source.kafka else None
@@ -181,7 +181,7 @@ def live_status(
         lag=lag.records if lag else None,
         now=now,
         is_here=driver is not None and driver.is_here,
-        # A topic's own feed: of a driver with many tables, judge by the table of this topic.
+        # If the driver has many tables, this topic's table decides.
         topic=topics[0] if topics is not None and len(topics) == 1 else None,
     )
     ended_by = driver.error if driver is not None and state == "failed" else None
@@ -209,7 +209,7 @@ def _lag(config: PipelineConfig, ledger: LedgerFacts) -> Lag | None:
     if config.source.kafka is None:
         return None
     source, known = config.kafka, ledger.known or FeedOffsets(offsets={})
-    # The position was read before this: otherwise a running feed would be ahead of its topics' ends.
+    # The position was read earlier: otherwise a running feed would be ahead of its topics' ends.
     topics = SourceTopics(source).describe()
     partitions = lag_of(known.offsets, topics, start=source.starting, source=source, topic_ids=known.topic_ids)
     return Lag(name=config.name, kind="feed", partitions=partitions, is_known=ledger.known is not None)
@@ -222,7 +222,7 @@ def identity_of(config: PipelineConfig) -> str:
 
 
 def own_path(kind: str, config: PipelineConfig) -> Path | None:
-    """Return the path of this user's file of one kind for a feed; None if the user has no home directory."""
+    """Return this user's file of a feed in the folder ``run/<kind>``; None if the user has no home directory."""
     try:
         return drivers.path_of(identity_of(config), folder=default_home() / "run" / kind)
     except RuntimeError:
@@ -243,21 +243,19 @@ def judge(
     """Decide whether a feed runs; return the state and the reasons.
 
     Args:
-        ledger: the feed's newest commits and its fence.
         driver: the file that the feed's driver has written on this machine.
         progress: the driver's answer.
-        unanswered: why there is no answer although one is expected.
+        unanswered: the reason why a driver with an endpoint does not answer.
         lag: the number of uncommitted offsets; None if it is unknown.
-        now: in seconds since 1970.
         is_here: whether this machine can see the driver's process.
-        topic: the topic whose table is judged, of a driver with many tables.
+        topic: the topic of the table that decides, if the driver has many tables.
     """
     if progress is not None and driver is not None:
         return _by_answer(ledger, driver, progress, topic=topic)
     if driver is not None and is_here:
         who = f"its driver, process {driver.pid} on this machine,"
         if driver.is_running and driver.url is None:
-            return "probably running", (f"{who} runs, and has no endpoint that could be asked",)
+            return "probably running", (f"{who} runs without an endpoint",)
         if driver.is_running:
             return "hangs", (f"{who} runs, and {unanswered or 'does not answer'}",)
         state: RunState = driver.ended or "killed"
@@ -271,14 +269,14 @@ def judge(
 _GONE = {
     "ended": "has ended its run",
     "failed": "has ended its run with an error",
-    "killed": "has gone without ending its run",
+    "killed": "was killed or has crashed",
 }
 
 
 def _is_taken_over(ledger: LedgerFacts, driver: DriverFile) -> bool:
     """Check that the newest commits come from another driver."""
     if driver.ended_at is not None:
-        # The fence alone may come from an operation, such as a rewind. Some runs have no fence, such as --batch.
+        # A new fence alone proves no new driver: a rewind takes one, too, and a run with --batch has none.
         is_own = driver.fence is not None and driver.fence == ledger.fence
         return not is_own and (ledger.last_commit_at or 0.0) > driver.ended_at + SKEW_SECONDS
     newest = ledger.last_commit_at
@@ -288,7 +286,7 @@ def _is_taken_over(ledger: LedgerFacts, driver: DriverFile) -> bool:
         return ledger.fence is not None and driver.fence != ledger.fence
     if newest is None or driver.alive_at is None:
         return False
-    # For many tables and sinks without fences: a commit after the process had gone is another driver's.
+    # Many tables and some sinks have no fence. A commit after the death of the process is another driver's.
     return newest > driver.alive_at + drivers.TOUCH_SECONDS + SKEW_SECONDS
 
 
@@ -311,11 +309,11 @@ def _by_answer(
 
 
 def _by_commits(
-    ledger: LedgerFacts, *, lag: int | None, now: float, driver: str = "no driver of it is known on this machine"
+    ledger: LedgerFacts, *, lag: int | None, now: float, driver: str = "this machine has no driver of the feed"
 ) -> tuple[RunState, tuple[str, ...]]:
     """Judge by the age of the newest commit; ``driver`` is a sentence about the driver."""
     if ledger.last_commit_at is None:
-        return "unknown", (driver, "its sink shows no commit")
+        return "unknown", (driver, "its sink has no commit")
     age = now - ledger.last_commit_at
     if age < -RECENT_SECONDS:
         ahead = f"its newest commit is dated {duration(-age)} from now: the clocks of the machines differ"
@@ -325,14 +323,14 @@ def _by_commits(
     if age <= max(RECENT_SECONDS, min(SILENT_SECONDS, 2 * interval)):
         return "probably running", (driver, commit)
     if lag and age > max(SILENT_SECONDS, 3 * interval):
-        return "probably stopped", (driver, f"{commit}, and {lag:,} offsets wait")
+        return "probably stopped", (driver, f"{commit}, and the lag is {lag:,} offsets")
     if lag == 0:
-        return "unknown", (driver, f"{commit}, and nothing waits: idle or stopped")
+        return "unknown", (driver, f"{commit}, and it has no lag: idle or stopped")
     return "unknown", (driver, commit)
 
 
 def _ask(driver: DriverFile | None) -> tuple[FeedProgress | None, str | None]:
-    """Ask the driver's endpoint; return its answer, or the reason why there is none."""
+    """Ask the driver's endpoint; return its answer, or the reason why it gives none."""
     if driver is None or driver.url is None or driver.token is None:
         return None, None
     if not driver.is_here or not driver.is_running:
@@ -346,7 +344,7 @@ def _ask(driver: DriverFile | None) -> tuple[FeedProgress | None, str | None]:
 def _ledger(
     config: PipelineConfig, connections: Connections, folder: Path | None
 ) -> tuple[LedgerFacts, tuple[str, ...]]:
-    """Read the ledger; also return the reasons why its position is unknown, if it is."""
+    """Read the ledger; also return the reason why its position is unknown, if it is."""
     try:
         if (table := config.sink.chosen.snapshot_table) is not None:
             return _iceberg_facts(table, config.name, connections), ()

@@ -1,4 +1,4 @@
-"""Find pages of the documentation by name or by words; ``docs/README.md`` is their index and the site's navigation."""
+"""Find pages of the documentation by name or by words; ``docs/README.md`` is their index."""
 
 import difflib
 import itertools
@@ -20,18 +20,18 @@ from lakefeed.errors import ResourceMissing
 from lakefeed.messages.pages import page_command
 
 PACKAGED = ("examples", "docs", "CHANGELOG.md")
-"""The package has these side by side, as the repository has, so that links between them work in both."""
+"""Files and folders that are side by side in the package and in the repository, so that their links work in both."""
 
 INDEX = "README.md"
 DESIGN = "design"
 _LINK = re.compile(r"!?\[([^\]]*)\]\(([^)#\s]*)[^)]*\)")
-# A code block with its empty lines; or a heading, a paragraph, a list, a table.
+# Matches a code block with its empty lines; or a heading, a paragraph, a list, a table.
 _BLOCK = re.compile(r"^```.*?^```$|(?:^(?!```)[^\n]+\n?)+", re.S | re.M)
 
 
 @dataclass(frozen=True)
 class Page:
-    """One page: its name for ``lakefeed docs``, its path in the folder, its headings in the index, and its text."""
+    """One page: its name for ``lakefeed docs``, its path, the headings above it in the index, and its text."""
 
     topic: str
     path: str
@@ -51,23 +51,22 @@ class Page:
 
 
 def packaged_root(name: str) -> Path:
-    """Return the folder that contains one of ``PACKAGED``: the package, or a checkout, which builds its references."""
+    """Return the folder that contains one of ``PACKAGED``: the installed package, or else the repository."""
     package = Path(__file__).resolve().parents[1]
     for root in (package, package.parents[1]):
         if (root / name).exists():
-            if name == "docs" and (root / "tools" / "references.py").exists():
+            if name == "docs" and (root / "tools" / "references.py").exists():  # Git ignores the references.
                 subprocess.run([sys.executable, "-m", "tools.references"], cwd=root, capture_output=True, check=False)
             return root
-    raise ResourceMissing(f"the package came without {name}", where=str(package), hint="install lakefeed's wheel")
+    raise ResourceMissing(f"the package has no {name}", where=str(package), hint="install lakefeed's wheel")
 
 
 def page_folder() -> Path:
-    """Return the folder with the pages: the installed package's, or a checkout's."""
     return packaged_root("docs") / "docs"
 
 
 def indexed_pages(folder: Path) -> list[Page]:
-    """Return the pages in the order of the index; a page that is listed twice counts at its first place."""
+    """Return the pages in the order of the index; a page that it lists twice is at its first place."""
     found: dict[str, Page] = {}
     parts: tuple[str, ...] = ()
     for line in (folder / INDEX).read_text("utf-8").splitlines():
@@ -81,22 +80,22 @@ def indexed_pages(folder: Path) -> list[Page]:
 
 
 def find_page(pages: list[Page], name: str) -> Page | None:
-    """Return a page by its topic or file; if no page has the name, a design note is found without its prefix."""
-    there = {page.topic: page for page in pages}
+    """Return the page with this topic or file name, or else the design note with this name; None if there is none."""
+    by_topic = {page.topic: page for page in pages}
     path = Path(name)
     name = path.name.removesuffix(".md").lower().replace(" ", "-").replace("_", "-")
     design = f"{DESIGN}-{name}"
-    return there.get(design) if path.parent.name == DESIGN else there.get(name) or there.get(design)
+    return by_topic.get(design) if path.parent.name == DESIGN else by_topic.get(name) or by_topic.get(design)
 
 
 def search_pages(pages: list[Page], words: str, *, most: int = 9) -> list[tuple[Page, str]]:
-    """Return the pages that contain the words, best first, with the passage of the page that contains most of them.
+    """Return the pages that contain the words, best first, with their best passages.
 
     Raises:
         ResourceMissing: no page contains any of the words; the hint names pages with similar names.
     """
     asked = _normal(words).split()
-    # Two adjacent words count as a third; a word counts more if fewer pages have it.
+    # A pair of adjacent words is a term, too. A term that few pages contain has more weight.
     stems = [re.sub(r"(?<=\w\w\w)s$", "", word) for word in asked]
     terms = {f" {term}" for term in (*stems, *map(" ".join, itertools.pairwise(asked)))}
     texts = [_normal(page.text) for page in pages]
@@ -105,15 +104,15 @@ def search_pages(pages: list[Page], words: str, *, most: int = 9) -> list[tuple[
     if not weights:
         names = [page.topic for page in pages]
         near = [name for word in asked for name in difflib.get_close_matches(word, names, n=2, cutoff=0.5)]
-        hint = f"pages with names like it: {', '.join(near)}; " if near else ""
-        raise ResourceMissing(f"no page has the words '{words}'", hint=f"{hint}lakefeed docs lists all pages")
+        hint = f"pages with similar names: {', '.join(near)}; " if near else ""
+        raise ResourceMissing(f"no page contains '{words}'", hint=f"{hint}lakefeed docs lists all pages")
     scores = {page.topic: _score(page, text, weights) for page, text in zip(pages, texts, strict=True)}
     ranked = sorted((page for page in pages if scores[page.topic]), key=lambda page: -scores[page.topic])
     return [(page, _passage(page, weights)) for page in ranked[:most]]
 
 
 def _score(page: Page, text: str, weights: Mapping[str, float]) -> float:
-    """Return how well a page fits: by its name, title, headings, first sentence, and the words' share of its text."""
+    """Rate how well a page fits: by its name, title, headings, first sentence, and how often its text has the terms."""
     title, *headings = [block for block in page.blocks if block[0] == "#"]
     places = ((9, page.topic), (4, title), (3, " ".join(headings)), (3, page.description))
     total = sum(points * _value(place, weights) for points, place in places)
@@ -123,7 +122,7 @@ def _score(page: Page, text: str, weights: Mapping[str, float]) -> float:
 
 
 def _passage(page: Page, weights: Mapping[str, float]) -> str:
-    """Return the paragraph or example with most of the words, below its heading; of a table only the matching rows."""
+    """Return the block with the most terms below its heading; of a table only the rows with terms."""
     heading, passages = "", []
     for block in page.blocks:
         if block[0] == "#":
@@ -141,7 +140,7 @@ def _value(text: str, weights: Mapping[str, float]) -> float:
 
 
 def _normal(text: str) -> str:
-    """Return the words of a text in lower case, with a blank before every word."""
+    """Return the words of a text in lower case, with a blank before every word, as in the terms."""
     return "".join(f" {word}" for word in re.findall(r"[^\W_]+", text.lower()))
 
 
@@ -161,13 +160,13 @@ def with_commands(text: str) -> str:
 
 def _topic(path: str) -> str:
     file = Path(path)
-    # A design note may have the same file name as a page on the same subject.
+    # The prefix keeps the topics unique: a design note may have the file name of a page.
     name = f"{DESIGN}-{file.stem}" if file.parent.name == DESIGN else file.stem
     return (file.parent.name if file.name == INDEX else name).lower()
 
 
 def write_pages(folder: Path, target: Path, page: str) -> Path:
-    """Write the pages of a folder as HTML, with their pictures; return the file of the page at the path ``page``."""
+    """Write the pages of a folder as HTML, with their pictures; return the HTML file of the page at ``page``."""
     opened = Path(os.path.normpath(folder / page))
     places = {source: target / source.relative_to(folder.parent) for source in (*folder.rglob("*.md"), opened)}
     for source, place in places.items():
@@ -178,7 +177,7 @@ def write_pages(folder: Path, target: Path, page: str) -> Path:
 
 
 def heading_anchor(text: str, separator: str = "-") -> str:
-    """Return a heading's anchor in the form of code hosts, so that links between pages work everywhere."""
+    """Return the anchor that GitHub gives a heading, so that links work there and in the HTML pages."""
     return re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", separator)
 
 

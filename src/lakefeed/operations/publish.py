@@ -20,10 +20,10 @@ def publish_branch(feed: Feed, spark: SparkSession, *, dry_run: bool = False) ->
 
 
 def discard_branch(feed: Feed, spark: SparkSession) -> None:
-    """Drop the unpublished rows: the feed's next start reads their records again.
+    """Drop the unpublished rows: the feed's next start reads their records again. This stops a running driver.
 
-    This stops a running driver. After a crash in between, the feed's next start is refused; the error names the command
-    that completes the discard: ``lakefeed offsets rewind --to table``.
+    If this is interrupted, the feed's next start is refused, and the error names the command that completes the
+    discard: ``lakefeed offsets rewind --to table``.
     """
     publisher, table = _publisher(feed, spark), feed.ledger_table(spark)
     table.take_fence(prefix=REWIND)
@@ -43,6 +43,6 @@ def _publisher(feed: Feed, spark: SparkSession) -> TablePublisher:
         raise ConfigError(
             f"feed '{feed.config.name}' lands in no branch, so there is nothing to publish",
             where=feed.identity.owner.sink,
-            hint=f"sink.iceberg.branch: staging; {page_command('write-audit-publish')} says what follows",
+            hint=f"set sink.iceberg.branch: staging, and see {page_command('write-audit-publish')}",
         )
     return publisher

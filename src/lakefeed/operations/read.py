@@ -1,4 +1,4 @@
-"""Read chosen records once: offset ranges, records since a time, or the newest record of each key."""
+"""Read chosen records once, without a feed: offset ranges, records since a time, or the newest record of each key."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class ReadSummary:
     """The result of one read.
 
     Attributes:
-        whole: whether all ranges were read. If not, enough rows were shown before the end, and the counts are unknown.
-        records: records in the ranges; only the newest of each key if these were requested. None if unknown.
-        unreadable: the records that could not be read, or that broke a rule that makes dead letters.
-        rows: rows written or shown; None if the target does not count them.
-        reasons: why records could not be read, the most frequent reason first.
+        whole: whether all ranges were read; if not, the console had enough rows, and the counts are unknown.
+        records: the number of records that were read; None if it is unknown.
+        unreadable: the number of records that a feed would have made dead letters.
+        rows: the number of rows written or shown; None if the target does not count them.
+        reasons: the reasons why records are unreadable, the most frequent first.
     """
 
     target: str
@@ -54,7 +54,6 @@ class ReadSummary:
 
     @property
     def offsets(self) -> int:
-        """The number of offsets in the ranges."""
         return sum(span.records for span in self.ranges)
 
     def as_dict(self) -> dict[str, Any]:
@@ -64,7 +63,7 @@ class ReadSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchRead:
-    """The settings for reading records, with or without a pipeline; dead letters are counted and not written."""
+    """The settings for reading records, with or without a pipeline; a read counts dead letters and writes none."""
 
     name: str
     source: KafkaSource
@@ -76,7 +75,7 @@ class BatchRead:
 
     @classmethod
     def of(cls, feed: Feed) -> BatchRead:
-        """Return a feed's settings for reading, so that records can be read into another target than its sink."""
+        """Return a feed's settings, for reading into another target than its sink."""
         config = feed.config
         return cls(
             name=config.name,
@@ -89,7 +88,7 @@ class BatchRead:
         )
 
     def on_error(self, choice: Literal["fail", "skip"]) -> BatchRead:
-        """Return a read that stops at a bad record (fail), or leaves it out and counts it (skip)."""
+        """Return a read that stops at an unreadable record (fail), or counts it and continues (skip)."""
         if choice == "skip":
             return replace(self, policy=replace(self.policy, on_error="dead_letter"))
         expect = tuple(
@@ -100,12 +99,12 @@ class BatchRead:
         return replace(self, policy=replace(self.policy, on_error="fail", on_null=on_null, expect=expect))
 
     def records(self, spark: SparkSession, ranges: list[OffsetRange], *, latest: bool = False) -> DataFrame:
-        """Read the records of these ranges, undecoded; with ``latest`` only the newest of each key."""
+        """Return the undecoded records of these ranges; with ``latest`` only the newest of each key."""
         records = read_batch(spark, self.source, ranges=ranges, headers=self.decode.reads_headers)
         return newest_per_key(records) if latest else records
 
     def to(self, target: Target, selection: Selection, *, spark: SparkSession, latest: bool = False) -> ReadSummary:
-        """Read the chosen records into a target, with ``latest`` only each key's newest; an error writes nothing."""
+        """Read the chosen records into a target, with ``latest`` only the newest of each key; after an error, none."""
         started = time.monotonic()
         ranges = offset_ranges(self.source, selection)
         with translating():
@@ -133,7 +132,7 @@ class BatchRead:
     def _writer(self, spark: SparkSession, target: Target) -> BatchWriter:
         put_credentials(spark, self.decode)
         decoder = resolve_decoder(spark, self.decode, self.source, accept=self.accept)
-        # Older records may have another schema: a read must not stop at that change.
+        # Old records may have another schema: a read must not stop at that change.
         on_change = "ignore" if self.on_change == "fail" else self.on_change
         rows = RowBuilder(
             schema=ReaderSchema(decoder, policy=on_change, keeper=target),
@@ -144,9 +143,10 @@ class BatchRead:
         return BatchWriter.of_rows(spark, rows, target, feed=self.name)
 
     def _require_all(self, ranges: list[OffsetRange], outcomes: BatchOutcomes) -> None:
-        """Compare the counts of records with the offsets, and if they are lower, with the broker's number of records.
+        """Raise a JobFailed if the broker has more records in the ranges than were read.
 
-        Transactions and compaction leave offsets without records; a topic may be compacted during the read.
+        Transactions and compaction leave offsets without records, so a partition with fewer records than offsets is
+        counted again on the broker, unless the topic is compacted: that may happen during the read.
         """
         spans: dict[Partition, list[OffsetRange]] = defaultdict(list)
         for span in ranges:
@@ -162,9 +162,9 @@ class BatchRead:
             there = sum(held[span] or 0 for span in here)
             if there > read[key]:
                 raise JobFailed(
-                    f"{read[key]:,} records were read of partition {key[1]}, the broker holds {there:,}",
+                    f"{read[key]:,} of {there:,} records of partition {key[1]} were read",
                     where=", ".join(str(span) for span in here),
-                    hint="read them again; if it happens again, it is a fault worth reporting",
+                    hint="read them again; if it happens again, report it as a defect",
                 )
 
 

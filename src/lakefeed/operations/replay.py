@@ -1,8 +1,8 @@
-"""Land dead letters with the current schema and policy, exactly once, and remove them.
+"""Land dead letters with the current schema and policy, exactly once, and delete them.
 
-A replay has three steps. It marks the letters that can now be rows with its id. It appends their rows to the feed's
-table in one commit with that id. It deletes the marked letters. If a replay was interrupted, the next one checks
-whether the table has the marked id: if so, it deletes the letters; if not, it removes the marks and starts over.
+A replay marks the letters that can now be rows with its id, appends their rows to the feed's table in one commit with
+this id, and deletes the marked letters. If it is interrupted, the next replay looks for the id in the table: if the
+table has it, the letters are deleted, otherwise their marks are removed.
 If the sink refuses some of the rows, the replay isolates their letters, removes the marks, and tries the others.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakefeed.sinks.definition import LedgerTable
 
 REPLAYS = ".replays"
-"""The suffix of the feed's name in the name of its replays' fence (``Ledger.java``)."""
+"""The suffix that makes the name of a replay's fence from the feed's name (``Ledger.java``)."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Replayed:
     """The result of a replay.
 
     Attributes:
-        replay_id: the id in its commit in the table; None if there was nothing to land.
+        replay_id: the id in its commit in the table; None if no letter could land.
         rows: the number of rows written: a transform may make several rows of a letter, or none.
-        skipped: letters that the current policy skips.
-        still_dead: letters that still cannot be rows; their reasons are updated.
-        finished_earlier: letters removed because an earlier replay, interrupted after its commit, had landed them.
+        skipped: the number of letters that the current policy skips.
+        still_dead: the number of letters that still cannot be rows; their reasons are updated.
+        finished_earlier: the number of letters that an interrupted earlier replay had landed and not deleted.
     """
 
     replay_id: str | None
@@ -53,7 +53,7 @@ class Replayed:
 
 @dataclass(frozen=True)
 class MarkedLetters:
-    """The letters that a replay lands; a range in ``Replay.ranges`` is a part of these letters, by index."""
+    """The letters that a replay lands; a range in ``Replay.ranges`` has the indexes of a part of them."""
 
     records: DataFrame
 
@@ -63,12 +63,12 @@ class MarkedLetters:
 
     def offsets(self, part: Sequence[OffsetRange]) -> list[OffsetRange]:
         """Return offset ranges that contain the letters of a part and no other letters."""
-        of_part = (each for span in part for each in self.positions[span.start : span.end])
-        groups = (list(group) for _, group in groupby(of_part, key=lambda each: each[:2]))
+        positions = (position for span in part for position in self.positions[span.start : span.end])
+        groups = (list(group) for _, group in groupby(positions, key=lambda position: position[:2]))
         return [OffsetRange(*group[0], group[-1][2] + 1) for group in groups]
 
     def read(self, part: Sequence[OffsetRange]) -> DataFrame:
-        """Read the records of a part of the letters."""
+        """Return the records of a part of the letters."""
         topic, partition, offset = sf.col("topic"), sf.col("partition"), sf.col("offset")
         spans = (
             (topic == each.topic) & (partition == each.partition) & offset.between(each.start, each.end - 1)
@@ -88,7 +88,7 @@ def replay(
 ) -> Replayed:
     """Land the chosen dead letters of one feed that can be rows now; ``step`` lets tests interrupt a replay.
 
-    Letters whose rows cannot be computed, or are refused by the table, stay dead letters; all others are landed.
+    A letter stays a dead letter if its rows cannot be computed, or if the table refuses them.
     """
     # The fence stops an earlier replay that still runs, so its marks can be removed.
     fence = table.take_fence(REPLAYS)
@@ -106,7 +106,7 @@ def replay(
         letters.mark(good, replay_id)
         step("marked")
         marked = MarkedLetters(letters.marked(replay_id))
-        # All marked letters are deleted after the commit, so it may only succeed if each of them becomes a row.
+        # The commit deletes all marked letters, so it may only succeed if all of them become rows.
         attempting = writer.of_only_rows(marked.read)
         match attempting.attempt(marked.records, Replay(feed, replay_id, fence, landable)):
             case Committed(landed, outcomes):
@@ -115,8 +115,8 @@ def replay(
                 rows, skipped = landed or 0, outcomes.counts.skipped
                 break
             case Isolated(failing):
-                found = {span: why for part, why in failing.items() for span in marked.offsets([part])}
-                attempting.prepare_next(Isolated(found), marked.records)
+                reasons = {span: why for part, why in failing.items() for span in marked.offsets([part])}
+                attempting.prepare_next(Isolated(reasons), marked.records)
             case refused:
                 attempting.prepare_next(refused, marked.records)
         letters.unmark(replay_id)
@@ -127,7 +127,7 @@ def replay(
 
 
 def _finish_earlier(letters: DeadLetterStore, ledger: IcebergLedger) -> int:
-    """Finish interrupted replays; return the number of letters that these had landed."""
+    """Delete the letters that interrupted replays have landed, and return their number; unmark the others."""
     finished = 0
     for replay_id in letters.open_replays():
         if ledger.has_replay(replay_id):

@@ -1,4 +1,4 @@
-"""Read a feed's position, from checkpoint, table, group and topics, and decide what a start would do."""
+"""Read a feed's position from checkpoint, table, group and topics, and decide what a start would do."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from lakefeed.records.transform.plan import keeps_no_state
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionStatus:
-    """The status of one partition; a field is None if it is unknown.
+    """The status of one partition; unknown fields are None.
 
-    ``checkpoint``, ``table`` and ``group`` are the offsets up to which these take records for landed; ``covered`` are
-    the offsets that the table has.
+    ``checkpoint``, ``table`` and ``group`` are the offsets up to which each of these counts records as committed;
+    ``covered`` are the offset ranges that the table has.
     """
 
     topic: str
@@ -51,7 +51,7 @@ class PartitionStatus:
 
     @property
     def lag(self) -> int | None:
-        """The number of offsets in the topic that have not landed; transactions leave some without a record."""
+        """The number of uncommitted offsets; transactions leave some without a record."""
         reached = self.checkpoint if self.table is None else self.table
         return None if reached is None or self.topic_end is None else max(0, self.topic_end - reached)
 
@@ -62,12 +62,12 @@ class FeedStatus:
 
     Attributes:
         start: a message that says what a start would do now.
-        position: the feed's position in the table; None if the table has none, or if it is unknown.
-        is_position_known: whether the table has the feed's position; False after some rollbacks.
-        decided: how a start would begin; None if it would be refused, or if that is undecided.
-        note: lakefeed's note next to the checkpoint; None if there is none yet.
+        position: the feed's position in the table; None if it has none, or if it is unknown.
+        is_position_known: whether the table tells the feed's position; False after some rollbacks.
+        decided: how a start would begin; None if it would be refused, or if only Spark can decide.
+        note: lakefeed's note next to the checkpoint, if it exists.
         logged: the newest batch in the log of a sink without a ledger.
-        publication: how much of the branch readers see, for a feed that lands in a branch.
+        publication: the state of the branch that the feed lands in, if it lands in one.
     """
 
     feed: str
@@ -101,9 +101,11 @@ class FeedStatus:
 def feed_status(feed: Feed, spark: Callable[[], SparkSession] | None = None) -> FeedStatus:
     """Read a feed's position, and decide how it would start; change nothing.
 
-    Reads two or three small files of the checkpoint, and the table's metadata. ``spark`` is called to analyze the query
-    only if the transform has changed since the last start and the decision depends on the state that it keeps. Without
-    ``spark`` that start stays undecided. Raises CheckpointMismatch if the checkpoint belongs to another pipeline.
+    ``spark`` is called only if the transform has changed since the last start and the decision depends on the state
+    that its query keeps; without ``spark`` the start then stays undecided.
+
+    Raises:
+        CheckpointMismatch: the checkpoint belongs to another pipeline.
     """
     config, identity = feed.config, feed.identity
     note, files = None, None
@@ -121,7 +123,7 @@ def feed_status(feed: Feed, spark: Callable[[], SparkSession] | None = None) -> 
     refusal: LakefeedError | None = None
     letters: Position | None = None
     letters_refusal: LakefeedError | None = None
-    # As in a run: only a ledger can tie dead letters to a feed, and a dead-letter topic has none.
+    # As in a run, only dead letters in a table are compared with the ledger: a dead-letter topic has no ledger.
     letters_table = config.dead_letters.table if config.dead_letters and sink.keeps_ledger else None
     if letters_table is not None:
         try:
@@ -130,7 +132,7 @@ def feed_status(feed: Feed, spark: Callable[[], SparkSession] | None = None) -> 
             letters_refusal = unknown
     stateful: bool | None = False
     if not stateless and not config.resumes_by_ledger:
-        # A run notes the state before it plans the first batch; from then on the note is valid.
+        # A run notes the state of its query before its first batch, so after a batch the note is valid.
         is_noted = state.batch_id is not None and note is not None and note.transform == identity.transform_id
         stateful = bool(note and note.state) if is_noted else None
     try:
@@ -157,8 +159,8 @@ def feed_status(feed: Feed, spark: Callable[[], SparkSession] | None = None) -> 
             decided = decided and at_first_offsets(
                 decided, state, config.kafka, topics, by_ledger=config.resumes_by_ledger
             )
-        except LakefeedError as unfit:
-            decided, refusal = None, unfit
+        except LakefeedError as error:
+            decided, refusal = None, error
         if refusal is None and letters_refusal is not None:
             decided, refusal = None, letters_refusal
     return FeedStatus(
@@ -190,7 +192,7 @@ def _publication(config: PipelineConfig, connections: Connections) -> BranchStat
 def _decide(
     facts: Facts, files: StoredCheckpoint | None, *, stateful: bool
 ) -> tuple[Start | None, LakefeedError | None]:
-    """Decide as a run would; a run reads the query id only of a query that keeps state."""
+    """Decide as a run would, which reads the query id only if the query keeps state."""
     state = checkpoint_state(files) if files is not None and not stateful else facts.checkpoint
     try:
         return decide(replace(facts, stateful=stateful, checkpoint=state)), None
@@ -206,7 +208,7 @@ def _decide_by_plan(
     *,
     noted_state: Sequence[str],
 ) -> tuple[Start | None, LakefeedError | None]:
-    """Decide for a changed transform; analyze its query only if the decision depends on the state that it keeps."""
+    """Decide for a changed transform; let Spark analyze its query only if its state matters."""
     (start, refusal), (other, other_refusal) = (_decide(facts, files, stateful=stateful) for stateful in (False, True))
     if facts.checkpoint.batch_id is None and start == other and str(refusal) == str(other_refusal):
         return start, refusal
@@ -218,8 +220,8 @@ def _decide_by_plan(
             return start, refusal
         if other is not None and not other.reset_checkpoint and facts.checkpoint.batch_id is not None:
             plan.require_same_state(noted_state, checkpoint=feed.config.checkpoint)
-    except LakefeedError as unfit:
-        return None, unfit
+    except LakefeedError as error:
+        return None, error
     return other, other_refusal
 
 
@@ -237,11 +239,11 @@ def _partition_statuses(
     position: Position | None,
     topics: Mapping[str, TopicDescription | None],
 ) -> tuple[PartitionStatus, ...]:
-    there = partitions_of(topics)
+    in_topics = partitions_of(topics)
     checkpoint = state.position or {}
     table = ends(position) if position else {}
     covered = position.covered.intervals if position and position.covered else None
-    known = sorted({*there, *checkpoint, *table})
+    known = sorted({*in_topics, *checkpoint, *table})
     group: Mapping[Partition, int] = {}
     if config.kafka.monitoring_group is not None:
         group = MonitoringGroup(config.kafka, config.kafka.monitoring_group).offsets(known) or {}
@@ -252,8 +254,8 @@ def _partition_statuses(
             checkpoint=checkpoint.get(key),
             table=table.get(key),
             group=group.get(key),
-            topic_start=there[key].start_offset if key in there else None,
-            topic_end=there[key].end_offset if key in there else None,
+            topic_start=in_topics[key].start_offset if key in in_topics else None,
+            topic_end=in_topics[key].end_offset if key in in_topics else None,
             covered=None if covered is None else tuple(covered.get(key, ())),
         )
         for key in known

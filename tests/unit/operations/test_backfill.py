@@ -1,4 +1,4 @@
-"""Compare the ranges that a backfill lands with sets of offsets."""
+"""The records that a backfill lands are missing in the table, below the feed's position, and still in the topic."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -51,7 +51,7 @@ small = st.integers(0, 25)
     st.dictionaries(partitions, st.tuples(small, small).map(lambda each: (min(each), max(each) + 25))),
     st.one_of(st.none(), small),
 )
-def test_missing_is_below_the_position_not_covered_and_still_there(
+def test_a_backfill_lands_records_below_the_position_that_the_table_lacks_and_the_topic_has(
     ends: dict[int, int],
     has: list[tuple[int, int, int]],
     held: dict[int, tuple[int, int]],
@@ -68,7 +68,7 @@ def test_missing_is_below_the_position_not_covered_and_still_there(
     assert found.offsets == len(absent & there)
 
 
-def test_what_is_left_after_part_of_it_has_landed_is_the_rest() -> None:
+def test_a_second_backfill_lands_only_the_rest() -> None:
     topics = described({0: (0, 100)})
     first = of(position({0: 80}, [(0, 50, 80)]), topics, BackfillRequest())
     assert first.ranges == (OffsetRange(TOPIC, 0, 0, 50),)
@@ -77,7 +77,7 @@ def test_what_is_left_after_part_of_it_has_landed_is_the_rest() -> None:
     assert of(position({0: 90}, [(0, 0, 90)]), topics, BackfillRequest()).ranges == ()
 
 
-def test_from_a_time_on() -> None:
+def test_a_backfill_since_a_time_begins_at_the_partitions_offsets_of_that_time() -> None:
     topics, stands = described({0: (0, 100), 1: (0, 100)}), position({0: 50, 1: 50}, [])
     found = of(
         stands,
@@ -88,7 +88,7 @@ def test_from_a_time_on() -> None:
     assert found.ranges == (OffsetRange(TOPIC, 0, 30, 50),)
 
 
-def test_ranges_are_taken_as_they_are_or_refused() -> None:
+def test_requested_ranges_must_be_in_the_topic_and_below_the_position() -> None:
     topics, stands = described({0: (10, 100)}), position({0: 50}, [(0, 0, 5), (0, 30, 50)])
 
     def span(start: int, end: int, *, partition: int = 0) -> BackfillPlan:
@@ -98,31 +98,31 @@ def test_ranges_are_taken_as_they_are_or_refused() -> None:
     assert span(0, 5).ranges == span(0, 5).gone == ()
     with pytest.raises(ResourceMissing, match="no longer has offset 5, it begins at 10"):
         span(0, 12)
-    with pytest.raises(ConfigError, match="stands at 50"):
+    with pytest.raises(ConfigError, match="committed trips-0 up to 50"):
         span(40, 51)
-    with pytest.raises(ConfigError, match="does not know trips-1"):
+    with pytest.raises(ConfigError, match="does not read trips-1"):
         span(0, 5, partition=1)
     with pytest.raises(ConfigError, match="exclude each other"):
         BackfillRequest(ranges=(), start=3)
 
 
-def test_where_it_is_not_known_nothing_is_guessed() -> None:
+def test_a_backfill_is_refused_if_the_tables_offsets_are_unknown() -> None:
     known = position({0: 50}, [])
     unknown = Position(known.ranges, snapshot_id=1, covered=None)
-    with pytest.raises(CheckpointMismatch, match="not known which records"):
+    with pytest.raises(CheckpointMismatch, match="does not know which records"):
         of(unknown, described({0: (0, 100)}), BackfillRequest())
 
 
-def test_of_a_topic_that_was_recreated_nothing_can_be_landed() -> None:
+def test_missing_records_of_a_recreated_topic_are_gone() -> None:
     other = described({0: (0, 100)}, topic_id="id-two")
     found = of(position({0: 50}, [(0, 20, 50)]), other, BackfillRequest())
     assert (found.ranges, found.gone) == ((), (OffsetRange(TOPIC, 0, 0, 20),))
     assert of(position({0: 50}, []), {}, BackfillRequest()).gone == (OffsetRange(TOPIC, 0, 0, 50),)
-    with pytest.raises(CheckpointMismatch, match="now it has the id id-two"):
+    with pytest.raises(CheckpointMismatch, match="was recreated with the id id-two"):
         of(position({0: 50}, []), other, BackfillRequest(ranges=(OffsetRange(TOPIC, 0, 0, 5),)))
 
 
-def test_what_another_tool_has_landed_before_a_takeover_is_landed_by_named_ranges_alone() -> None:
+def test_records_from_before_a_takeover_land_only_if_ranges_name_them() -> None:
     topics, stands, adopted = described({0: (0, 100)}), position({0: 80}, [(0, 60, 80)]), {(TOPIC, 0): 50}
     for request in (BackfillRequest(), BackfillRequest(start=0)):
         assert of(stands, topics, request, adopted=adopted).ranges == (OffsetRange(TOPIC, 0, 50, 60),)
@@ -130,7 +130,7 @@ def test_what_another_tool_has_landed_before_a_takeover_is_landed_by_named_range
     assert of(stands, topics, named, adopted=adopted).ranges == named.ranges
 
 
-def test_the_offsets_of_a_takeover_are_a_property_of_the_table() -> None:
+def test_the_tables_properties_store_the_offsets_of_a_takeover() -> None:
     ranges = OffsetRanges.at({(TOPIC, 0): 50, (TOPIC, 11): 7}, {TOPIC: "id-one"})
     properties = adopted_property("f", ranges)
     assert properties == {"lakefeed.adopted.f": f'{{"{TOPIC}":{{"0":50,"11":7}}}}'}

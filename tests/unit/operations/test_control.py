@@ -1,4 +1,4 @@
-"""Requests to a driver over HTTP, found by its file or its dashboard; and pauses of a feed that does not run."""
+"""Requests to a driver over HTTP, and pauses of a feed that does not run."""
 
 import json
 import os
@@ -104,7 +104,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
 
 
-def test_a_request_names_the_user_to_the_own_driver_alone() -> None:
+def test_a_request_names_the_user_to_a_driver_on_this_machine_and_not_to_a_dashboard() -> None:
     server = Server((202, {"event": event(number=7).as_dict()}), (202, {"event": event(number=8).as_dict()}))
     assert feed(server, driver()).request("pause", reason="repair", trigger=None).number == 7
     feed(server).request("stop")
@@ -121,27 +121,25 @@ def test_a_request_names_the_user_to_the_own_driver_alone() -> None:
         (409, ConfigError, "the feed is not paused"),
         (403, AccessDenied, "the feed is not paused"),
         (401, ConfigError, "requires a valid token"),
-        (404, ResourceMissing, "these are known: orders, taxi-rides"),
+        (404, ResourceMissing, "feeds that run: orders, taxi-rides"),
         (500, Unreachable, "the feed is not paused"),
     ],
 )
-def test_a_refusal_is_the_servers_own_with_the_class_that_fits(
-    status: int, error: type[LakefeedError], words: str
-) -> None:
+def test_the_servers_status_chooses_the_class_of_a_refusal(status: int, error: type[LakefeedError], words: str) -> None:
     with pytest.raises(error, match=words):
         feed(Server((status, {"error": "the feed is not paused", "hint": "no"}))).request("resume")
 
 
-def test_waiting_ends_with_the_event_that_says_so() -> None:
+def test_waiting_for_a_request_ends_with_the_event_that_reports_its_outcome() -> None:
     after_restart = [{"number": 9, "kind": "note"}, {"number": 10, "kind": "paused", "message": "paused by anna"}]
     server = Server(events=[[{"number": 8, "kind": "note"}], after_restart])
     assert feed(server).wait_for("pause", event(number=7)).message == "paused by anna"
     assert [path for path, _, _ in server.asked] == ["events after 7", "events after 8"]
-    with pytest.raises(JobFailed, match="has ended before"):
+    with pytest.raises(JobFailed, match="ended before the requested action: pause"):
         feed(Server(events=[[{"number": 9, "kind": "failed"}]])).wait_for("pause", event(number=7))
 
 
-def test_the_end_of_a_run_elsewhere_is_its_event_or_that_its_dashboard_has_gone() -> None:
+def test_waiting_for_a_run_elsewhere_ends_with_its_event_or_when_its_dashboard_has_gone() -> None:
     feed(Server(events=[[], [{"number": 3, "kind": "ended"}]])).wait_for_end()
     feed(Server(events=[[]])).wait_for_end()
     with pytest.raises(JobFailed, match="no disk"):
@@ -153,12 +151,12 @@ def test_the_end_of_a_run_elsewhere_is_its_event_or_that_its_dashboard_has_gone(
     [
         ({"ended": "ended", "ended_at": 2.0}, None),
         ({"ended": "failed", "ended_at": 2.0}, "ended with an error"),
-        ({"started": "another process"}, "gone without ending"),
+        ({"started": "another process"}, "was killed or has crashed"),
         # Another driver has taken the feed over.
         ({"since": 3.0, "ended": "failed"}, None),
     ],
 )
-def test_the_end_of_a_run_on_this_machine_is_in_its_drivers_file(changes: dict[str, Any], failure: str | None) -> None:
+def test_a_drivers_file_has_the_end_of_a_run_on_this_machine(changes: dict[str, Any], failure: str | None) -> None:
     leave(driver(**changes))
     waiting = feed(Server(), driver())
     if failure is None:
@@ -168,7 +166,7 @@ def test_the_end_of_a_run_on_this_machine_is_in_its_drivers_file(changes: dict[s
         waiting.wait_for_end()
 
 
-def test_a_driver_is_found_by_its_file_or_its_feeds_name() -> None:
+def test_a_driver_is_found_by_its_pipeline_file_or_its_feeds_name() -> None:
     assert running_feed(config()) is None
     with pytest.raises(ResourceMissing, match="no driver of a feed 'taxi' runs on this machine"):
         running_feed_named("taxi")
@@ -180,19 +178,19 @@ def test_a_driver_is_found_by_its_file_or_its_feeds_name() -> None:
     assert "a-token-of-the-driver" not in repr(found)
     with pytest.raises(ResourceMissing) as missing:
         running_feed_named("taxy")
-    assert missing.value.hint == "these are known: taxi"
+    assert missing.value.hint == "feeds that run: taxi"
 
 
-def test_a_driver_that_cannot_be_asked_says_what_to_do() -> None:
+def test_the_error_for_a_driver_without_an_endpoint_names_the_command_that_ends_it() -> None:
     leave(driver(url=None, token=None), driver("two"), driver("two"))
     with pytest.raises(ConfigError, match="without an endpoint") as refused:
         running_feed_named("taxi")
     assert f"kill -TERM {os.getpid()}" in str(refused.value.hint)
-    with pytest.raises(ConfigError, match="2 feeds here are named 'two'"):
+    with pytest.raises(ConfigError, match="2 feeds on this machine are named 'two'"):
         running_feed_named("two")
 
 
-def test_a_feed_with_a_table_for_each_topic_is_paused_in_the_users_own_folder() -> None:
+def test_the_pause_of_a_feed_with_many_tables_is_stored_in_the_users_own_folder() -> None:
     connections = Connections.from_environment({})
     kept = pause_next_start(config(), connections, reason="repair\x1b")
     assert (kept.by, kept.reason) == (this_user(), r"repair\x1b")
@@ -207,7 +205,7 @@ def test_a_feed_with_a_table_for_each_topic_is_paused_in_the_users_own_folder() 
         resume_next_start(config(), connections)
 
 
-def test_a_feed_that_keeps_nothing_cannot_be_paused_before_it_runs() -> None:
+def test_a_feed_without_checkpoint_and_ledger_cannot_be_paused_before_it_runs() -> None:
     printed = config(sink={"console": {}})
     with pytest.raises(ConfigError, match="has no checkpoint"):
         stored_pause(printed, Connections.from_environment({}))
@@ -230,7 +228,7 @@ class Files:
         self.texts.pop(name, None)
 
 
-def test_the_pause_of_a_feed_is_a_file_of_its_own_beside_the_checkpoint() -> None:
+def test_the_pause_of_a_feed_with_a_checkpoint_is_a_file_beside_it() -> None:
     files = Files()
     pauses = CheckpointPauses(files)
     assert pauses.read() is None
@@ -247,5 +245,5 @@ def test_the_pause_of_a_feed_is_a_file_of_its_own_beside_the_checkpoint() -> Non
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"by": "a"}', '{"by": "a", "reason": "", "at": "5"}'])
-def test_a_pause_that_cannot_be_read_is_a_pause_too(text: str) -> None:
+def test_an_unreadable_pause_file_counts_as_a_pause(text: str) -> None:
     assert pause_of(text).reason == UNREADABLE

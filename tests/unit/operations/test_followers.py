@@ -1,4 +1,4 @@
-"""Followers of a run: third-party packages add them, a broken one is named, and all end at the same time."""
+"""Packages add followers of a run; a broken follower is named, and all end at the same time."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,7 +112,7 @@ def test_followers_end_at_the_same_time(put: Any) -> None:
 @pytest.mark.parametrize(
     ("follower", "why"), [("stranger_pager:nothing", "has no attribute 'nothing'"), ("no_such_module:call", "no_such")]
 )
-def test_one_that_cannot_be_loaded_is_named_once_and_the_run_continues(
+def test_a_follower_that_cannot_be_loaded_is_named_once_and_the_run_continues(
     put: Any, caplog: pytest.LogCaptureFixture, follower: str, why: str
 ) -> None:
     module = put(f"alarm = {follower}\npager = stranger_pager:call")
@@ -126,7 +126,7 @@ def test_one_that_cannot_be_loaded_is_named_once_and_the_run_continues(
     assert module.SEEN == [(None, False, "ended")]
 
 
-def test_one_that_cannot_be_loaded_and_whose_block_the_file_has_is_a_failed_start(put: Any) -> None:
+def test_the_start_fails_if_a_follower_cannot_be_loaded_whose_block_is_in_the_file(put: Any) -> None:
     module = put("pager = stranger_pager:nothing\nreport = stranger_pager:call")
     monitor = FeedMonitor("taxi")
     with pytest.raises(ConfigError, match="'pager'") as error, following(run_of(monitor, pager={"number": 7})):
@@ -135,21 +135,21 @@ def test_one_that_cannot_be_loaded_and_whose_block_the_file_has_is_a_failed_star
     assert module.SEEN == [(7, False, "failed")]
 
 
-def test_one_that_refuses_the_start_is_reported_by_those_before_and_after_it(put: Any) -> None:
+def test_the_other_followers_report_that_a_follower_refuses_the_start(put: Any) -> None:
     module = put("a = stranger_pager:call\nb = stranger_pager:refuse\nc = stranger_pager:call")
     with pytest.raises(LakefeedError, match="no pager has this number"), following(run_of(FeedMonitor("taxi"))):
         pass
     assert module.SEEN == [(None, False, "failed")] * 2
 
 
-def test_one_that_fails_at_the_end_costs_no_run(put: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_follower_that_fails_at_its_end_does_not_fail_the_run(put: Any, caplog: pytest.LogCaptureFixture) -> None:
     put("pager = stranger_pager:fail")
     with following(run_of(FeedMonitor("taxi"))):
         pass
     assert [record.getMessage() for record in caplog.records] == ["a follower of the run has failed at its end"]
 
 
-def test_a_session_that_cannot_start_is_a_failed_start(put: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_followers_report_a_spark_session_that_cannot_start(put: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(pipeline: Pipeline) -> None:
         raise Unreachable("the broker does not answer", hint="start it")
 

@@ -1,4 +1,4 @@
-"""The lag of a position behind topics, without a broker."""
+"""The lag of a feed or a consumer group behind its topics, without a broker."""
 
 from collections.abc import Mapping
 from itertools import count
@@ -42,7 +42,7 @@ class Times:
         return {key: float(offset) for key, offset in offsets.items()}
 
 
-def test_only_partitions_that_are_behind_are_read() -> None:
+def test_record_times_are_read_only_of_partitions_that_are_behind() -> None:
     times = Times()
     position = {("t", 0): 100, ("t", 1): 40}
     lags = lag_of(position, topic((0, 100), (0, 50)), start=EARLIEST, source=SOURCE, times=times, now=100.0)
@@ -50,7 +50,7 @@ def test_only_partitions_that_are_behind_are_read() -> None:
     assert [(lag.lag, lag.seconds) for lag in lags] == [(0, 0.0), (10, 60.0)]
 
 
-def test_a_partition_without_a_position_begins_where_the_feed_does() -> None:
+def test_the_lag_of_a_new_feed_counts_from_its_configured_start() -> None:
     times = Times()
     [earliest] = lag_of({}, topic((20, 50)), start=EARLIEST, source=SOURCE, times=times, now=100.0)
     assert (earliest.committed, earliest.lag, earliest.seconds) == (20, 30, 80.0)
@@ -58,12 +58,12 @@ def test_a_partition_without_a_position_begins_where_the_feed_does() -> None:
     assert (latest.committed, latest.lag, latest.seconds) == (None, None, None)
 
 
-def test_a_record_from_the_future_is_not_of_negative_age() -> None:
+def test_a_record_with_a_future_timestamp_has_the_age_0() -> None:
     [lag] = lag_of({("t", 0): 10}, topic((0, 50)), start=None, source=SOURCE, times=Times(), now=1.0)
     assert lag.seconds == 0.0
 
 
-def test_a_topic_that_has_gone_leaves_the_lag_unknown() -> None:
+def test_the_lag_is_unknown_if_the_topic_was_deleted() -> None:
     [lag] = lag_of({("t", 0): 10}, {"t": None}, start=EARLIEST, source=SOURCE, times=Times())
     assert (lag.end, lag.lag) == (None, None)
     whole = Lag(name="f", kind="feed", partitions=(lag,))
@@ -71,7 +71,7 @@ def test_a_topic_that_has_gone_leaves_the_lag_unknown() -> None:
     assert lag_lines(whole)[0] == "f: lag unknown"
 
 
-def test_a_position_in_another_topic_of_the_name_is_no_lag_of_zero() -> None:
+def test_the_lag_is_unknown_if_the_topic_was_recreated() -> None:
     times = Times()
     position = {("t", 0): 50, ("t", 1): 5}
     ids = {"t": "old"}
@@ -85,18 +85,18 @@ def test_a_position_in_another_topic_of_the_name_is_no_lag_of_zero() -> None:
 
 
 @pytest.mark.parametrize("start", [EARLIEST, LATEST, None])
-def test_a_topic_that_ends_before_the_position_is_not_taken_for_read(start: StartingOffsets | None) -> None:
+def test_the_lag_is_unknown_if_the_topic_ends_before_the_position(start: StartingOffsets | None) -> None:
     [lag] = lag_of({("t", 0): 60}, topic((0, 50)), start=start, source=SOURCE, times=Times())
     assert (lag.end, lag.lag, lag.seconds) == (50, None, None)
 
 
-def test_a_partition_that_is_new_to_a_feed_begins_at_its_first_record() -> None:
+def test_the_lag_of_a_new_partition_counts_from_its_first_record() -> None:
     topics = topic((0, 100), (5, 20))
     lags = lag_of({("t", 0): 90}, topics, start=LATEST, source=SOURCE, times=Times(), now=100.0)
     assert [(lag.committed, lag.lag) for lag in lags] == [(90, 10), (5, 15)]
 
 
-def test_a_topic_that_is_not_read_any_more_is_left_out() -> None:
+def test_a_topic_that_the_feed_no_longer_reads_has_no_lag() -> None:
     position = {("t", 0): 10, ("removed", 0): 7}
     [lag] = lag_of(position, topic((0, 50)), start=EARLIEST, source=SOURCE, times=Times())
     assert (lag.topic, lag.lag) == ("t", 40)
@@ -112,8 +112,8 @@ def test_without_partitions_a_lag_is_unknown() -> None:
     assert (lag.records, lag.seconds, lag_lines(lag)[0]) == (None, None, "f: lag unknown")
 
 
-def test_the_position_is_read_before_the_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The feed and the group commit every record as soon as it comes."""
+def test_the_position_is_read_before_the_end_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here the position and the topic advance at every call; in the wrong order the lag would be negative."""
     clock = count(10)
     monkeypatch.setattr(
         live_status, "_ledger", lambda *_: (LedgerFacts(known=FeedOffsets(offsets={KEY: next(clock)})), ())
@@ -138,13 +138,13 @@ def test_the_position_is_read_before_the_ends(monkeypatch: pytest.MonkeyPatch) -
     assert group_lag(SOURCE, "g").records == 1
 
 
-def test_a_topic_that_the_feed_does_not_read_is_named() -> None:
+def test_a_topic_that_the_feed_does_not_read_is_refused() -> None:
     require_read(SOURCE, ["t"], feed="f")
     with pytest.raises(ResourceMissing, match="'f' does not read the topic typo"):
         require_read(SOURCE, ["t", "typo"], feed="f")
 
 
-def test_lines_name_partitions_and_ages() -> None:
+def test_lag_lines_show_partitions_and_ages() -> None:
     lags = lag_of({("t", 0): 40}, topic((0, 50)), start=None, source=SOURCE, times=Times(), now=165.0)
     assert lag_lines(Lag(name="f", kind="group", partitions=lags)) == [
         "f: lag 10, the oldest 2 min 05 s old",
@@ -157,7 +157,9 @@ def test_lines_name_partitions_and_ages() -> None:
     st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)), min_size=1, max_size=20),
     st.lists(st.integers(0, 3000) | st.none(), min_size=20, max_size=20),
 )
-def test_the_sum_is_the_sum_of_the_partitions(bounds: list[tuple[int, int]], reached: list[int | None]) -> None:
+def test_the_lag_of_a_feed_is_the_sum_of_its_partitions(
+    bounds: list[tuple[int, int]], reached: list[int | None]
+) -> None:
     topics = topic(*((start, start + more) for start, more in bounds))
     position = {("t", number): offset for number, offset in enumerate(reached[: len(bounds)]) if offset is not None}
     times = Times()

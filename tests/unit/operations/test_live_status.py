@@ -1,4 +1,4 @@
-"""Decide from the known facts whether a feed runs."""
+"""``judge`` decides whether a feed runs."""
 
 import os
 from dataclasses import replace
@@ -104,23 +104,23 @@ ANSWER = FeedMonitor("taxi").snapshot().model_copy(update={"state": "waiting", "
         ({"fence": None}, "running"),
     ],
 )
-def test_a_driver_that_answers_decides(answer: dict[str, Any], expected: RunState) -> None:
+def test_the_answer_of_a_driver_decides_the_state(answer: dict[str, Any], expected: RunState) -> None:
     progress = ANSWER.model_copy(update=answer)
     assert state_of(ledger(9000), process=driver(), progress=progress, lag=5) == expected
 
 
-def test_a_driver_on_this_machine_is_a_process() -> None:
+def test_a_driver_on_this_machine_hangs_or_was_killed_if_it_does_not_answer() -> None:
     assert state_of(ledger(10), process=driver()) == "hangs"
     assert state_of(ledger(500), process=driver(alive=False)) == "killed"
 
 
-def test_a_driver_without_an_endpoint_cannot_hang_for_all_that_is_known() -> None:
+def test_a_driver_process_without_an_endpoint_probably_runs() -> None:
     assert state_of(ledger(9000), process=driver(url=None), lag=5) == "probably running"
 
 
 @pytest.mark.parametrize("alive", [True, False])
 @pytest.mark.parametrize("end", ["ended", "failed"])
-def test_a_run_that_is_over_is_over_although_its_last_commit_is_recent(
+def test_a_run_has_ended_or_failed_although_its_last_commit_is_recent(
     end: Literal["ended", "failed"], alive: bool
 ) -> None:
     assert state_of(ledger(55), process=driver(ended=end, alive=alive)) == end
@@ -131,20 +131,20 @@ def test_a_run_that_is_over_is_over_although_its_last_commit_is_recent(
     assert state_of(ledger(5), process=driver(ended=end, alive=alive, fence=None)) == "probably running"
 
 
-def test_a_commit_from_the_future_shows_that_clocks_differ() -> None:
+def test_a_commit_with_a_future_time_shows_that_clocks_differ() -> None:
     assert state_of(ledger(-30)) == "probably running"
     state, evidence = judge(ledger(-3600), driver=None, progress=None, unanswered=None, lag=5, now=NOW)
     assert (state, "the clocks of the machines differ" in evidence[1]) == ("unknown", True)
 
 
-def test_a_fence_of_strangers_is_one_printable_line() -> None:
+def test_control_characters_in_a_fence_are_escaped() -> None:
     hostile = replace(ledger(5), fence="9 \x1b[2J\nx")
     _, [reason] = judge(hostile, driver=driver(), progress=ANSWER, unanswered=None, lag=0, now=NOW)
     assert reason.isprintable()
 
 
 @pytest.mark.parametrize("error", [Unreachable("no catalog answers"), MissingExtra("no psycopg")])
-def test_a_driver_that_answers_is_shown_although_servers_are_away(
+def test_a_drivers_answer_is_shown_although_other_servers_are_unreachable(
     monkeypatch: pytest.MonkeyPatch, error: LakefeedError
 ) -> None:
     def fails(*given: object, **options: object) -> Any:
@@ -166,7 +166,7 @@ def test_a_driver_that_answers_is_shown_although_servers_are_away(
     assert found.last_batch == 1
 
 
-def test_the_rate_is_the_drivers_where_the_ledger_has_too_few_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rate_comes_from_the_driver_if_the_ledger_has_one_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     def rate_of(facts: LedgerFacts, progress: FeedProgress | None) -> float | None:
         monkeypatch.setattr(room, "_ledger", lambda *given: (facts, ()))
         monkeypatch.setattr(room, "_ask", lambda driver: (progress, None))
@@ -180,7 +180,7 @@ def test_the_rate_is_the_drivers_where_the_ledger_has_too_few_commits(monkeypatc
     assert rate_of(ledger(1.0, 11.0), answer) == 10.0
 
 
-def test_feeds_of_two_environments_have_drivers_of_their_own() -> None:
+def test_feeds_with_different_brokers_have_different_identities() -> None:
     first, second = (
         topic_to_topic(source={"kafka": {"bootstrap_servers": f"{name}:9092", "topics": ["hits"]}})
         for name in ("staging", "production")
@@ -188,7 +188,7 @@ def test_feeds_of_two_environments_have_drivers_of_their_own() -> None:
     assert identity_of(first) != identity_of(second)
 
 
-def test_a_feed_that_another_machine_runs_after_a_kill_here_is_not_killed() -> None:
+def test_commits_of_another_driver_outweigh_a_killed_driver_on_this_machine() -> None:
     assert state_of(ledger(5), process=driver(alive=False)) == "killed"  # The killed driver committed just before.
     assert state_of(ledger(5), process=driver(alive=False, fence=None)) == "killed"
     assert state_of(ledger(5, fence="2 b"), process=driver(alive=False)) == "probably running"
@@ -213,7 +213,7 @@ def test_a_feed_that_another_machine_runs_after_a_kill_here_is_not_killed() -> N
         ((), 500, "unknown"),
     ],
 )
-def test_without_a_driver_the_commits_say_what_is_likely(
+def test_commits_and_lag_decide_the_state_without_a_driver(
     ages: tuple[float, ...], lag: int | None, expected: RunState
 ) -> None:
     assert state_of(ledger(*ages), lag=lag) == expected
@@ -221,7 +221,7 @@ def test_without_a_driver_the_commits_say_what_is_likely(
     assert state_of(ledger(*ages), process=driver(alive=False, host="there"), lag=lag) == expected
 
 
-def test_the_rate_is_that_of_the_newest_driver() -> None:
+def test_the_rate_counts_only_commits_of_the_newest_driver() -> None:
     assert ledger(0, 10, 20).rate == 10.0
     assert ledger(5).rate is None
     assert ledger().rate is None
@@ -229,7 +229,7 @@ def test_the_rate_is_that_of_the_newest_driver() -> None:
     assert mixed.rate == 10.0
 
 
-def test_a_driver_without_a_fence_that_was_killed_here_and_started_elsewhere_is_not_killed_for_ever() -> None:
+def test_a_commit_after_the_death_of_a_driver_without_a_fence_is_another_drivers() -> None:
     gone = driver(alive=False, fence=None).model_copy(update={"alive_at": NOW - 60})
     # The killed driver's last commit may be later than its file says, by at most the file's update interval.
     assert state_of(ledger(80), process=gone) == "killed"
@@ -239,12 +239,12 @@ def test_a_driver_without_a_fence_that_was_killed_here_and_started_elsewhere_is_
     assert state_of(by_checkpoint(70), process=gone) == "killed"
 
 
-def test_a_sink_without_a_log_of_commits_is_judged_by_its_checkpoint() -> None:
+def test_the_checkpoint_decides_the_state_if_the_sink_stores_no_commits() -> None:
     assert state_of(by_checkpoint(20)) == "probably running"
     assert state_of(by_checkpoint(2000), lag=5) == "probably stopped"
 
 
-def test_a_table_of_many_that_has_failed_does_not_show_as_running() -> None:
+def test_the_state_of_a_failed_table_is_failed_although_the_driver_runs_others() -> None:
     answer = ANSWER.model_copy(update={"fence": None, "failed_tables": {"orders": "the table\x1b[2J is gone"}})
 
     def seen(topic: str) -> tuple[RunState, str]:

@@ -1,4 +1,4 @@
-"""The package's pages can be listed, printed and opened, and texts name only existing ones."""
+"""``lakefeed docs`` lists, finds, prints and opens the pages; messages name only existing pages."""
 
 import ast
 import io
@@ -32,7 +32,7 @@ def path_of(name: str) -> str | None:
     return page.path if page else None
 
 
-def test_a_topic_is_found_by_name_and_path() -> None:
+def test_a_page_is_found_by_name_and_path() -> None:
     for name in ("exactly-once", "Exactly Once", "docs/exactly-once.md"):
         assert path_of(name) == "exactly-once.md"
     assert path_of("changelog") == "../CHANGELOG.md"
@@ -42,11 +42,8 @@ def test_a_topic_is_found_by_name_and_path() -> None:
         assert path_of(name) == "design/schema-evolution.md"
 
 
-def test_topics_are_unique() -> None:
+def test_each_page_has_a_topic_and_a_description_of_its_own() -> None:
     assert len(TOPICS) == len(PAGES)
-
-
-def test_each_page_has_a_description_of_its_own() -> None:
     descriptions = {page.topic: page.description for page in PAGES}
     assert {topic: text for topic, text in descriptions.items() if not 20 < len(text) < 260} == {}
     assert len(set(descriptions.values())) == len(PAGES)
@@ -72,14 +69,14 @@ def test_the_words_of_a_user_find_the_page(words: str, topic: str) -> None:
     assert all(passage.strip() for _, passage in found)
 
 
-def test_words_that_no_page_has_name_the_nearest_pages() -> None:
+def test_the_error_for_words_that_no_page_contains_names_similar_pages() -> None:
     answer = CliRunner().invoke(root, ["docs", "upsrts"])
     assert isinstance(answer.exception, ResourceMissing)
     assert answer.exception.exit_status == 2
     assert "upserts" in str(answer.exception.hint)
 
 
-def test_the_command_shows_the_passage_and_lists_other_pages() -> None:
+def test_docs_with_words_shows_the_best_passage_and_lists_other_pages() -> None:
     shown = CliRunner().invoke(root, ["docs", "restore", "topic", "backup"]).output
     assert "A topic that was restored from a backup" in shown
     assert "lakefeed docs offsets prints the page; others:" in shown
@@ -89,7 +86,7 @@ def test_the_command_shows_the_passage_and_lists_other_pages() -> None:
     assert all(page["description"] for page in found)
 
 
-def test_the_command_lists_and_prints() -> None:
+def test_docs_lists_all_pages_and_prints_a_page() -> None:
     listed = CliRunner().invoke(root, ["docs"])
     assert listed.exit_code == 0
     assert all(f"  {page.topic} " in listed.output for page in indexed_pages(page_folder()))
@@ -100,7 +97,7 @@ def test_the_command_lists_and_prints() -> None:
     assert document["text"] == printed.output
 
 
-def test_a_terminal_gets_commands_instead_of_links() -> None:
+def test_a_terminal_shows_commands_instead_of_links() -> None:
     assert with_commands("see [run.md](run.md#progress), [sinks](sinks.md) and [x](https://example.org/a.md)") == (
         "see `lakefeed docs run`, `lakefeed docs sinks` and [x](https://example.org/a.md)"
     )
@@ -131,11 +128,11 @@ def test_the_pages_are_html_files_whose_links_and_pictures_lead_to_files(tmp_pat
     assert broken == []
 
 
-def test_the_changelog_beside_the_pages_is_opened_too(tmp_path: Path) -> None:
+def test_the_changelog_is_written_as_html_too(tmp_path: Path) -> None:
     assert pages.write_pages(page_folder(), tmp_path, "../CHANGELOG.md") == tmp_path / "CHANGELOG.html"
 
 
-def test_a_wheel_has_the_pages_where_the_package_looks_for_them(tmp_path: Path) -> None:
+def test_a_wheel_contains_all_pages(tmp_path: Path) -> None:
     with zipfile.ZipFile(write_wheels(tmp_path)[0]) as wheel:
         wheel.extractall(tmp_path / "installed")
     folder = tmp_path / "installed" / "lakefeed" / "docs"
@@ -156,7 +153,7 @@ def calls(text: str) -> set[str]:
     }
 
 
-def test_each_page_that_messages_and_files_of_the_package_name_is_there() -> None:
+def test_each_page_that_the_package_names_exists() -> None:
     python = [file.read_text("utf-8") for file in PACKAGE.rglob("*.py")]
     named = {topic for text in python for topic in calls(text)} - {"NAME", "WORDS"}
     assert len(named) > 5
@@ -178,7 +175,7 @@ def strings(text: str) -> list[str]:
     ]
 
 
-def test_no_message_names_a_file_that_the_wheel_does_not_show() -> None:
+def test_messages_name_pages_by_command_and_not_by_file() -> None:
     """A setting's docstring is a message, too: the reference and the JSON Schema show it."""
     found = {
         (file.name, text)
@@ -191,7 +188,7 @@ def test_no_message_names_a_file_that_the_wheel_does_not_show() -> None:
     assert not re.search(r"\bdocs/[\w-]+\.md", schema)
 
 
-def test_a_copied_example_names_commands(tmp_path: Path) -> None:
+def test_a_copied_example_names_pages_by_command(tmp_path: Path) -> None:
     for example in packaged_examples():
         copy_example(example, tmp_path)
     texts = {file.name: file.read_text("utf-8") for file in tmp_path.rglob("*.*") if file.suffix in (".md", ".yaml")}

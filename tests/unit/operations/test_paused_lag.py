@@ -1,4 +1,4 @@
-"""The lag of a paused feed while its broker answers or does not."""
+"""The lag of a paused feed follows the broker's end offsets."""
 
 import threading
 import time
@@ -9,7 +9,7 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import Unreachable
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.offsets.ranges import OffsetRange, Partition
-from lakefeed.operations.followers import observing_ends
+from lakefeed.operations.followers import observing_lag_while_paused
 
 CONFIG = PipelineConfig.model_validate(
     {
@@ -28,7 +28,7 @@ def until(look: Any) -> None:
         time.sleep(0.01)
 
 
-def test_only_a_paused_feed_is_looked_at() -> None:
+def test_the_broker_is_asked_for_end_offsets_only_while_the_feed_is_paused() -> None:
     monitor, asked, answers = FeedMonitor("taxi"), threading.Event(), [10, 25]
 
     def ends() -> Mapping[Partition, int]:
@@ -40,7 +40,7 @@ def test_only_a_paused_feed_is_looked_at() -> None:
 
     monitor.begin(sink="memory", fence=None, position=[OffsetRange("trips", 0, 0, 10)])
     monitor.control.open(threading.Event())
-    with observing_ends(CONFIG, monitor, ends=ends, every=0.01):
+    with observing_lag_while_paused(CONFIG, monitor, ends=ends, every=0.01):
         assert not asked.wait(0.2)
         monitor.control.request("pause", by="test", reason="a test")
         request = monitor.control.take()
@@ -50,7 +50,7 @@ def test_only_a_paused_feed_is_looked_at() -> None:
         until(lambda: monitor.snapshot().lag == 15)
 
 
-def test_a_broker_that_hangs_does_not_delay_the_end() -> None:
+def test_a_broker_that_hangs_does_not_delay_the_end_of_the_run() -> None:
     monitor, hang = FeedMonitor("taxi"), threading.Event()
 
     def ends() -> Mapping[Partition, int]:
@@ -63,7 +63,7 @@ def test_a_broker_that_hangs_does_not_delay_the_end() -> None:
     assert request is not None
     monitor.control.paused(request.pause)
     began = time.monotonic()
-    with observing_ends(CONFIG, monitor, ends=ends, every=0.01):
+    with observing_lag_while_paused(CONFIG, monitor, ends=ends, every=0.01):
         time.sleep(0.1)
     assert time.monotonic() - began < 5
     hang.set()

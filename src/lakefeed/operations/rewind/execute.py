@@ -1,7 +1,7 @@
 """Move a feed on purpose, with its ledger, rows, dead letters, checkpoint and monitoring group.
 
-The move in the table's ledger decides. If the command is interrupted after it, the next start completes the rest, since
-it finds a move that the checkpoint does not have; or the same command completes it.
+The commit of the move in the table's ledger comes first. If the command is interrupted after it, the next start finds a
+move that the checkpoint lacks, and completes the rest; so does the same command.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RewindPlan:
-    """The effects of a rewind; if ``moves`` is empty, only the checkpoint is recreated.
+    """The effects of a rewind; if ``moves`` is empty, it only recreates the checkpoint.
 
     Attributes:
         letters: the number of dead letters to delete.
-        delete_where: filter of the rows to delete; None if the rows stay.
+        delete_where: the filter of the rows to delete; None if the rows stay.
     """
 
     feed: str
@@ -55,12 +55,11 @@ class RewindPlan:
 
     @property
     def rows(self) -> int:
-        """The number of rows from offsets that are read again."""
+        """The number of rows of records that the feed will read again."""
         return sum(move.rows or 0 for move in self.moves)
 
     @property
     def delete_rows(self) -> bool:
-        """Check that the rows of records that are read again are deleted."""
         return self.delete_where is not None
 
     def as_dict(self) -> dict[str, Any]:
@@ -87,10 +86,11 @@ def plan_rewind(
     """Plan a rewind from table, topics and dead letters, without Spark; change nothing.
 
     Args:
-        to: ``earliest``, ``latest``, ``table`` (the table's position: only the checkpoint is recreated), a time
+        to: ``earliest``, ``latest``, ``table`` (keep the table's position, and only recreate the checkpoint), a time
             (``timestamp:2026-11-20T06:30``), ``snapshot:ID``, or offsets in the form that ``parse_offsets`` reads.
-        topic: move only this topic's partitions; with ``partition`` only the partitions of this number.
-        delete_rows: whether to delete the rows of records that are read again. None is allowed only if there are none.
+        topic: move only this topic.
+        partition: move only partitions with this number.
+        delete_rows: delete or keep the rows of records that the feed will read again; None only if there are no rows.
         accept_loss: whether records may stay unread.
     """
     config = feed.config
@@ -100,9 +100,9 @@ def plan_rewind(
     before = status.position
     if before is not None and has_state(before.ranges):
         raise ConfigError(
-            f"feed '{config.name}' keeps state, which cannot be moved to other offsets",
+            f"feed '{config.name}' keeps state, and the state of other offsets is unknown",
             where=name,
-            hint="name a new table and a new checkpoint location, which read the source again",
+            hint="give the feed a new table and a new checkpoint: it then reads the source from its start",
         )
     known, ids = (ends(before), before.ranges.topic_ids) if before is not None else ({}, {})
     moves: tuple[PartitionMove, ...] = ()
@@ -110,15 +110,15 @@ def plan_rewind(
     if to != "table":
         if before is None and status.is_position_known:
             raise ConfigError(
-                f"feed '{config.name}' has landed nothing yet, so there is nothing to rewind",
-                hint="source.kafka.start says where a new feed begins; --to table removes a checkpoint in the way",
+                f"feed '{config.name}' has committed nothing yet, so it has no position to rewind",
+                hint="set source.kafka.start, at which a new feed begins; --to table removes an old checkpoint",
             )
         if not status.is_position_known and (delete_rows or topic is not None or partition is not None):
             raise ConfigError(
-                "the table was rolled back and does not tell where the feed stood: all partitions have to be moved, "
-                "and no rows can be deleted with it",
+                "the table was rolled back, and the feed's position is unknown: only all partitions can be moved, and "
+                "no rows can be deleted",
                 where=name,
-                hint="name where each partition resumes, without --topic, --partition and --delete-rows",
+                hint="give --to for all partitions, without --topic, --partition and --delete-rows",
             )
         positions = known or dict.fromkeys(partitions_of(status.topics), 0)
         chosen = {key: at for key, at in positions.items() if topic in (None, key[0]) and partition in (None, key[1])}
@@ -140,7 +140,6 @@ def execute_rewind(feed: Feed, agreed: RewindPlan, spark: SparkSession) -> str |
     """
     config = feed.config
     sink = feed.ledger_table(spark)
-    # Without a checkpoint, only the ledger is moved.
     claim = feed.claim(spark) if config.checkpoint else None
     fence = sink.take_fence(prefix=REWIND) if spark.catalog.tableExists(agreed.table) else None
     letters = feed.dead_letter_store(spark) if config.dead_letters else None
@@ -149,7 +148,7 @@ def execute_rewind(feed: Feed, agreed: RewindPlan, spark: SparkSession) -> str |
         now = sink.position()
         if (now and now.snapshot_id) != (before and before.snapshot_id):
             raise CheckpointMismatch(
-                f"feed '{agreed.feed}' has gone on since this was planned; nothing was moved",
+                f"feed '{agreed.feed}' has committed since the rewind was planned; nothing was moved",
                 where=agreed.table,
                 hint="run the command again",
             )
@@ -172,7 +171,7 @@ def execute_rewind(feed: Feed, agreed: RewindPlan, spark: SparkSession) -> str |
 def _with_rows(
     moves: tuple[PartitionMove, ...], table: Table, ids: Mapping[str, str], feed: str, *, delete_rows: bool | None
 ) -> tuple[tuple[PartitionMove, ...], str | None]:
-    """Count the rows of offsets that are read again, if the table has their offsets; also return the rows' filter."""
+    """Add the numbers of rows to the moves, if the table has the rows' offsets; return the filter to delete them."""
     spans = {(move.topic, move.partition): (move.to, move.to + move.again) for move in moves if move.again}
     if not spans:
         return moves, None
@@ -182,16 +181,16 @@ def _with_rows(
         raise ConfigError(
             f"rows cannot be deleted by their offsets: {why}",
             where=".".join(table.name()),
-            hint="--keep-rows reads the records again beside the rows that are there; decode: {metadata: [topic, "
-            "partition, offset]} keeps the offsets of new rows",
+            hint="--keep-rows lets the table have two rows of the records; decode: {metadata: [topic, partition, "
+            "offset]} stores the offsets of new rows",
         )
     where = rows_where(spans, columns=columns)
     counts = _count_rows(table, feed, columns, spans) if why is None else Counter()
     if delete_rows is None and (why is not None or counts.total()):
         rows = f"the {counts.total():,} rows" if why is None else "the rows"
         raise ConfigError(
-            f"{sum(move.again for move in moves):,} offsets are read again: say what becomes of {rows} of them",
-            hint="--delete-rows deletes them in the same commit, --keep-rows leaves them beside the new ones",
+            f"the feed will read {sum(move.again for move in moves):,} offsets again: delete or keep {rows} of them?",
+            hint="--delete-rows deletes them in the same commit, --keep-rows keeps them beside the new rows",
         )
     counted = (replace(move, rows=counts.get((move.topic, move.partition))) if move.again else move for move in moves)
     return tuple(counted), where if delete_rows else None
@@ -200,18 +199,18 @@ def _with_rows(
 def _why_unknown(
     table: Table, columns: tuple[str, str, str], ids: Mapping[str, str], feed: str, topics: set[str]
 ) -> str | None:
-    """Return why a row's offset does not identify its record; None if it does identify it."""
+    """Return why a row's offset does not identify its record; None if it does."""
     have = table.schema().column_names
     missing = [name for name in columns if name and name not in have]
     others = [key for key in table.properties if key.startswith(f"{POSITION}.") and key != f"{POSITION}.{feed}"]
     if not columns[0] and (len(ids) > 1 or others):
         missing.insert(0, TOPIC)
     if missing:
-        return f"the table does not keep {' and '.join(missing)}"
+        return f"the table has no column {' and '.join(missing)}"
     commits = commits_of(ancestors(table, feed)[0], feed)
     known = {named for commit in commits for named in commit.ranges.topic_ids.items() if named[0] in topics}
     older = {topic for topic, topic_id in known if ids.get(topic, topic_id) != topic_id}
-    return f"it has rows of another topic that was called {min(older)} before, with the same offsets" if older else None
+    return f"it has rows of an earlier topic {min(older)} with the same offsets" if older else None
 
 
 def _count_rows(
@@ -240,7 +239,7 @@ def _count_rows(
 def _with_letters(
     moves: tuple[PartitionMove, ...], known: Mapping[Partition, int], feed: Feed, position: Position | None
 ) -> tuple[tuple[PartitionMove, ...], int]:
-    """Count the dead letters to delete: those of offsets that are read again, and those past the table's position."""
+    """Count the dead letters to delete: of offsets that the feed will read again, or that the table has not reached."""
     store = feed.config.dead_letters.table if feed.config.dead_letters else None
     if store is None:
         return moves, 0
@@ -248,11 +247,11 @@ def _with_letters(
     if position is not None:
         _require_written(store, targets, feed, position.snapshot_id)
     try:
-        found = TableReader(store, connections=feed.connections).find(DeadLetterFilter(feed=feed.config.name))
+        letters = TableReader(store, connections=feed.connections).find(DeadLetterFilter(feed=feed.config.name))
     except ResourceMissing:
         return moves, 0
     gone: Counter[Partition] = Counter()
-    for letter in found:
+    for letter in letters:
         partition = (letter["topic"], letter["partition"])
         if (partition in targets or not known) and letter["offset"] >= targets.get(partition, 0):
             gone[partition] += 1
@@ -260,7 +259,7 @@ def _with_letters(
 
 
 def _require_written(store: str, targets: Mapping[Partition, int], feed: Feed, snapshot_id: int) -> None:
-    """Refuse a move if a crash prevented a batch's dead letters: after the move, a start could no longer find them."""
+    """Refuse a move if a crash prevented the last batch's dead letters: after the move no start would write them."""
     name, connections = feed.config.name, feed.connections
     line, _ = ancestors(open_table(feed.config.sink.ledger_table, connections=connections), name)
     last = next((commit for commit in commits_of(line, name) if commit.snapshot_id == snapshot_id), None)
@@ -277,5 +276,5 @@ def _require_written(store: str, targets: Mapping[Partition, int], feed: Feed, s
         raise CheckpointMismatch(
             f"the dead letters of batch {last.batch_id} of feed '{name}' are not written yet",
             where=store,
-            hint="start the feed once, which writes them; then move it",
+            hint="start the feed once: it writes them; then move it",
         )

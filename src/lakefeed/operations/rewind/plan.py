@@ -27,12 +27,11 @@ _OFFSET = re.compile(r"([A-Za-z0-9._-]{1,249}):(\d{1,9}):(\d{1,18})", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionMove:
-    """The move of one partition.
+    """The move of one partition from ``start`` (None if the feed's position is unknown) to ``to``.
 
     Attributes:
-        start: the feed's position; None if it is unknown.
-        rows: rows of the table from offsets that are read again; None if they were not counted.
-        letters: dead letters of these offsets, which are deleted.
+        rows: the table's rows of records that the feed will read again; None if they were not counted.
+        letters: the dead letters to delete.
     """
 
     topic: str
@@ -44,12 +43,12 @@ class PartitionMove:
 
     @property
     def again(self) -> int:
-        """The number of offsets that are read again."""
+        """The number of offsets that the feed will read again."""
         return 0 if self.start is None else max(0, self.start - self.to)
 
     @property
     def given_up(self) -> int:
-        """The number of offsets that are never read."""
+        """The number of offsets that the feed will never read."""
         return 0 if self.start is None else max(0, self.to - self.start)
 
 
@@ -62,7 +61,7 @@ def find_targets(
     *,
     accept_loss: bool,
 ) -> dict[Partition, int]:
-    """Return the target offsets of the partitions in ``chosen``, which has their present offsets."""
+    """Return the target offsets of the partitions in ``chosen``, a mapping to their present offsets."""
     kind, _, value = to.partition(":")
     if to in ("earliest", "latest"):
         there = partitions_of(status.topics)
@@ -71,12 +70,14 @@ def find_targets(
     if kind == "timestamp":
         return _targets_at(moment(value, prefix="timestamp:"), config, status, chosen, accept_loss=accept_loss)
     if kind == "snapshot" and value.isdigit():
-        at = _position_at(table, int(value), config.name)
-        return {key: at.get(key, 0) for key in chosen}
-    found = parse_offsets(to)
-    if outside := sorted(found.keys() - chosen.keys()):
-        raise ConfigError(f"{outside[0][0]}-{outside[0][1]} is not among the partitions that are to be moved")
-    return found
+        position = _position_at(table, int(value), config.name)
+        return {key: position.get(key, 0) for key in chosen}
+    targets = parse_offsets(to)
+    if outside := sorted(targets.keys() - chosen.keys()):
+        [(topic, partition), *_] = outside
+        what = f"--to names {topic}-{partition}, which the feed does not read, or which --topic or --partition excludes"
+        raise ConfigError(what, hint="lakefeed offsets show lists the feed's partitions")
+    return targets
 
 
 def _targets_at(
@@ -84,7 +85,7 @@ def _targets_at(
 ) -> dict[Partition, int]:
     """Return the offsets of the first records since a time; a partition moves forward only with ``accept_loss``."""
     cluster = Topics(config.kafka.bootstrap_servers, options=config.kafka.client_options)
-    times = {name: cluster.offsets_at(name, time) for name, found in status.topics.items() if found is not None}
+    times = {name: cluster.offsets_at(name, time) for name, topic in status.topics.items() if topic is not None}
     targets: dict[Partition, int] = {}
     for (name, number), partition in partitions_of(status.topics).items():
         if (key := (name, number)) in chosen:
@@ -99,13 +100,17 @@ def _position_at(table: Table, snapshot_id: int, feed: str) -> dict[Partition, i
     until = [number for number, snapshot in enumerate(line, 1) if snapshot.snapshot_id == snapshot_id]
     commits = list(commits_of(line[: until[0]], feed)) if until else []
     if not commits:
-        what = "has no commit of the feed up to it" if until else "is none that the table's present state descends from"
-        raise ResourceMissing(f"snapshot {snapshot_id} {what}, or it has expired", where=".".join(table.name()))
+        what = "no snapshot up to it is a commit of the feed" if until else "it is no ancestor of the present snapshot"
+        raise ResourceMissing(
+            f"snapshot {snapshot_id} has no position of the feed: {what}, or it has expired",
+            where=".".join(table.name()),
+            hint="give a time instead: --to timestamp:2026-11-20T06:30",
+        )
     return commits[-1].ranges.ends
 
 
 def parse_offsets(text: str) -> dict[Partition, int]:
-    """Read ``topic:partition:offset,…``, or ``{"topic": {"0": 12}}`` as Spark writes it; else raise a ConfigError."""
+    """Read ``topic:partition:offset,…``, or Spark's ``{"topic": {"0": 12}}``; raise a ConfigError for other texts."""
     try:
         if text.lstrip().startswith("{"):
             return {
@@ -113,16 +118,16 @@ def parse_offsets(text: str) -> dict[Partition, int]:
                 for topic, offsets in json.loads(text).items()
                 for partition, offset in offsets.items()
             }
-        found = {}
+        offsets = {}
         for part in text.split(","):
             match = _OFFSET.fullmatch(part.strip())
             if match is None:
                 raise ValueError(part)
-            found[match[1], int(match[2])] = int(match[3])
-        return found
+            offsets[match[1], int(match[2])] = int(match[3])
+        return offsets
     except (ValueError, AttributeError, TypeError):
         hint = """write topic:0:12,topic:1:20, or {"topic": {"0": 12, "1": 20}}"""
-        raise ConfigError(f"'{text}' says no offsets", hint=hint) from None
+        raise ConfigError(f"'{text}' is not a target that --to takes", hint=hint) from None
 
 
 def plan_moves(
@@ -133,7 +138,7 @@ def plan_moves(
     ids: Mapping[str, str],
     accept_loss: bool,
 ) -> tuple[PartitionMove, ...]:
-    """Check the moves and return them: the topic must have the target, and only ``accept_loss`` allows moving forward.
+    """Check and return the moves: the topic must have the target offset, and moving forward needs ``accept_loss``.
 
     ``positions`` is empty if the feed's position is unknown; ``ids`` are the ids of the topics that it has read.
     """
@@ -141,18 +146,18 @@ def plan_moves(
     for (topic, partition), to in sorted(targets.items()):
         name = f"{topic}-{partition}"
         if positions and (topic, partition) not in positions:
-            raise ConfigError(f"the feed has not read {name}", hint="it begins there at the first record by itself")
+            raise ConfigError(f"the feed has not read {name} yet", hint="leave it out: it begins at its first record")
         described, there = topics.get(topic), partitions.get((topic, partition))
         if described is None or there is None:
-            raise ResourceMissing(f"there is no {name}", hint="lakefeed topics show shows what a topic has")
+            raise ResourceMissing(f"there is no partition {name}", hint="lakefeed topics show lists the partitions")
         if ids.get(topic, described.topic_id) != described.topic_id:
             raise RecordsLost(
                 f"{topic} was recreated: its id was {ids[topic]}, and is {described.topic_id}",
-                hint="lakefeed run pipeline.yaml --accept-loss resumes with the new one",
+                hint="lakefeed run pipeline.yaml --accept-loss resumes with the new topic",
             )
         if not there.start_offset <= to <= there.end_offset:
             raise ResourceMissing(
-                f"{name} cannot be read from {to}: the topic has [{there.start_offset}, {there.end_offset})",
+                f"{name} has no offset {to}: the topic has [{there.start_offset}, {there.end_offset})",
                 hint="--to earliest begins at its first record",
             )
         moves.append(PartitionMove(topic=topic, partition=partition, start=positions.get((topic, partition)), to=to))
@@ -161,24 +166,24 @@ def plan_moves(
         first = (f"[{move.start}, {move.to}) of {move.topic}-{move.partition}" for move in forward[:MOST_SHOWN])
         raise ConfigError(
             f"the feed would never read {sum(move.given_up for move in forward):,} offsets: {', '.join(first)}",
-            hint="--accept-loss gives them up, and records it in the table's ledger",
+            hint="--accept-loss leaves them unread, and records this in the table's ledger",
         )
     if forward and any(move.again for move in moves):
-        hint = "move them apart, with --topic and --partition"
-        raise ConfigError("some partitions would go back and others forward", hint=hint)
+        hint = "move them with two commands: --topic and --partition choose partitions"
+        raise ConfigError("some partitions would move back and others forward", hint=hint)
     return tuple(move for move in moves if move.start != move.to)
 
 
 def require_own_records(moves: Sequence[PartitionMove], adopted: Mapping[Partition, int], *, where: str) -> None:
-    """Refuse a move to before the offsets at which the feed took over the table: another tool landed those rows."""
+    """Refuse a move to before the offsets at which the feed took the table over: another tool wrote these rows."""
     for move in moves:
         at = adopted.get((move.topic, move.partition), 0)
         if move.to < at:
             raise ConfigError(
-                f"the feed took the table over at {at} in {move.topic}-{move.partition}, and would land the other "
-                f"tool's records from {move.to} on again",
+                f"the feed took the table over at offset {at} of {move.topic}-{move.partition}: from {move.to} on, it "
+                "would land records again that another tool has landed",
                 where=where,
-                hint=f"rewind to {at} at most; a new feed into a new table reads the topics from the beginning",
+                hint=f"rewind to {at} or later; a new feed into a new table reads the topics from the beginning",
             )
 
 
@@ -192,15 +197,15 @@ def move_commit(
 ) -> Commit:
     """Return the commit that moves a feed.
 
-    ``before`` are the ranges of its newest commit; None if the table was rolled back and the position is unknown.
+    ``before`` has the ranges of its newest commit; None if the table was rolled back and the position is unknown.
     """
     if before is None:
-        ids = {name: found.topic_id for name, found in topics.items() if found is not None}
+        ids = {name: topic.topic_id for name, topic in topics.items() if topic is not None}
         ranges = tuple(OffsetRange(move.topic, move.partition, move.to, move.to) for move in moves)
         reached = OffsetRanges(ranges, {move.topic: ids[move.topic] for move in moves})
         return Commit(feed, 0, reached, move=PositionReset(reason="rewind", unknown=True))
     again = [move for move in moves if move.again]
-    # If there are no rows, note that none are kept: a later duplicate of these offsets is then a fault.
+    # Without rows to delete, the move counts as one that deletes rows: for verify a later duplicate is then a fault.
     deletes = deletes or (bool(again) and all(move.rows == 0 for move in again))
     reset = PositionReset(
         reason="accepted-loss" if any(move.given_up for move in moves) else "rewind",

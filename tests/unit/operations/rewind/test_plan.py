@@ -1,4 +1,4 @@
-"""A rewind's plan, its effect on dead letters, and what verify expects after it."""
+"""A rewind's plan, its effect on dead letters, and the rows that verify expects after it."""
 
 import pytest
 
@@ -30,17 +30,17 @@ def spans(*ranges: tuple[int, int], topic_id: str = "A") -> OffsetRanges:
 
 
 @pytest.mark.parametrize("text", ["t:0:12,t:1:3", " t:0:12 , t:1:3", '{"t": {"0": 12, "1": 3}}'])
-def test_offsets_are_read_as_people_and_as_spark_write_them(text: str) -> None:
+def test_target_offsets_are_parsed_in_the_short_form_and_in_sparks_json(text: str) -> None:
     assert parse_offsets(text) == {P0: 12, P1: 3}
 
 
 @pytest.mark.parametrize("text", ["", "t:0", "t:0:x", "soon", "{", '{"t": 3}', '{"t": {"a": 3}}', "t:0:1,,"])
-def test_offsets_that_are_none_are_refused(text: str) -> None:
+def test_a_target_that_has_no_offsets_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_offsets(text)
 
 
-def test_a_plan_says_what_is_read_again_and_what_never() -> None:
+def test_a_plan_counts_the_offsets_that_are_read_again_or_never() -> None:
     topics = {"t": topic((2, 20), (0, 20))}
     [first] = plan_moves({P0: 9, P1: 5}, {P0: 2, P1: 5}, topics, ids={"t": "A"}, accept_loss=False)
     assert (first.partition, first.start, first.to, first.again, first.given_up) == (0, 9, 2, 7, 0)
@@ -61,14 +61,14 @@ def test_a_plan_says_what_is_read_again_and_what_never() -> None:
         ({P0: 2, P1: 20}, {"t": topic((2, 20), (0, 20))}, ConfigError),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_moves_that_the_topic_or_the_feed_does_not_allow_are_refused(
     targets: dict[tuple[str, int], int], topics: dict[str, TopicDescription | None], error: type[LakefeedError]
 ) -> None:
     with pytest.raises(error):
         plan_moves({P0: 9, P1: 5}, targets, topics, ids={"t": "A"}, accept_loss=True)
 
 
-def test_records_are_left_unread_only_when_asked_to() -> None:
+def test_a_move_forward_needs_accept_loss() -> None:
     with pytest.raises(ConfigError, match=r"never read 3 offsets: \[9, 12\) of t-0"):
         plan_moves({P0: 9}, {P0: 12}, {"t": topic((2, 20))}, ids={"t": "A"}, accept_loss=False)
 
@@ -90,7 +90,7 @@ def test_the_commit_of_a_rewind_has_every_partition() -> None:
     assert commit.move == PositionReset("rewind", unknown=True)
 
 
-def test_rows_are_named_by_their_offsets() -> None:
+def test_the_filter_of_rows_has_their_offsets() -> None:
     columns = ("kafka_topic", "kafka_partition", "kafka_offset")
     assert rows_where({P0: (2, 9)}, columns=columns) == (
         "(kafka_topic = 't' AND kafka_partition = 0 AND kafka_offset >= 2 AND kafka_offset < 9)"
@@ -100,7 +100,7 @@ def test_rows_are_named_by_their_offsets() -> None:
     assert rows_where({}, columns=columns) == "false"
 
 
-def test_dead_letters_follow_only_if_they_are_ahead() -> None:
+def test_dead_letters_are_moved_back_only_if_they_are_ahead_of_the_table() -> None:
     assert step_back("f", spans((4, 9)), spans((9, 12))) is None
     assert step_back("f", spans((4, 9)), spans((9, 9), (3, 3))) is None
     step = step_back("f", spans((4, 9), (0, 5)), spans((2, 2), (7, 7)))
@@ -113,7 +113,7 @@ def test_dead_letters_follow_only_if_they_are_ahead() -> None:
     assert nothing.deleted == {P0: (0, 9)}
 
 
-def test_dead_letters_of_a_topic_recreated_stay() -> None:
+def test_dead_letters_of_a_recreated_topic_stay() -> None:
     step = step_back("f", spans((4, 9), (0, 5)), spans((0, 0), topic_id="B"))
     assert step is not None
     assert step.deleted == {}
@@ -147,7 +147,7 @@ def kinds(known: Evidence, *, fault: bool) -> set[str]:
     return {each.kind for each in findings(known) if each.fault == fault}
 
 
-def test_rows_of_rewound_ranges_are_expected_no_more() -> None:
+def test_verify_no_longer_expects_rows_of_rewound_ranges() -> None:
     before = (batch(1, 0, 10), batch(2, 10, 20))
     assert kinds(evidence(*before, moved(3, 20, 15), rows=15), fault=True) == set()
     assert kinds(evidence(*before, moved(3, 20, 15), rows=14), fault=True) == {"missing"}
@@ -157,14 +157,14 @@ def test_rows_of_rewound_ranges_are_expected_no_more() -> None:
     assert kinds(evidence(*again, rows=25, offsets=22), fault=True) == {"duplicates"}
 
 
-def test_rows_that_were_kept_may_be_double() -> None:
+def test_verify_notes_duplicates_of_rows_that_a_rewind_kept() -> None:
     commits = (batch(1, 0, 10), moved(2, 10, 5, deleted=False), batch(3, 5, 10))
     known = evidence(*commits, rows=15, offsets=10)
     assert kinds(known, fault=True) == set()
     assert kinds(known, fault=False) == {"rewind", "duplicates"}
 
 
-def test_letters_of_rewound_ranges_are_not_missed() -> None:
+def test_verify_does_not_miss_dead_letters_of_rewound_ranges() -> None:
     def kept(*offsets: int, commits: tuple[Commit, ...]) -> Letters:
         return Letters(commits, letters=tuple(Letter("t", 0, each) for each in offsets))
 
@@ -184,7 +184,7 @@ def test_letters_of_rewound_ranges_are_not_missed() -> None:
     assert kinds(evidence(*again, batch(4, 10, 12), rows=11, letters=unwritten), fault=True) == {"letters"}
 
 
-def test_letters_that_went_back_with_a_table_that_was_rolled_back_are_no_surplus() -> None:
+def test_dead_letters_that_followed_a_rollback_are_no_surplus() -> None:
     def written(number: int, start: int, end: int) -> Commit:
         return Commit("f", number, spans((start, end)), snapshot_id=number, rows=1)
 
@@ -196,7 +196,7 @@ def test_letters_that_went_back_with_a_table_that_was_rolled_back_are_no_surplus
     assert kinds(known, fault=True) == set()
 
 
-def test_two_topics_of_one_name_are_not_distinguished() -> None:
+def test_verify_notes_that_rows_of_two_topics_with_one_name_cannot_be_distinguished() -> None:
     entered = Commit(
         "f",
         0,
@@ -209,13 +209,13 @@ def test_two_topics_of_one_name_are_not_distinguished() -> None:
     assert kinds(known, fault=False) == {"accepted-loss", "renamed"}
 
 
-def test_records_that_another_tool_has_landed_are_not_read_again() -> None:
+def test_a_rewind_to_before_the_takeover_of_a_table_is_refused() -> None:
     moves = (
         PartitionMove(topic="t", partition=0, start=90, to=50),
         PartitionMove(topic="t", partition=1, start=9, to=2),
     )
     require_own_records(moves, {("t", 0): 50}, where="lake.a.b")
     with pytest.raises(
-        ConfigError, match=r"took the table over at 5 in t-1, and would land the other tool's records from 2"
+        ConfigError, match=r"took the table over at offset 5 of t-1: from 2 on, it would land records again"
     ):
         require_own_records(moves, {("t", 0): 50, ("t", 1): 5}, where="lake.a.b")
