@@ -63,7 +63,7 @@ class FeedStatus:
     Attributes:
         start: a message that says what a start would do now.
         position: the feed's position in the table; None if it has none, or if it is unknown.
-        is_position_known: whether the table tells the feed's position; False after some rollbacks.
+        is_position_known: whether the table has the feed's position; False after some rollbacks.
         decided: how a start would begin; None if it would be refused, or if only Spark can decide.
         note: lakefeed's note next to the checkpoint, if it exists.
         logged: the newest batch in the log of a sink without a ledger.
