@@ -296,12 +296,8 @@ def test_a_start_asks_for_its_location_once(spark: SparkSession, root: str) -> N
     again = Checkpoint.at(root, spark=spark)
     again.java.createCheckpointDirectory()
     with counting(spark) as counted:
-        assert [again.exists(name) for name in ("metadata", "offsets", "commits", "state")] == [
-            True,
-            True,
-            False,
-            False,
-        ]
+        found = [name for name in ("metadata", "offsets", "commits", "state") if again.exists(name)]
+        assert found == ["metadata", "offsets"]
         assert Checkpoint.at(f"{root}/offsets", spark=spark).names() == ["0"]
         assert not Checkpoint.at(f"{root}/commits", spark=spark).exists()
         for _ in range(2):

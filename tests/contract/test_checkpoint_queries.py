@@ -13,7 +13,7 @@ from pyspark.sql.functions import count as count_of
 from pyspark.sql.functions import sum as sum_of
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.support.checkpoint import Checkpoint, Counted, counting
+from tests.support.checkpoint import Checkpoint, counting
 from tests.support.stores import Bucket
 
 ROWS = 4
@@ -66,6 +66,12 @@ def numbers(spark: SparkSession) -> DataFrame:
     return source.load().select("value")
 
 
+def writing(frame: DataFrame, checkpoint: str, table: str | None = None) -> Callable[[], StreamingQuery]:
+    """Return a function that starts a query, which writes to Parquet files, or to nothing without a table."""
+    writer = frame.writeStream.format("parquet" if table else "noop").option("checkpointLocation", checkpoint)
+    return lambda: writer.trigger(processingTime="0 seconds").start(table)
+
+
 def run_until(start: Callable[[], StreamingQuery], batch: int) -> None:
     """Run a query until it has finished this batch; stop it at any point of the next one."""
     query = start()
@@ -91,15 +97,7 @@ def assert_every_number_once(table: DataFrame, *, batches: int) -> None:
 def test_parquet_with_compaction_and_purging_restarted_again_and_again(
     spark: SparkSession, place: Place, batches: int, step: int
 ) -> None:
-    def start() -> StreamingQuery:
-        return (
-            numbers(spark)
-            .writeStream.format("parquet")
-            .option("checkpointLocation", place.checkpoint)
-            .trigger(processingTime="0 seconds")
-            .start(place.table)
-        )
-
+    start = writing(numbers(spark), place.checkpoint, place.table)
     with settings(spark, minBatchesToRetain=5, fileSink__log__compactInterval=4, fileSink__log__cleanupDelay="1s"):
         for batch in range(step, batches + 1, step):
             run_until(start, batch)
@@ -117,38 +115,16 @@ def test_parquet_with_compaction_and_purging_restarted_again_and_again(
 
 
 def test_parquet_steady_state_is_three_entries_and_the_data(spark: SparkSession, place: Place) -> None:
-    counted = _steady(
-        spark,
-        lambda: (
-            numbers(spark)
-            .writeStream.format("parquet")
-            .option("checkpointLocation", place.checkpoint)
-            .trigger(processingTime="0 seconds")
-            .start(place.table)
-        ),
-    )
+    with counting(spark) as counted:
+        run_until(writing(numbers(spark), place.checkpoint, place.table), 20)
     batches = place.count("checkpoint", "commits")
     assert batches >= 20
     # Offsets, commit and sink log entry; the data file is the fourth PUT.
     assert counted.requests["PutObject"] <= 4 * batches + 12
 
 
-def _steady(spark: SparkSession, start: Callable[[], StreamingQuery]) -> Counted:
-    with counting(spark) as counted:
-        run_until(start, 20)
-    return counted
-
-
 def test_a_query_without_files_makes_two_puts_a_batch(spark: SparkSession, place: Place) -> None:
-    def start() -> StreamingQuery:
-        return (
-            numbers(spark)
-            .writeStream.format("noop")
-            .option("checkpointLocation", place.checkpoint)
-            .trigger(processingTime="0 seconds")
-            .start()
-        )
-
+    start = writing(numbers(spark), place.checkpoint)
     run_until(start, 0)
     with settings(spark, minBatchesToRetain=5):
         with counting(spark) as first:
@@ -191,16 +167,8 @@ def test_foreach_batch_restarted(spark: SparkSession, place: Place, tmp_path: Pa
 @pytest.mark.parametrize("provider", ["HDFSBackedStateStoreProvider", "RocksDBStateStoreProvider"])
 def test_state_survives_restarts(spark: SparkSession, place: Place, provider: str) -> None:
     package = "org.apache.spark.sql.execution.streaming.state"
-
-    def start() -> StreamingQuery:
-        unique = numbers(spark).selectExpr(f"value div {2 * ROWS} as value").dropDuplicates(["value"])
-        return (
-            unique.writeStream.format("parquet")
-            .option("checkpointLocation", place.checkpoint)
-            .trigger(processingTime="0 seconds")
-            .start(place.table)
-        )
-
+    unique = numbers(spark).selectExpr(f"value div {2 * ROWS} as value").dropDuplicates(["value"])
+    start = writing(unique, place.checkpoint, place.table)
     with settings(
         spark,
         stateStore__providerClass=f"{package}.{provider}",

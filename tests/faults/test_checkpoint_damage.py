@@ -7,10 +7,9 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from lakefeed.records.transform.plan import ROCKSDB
-from tests.contract.test_checkpoint_queries import assert_every_number_once, numbers, run_until, settings
+from tests.contract.test_checkpoint_queries import assert_every_number_once, numbers, run_until, settings, writing
 from tests.support.checkpoint import introduce
 from tests.support.stores import Bucket, Store
 
@@ -34,15 +33,7 @@ MEMORY = f"{PACKAGE}.HDFSBackedStateStoreProvider"
     ],
 )
 def test_a_damaged_entry_stops_the_query(spark: SparkSession, bucket: Bucket, file: str, damage: str) -> None:
-    def start() -> StreamingQuery:
-        return (
-            numbers(spark)
-            .writeStream.format("parquet")
-            .option("checkpointLocation", bucket.url("c"))
-            .trigger(processingTime="0 seconds")
-            .start(bucket.url("table"))
-        )
-
+    start = writing(numbers(spark), bucket.url("c"), bucket.url("table"))
     run_until(start, 2)
     done = {int(name.rpartition("/")[2]) for name in bucket.keys("c/commits/")}
     last = max(done)
@@ -55,15 +46,7 @@ def test_a_damaged_entry_stops_the_query(spark: SparkSession, bucket: Bucket, fi
 
 @pytest.mark.parametrize("damage", ["empty", "truncated", "foreign", "missing"])
 def test_a_damaged_sink_log_stops_its_readers(spark: SparkSession, bucket: Bucket, damage: str) -> None:
-    def start() -> StreamingQuery:
-        return (
-            numbers(spark)
-            .writeStream.format("parquet")
-            .option("checkpointLocation", bucket.url("c"))
-            .trigger(processingTime="0 seconds")
-            .start(bucket.url("table"))
-        )
-
+    start = writing(numbers(spark), bucket.url("c"), bucket.url("table"))
     with settings(spark, fileSink__log__compactInterval=4):
         run_until(start, 4)
         last = max(int(Path(name).stem) for name in bucket.keys("table/_spark_metadata/"))
@@ -86,16 +69,7 @@ def test_damaged_state_stops_the_query(spark: SparkSession, store: Store, kept: 
     bucket = store.new_bucket()
     introduce(spark, bucket)
 
-    def start() -> StreamingQuery:
-        return (
-            numbers(spark)
-            .dropDuplicates(["value"])
-            .writeStream.format("parquet")
-            .option("checkpointLocation", bucket.url("c"))
-            .trigger(processingTime="0 seconds")
-            .start(bucket.url("table"))
-        )
-
+    start = writing(numbers(spark).dropDuplicates(["value"]), bucket.url("c"), bucket.url("table"))
     with settings(spark, stateStore__providerClass=kept):
         run_until(start, 3)
         done = {int(name.rpartition("/")[2]) for name in bucket.keys("c/commits/")}
@@ -120,15 +94,7 @@ def spoil(bucket: Bucket, key: str, damage: str) -> None:
 
 
 def test_foreign_files_in_every_directory_disturb_nothing(spark: SparkSession, bucket: Bucket) -> None:
-    def start() -> StreamingQuery:
-        return (
-            numbers(spark)
-            .writeStream.format("parquet")
-            .option("checkpointLocation", bucket.url("c"))
-            .trigger(processingTime="0 seconds")
-            .start(bucket.url("table"))
-        )
-
+    start = writing(numbers(spark), bucket.url("c"), bucket.url("table"))
     run_until(start, 2)
     for folder in ("c", "c/offsets", "c/commits", "table/_spark_metadata"):
         bucket.put(f"{folder}/README-{uuid.uuid4().hex[:4]}.txt", b"not Spark's")

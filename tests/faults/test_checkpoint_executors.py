@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
+from tests.support.checkpoint import rows_of_log
 from tests.support.faults.drivers import Driver, driver
 from tests.support.faults.s3_fault_proxy import FaultProxy, fault_proxy
 from tests.support.stores import Store
@@ -39,16 +39,9 @@ def test_state_is_kept_by_executors_in_jvms_of_their_own(store: Store, tmp_path:
             assert counted(running)["state"] > 0
             if not run["kill"]:  # The counts of an executor's last second are lost when it is killed.
                 assert_counts_agree(running, proxy)
-    paths: set[str] = set()
-    for key in bucket.keys("table/_spark_metadata/"):
-        paths |= {json.loads(line)["path"] for line in bucket.request("GET", key).decode().splitlines()[1:]}
-    rows: list[int] = []
-    local = tmp_path / "one.parquet"
-    for path in paths:
-        local.write_bytes(bucket.request("GET", path.removeprefix(bucket.url() + "/")))
-        rows += [row[0] for row in duckdb.execute("SELECT value FROM read_parquet(?)", [str(local)]).fetchall()]
+    rows = rows_of_log(bucket, "table", tmp_path)
     # Each number is in two batches: without state each one would be there twice.
-    assert sorted(rows) == list(range(len(rows)))
+    assert rows == list(range(len(rows)))
     assert len(rows) >= 11
     if bucket.versioned:
         assert bucket.versions("c/")[1] == []

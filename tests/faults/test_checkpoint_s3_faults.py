@@ -6,10 +6,9 @@ import threading
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from lakefeed.clients.spark import jvm
-from tests.contract.test_checkpoint_queries import assert_every_number_once, numbers, run_until, settings
+from tests.contract.test_checkpoint_queries import assert_every_number_once, numbers, run_until, settings, writing
 from tests.support.checkpoint import Checkpoint, counting, java_class
 from tests.support.faults.s3_fault_proxy import FaultProxy, Kind, Request, on
 from tests.support.stores import Bucket
@@ -204,14 +203,7 @@ def test_a_query_on_a_store_full_of_faults_loses_and_doubles_nothing(
     chance, lock = random.Random(seed), threading.Lock()
     kinds: tuple[Kind, ...] = ("503", "reset", "lost reply")
 
-    def start() -> StreamingQuery:
-        return (
-            numbers(spark)
-            .writeStream.format("parquet")
-            .option("checkpointLocation", bucket.url("c"))
-            .trigger(processingTime="0 seconds")
-            .start(bucket.url("table"))
-        )
+    start = writing(numbers(spark), bucket.url("c"), bucket.url("table"))
 
     def unlucky(_request: Request) -> bool:
         with lock:

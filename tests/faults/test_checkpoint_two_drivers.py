@@ -6,9 +6,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
+from tests.support.checkpoint import rows_of_log
 from tests.support.faults.drivers import Driver, driver
 from tests.support.stores import Bucket, Store
 
@@ -27,19 +27,11 @@ MESSAGES = (
 def test_of_two_drivers_one_survives(store: Store, tmp_path: Path, rounds: int) -> None:
     bucket = store.new_bucket()
     with ExitStack() as running:
-        drivers = [
-            running.enter_context(
-                driver(
-                    "tests.support.faults.two_drivers_child",
-                    environment=store.as_environment(),
-                    log=tmp_path / f"driver-{n}.log",
-                )
-            )
-            for n in range(2)
-        ]
+        child, environment = "tests.support.faults.two_drivers_child", store.as_environment()
+        started = [driver(child, environment=environment, log=tmp_path / f"driver-{n}.log") for n in range(2)]
+        drivers = [running.enter_context(each) for each in started]
         for number in range(rounds):
-            name = f"round-{number}-{uuid.uuid4().hex[:6]}"
-            play(drivers, bucket, name, tmp_path)
+            play(drivers, bucket, f"round-{number}-{uuid.uuid4().hex[:6]}", tmp_path)
 
 
 def play(drivers: list[Driver], bucket: Bucket, name: str, folder: Path) -> None:
@@ -60,20 +52,6 @@ def play(drivers: list[Driver], bucket: Bucket, name: str, folder: Path) -> None
     for end in ends:
         if not end["survived"]:
             assert any(message in end["message"] for message in MESSAGES), end["message"]
-    assert_rows_once(bucket, name, folder)
-
-
-def assert_rows_once(bucket: Bucket, name: str, folder: Path) -> None:
-    """Check that the files in the sink's log have every row once; read them without Spark."""
-    files: set[str] = set()
-    for key in bucket.keys(f"{name}/table/_spark_metadata/"):
-        lines = bucket.request("GET", key).decode().splitlines()[1:]
-        files |= {json.loads(line)["path"] for line in lines}
-    values: list[int] = []
-    for path in sorted(files):
-        content = bucket.request("GET", path.removeprefix(bucket.url() + "/"))
-        local = folder / "one.parquet"
-        local.write_bytes(content)
-        values += [row[0] for row in duckdb.execute("SELECT value FROM read_parquet(?)", [str(local)]).fetchall()]
-    assert sorted(values) == list(range(len(values)))
-    assert len(values) >= BATCHES
+    rows = rows_of_log(bucket, f"{name}/table", folder)
+    assert rows == list(range(len(rows)))
+    assert len(rows) >= BATCHES

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from lakefeed.errors import ResourceMissing
 from tests.support.cli import Running, lakefeed
 from tests.support.cluster_feeds import (
     SLOW_BATCH,
@@ -78,7 +79,6 @@ def test_a_supervised_driver_is_killed_and_then_its_machine(feed: Feed, cluster:
     sent = lakefeed(
         "deploy", "submit", file, "--master", cluster.master, *mode, "--output", "json", environment=environment
     )
-    assert sent.returncode == 0, sent.stderr + cluster.logs()
     first = json.loads(sent.stdout)["driver"]
 
     # Kill the JVM alone: its Python process must end too.
@@ -140,8 +140,7 @@ def test_a_supervised_driver_that_fails_is_started_again_ever_later(feed: Feed, 
     )
     environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
     mode = ("--deploy-mode", "cluster", "--supervise", "--stage", stage)
-    sent = lakefeed("deploy", "submit", file, "--master", cluster.master, *mode, environment=environment)
-    assert sent.returncode == 0, sent.stderr + cluster.logs()
+    lakefeed("deploy", "submit", file, "--master", cluster.master, *mode, environment=environment)
 
     cluster.wait_for(
         "the second failure", lambda: "has failed 2 times in a row: it ends in 20 s" in cluster.logs(), seconds=300
@@ -157,8 +156,6 @@ def test_a_supervised_driver_that_fails_is_started_again_ever_later(feed: Feed, 
 
 
 def rows_so_far(feed: Feed) -> list[dict[str, Any]]:
-    from lakefeed.errors import ResourceMissing
-
     try:
         return feed.rows()
     except ResourceMissing:

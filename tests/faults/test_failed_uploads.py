@@ -38,7 +38,5 @@ def test_a_commit_does_not_land_without_one_of_its_metadata_files(
 
     stack_proxy.heal()
     work.send(30)
-    successor.prepare(pipeline)
-    successor.tell("0")
-    assert successor.ended() is None
+    successor.run(pipeline)
     assert_all_landed(landing, work)

@@ -25,13 +25,7 @@ def test_a_kill_in_mid_isolation_loses_and_doubles_nothing(feed: Feed) -> None:
     feed.send(values[30:], partition=1)
     landing = Landing(feed, "iceberg")
     file = feed.write_file(
-        source={
-            "kafka": {
-                "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
-                "topics": [feed.topic],
-                "max_records_per_batch": 30,
-            }
-        },
+        source=feed.source(max_records_per_batch=30),
         decode={"json": {"schema_ddl": "id BIGINT, text STRING"}, "metadata": ["topic", "partition", "offset"]},
         transform={"sql": f"SELECT *, 100 / CAST(text AS INT) AS share FROM {feed.name}"},
         dead_letters={"table": landing.letters},

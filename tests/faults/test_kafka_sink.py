@@ -68,16 +68,12 @@ def test_killed_in_mid_batch_a_reader_has_every_record_once(feed: Feed, here: Sp
     def sent() -> int:
         return sum(topics.end_offsets(out).values())
 
-    feed.send(json.dumps({"id": number}).encode() for number in range(COUNT))
+    feed.send_ids(range(COUNT))
     file = feed.write_file(**settings(feed, mode, out))
     expected = COUNT if mode == "append" else COUNT // 2
 
     victim = Running(["run", file, "--once"], {**feed.environment, **SHORT_LIVED}, feed.folder / "killed.log")
-    deadline = time.monotonic() + 300
-    while sent() < expected // 5:
-        assert victim.process.poll() is None, victim.said()
-        assert time.monotonic() < deadline, victim.said()
-        time.sleep(0.01)
+    victim.wait_until(lambda: sent() >= expected // 5, timeout=300)
     victim.kill()
     time.sleep(1)
     before = sent()
@@ -100,14 +96,7 @@ def test_killed_in_mid_batch_a_reader_has_every_record_once(feed: Feed, here: Sp
     reader = Pipeline.from_file(
         feed.write_file(
             name=f"{feed.name}_reader",
-            source={
-                "kafka": {
-                    "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
-                    "topics": [out],
-                    "max_records_per_batch": expected // 2,
-                    "deduplicate": True,
-                }
-            },
+            source=feed.source(topics=[out], max_records_per_batch=expected // 2, deduplicate=True),
             decode={"json": {"schema_ddl": f"{column} BIGINT"}},
             sink={"iceberg": {"table": table}},
             checkpoint=f"{feed.checkpoint}-reader",
@@ -126,19 +115,14 @@ def test_killed_in_real_time_what_is_sent_again_is_recognized(feed: Feed, here: 
     topics = Topics(feed.stack.bootstrap_servers)
     feed.create_topic(partitions=1)
     topics.create(out, partitions=3)
-    feed.send(json.dumps({"id": number}).encode() for number in range(count))
+    feed.send_ids(range(count))
     file = feed.write_file(
-        source={"kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [feed.topic]}},
         decode={"json": {"schema_ddl": "id BIGINT"}},
         sink={"kafka": {"topic": out}},
         trigger="real-time, 10 minutes",
     )
     victim = Running(["run", file], {**feed.environment, **SHORT_LIVED}, feed.folder / "killed.log")
-    deadline = time.monotonic() + 300
-    while sum(topics.end_offsets(out).values()) < count:
-        assert victim.process.poll() is None, victim.said()
-        assert time.monotonic() < deadline, victim.said()
-        time.sleep(0.05)
+    victim.wait_until(lambda: sum(topics.end_offsets(out).values()) >= count, timeout=300)
     victim.kill()
     assert "at-least-once" in victim.said()
 

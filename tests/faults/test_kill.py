@@ -21,10 +21,7 @@ def topic(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Create a topic with trips from the generator; the tests land it in separate tables."""
     feed = Feed(stack, tmp_path_factory.mktemp("kill"))
     feed.create_topic(partitions=10)
-    done = lakefeed(
-        "topics", "produce", feed.topic, "--generate", "taxi", "--rows", str(ROWS), environment=feed.environment
-    )
-    assert done.returncode == 0, done.stderr
+    lakefeed("topics", "produce", feed.topic, "--generate", "taxi", "--rows", str(ROWS), environment=feed.environment)
     return feed.topic
 
 
@@ -57,8 +54,7 @@ def test_sigkill_in_mid_run_loses_and_doubles_nothing(topic: str, feed: Feed, pa
         run = Running([*run_it, "--once"], feed.environment, feed.folder / f"{attempt}.log")
         run.wait_until_it_says(": batch ", times=dice.randint(1, 3))
         run.kill()
-    last = lakefeed(*run_it, "--once", "--output", "json", environment=feed.environment)
-    assert last.returncode == 0, last.stderr
+    lakefeed(*run_it, "--once", "--output", "json", environment=feed.environment)
     assert_every_row_once(feed)
 
 
@@ -74,8 +70,7 @@ def test_a_signal_finishes_the_batch_and_exits_0(topic: str, feed: Feed, number:
     assert "Traceback" not in run.said()
     landed = len(feed.rows())
     assert 0 < landed < ROWS
-    last = lakefeed(*run_it, "--once", environment=feed.environment)
-    assert last.returncode == 0, last.stderr
+    lakefeed(*run_it, "--once", environment=feed.environment)
     assert_every_row_once(feed)
 
 
@@ -85,12 +80,10 @@ def test_a_driver_that_wakes_up_after_another_has_taken_over_commits_nothing(top
     first = Running(run_it, feed.environment, feed.folder / "first.log")
     first.wait_until_it_says(": batch ", times=2)
     os.killpg(first.process.pid, signal.SIGSTOP)
-    second = lakefeed(*run_it, "--once", environment=feed.environment)
-    assert second.returncode == 0, second.stderr
+    lakefeed(*run_it, "--once", environment=feed.environment)
     time.sleep(60)
     os.killpg(first.process.pid, signal.SIGCONT)
-    produced = lakefeed("topics", "produce", topic, "--generate", "taxi", "--rows", "10", environment=feed.environment)
-    assert produced.returncode == 0, produced.stderr
+    lakefeed("topics", "produce", topic, "--generate", "taxi", "--rows", "10", environment=feed.environment)
     assert first.process.wait(180) == 2, first.said()
     assert "another driver" in first.said()
     assert "Traceback" not in first.said()

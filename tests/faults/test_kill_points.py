@@ -6,10 +6,9 @@ ones, an aborted transaction, and a transaction that is open when the driver die
 
 import pytest
 
-from tests.support.cli import Running
-from tests.support.faults.drivers import SHORT_LIVED, Driver
+from tests.support.faults.drivers import Driver
 from tests.support.faults.kill_points import POINTS, KillPoint
-from tests.support.faults.landed import Landing, assert_all_landed, assert_nothing_wrong
+from tests.support.faults.landed import Landing, assert_all_landed, assert_killed, assert_nothing_wrong
 from tests.support.faults.s3_fault_proxy import FaultProxy
 from tests.support.faults.workload import PARTITIONS, Workload
 from tests.support.feed import Feed
@@ -46,17 +45,11 @@ def test_killed_there_each_record_is_there_once_after_a_restart(
 
     stack_proxy.heal()
     fault = point.arm(stack_proxy, landing, batch=1)
-    through = {**feed.environment, **SHORT_LIVED, "AWS_ENDPOINT_URL_S3": stack_proxy.endpoint}
-    victim = Running(["run", file, "--once"], through, feed.folder / "killed.log")
-    stack_proxy.victim = victim.kill
-    assert victim.process.wait(500) < 0, victim.said()
-    assert fault.done == 1
+    assert_killed(feed, file, stack_proxy, fault)
     assert_nothing_wrong(landing, work)
 
     assert open_one is not None
     open_one.commit()
     work.send(30)
-    successor.prepare(file)
-    successor.tell("0")
-    assert successor.ended() is None
+    successor.run(file)
     assert_all_landed(landing, work)

@@ -69,14 +69,9 @@ def least_squares(sales: list[dict[str, float]]) -> Any:
 def learning(feed: Feed, *, model: str = "model:LinearModel", **options: str) -> Path:
     shutil.copy(EXAMPLE / "model.py", feed.folder)
     (feed.folder / "dying.py").write_text(DYING)
-    kafka = {
-        "bootstrap_servers": feed.stack.bootstrap_servers,
-        "topics": [feed.topic],
-        "max_records_per_batch": A_BATCH,
-    }
     settings = {"table": model_of(feed), "features": "area, rooms", "label": "price", **options}
     return feed.write_file(
-        source={"kafka": kafka},
+        source=feed.source(max_records_per_batch=A_BATCH),
         decode={"json": {"schema_ddl": SALES}},
         sinks={"model": {"python": {"path": model, "options": settings}}},
     )
@@ -100,8 +95,7 @@ def test_killed_there_it_has_learned_each_record_once(feed: Feed, moment: str) -
     before = feed.rows(model_of(feed))
     assert len(before) == (2 if moment == "after it has learned" else 1)
 
-    done = lakefeed("run", learning(feed), "--once", environment=environment)
-    assert done.returncode == 0, done.stderr
+    lakefeed("run", learning(feed), "--once", environment=environment)
     versions = sorted(feed.rows(model_of(feed)), key=lambda each: each["version"])
     assert [each["version"] for each in versions] == [1, 2, 3, 4]
     assert [each["rows"] for each in versions] == [30, 60, 90, 120]
@@ -115,17 +109,15 @@ def test_killed_there_it_has_learned_each_record_once(feed: Feed, moment: str) -
     for each in versions:
         assert each["weights"] == pytest.approx(least_squares(sales[: each["rows"]]), rel=1e-6)
     assert len(feed.rows()) == RECORDS
-    verified = lakefeed("verify", learning(feed), environment=feed.environment)
-    assert verified.returncode == 0, verified.stdout + verified.stderr
+    lakefeed("verify", learning(feed), environment=feed.environment)
 
 
 def scoring(feed: Feed, models: str) -> Path:
     """Write a pipeline file that scores offers as ``score.yaml`` does."""
-    kafka = {"bootstrap_servers": feed.stack.bootstrap_servers, "topics": [feed.topic]}
     example: dict[str, Any] = yaml.safe_load((EXAMPLE / "score.yaml").read_text("utf-8"))
     sql = example["transform"]["sql"].replace("homes_on_offer", feed.name)
     transform = {"tables": {"models": {"table": models}}, "sql": sql}
-    return feed.write_file(source={"kafka": kafka}, decode=example["decode"], transform=transform)
+    return feed.write_file(source=feed.source(), decode=example["decode"], transform=transform)
 
 
 def scored(feed: Feed, count: int, running: Running) -> list[dict[str, Any]]:
@@ -146,8 +138,7 @@ def test_a_feed_that_runs_scores_with_a_new_version_from_its_next_batch_on(feed:
     for each in (sales, feed):
         each.create_topic(partitions=1)
     learn(sales, price=1000)
-    running = Running(["run", scoring(feed, model_of(sales))], feed.environment, tmp_path / "scoring.log")
-    try:
+    with Running(["run", scoring(feed, model_of(sales))], feed.environment, tmp_path / "scoring.log") as running:
         feed.send(encoded([{"id": 1, **offer}]))
         [first] = scored(feed, 1, running)
         assert (first["price"], first["model_version"]) == (70_000, 1)
@@ -156,12 +147,9 @@ def test_a_feed_that_runs_scores_with_a_new_version_from_its_next_batch_on(feed:
         [_, second] = scored(feed, 2, running)
         assert (second["price"], second["model_version"]) == (105_000, 2)
         assert running.ask_to_stop(signal.SIGINT) == 0
-    finally:
-        running.kill()
 
 
 def learn(sales: Feed, *, price: int) -> None:
     """Let the model learn 20 sales at `price` per square metre."""
     sales.send(encoded([{"area": area, "rooms": area % 5, "price": price * area} for area in range(40, 60)]))
-    done = lakefeed("run", learning(sales), "--once", environment={**sales.environment, **SHORT_LIVED})
-    assert done.returncode == 0, done.stderr
+    lakefeed("run", learning(sales), "--once", environment={**sales.environment, **SHORT_LIVED})

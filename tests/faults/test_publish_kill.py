@@ -3,14 +3,13 @@
 The rows of a batch and their publication are two catalog commits, each after a ``metadata.json``.
 """
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pytest
 
-from tests.support.cli import Running
-from tests.support.faults.drivers import SHORT_LIVED, Driver
+from tests.support.faults.drivers import Driver
 from tests.support.faults.kill_points import batch_begun
-from tests.support.faults.landed import Landing, assert_all_landed, assert_nothing_wrong
+from tests.support.faults.landed import Landing, assert_all_landed, assert_killed, assert_nothing_wrong
 from tests.support.faults.s3_fault_proxy import FaultProxy, put
 from tests.support.faults.workload import PARTITIONS, Workload
 from tests.support.feed import Feed
@@ -18,12 +17,7 @@ from tests.support.feed import Feed
 pytestmark = pytest.mark.slow
 
 Moment = Literal["before the audit", "before the publication", "in the publication", "after the publication"]
-MOMENTS: tuple[Moment, ...] = (
-    "before the audit",
-    "before the publication",
-    "in the publication",
-    "after the publication",
-)
+MOMENTS = get_args(Moment)
 SETTINGS: dict[str, Any] = {
     "branch": "staging",
     "publish": {"expect": {"rows": {"at_least": 1}, "null_share": {"id": 0}, "unique": [["id"]]}},
@@ -47,7 +41,6 @@ def test_killed_there_each_record_is_published_once_after_a_restart(
     metadata = put(f"/{feed.name}/rows/metadata/[^/]*[.]metadata[.]json$")
     batch = batch_begun(landing, 1) if has_checkpoint else batch_begun(landing)
     begun = [batch] if has_checkpoint else [batch, metadata, metadata, batch]
-    through = {**feed.environment, **SHORT_LIVED, "AWS_ENDPOINT_URL_S3": stack_proxy.endpoint}
     match moment:
         case "before the audit":
             fault = stack_proxy.spoil("kill before", lambda request: True, after=[*begun, metadata])
@@ -57,14 +50,9 @@ def test_killed_there_each_record_is_published_once_after_a_restart(
             fault = stack_proxy.spoil("kill after", metadata, after=[*begun, metadata])
         case "after the publication":
             fault = stack_proxy.spoil("kill before", lambda request: True, after=[*begun, metadata, metadata])
-    victim = Running(["run", file, "--once"], through, feed.folder / "killed.log")
-    stack_proxy.victim = victim.kill
-    assert victim.process.wait(500) < 0, victim.said()
-    assert fault.done == 1
+    assert_killed(feed, file, stack_proxy, fault)
     assert_nothing_wrong(landing, work)
 
     work.send(30)
-    successor.prepare(file)
-    successor.tell("0")
-    assert successor.ended() is None
+    successor.run(file)
     assert_all_landed(landing, work)

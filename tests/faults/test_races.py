@@ -1,6 +1,5 @@
 """Two drivers of one feed start at the same moment, many times: one of them lands each record once."""
 
-import json
 import random
 from collections import Counter
 from pathlib import Path
@@ -45,7 +44,7 @@ def test_of_two_drivers_started_together_one_lands_each_record_once(
             pauses = draw_pauses(dice)
             before = BEFORE[number % (3 if has_checkpoint and sink == "iceberg" else 2)]
             if before == "checkpoint lost":
-                assert run(both[0], landing) is None
+                both[0].run(landing.write_file())
                 landing.lose_checkpoint()
                 work.send(30)
             errors = play(both, landing, pauses, begun=before == "batch begun", apart=dice.uniform(-1.0, 1.0))
@@ -79,7 +78,7 @@ def test_of_two_jobs_of_many_tables_started_together_one_lands_them_all(
             names = [f"t{number}" for number in range(4)]
             for name in names:
                 shop.create(name)
-                shop.feed.send([json.dumps({"id": number}).encode() for number in range(20)], topic=shop.topic(name))
+                shop.feed.send_ids(range(20), topic=shop.topic(name))
             shop.pipeline(decode={"json": {"schema_ddl": "id BIGINT"}}, tables={"at_once": 2})
             apart = dice.uniform(-0.5, 0.5)
             pauses = [{"begin_writer": 3.0, "commit_rows": 2.0}] * 2
@@ -105,10 +104,3 @@ def play(
         both[0].tell("0")
         assert both[0].ended() is None
     return run_together(both, file, pauses, apart=apart)
-
-
-def run(one: Driver, landing: Landing) -> str | None:
-    """Run one driver while no other runs."""
-    one.prepare(landing.write_file())
-    one.tell("0")
-    return one.ended()

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from lakefeed.pipeline import Pipeline
-from tests.support.cli import Running, lakefeed
+from tests.support.cli import lakefeed
 from tests.support.faults.drivers import SHORT_LIVED
 from tests.support.faults.kill_points import KillPoint
-from tests.support.faults.landed import Landing
+from tests.support.faults.landed import Landing, assert_killed
 from tests.support.faults.s3_fault_proxy import FaultProxy
 from tests.support.feed import Feed
 
@@ -25,11 +25,10 @@ POINTS = (
 
 
 def settings(feed: Feed) -> dict[str, Any]:
-    kafka = {"bootstrap_servers": feed.stack.bootstrap_servers, "topics": [feed.topic], "max_records_per_batch": 40}
     windows = "GROUP BY window(at, '10 minutes'), zip"
     sql = f"SELECT window.start AS begins, zip, count(*) AS hits FROM {feed.name} {windows}"
     return {
-        "source": {"kafka": kafka},
+        "source": feed.source(max_records_per_batch=40),
         "decode": {"json": {"schema_ddl": "zip STRING, at TIMESTAMP"}},
         "transform": {"sql": sql, "watermark": {"column": "at", "delay": "5 minutes"}},
         "spark": {"spark.sql.shuffle.partitions": 2},
@@ -39,14 +38,9 @@ def settings(feed: Feed) -> dict[str, Any]:
 def killed_and_started_again(feed: Feed, file: Path, stack_proxy: FaultProxy, point: KillPoint) -> None:
     stack_proxy.heal()
     fault = point.arm(stack_proxy, Landing(feed, "iceberg"), batch=1)
-    through = {**feed.environment, **SHORT_LIVED, "AWS_ENDPOINT_URL_S3": stack_proxy.endpoint}
-    victim = Running(["run", file, "--once"], through, feed.folder / "killed.log")
-    stack_proxy.victim = victim.kill
-    assert victim.process.wait(500) < 0, victim.said()
-    assert fault.done == 1
+    assert_killed(feed, file, stack_proxy, fault)
 
-    done = lakefeed("run", file, "--once", environment={**feed.environment, **SHORT_LIVED}, timeout=500)
-    assert done.returncode == 0, done.stderr
+    lakefeed("run", file, "--once", environment={**feed.environment, **SHORT_LIVED}, timeout=500)
 
 
 @pytest.mark.slow

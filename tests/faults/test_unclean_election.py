@@ -1,7 +1,5 @@
 """Three brokers: an unclean leader truncates a topic; and a rolling restart stops no feed."""
 
-import json
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -13,10 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed.errors import LakefeedError, RecordsLost, Unreachable
+from lakefeed.errors import RecordsLost, Unreachable
 from lakefeed.pipeline import Pipeline
 from lakefeed_local.stack import Endpoints
-from tests.support.feed import Feed
+from tests.support.background import Background, running
+from tests.support.feed import Feed, until
 from tests.support.lake import spark_on
 from tests.support.servers.kafka_cluster import BROKERS, Cluster, kafka_cluster
 
@@ -43,18 +42,14 @@ def _pipeline(stack: Endpoints, cluster: Cluster, tmp_path: Any, way: str, topic
     folder.mkdir()
     feed = Feed(replace(stack, bootstrap_servers=cluster.addresses), folder)
     table = f"{feed.catalog}.{feed.name}.{{topic}}" if way == "many tables" else feed.table
-    document = feed.write_file(
-        source={"kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [topic]}},
+    many = {"tables": {"on_failure": "fail"}, "checkpoint": ""}
+    return feed.pipeline(
+        source=feed.source(topics=[topic]),
         decode={"json": {"schema_ddl": "id INT"}, "metadata": ["topic", "partition", "offset"]},
         sink={"iceberg": {"table": table}},
         fast_path="off" if way == "general" else "auto",
-        **({"tables": {"on_failure": "fail"}} if way == "many tables" else {}),
+        **(many if way == "many tables" else {}),
     )
-    if way == "many tables":
-        document.write_text(
-            json.dumps({k: v for k, v in json.loads(document.read_text()).items() if k != "checkpoint"})
-        )
-    return Pipeline.from_file(document, environment=feed.environment)
 
 
 def eventually(holds: Callable[[], bool], *, seconds: float = 60) -> None:
@@ -92,29 +87,17 @@ def test_a_topic_that_an_unclean_leader_has_cut_off_is_refused_found_and_given_u
     for way, pipeline in pipelines.items():
         assert pipeline.run(spark=lake, once=True).rows == 190, way
         assert _kinds(pipeline, topic) == []
-    running = _pipeline(stack, cluster, tmp_path, "direct", topic)
-    ended: list[BaseException] = []
-    stop, landed = threading.Event(), threading.Event()
-
-    def run() -> None:
-        try:
-            running.run(spark=lake, stop=stop, on_batch=lambda _: landed.set())
-        except LakefeedError as error:
-            ended.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
+    run = Background(_pipeline(stack, cluster, tmp_path, "direct", topic), lake)
     try:
-        assert landed.wait(60)
+        until(lambda: run.batches, seconds=60)
         cluster.cut_off(topic, keeps=2, gone=1)
         cluster.send(topic, _values(200, 280))
-        thread.join(90)
+        run.thread.join(90)
     finally:
-        stop.set()
-        thread.join(60)
-    [error] = ended
-    assert isinstance(error, RecordsLost)
-    assert f"{topic}-0 was cut off at 100" in error.what
+        run.stop.set()
+        run.thread.join(60)
+    assert isinstance(run.failure, RecordsLost)
+    assert f"{topic}-0 was cut off at 100" in run.failure.what
     for way, pipeline in pipelines.items():
         assert _kinds(pipeline, topic) == ["cut-off"], way
         with pytest.raises(RecordsLost) as refused:
@@ -137,25 +120,8 @@ def test_a_rolling_restart_ends_no_feed(
     cluster.create_topic(topic, [[1, 2], [2, 3], [3, 1]])
     cluster.send(topic, _values(0, 10))
     pipeline = _pipeline(stack, cluster, tmp_path, way, topic)
-    notes: list[str] = []
-    ended: list[BaseException] = []
-    stop, rows = threading.Event(), [0]
-
-    def run() -> None:
-        try:
-            pipeline.run(
-                spark=lake,
-                stop=stop,
-                on_batch=lambda batch: rows.__setitem__(0, rows[0] + (batch.rows or 0)),
-                on_note=notes.append,
-            )
-        except BaseException as error:
-            ended.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
     sent = 10
-    try:
+    with running(pipeline, lake) as run:
         for number in BROKERS:
             cluster.stop(number)
             for _ in range(3):
@@ -163,12 +129,7 @@ def test_a_rolling_restart_ends_no_feed(
                 sent += 30
                 time.sleep(1.5)
             cluster.servers[number].start_again()
-        deadline = time.monotonic() + 120
-        while rows[0] < sent and time.monotonic() < deadline and not ended:
-            time.sleep(0.5)
-    finally:
-        stop.set()
-        thread.join(60)
+        run.until_records(sent)
     assert Topics(cluster.addresses).describe(topic).offsets == sent
-    assert (ended, rows[0]) == ([], sent), notes
+    assert sum(batch.rows or 0 for batch in run.batches) == sent, run.notes
     assert _kinds(pipeline, topic) == []

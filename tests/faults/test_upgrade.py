@@ -8,17 +8,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event, Thread
 
 import pytest
 
 from lakefeed.clients.iceberg.reader import open_table
-from tests.support.cli import COMMAND, Running, lakefeed
-from tests.support.feed import Feed
-from tests.support.json_feed import JSON_ROWS, records
+from tests.support.cli import Running, lakefeed
+from tests.support.feed import JSON_ROWS, Feed, records
 
 ROOT = Path(__file__).resolve().parents[2]
 # The last commit before the container image and its upgrade steps.
@@ -70,23 +69,6 @@ def downtime(feed: Feed, stopped: float) -> float:
     return min(each for each in times if each > stopped) - max(each for each in times if each <= stopped)
 
 
-@contextmanager
-def one_driver_after_another() -> Iterator[Callable[[Path, Path, dict[str, str]], Running]]:
-    """Yield a function that starts a driver; kill the drivers that still run when the block ends."""
-    started: list[Running] = []
-
-    def start(file: Path, log: Path, environment: dict[str, str]) -> Running:
-        started.append(Running(["run", file], environment, log, command=COMMAND))
-        return started[-1]
-
-    try:
-        yield start
-    finally:
-        for running in started:
-            if running.process.poll() is None:
-                running.kill()
-
-
 @pytest.mark.slow
 def test_a_version_replaces_another_and_is_replaced_by_it(feed: Feed, before: dict[str, str], tmp_path: Path) -> None:
     # The pipeline file changes together with lakefeed's version, and changes back with it.
@@ -98,22 +80,20 @@ def test_a_version_replaces_another_and_is_replaced_by_it(feed: Feed, before: di
     old = {**new, **before}
     gaps = []
     feed.create_topic(partitions=2)
-    with one_driver_after_another() as start:
+    with ExitStack() as started:
         with arriving(feed) as sent:
-            running = start(v1, tmp_path / "old.log", old)
+            running = started.enter_context(Running(["run", v1], old, tmp_path / "old.log"))
             running.wait_until_it_says(": batch ", times=2)
             # The old version's plan reports records that arrive beside a running feed as lost, so skip that plan.
             check = ["check", "--connect"]
             for file, environment, name, preflight in ((v2, new, "new", [check, ["plan"]]), (v1, old, "back", [check])):
                 # Check with the version that starts next, while the other one runs: the check changes nothing.
                 for command in preflight:
-                    done = lakefeed(*command, file, environment=environment)
-                    assert done.returncode == 0, done.stdout + done.stderr
-                done = lakefeed("feed", "stop", file, environment=environment)
-                assert done.returncode == 0, done.stdout + done.stderr
+                    lakefeed(*command, file, environment=environment)
+                lakefeed("feed", "stop", file, environment=environment)
                 assert running.process.wait(120) == 0, running.said()
                 stopped = time.time()
-                running = start(file, tmp_path / f"{name}.log", environment)
+                running = started.enter_context(Running(["run", file], environment, tmp_path / f"{name}.log"))
                 running.wait_until_it_says(": batch ", times=2)
                 gaps.append(round(downtime(feed, stopped), 1))
         deadline = time.monotonic() + 60
@@ -125,7 +105,6 @@ def test_a_version_replaces_another_and_is_replaced_by_it(feed: Feed, before: di
     rows = feed.rows()
     assert sorted(row["id"] for row in rows) == sent
     assert {row["zone"] for row in rows} == {None, *range(7)}
-    verified = lakefeed("verify", v1, "--deep", environment=new)
-    assert verified.returncode == 0, verified.stdout + verified.stderr
+    lakefeed("verify", v1, "--deep", environment=new)
     # The downtime is one stop and one start of a driver. A busy machine takes longer.
     assert max(gaps) < 120, gaps

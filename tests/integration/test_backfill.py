@@ -3,22 +3,21 @@
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from lakefeed.errors import CheckpointMismatch, ConfigError, ErrorBudgetExceeded, LakefeedError, ResourceMissing
+from lakefeed.errors import CheckpointMismatch, ConfigError, ErrorBudgetExceeded, ResourceMissing
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.backfill import BackfillRequest, BackfillSummary
 from lakefeed.pipeline import Pipeline
+from tests.support.background import running
 from tests.support.cli import Running, lakefeed
-from tests.support.feed import Feed, ids, trips
+from tests.support.deaths import CutOff, cut_off_at
+from tests.support.feed import Feed, ids, trips, until
 
-PATIENCE_SECONDS = 300
 DECODE: dict[str, Any] = {
     "avro": {"registry": "${SCHEMA_REGISTRY_URL}"},
     "metadata": ["topic", "partition", "offset"],
@@ -27,48 +26,11 @@ DECODE: dict[str, Any] = {
 
 
 def blocks(feed: Feed, *, size: int = 100_000, **more: Any) -> dict[str, Any]:
-    source = {
-        "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
-        "topics": [feed.topic],
-        "start": "latest",
-        "max_records_per_batch": size,
-    }
-    return {"source": {"kafka": source}, "decode": DECODE, **more}
+    return {"source": feed.source(start="latest", max_records_per_batch=size), "decode": DECODE, **more}
 
 
-def proven(pipeline: Pipeline) -> None:
-    done = pipeline.verify(deep=True)
-    assert done.faults == ()
-
-
-@contextmanager
-def running(pipeline: Pipeline, spark: SparkSession) -> Iterator[None]:
-    """Run the feed in a thread until the block ends."""
-    stop, began, failed = threading.Event(), threading.Event(), []
-
-    def run() -> None:
-        try:
-            pipeline.run(spark=spark, stop=stop, on_batch=lambda batch: began.set())
-        except LakefeedError as error:
-            failed.append(error)
-            began.set()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        assert began.wait(PATIENCE_SECONDS)
-        yield
-    finally:
-        stop.set()
-        thread.join(PATIENCE_SECONDS)
-    assert not failed, failed[0]
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
+def assert_proven(pipeline: Pipeline) -> None:
+    assert pipeline.verify(deep=True).faults == ()
 
 
 def begun_at_latest(lake: SparkSession, feed: Feed, **more: Any) -> Pipeline:
@@ -89,7 +51,8 @@ def test_beside_a_running_feed_each_record_lands_once(lake: SparkSession, feed: 
     feed.send(feed.avro(trips(0, 1000)))
     pipeline = feed.pipeline(**blocks(feed, size=300))
     sent = 1000
-    with running(pipeline, lake):
+    with running(pipeline, lake) as run:
+        until(lambda: run.batches)
         # The feed has begun: it reads all records from here on.
         producing = threading.Event()
 
@@ -112,7 +75,7 @@ def test_beside_a_running_feed_each_record_lands_once(lake: SparkSession, feed: 
         assert (done.records, done.rows, done.planned.offsets, done.commits) == (1000, 1000, 1000, 4)
         assert pipeline.backfill(spark=lake).commits == 0
     assert ids(feed) == list(range(sent))
-    proven(pipeline)
+    assert_proven(pipeline)
     commits = [each.batch_id for each in IcebergLedger(lake, feed.table, feed.name).commits()]
     assert commits == sorted(commits, reverse=True)
     feed.send(feed.avro(trips(sent, sent + 5)))
@@ -130,19 +93,9 @@ def test_one_that_was_cut_off_resumes_and_its_dead_letters_are_neither_lost_nor_
     feed.send(feed.avro(trips(40, 45)))
     pipeline.run(spark=lake, once=True)
 
-    class CutOff(Exception):
-        pass
-
-    landed = []
-
-    def cut(step: str) -> None:
-        landed.append(step)
-        if len(landed) == 2:
-            raise CutOff
-
     # The second commit, offsets 15 to 30, has the first dead letter.
     with pytest.raises(CutOff):
-        pipeline.backfill(spark=lake, step=cut)
+        pipeline.backfill(spark=lake, step=cut_off_at("", times=2))
     assert feed.rows(letters) == []
     assert {each.kind for each in pipeline.verify().notes} == {"letters-pending"}
     done = pipeline.backfill(spark=lake)
@@ -152,11 +105,11 @@ def test_one_that_was_cut_off_resumes_and_its_dead_letters_are_neither_lost_nor_
     again = pipeline.backfill(spark=lake)
     assert (again.settled, again.commits, len(feed.rows(letters))) == (0, 0, 2)
     assert ids(feed) == list(range(45))
-    proven(pipeline)
+    assert_proven(pipeline)
     feed.send([b"\x01three"])
     pipeline.run(spark=lake, once=True)
     assert len(feed.rows(letters)) == 3
-    proven(pipeline)
+    assert_proven(pipeline)
 
 
 @pytest.mark.quick
@@ -172,7 +125,7 @@ def test_of_two_at_once_the_later_one_lands_the_rest(lake: SparkSession, feed: F
         pipeline.backfill(spark=lake, step=overtaken)
     assert (second[0].commits, second[0].records) == (2, 40)
     assert ids(feed) == list(range(70))
-    proven(pipeline)
+    assert_proven(pipeline)
 
 
 def test_what_is_requested_is_chosen_and_what_is_not_the_backfills_is_refused(lake: SparkSession, feed: Feed) -> None:
@@ -187,10 +140,10 @@ def test_what_is_requested_is_chosen_and_what_is_not_the_backfills_is_refused(la
     with pytest.raises(ConfigError, match="reads the later records itself"):
         pipeline.backfill(BackfillRequest(ranges=(OffsetRange(feed.topic, 0, 0, 10_000),)), spark=lake)
     assert pipeline.backfill(BackfillRequest(start=25), spark=lake).records == 10
-    proven(pipeline)
+    assert_proven(pipeline)
     assert pipeline.backfill(spark=lake).records == 60 - 17
     assert ids(feed) == list(range(70))
-    proven(pipeline)
+    assert_proven(pipeline)
 
 
 def test_where_it_is_unknown_what_is_missing_nothing_is_landed(lake: SparkSession, feed: Feed) -> None:
@@ -215,7 +168,7 @@ def test_too_many_dead_letters_stop_it_and_nothing_of_that_commit_lands(lake: Sp
     with pytest.raises(ErrorBudgetExceeded):
         pipeline.backfill(spark=lake)
     assert ids(feed) == [*range(10), *range(40, 45)]
-    proven(pipeline)
+    assert_proven(pipeline)
 
 
 @pytest.mark.slow
@@ -235,7 +188,8 @@ def test_old_records_with_a_field_that_was_dropped_since_change_the_table_beside
     feed.send(feed.avro([{**each, "tip": 1.5} for each in trips(0, 10)], old))
     pipeline = feed.pipeline(**blocks(feed))
     feed.avro([])  # Registers the newer schema, which lacks the tip.
-    with running(pipeline, lake):
+    with running(pipeline, lake) as run:
+        until(lambda: run.batches)
         feed.send(feed.avro(trips(10, 20)))
         until(lambda: len(feed.rows()) == 10)
         assert pipeline.backfill(spark=lake).rows == 10
@@ -243,7 +197,7 @@ def test_old_records_with_a_field_that_was_dropped_since_change_the_table_beside
         until(lambda: len(feed.rows()) == 30)
     assert {row["tip"] for row in feed.rows() if row["id"] < 10} == {1.5}
     assert {row["tip"] for row in feed.rows() if row["id"] >= 10} == {None}
-    proven(pipeline)
+    assert_proven(pipeline)
 
 
 @pytest.mark.slow
@@ -251,18 +205,15 @@ def test_the_command_killed_and_called_again(lake: SparkSession, feed: Feed) -> 
     begun_at_latest(lake, feed, size=5)
     file = feed.write_file(**blocks(feed, size=5))
     result = lakefeed("backfill", file, "--dry-run", "--output", "json", environment=feed.environment)
-    assert result.returncode == 0, result.stderr
     document = json.loads(result.stdout)
     assert (document["dry_run"], document["planned"]["offsets"], document["commits"]) == (True, 60, 12)
     assert document["planned"]["ranges"] == [f"{feed.topic}:0:0:30", f"{feed.topic}:1:0:30"]
     first = Running(["backfill", file], feed.environment, feed.folder / "first.log")
     first.wait_until_it_says("commit 3 of 12")
     first.kill()
-    rest = lakefeed("backfill", file, environment=feed.environment)
-    assert rest.returncode == 0, rest.stderr
+    lakefeed("backfill", file, environment=feed.environment)
     assert ids(feed) == list(range(70))
     shown = lakefeed("verify", file, "--deep", environment=feed.environment)
-    assert shown.returncode == 0, shown.stdout
     assert "of backfills" in shown.stdout
     nothing = lakefeed("backfill", file, environment=feed.environment)
     assert "nothing is missing that the topics still have" in nothing.stdout

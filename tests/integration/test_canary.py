@@ -12,6 +12,7 @@ from pyarrow import fs
 
 from lakefeed.clients.spark.session import log_path
 from lakefeed.monitor.drivers import read
+from tests.integration.test_session import command_lines
 from tests.support.cli import Running, lakefeed
 from tests.support.feed import Feed
 from tests.support.openlineage import server
@@ -85,17 +86,6 @@ def planted(feed: Feed, *, ui: int, events: Path, lineage: str) -> Path:
     )
 
 
-def command_lines() -> str:
-    """Return the command lines of all processes of this machine."""
-    found = []
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            found.append(each.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-        except OSError:
-            continue
-    return "\n".join(found)
-
-
 def spark_pages(port: int, query: str) -> str:
     """Return all pages and documents of Spark's UI; check that those of the streaming query are among them."""
     base = f"http://127.0.0.1:{port}"
@@ -151,16 +141,7 @@ def driver_answers(home: Path, feed: Feed) -> str:
 
 def objects(feed: Feed) -> str:
     """Return the content of the feed's objects: checkpoint, data, and the table's metadata."""
-    s3 = feed.connections.s3
-    assert s3.access_key is not None
-    assert s3.secret_key is not None
-    store = fs.S3FileSystem(
-        access_key=s3.access_key.get_secret_value(),
-        secret_key=s3.secret_key.get_secret_value(),
-        endpoint_override=s3.endpoint,
-        region=s3.region,
-    )
-    texts = []
+    store, texts = feed.store(), []
     for each in store.get_file_info(fs.FileSelector(feed.stack.bucket, recursive=True)):
         if feed.name in each.path and each.type == fs.FileType.File:
             with store.open_input_stream(each.path) as stream:
@@ -194,17 +175,15 @@ def test_no_secret_gets_out(feed: Feed) -> None:
     places: dict[str, str] = {}
     with server() as (lineage, sent, keys):
         path = planted(feed, ui=port, events=events, lineage=lineage)
-        running = Running(["run", path], environment, feed.folder / "run.out")
-        try:
+        with Running(["run", path], environment, feed.folder / "run.out") as running:
             running.wait_until_it_says("batch 0")
             places["command lines"] = command_lines()
             places["Spark's UI"] = spark_pages(port, feed.name)
             places["the driver's endpoint"] = driver_answers(home, feed)
-            places["lakefeed status"] = lakefeed("status", path, "--output", "json", environment=environment).stdout
+            places["lakefeed status"] = lakefeed(
+                "status", path, "--output", "json", environment=environment, status=None
+            ).stdout
             assert running.ask_to_stop(signal.SIGTERM) == 0, running.said()
-        finally:
-            if running.process.poll() is None:
-                running.kill()
     places["output of run"] = running.said()
     places["lineage"] = json.dumps(sent)
     assert set(keys) == {f"Bearer {CANARY}-lineage"}
@@ -218,7 +197,7 @@ def test_no_secret_gets_out(feed: Feed) -> None:
         assert feed.name in text, f"{place} was not looked at"
 
     def said(*arguments: Any) -> str:
-        done = lakefeed(*arguments, environment=environment)
+        done = lakefeed(*arguments, environment=environment, status=None)
         return f"{done.returncode}\n{done.stdout}{done.stderr}"
 
     for command in (

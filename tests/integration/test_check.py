@@ -53,8 +53,7 @@ MANY = MANY.replace("checkpoint: s3a://lake/checkpoints/hits\n", "")
 
 @pytest.fixture
 def shell(feed: Feed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in feed.environment.items():
-        monkeypatch.setenv(name, value)
+    feed.export(monkeypatch)
 
 
 def said(path: Path, text: str) -> tuple[int, str]:

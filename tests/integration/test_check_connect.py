@@ -2,7 +2,6 @@
 
 import json
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,126 +89,52 @@ def test_a_pattern_that_matches(case: Case) -> None:
     assert (status, found) == (0, [])
 
 
-Change = Callable[[Case], tuple[list[str], dict[str, str]]]
-
-BROKEN: dict[str, tuple[Change, int, str, str, int | None, str]] = {
-    "no broker": (
-        lambda case: ([], {"KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}),
-        1,
-        "Unreachable",
-        "source.kafka.bootstrap_servers",
-        4,
-        "no Kafka broker answers",
-    ),
-    "no topic": (
-        lambda case: (["--set", f"source.kafka.topics.1={case.topic}x"], {}),
-        2,
-        "ResourceMissing",
-        "source.kafka.topics.1",
-        None,
-        "there is no topic",
-    ),
-    "no registry": (
-        lambda case: ([], {"SCHEMA_REGISTRY_URL": "http://127.0.0.1:1"}),
-        1,
-        "Unreachable",
-        "decode.avro.registry",
-        9,
-        "does not answer",
-    ),
-    "no subject": (
-        lambda case: (["--set", "decode.avro.subject=nothing-value"], {}),
-        2,
-        "ResourceMissing",
-        "decode.avro.subject",
-        None,
-        "nothing-value",
-    ),
-    "no registry behind the address": (
-        lambda case: ([], {"SCHEMA_REGISTRY_URL": case.environment["AWS_ENDPOINT_URL_S3"]}),
-        2,
-        "",
-        "decode.avro.registry",
-        9,
-        "registry",
-    ),
-    "no store": (
-        lambda case: ([], {"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:1"}),
-        1,
-        "Unreachable",
-        "checkpoint",
-        13,
-        "the S3 store does not answer",
-    ),
-    "wrong secret key": (
-        lambda case: ([], {"AWS_SECRET_ACCESS_KEY": "wrong"}),
-        2,
-        "AccessDenied",
-        "checkpoint",
-        13,
-        "refuses",
-    ),
-    "wrong access key": (
-        lambda case: ([], {"AWS_ACCESS_KEY_ID": "wrong"}),
-        2,
-        "AccessDenied",
-        "checkpoint",
-        13,
-        "refuses",
-    ),
+NOWHERE = "http://127.0.0.1:1"
+BROKEN: dict[str, tuple[str, str, str, str]] = {
+    "no broker": ("KAFKA_BOOTSTRAP_SERVERS=127.0.0.1:1", "Unreachable", "source.kafka.bootstrap_servers:4", "no Kafka"),
+    "no topic": ("source.kafka.topics.1={topic}x", "ResourceMissing", "source.kafka.topics.1", "there is no topic"),
+    "no registry": (f"SCHEMA_REGISTRY_URL={NOWHERE}", "Unreachable", "decode.avro.registry:9", "does not answer"),
+    "no subject": ("decode.avro.subject=nothing-value", "ResourceMissing", "decode.avro.subject", "nothing-value"),
+    "no registry behind the address": ("SCHEMA_REGISTRY_URL={store}", "", "decode.avro.registry:9", "registry"),
+    "no store": (f"AWS_ENDPOINT_URL_S3={NOWHERE}", "Unreachable", "checkpoint:13", "the S3 store does not answer"),
+    "wrong secret key": ("AWS_SECRET_ACCESS_KEY=wrong", "AccessDenied", "checkpoint:13", "refuses"),
+    "wrong access key": ("AWS_ACCESS_KEY_ID=wrong", "AccessDenied", "checkpoint:13", "refuses"),
     "no bucket": (
-        lambda case: ([], {"LAKEFEED_WAREHOUSE": "s3://no-such-bucket/warehouse"}),
-        2,
-        "ResourceMissing",
-        "catalogs.lake.warehouse",
-        None,
+        *("LAKEFEED_WAREHOUSE=s3://no-such-bucket/warehouse", "ResourceMissing", "catalogs.lake.warehouse"),
         "there is no bucket no-such-bucket",
     ),
     "no store behind the address": (
-        lambda case: ([], {"AWS_ENDPOINT_URL_S3": case.environment["SCHEMA_REGISTRY_URL"]}),
-        2,
-        "ConfigError",
-        "checkpoint",
-        13,
+        *("AWS_ENDPOINT_URL_S3={registry}", "ConfigError", "checkpoint:13"),
         "not as an S3 store does",
     ),
     "no folder of the catalog": (
-        lambda case: ([], {"LAKEFEED_CATALOG_URI": "jdbc:sqlite:/no/such/folder/catalog.db"}),
-        2,
-        "ResourceMissing",
-        "catalogs.lake.uri",
-        None,
+        *("LAKEFEED_CATALOG_URI=jdbc:sqlite:/no/such/folder/catalog.db", "ResourceMissing", "catalogs.lake.uri"),
         "folder",
     ),
     "no catalog behind the address": (
-        lambda case: ([], {"LAKEFEED_CATALOG_URI": case.environment["SCHEMA_REGISTRY_URL"]}),
-        2,
-        "ConfigError",
-        "catalogs.lake.uri",
-        None,
+        *("LAKEFEED_CATALOG_URI={registry}", "ConfigError", "catalogs.lake.uri"),
         "not as an Iceberg REST catalog does",
     ),
     "no REST catalog": (
-        lambda case: ([], {"LAKEFEED_CATALOG_URI": "http://127.0.0.1:1"}),
-        1,
-        "Unreachable",
-        "catalogs.lake.uri",
-        None,
+        *(f"LAKEFEED_CATALOG_URI={NOWHERE}", "Unreachable", "catalogs.lake.uri"),
         "the REST catalog does not answer",
     ),
 }
+"""A variable or a setting; the reported error, key and line, and a part of the message."""
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_one_thing_is_broken(case: Case, name: str) -> None:
-    change, status, error, key, line, what = BROKEN[name]
-    arguments, environment = change(case)
-    got, found = case.found(*arguments, **environment)
-    assert [each["key"] for each in found] == [key], found
-    assert got == status
+def test_check_reports_the_one_thing_that_is_broken(case: Case, name: str) -> None:
+    change, error, place, message = BROKEN[name]
+    known = {"store": case.environment["AWS_ENDPOINT_URL_S3"], "registry": case.environment["SCHEMA_REGISTRY_URL"]}
+    change = change.format(topic=case.topic, **known)
+    variable, _, value = change.partition("=")
+    status, found = case.found(**{variable: value}) if variable.isupper() else case.found("--set", change)
+    key, _, line = place.partition(":")
+    assert [(each["key"], each["line"]) for each in found] == [(key, int(line) if line else None)], found
+    assert status == (1 if error == "Unreachable" else 2)
     assert error in found[0]["error"]
-    assert found[0]["line"] == line
-    assert what in found[0]["what"]
+    assert message in found[0]["what"]
     assert case.environment["AWS_SECRET_ACCESS_KEY"] not in json.dumps(found)
 
 

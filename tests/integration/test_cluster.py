@@ -43,13 +43,9 @@ def on_cluster(**settings: str) -> dict[str, str]:
 def test_the_taxi_feed_gives_the_same_on_one_machine_and_on_a_cluster(feed: Feed, cluster: Standalone) -> None:
     feed.create_topic(partitions=4)
     environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
-    sent = lakefeed(
-        "topics", "produce", feed.topic, "--generate", "taxi", "--rows", str(TAXI_ROWS), environment=environment
-    )
-    assert sent.returncode == 0, sent.stderr
+    lakefeed("topics", "produce", feed.topic, "--generate", "taxi", "--rows", str(TAXI_ROWS), environment=environment)
 
-    local = lakefeed("run", taxi_file(feed, "a"), "--once", environment=environment)
-    assert local.returncode == 0, local.stderr
+    lakefeed("run", taxi_file(feed, "a"), "--once", environment=environment)
     expected = rows_of(feed, "a")
     assert len(expected) == TAXI_ROWS
     assert len({row["borough"] for row in expected}) > 5
@@ -57,7 +53,6 @@ def test_the_taxi_feed_gives_the_same_on_one_machine_and_on_a_cluster(feed: Feed
     # Client mode: the driver is lakefeed on this machine, which sends jars, keys and functions to the executors.
     file = taxi_file(feed, "b", spark=on_cluster())
     ran = lakefeed("run", file, "--once", "--master", cluster.master, "--output", "json", environment=environment)
-    assert ran.returncode == 0, ran.stderr + cluster.logs()
     summary = json.loads(ran.stdout)
     assert summary["rows"] == TAXI_ROWS
     # Only executors write data files, with one request each; they report all requests to the driver.
@@ -71,10 +66,8 @@ def test_the_taxi_feed_gives_the_same_on_one_machine_and_on_a_cluster(feed: Feed
     file = taxi_file(feed, "c", spark=on_cluster(**sizes))
     submitted = ("deploy", "submit", file, "--master", cluster.master, "--deploy-mode", "cluster", "--stage", stage)
     shown = lakefeed(*submitted, "--print", "--", "--once", environment=environment)
-    assert shown.returncode == 0, shown.stderr
     assert "--deploy-mode cluster" in shown.stdout
     ran = lakefeed(*submitted, "--output", "json", "--", "--once", environment=environment)
-    assert ran.returncode == 0, ran.stderr + cluster.logs()
     driver = json.loads(ran.stdout)["driver"]
     cluster.wait_for("the driver to finish", lambda: _finished(cluster, driver))
     assert rows_of(feed, "c") == expected
@@ -100,21 +93,18 @@ def test_an_application_jar_is_fetched_by_http(feed: Feed, cluster: Standalone) 
     environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
     shared = feed.folder / "files"
     shared.mkdir()
-    written = lakefeed("deploy", "package", file, "--to", shared / "trips.jar", environment=environment)
-    assert written.returncode == 0, written.stderr
+    lakefeed("deploy", "package", file, "--to", shared / "trips.jar", environment=environment)
     with files_over_http(shared) as address:
         submitted = ("deploy", "submit", file, "--master", cluster.master, "--application", f"{address}/trips.jar")
         # In cluster mode a worker downloads the jar, in client mode spark-submit on this machine does.
         mode = ("--deploy-mode", "cluster", "--output", "json", "--", "--once")
         ran = lakefeed(*submitted, *mode, environment=environment)
-        assert ran.returncode == 0, ran.stderr + cluster.logs()
         driver = json.loads(ran.stdout)["driver"]
         cluster.wait_for("the driver to finish", lambda: _finished(cluster, driver))
         assert sorted(feed.rows(), key=lambda row: row["id"]) == rows
         more = [{"id": number, "zone": "more"} for number in range(200, 210)]
         feed.send(feed.avro(more))
         ran = lakefeed(*submitted, "--", "--once", environment=environment)
-        assert ran.returncode == 0, ran.stderr + cluster.logs()
     assert sorted(feed.rows(), key=lambda row: row["id"]) == [*rows, *more]
 
 
@@ -143,7 +133,6 @@ def test_the_application_of_the_docs_does_the_same(feed: Feed, cluster: Standalo
     (feed.folder / "app.py").write_text(program)
     environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
     settings = lakefeed("deploy", "conf", file, "--master", cluster.master, environment=environment)
-    assert settings.returncode == 0, settings.stderr
     assert SECRET not in settings.stdout
     (feed.folder / "spark.conf").write_text(settings.stdout)
     done = subprocess.run(
@@ -193,7 +182,6 @@ def test_executors_keep_state_and_their_requests_and_the_feeds_metrics_are_count
     feed.send(hits(*range(30), 60), partition=0)
     options = ("--once", "--output", "json")
     ran = lakefeed("deploy", "submit", file, "--master", cluster.master, "--", *options, environment=environment)
-    assert ran.returncode == 0, ran.stderr + cluster.logs()
     # spark-submit also prints the driver's log lines on stdout.
     summary = json.loads(ran.stdout[ran.stdout.index("\n{") :])
     assert summary["records"] == 31
@@ -204,15 +192,13 @@ def test_executors_keep_state_and_their_requests_and_the_feeds_metrics_are_count
     # A new driver and new executors resume with this state.
     feed.send(hits(61, 62, 100), partition=1)
     ran = lakefeed("run", file, *options, "--master", cluster.master, environment=environment)
-    assert ran.returncode == 0, ran.stderr + cluster.logs()
     assert json.loads(ran.stdout)["requests"]["calls"]["state"]["GetObject"] >= 1
     assert {(row["begins"].hour, row["hits"]) for row in feed.rows()} == {(12, 10), (13, 3)}
     read = [
         path.read_text().split(",")[-1] for path in metrics.glob(f"*.FeedMetrics.{feed.name}.records_read_total.csv")
     ]
     assert sorted(float(each) for each in read) == [3, 31]
-    proved = lakefeed("verify", file, environment=environment)
-    assert proved.returncode == 0, proved.stdout + proved.stderr
+    lakefeed("verify", file, environment=environment)
 
 
 @pytest.mark.slow
@@ -226,14 +212,12 @@ def test_each_topic_lands_in_a_table_of_its_own_on_a_cluster(feed: Feed, cluster
     file = feed.folder / "many.yaml"
     file.write_text(json.dumps({**json.loads(file.read_text()), "spark": on_cluster()}))
     ran = lakefeed("run", file, "--once", "--master", cluster.master, "--output", "json", environment=environment)
-    assert ran.returncode == 0, ran.stderr + cluster.logs()
     summary = json.loads(ran.stdout)
     assert (summary["records"], len(summary["tables"])) == (53, 2)
     assert summary["requests"]["calls"]["data"]["PutObject"] >= 2
     assert sorted(row["id"] for row in shop.rows("orders")) == list(range(50))
     assert {row["name"] for row in shop.rows("users")} == {"u0", "u1", "u2"}
-    proved = lakefeed("verify", file, environment=environment)
-    assert proved.returncode == 0, proved.stdout + proved.stderr
+    lakefeed("verify", file, environment=environment)
 
 
 @pytest.mark.slow
@@ -256,6 +240,6 @@ def test_a_cluster_that_cannot_run_the_feed_is_refused_at_the_start(
         whole["spark.pyspark.python"] = str(pretend_version(feed.folder / "other"))
     environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": SECRET}
     file = taxi_file(feed, "d", spark=whole)
-    done = lakefeed("run", file, "--once", "--master", cluster.master, environment=environment)
+    done = lakefeed("run", file, "--once", "--master", cluster.master, environment=environment, status=None)
     assert done.returncode in (1, 2), done.stderr
     assert message in done.stderr

@@ -1,7 +1,7 @@
 """The exact number of requests of a batch, by operation and by kind of key, on a real S3 server."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.feed.s3_requests import BatchRequests, S3Requests, s3_requests
+from lakefeed.ledger import checkpoint
 from lakefeed.ledger.checkpoint import Claim, Owner
 from lakefeed.pipeline import Pipeline, RunSummary
 from lakefeed.records.transform.plan import PARTS, ROCKSDB, STATE_STORE
@@ -37,8 +38,7 @@ def run(
 
 
 def bounded(feed: Feed, **blocks: Any) -> Pipeline:
-    kafka = {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [feed.topic], "max_records_per_batch": 30}
-    return feed.pipeline(source={"kafka": kafka}, **blocks)
+    return feed.pipeline(source=feed.source(max_records_per_batch=30), **blocks)
 
 
 def again(lake: SparkSession, pipeline: Pipeline) -> tuple[RunSummary, list[FinishedBatch]]:
@@ -158,23 +158,20 @@ def file_system(lake: SparkSession, path: str) -> tuple[Any, Any]:
     return place.getFileSystem(lake.sparkContext._jsc.hadoopConfiguration()), place
 
 
-def java_error(raised: pytest.ExceptionInfo[Py4JJavaError]) -> str:
+def exception_of(call: Callable[[], object]) -> str:
+    """Return the class name of the Java exception that a call raises."""
+    with pytest.raises(Py4JJavaError) as raised:
+        call()
     return str(raised.value.java_exception.getClass().getSimpleName())
 
 
-def test_a_file_that_is_there_is_not_written_over_unless_asked(lake: SparkSession, stack: Endpoints) -> None:
-    from py4j.protocol import Py4JJavaError
-
+def test_existing_file_is_not_overwritten(lake: SparkSession, stack: Endpoints) -> None:
     files, path = file_system(lake, f"s3a://{stack.bucket}/plain/{uuid.uuid4().hex}")
     files.create(path, False).close()
-    with pytest.raises(Py4JJavaError) as raised:
-        files.create(path, False)
-    assert java_error(raised) == "FileAlreadyExistsException"
+    assert exception_of(lambda: files.create(path, False)) == "FileAlreadyExistsException"
 
 
 def test_a_data_file_costs_one_request_and_its_size_none(lake: SparkSession, stack: Endpoints) -> None:
-    from py4j.protocol import Py4JJavaError
-
     files, path = file_system(lake, f"s3a://{stack.bucket}/once/part-00000-{uuid.uuid4()}-c000.parquet")
     before = s3_requests(lake)
     stream = files.create(path, False)
@@ -184,29 +181,17 @@ def test_a_data_file_costs_one_request_and_its_size_none(lake: SparkSession, sta
     after = s3_requests(lake) - before
     assert after.as_dict()["calls"] == {"data": {"PutObject": 1}}
     assert after.bytes_out >= 1000
-    # The size of a deleted file is not remembered.
+    # The size of a deleted file is not remembered, nor that of a file whose writer gave up.
     files.delete(path, False)
-    with pytest.raises(Py4JJavaError) as raised:
-        files.getFileStatus(path)
-    assert java_error(raised) == "FileNotFoundException"
-
-
-def test_a_data_file_that_was_given_up_has_no_size(lake: SparkSession, stack: Endpoints) -> None:
-    from py4j.protocol import Py4JJavaError
-
-    files, path = file_system(lake, f"s3a://{stack.bucket}/once/part-00000-{uuid.uuid4()}-c000.parquet")
+    assert exception_of(lambda: files.getFileStatus(path)) == "FileNotFoundException"
     stream = files.create(path, False)
     stream.write(bytearray(b"x" * 1000))
     stream.abort()
     stream.close()
-    with pytest.raises(Py4JJavaError) as raised:
-        files.getFileStatus(path)
-    assert java_error(raised) == "FileNotFoundException"
+    assert exception_of(lambda: files.getFileStatus(path)) == "FileNotFoundException"
 
 
 def test_a_checkpoint_is_claimed_once(lake: SparkSession, stack: Endpoints) -> None:
-    from lakefeed.ledger import checkpoint
-
     location = f"s3a://{stack.bucket}/claims/{uuid.uuid4().hex}"
     Claim(lake, location, Owner(feed="a", sink="iceberg lake.a.t"))
     Claim(lake, location, Owner(feed="a", sink="iceberg lake.a.t"))

@@ -13,8 +13,7 @@ from tests.support.feed import Feed, trips
 @pytest.fixture
 def sent(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> Feed:
     """Return a feed with 300 records in 3 partitions; the environment names the stack's servers."""
-    for name, value in feed.environment.items():
-        monkeypatch.setenv(name, value)
+    feed.export(monkeypatch)
     feed.create_topic(partitions=3)
     for partition in range(3):
         feed.send(feed.avro(trips(partition * 100, partition * 100 + 100)), partition=partition)
@@ -99,8 +98,7 @@ def test_every_partition_transform_takes_values_at_its_limits(
     lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With null, NaN, infinity, the first and the last date, no record may be stuck because of its partition."""
-    for name, value in feed.environment.items():
-        monkeypatch.setenv(name, value)
+    feed.export(monkeypatch)
     values = {
         "bool": ("BOOLEAN", ["true", "false"], []),
         "int": ("INT", ["-2147483648", "2147483647"], ["bucket(4, {})", "truncate(10, {})"]),

@@ -1,21 +1,14 @@
-"""Dead letters in a topic: complete, none missing after a crash, and each replayed into the table once."""
+"""Dead letters in a topic are complete, and none is missing after a crash; test_dead_letters.py tests replays."""
 
-import base64
-import json
 from typing import Any
 
-import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from lakefeed.clients.kafka.scan import scan
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.sources import KafkaSource
-from lakefeed.sinks.dead_letters.store import DeadLetterFilter
-from tests.support.cli import lakefeed
 from tests.support.feed import Feed, trips
-
-REGISTRY = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}}
 
 
 def dead(feed: Feed) -> str:
@@ -41,7 +34,7 @@ def test_letters_are_whole_and_after_a_crash_only_the_missing_are_written(lake: 
     broken = [b"", b"\x01garbage", good[0][:7], good[1] + b"x"]
     # A feed may read dead letters itself, so a record may already have headers with our names.
     feed.send([*good[:30], *broken, *good[30:]], headers=[("source", b"\xff\x00"), ("lakefeed.feed", b"another")])
-    blocks: dict[str, Any] = {"decode": REGISTRY, "dead_letters": {"topic": dead(feed)}}
+    blocks: dict[str, Any] = {"dead_letters": {"topic": dead(feed)}}
     summary = feed.pipeline(**blocks).run(spark=lake, once=True)
     assert (summary.records, summary.rows, summary.dead_letters) == (64, 60, 4)
     found = letters(feed)
@@ -77,65 +70,3 @@ def test_letters_are_whole_and_after_a_crash_only_the_missing_are_written(lake: 
         feed.pipeline(**blocks).run(spark=lake, once=True)
         assert sorted(each.value() for each in letters(feed, half)) == sorted(broken)
     assert len(feed.rows()) == 60
-
-
-@pytest.mark.parametrize("cut_after", [pytest.param("marked", marks=pytest.mark.slow), "landed"])
-def test_a_replay_lands_once_wherever_it_was_cut_off(lake: SparkSession, feed: Feed, cut_after: str) -> None:
-    feed.create_topic()
-    feed.send([*feed.avro(trips(0, 20)), b"\x01"], headers=[("who", b"me")])
-    blocks: dict[str, Any] = {
-        "decode": {**REGISTRY, "metadata": ["topic", "partition", "offset", "timestamp", "headers"]},
-        "dead_letters": {"topic": dead(feed)},
-        "expect": {"small": {"rule": "id < 10", "on_violation": "dead_letter"}},
-    }
-    feed.pipeline(**blocks).run(spark=lake, once=True)
-    choice = DeadLetterFilter(feed=feed.name)
-    before = {(each["partition"], each["offset"]) for each in feed.pipeline(**blocks).feed.dead_letters().find(choice)}
-    assert len(before) == 11
-    del blocks["expect"]
-    pipeline = feed.pipeline(**blocks)
-
-    class CutOff(Exception):
-        pass
-
-    def cut(step: str) -> None:
-        if step == cut_after:
-            raise CutOff
-
-    with pytest.raises(CutOff):
-        pipeline.replay(choice, spark=lake, step=cut)
-    assert sum(each["replay"] is not None for each in pipeline.feed.dead_letters().find(choice)) == 10
-    done = pipeline.replay(choice, spark=lake)
-    assert (done.rows, done.finished_earlier, done.still_dead) == ((10, 0, 1) if cut_after == "marked" else (0, 10, 1))
-    again = pipeline.replay(choice, spark=lake)
-    assert (again.rows, again.still_dead, again.replay_id) == (0, 1, None)
-    rows = feed.rows()
-    assert sorted(row["id"] for row in rows) == list(range(20))
-    replayed = {(row["kafka_partition"], row["kafka_offset"]) for row in rows if row["id"] >= 10}
-    assert replayed < before
-    assert all(row["kafka_headers"] == [{"key": "who", "value": b"me"}] for row in rows)
-    [left] = pipeline.feed.dead_letters().find(choice)
-    assert left["replay"] is None
-
-
-def test_the_commands(lake: SparkSession, feed: Feed) -> None:
-    feed.create_topic(partitions=1)
-    feed.send([*feed.avro(trips(0, 5)), b"\x01one", b"\x02two", b""], headers=[("who", b"me")])
-    blocks = {"decode": REGISTRY, "dead_letters": {"topic": dead(feed)}}
-    file = feed.write_file(**blocks)
-    feed.pipeline(**blocks).run(spark=lake, once=True)
-    listed = lakefeed("dead-letters", "list", str(file), environment=feed.environment)
-    assert listed.returncode == 0, listed.stderr
-    assert f"topic {dead(feed)}: 3 dead letters" in listed.stdout
-    shown = json.loads(
-        lakefeed("dead-letters", "show", "0:5", str(file), "--output", "json", environment=feed.environment).stdout
-    )
-    assert base64.b64decode(shown["value_base64"]) == b"\x01one"
-    assert shown["headers"] == [{"key": "who", "value_base64": base64.b64encode(b"me").decode()}]
-    kept = feed.pipeline(**blocks).feed.dead_letter_store(lake)
-    assert kept.drop(DeadLetterFilter(feed=feed.name, reason="wrong magic")) == 2
-    left = json.loads(
-        lakefeed("dead-letters", "list", str(file), "--output", "json", environment=feed.environment).stdout
-    )
-    assert (left["topic"], left["count"]) == (dead(feed), 1)
-    assert left["dead_letters"][0]["offset"] == 7

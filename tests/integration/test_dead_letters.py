@@ -14,14 +14,15 @@ from lakefeed.feed.s3_requests import s3_requests
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from tests.support.cli import lakefeed
+from tests.support.deaths import CutOff, cut_off_at
 from tests.support.feed import Feed, trips
-from tests.support.stores import Bucket, Store
 
 REGISTRY = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}}
+SMALL = {"small": {"rule": "id < 10", "on_violation": "dead_letter"}}
 
 
-def dead(feed: Feed) -> str:
-    return f"lake.{feed.name}.dead_letters"
+def dead(feed: Feed, kind: str = "table") -> str:
+    return f"lake.{feed.name}.dead_letters" if kind == "table" else f"{feed.name}-dead-letters"
 
 
 def letters(feed: Feed) -> list[dict[str, Any]]:
@@ -138,40 +139,21 @@ def test_dead_letters_lost_to_a_crash_are_written_at_the_next_start(lake: SparkS
     assert len(feed.rows()) == 50
 
 
-def test_parquet_has_its_dead_letters_in_a_table(lake: SparkSession, feed: Feed) -> None:
-    feed.create_topic()
-    feed.send([*feed.avro(trips(0, 50)), b"\x01", b"\x02"])
-    path = f"s3a://{feed.stack.bucket}/parquet/{feed.name}"
-    pipeline = feed.pipeline(sink={"parquet": {"path": path}}, dead_letters={"table": dead(feed)})
-    summary = pipeline.run(spark=lake, once=True)
-    assert (summary.rows, summary.dead_letters) == (50, 2)
-    assert lake.read.parquet(path).count() == 50
-    assert len(letters(feed)) == 2
-
-
 def test_parquet_letters_lost_to_a_crash_are_written_with_the_replayed_batch(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     feed.send([*feed.avro(trips(0, 50)), b"\x01", b"\x02"])
     path = f"s3a://{feed.stack.bucket}/parquet/{feed.name}"
     blocks = {"sink": {"parquet": {"path": path}}, "dead_letters": {"table": dead(feed)}}
-    feed.pipeline(**blocks).run(spark=lake, once=True)
-    store = Store(
-        endpoint=feed.stack.s3_endpoint,
-        access_key=feed.stack.access_key,
-        secret_key=feed.stack.secret_key.get_secret_value(),
-    )
-
-    def crash_before_the_commits_entry() -> None:
-        Bucket(name=feed.stack.bucket, store=store).remove(f"checkpoints/{feed.name}/commits/0")
-
-    crash_before_the_commits_entry()
+    summary = feed.pipeline(**blocks).run(spark=lake, once=True)
+    assert (summary.rows, summary.dead_letters, len(letters(feed))) == (50, 2, 2)
+    feed.forget("commits/0")
     lake.sql(f"DROP TABLE {dead(feed)} PURGE")
     for _ in range(2):
         summary = feed.pipeline(**blocks).run(spark=lake, once=True)
         assert (summary.batches, summary.rows) == (0, 0)
         assert len(letters(feed)) == 2
         assert lake.read.parquet(path).count() == 50
-        crash_before_the_commits_entry()
+        feed.forget("commits/0")
 
 
 @pytest.mark.quick
@@ -224,63 +206,68 @@ def test_replay_lands_what_can_be_read_now_and_a_second_one_adds_nothing(lake: S
 
 
 @pytest.mark.parametrize("cut_after", ["marked", "landed", "landed, long ago"])
-def test_a_replay_that_was_cut_off_is_ended_by_the_next_one(lake: SparkSession, feed: Feed, cut_after: str) -> None:
+@pytest.mark.parametrize("kind", ["table", pytest.param("topic", marks=pytest.mark.slow)])
+def test_interrupted_replay_is_completed_by_the_next_one(
+    lake: SparkSession, feed: Feed, kind: str, cut_after: str
+) -> None:
     feed.create_topic()
-    feed.send(feed.avro(trips(0, 20)))
+    feed.send([*feed.avro(trips(0, 20)), b"\x01"], headers=[("who", b"me")])
     blocks: dict[str, Any] = {
-        "decode": REGISTRY,
-        "dead_letters": {"table": dead(feed)},
-        "expect": {"small": {"rule": "id < 10", "on_violation": "dead_letter"}},
+        "decode": {**REGISTRY, "metadata": ["topic", "partition", "offset", "headers"]},
+        "dead_letters": {kind: dead(feed, kind)},
+        "expect": SMALL,
     }
     feed.pipeline(**blocks).run(spark=lake, once=True)
     del blocks["expect"]
-
-    class CutOff(Exception):
-        pass
-
-    def cut(step: str) -> None:
-        if step == cut_after.partition(",")[0]:
-            raise CutOff
-
-    choice = DeadLetterFilter(feed=feed.name)
+    pipeline, choice = feed.pipeline(**blocks), DeadLetterFilter(feed=feed.name)
+    before = {(each["partition"], each["offset"]) for each in pipeline.feed.dead_letters().find(choice)}
+    assert len(before) == 11
     with pytest.raises(CutOff):
-        feed.pipeline(**blocks).replay(choice, spark=lake, step=cut)
+        pipeline.replay(choice, spark=lake, step=cut_off_at(cut_after.partition(",")[0]))
+    assert sum(each["replay"] is not None for each in pipeline.feed.dead_letters().find(choice)) == 10
     if cut_after == "landed, long ago":
         # Upkeep has expired the replay's snapshot meanwhile.
         IcebergLedger(lake, feed.table, feed.name).land_empty({})
         expire = f"CALL lake.system.expire_snapshots(table => '{feed.table.removeprefix('lake.')}', retain_last => 1"
         lake.sql(f"{expire}, older_than => TIMESTAMP '2999-01-01 00:00:00')").collect()
         assert len(open_table(feed.table, connections=feed.connections).snapshots()) == 1
-    done = feed.pipeline(**blocks).replay(choice, spark=lake)
-    assert (done.rows, done.finished_earlier) == ((10, 0) if cut_after == "marked" else (0, 10))
-    assert sorted(row["id"] for row in feed.rows()) == list(range(20))
-    assert letters(feed) == []
+    done = pipeline.replay(choice, spark=lake)
+    assert (done.rows, done.finished_earlier, done.still_dead) == ((10, 0, 1) if cut_after == "marked" else (0, 10, 1))
+    again = pipeline.replay(choice, spark=lake)
+    assert (again.rows, again.still_dead, again.replay_id) == (0, 1, None)
+    rows = feed.rows()
+    assert sorted(row["id"] for row in rows) == list(range(20))
+    assert {(row["kafka_partition"], row["kafka_offset"]) for row in rows if row["id"] >= 10} < before
+    assert all(row["kafka_headers"] == [{"key": "who", "value": b"me"}] for row in rows)
+    [left] = pipeline.feed.dead_letters().find(choice)
+    assert left["replay"] is None
 
 
-def test_the_commands(lake: SparkSession, feed: Feed) -> None:
+@pytest.mark.parametrize("kind", ["table", "topic"])
+def test_commands_list_show_and_drop_dead_letters(lake: SparkSession, feed: Feed, kind: str) -> None:
     feed.create_topic(partitions=1)
     feed.send([*feed.avro(trips(0, 5)), b"\x01one", b"\x02two", b""], headers=[("who", b"me")])
-    file = feed.write_file(decode=REGISTRY, dead_letters={"table": dead(feed)})
-    feed.pipeline(decode=REGISTRY, dead_letters={"table": dead(feed)}).run(spark=lake, once=True)
-    environment = {**feed.environment}
-    listed = lakefeed("dead-letters", "list", str(file), environment=environment)
-    assert listed.returncode == 0, listed.stderr
-    assert "3 dead letters" in listed.stdout
-    assert "wrong magic byte" in listed.stdout
-    document = json.loads(
-        lakefeed("dead-letters", "list", str(file), "--output", "json", environment=environment).stdout
-    )
-    assert document["count"] == 3
-    shown = json.loads(
-        lakefeed("dead-letters", "show", "0:5", str(file), "--output", "json", environment=environment).stdout
-    )
-    assert shown["value_base64"] == base64.b64encode(b"\x01one").decode()
-    nowhere = lakefeed("dead-letters", "show", "0:1", str(file), environment=environment)
-    assert nowhere.returncode == 2
+    blocks = {"decode": REGISTRY, "dead_letters": {kind: dead(feed, kind)}}
+    file, pipeline = feed.write_file(**blocks), feed.pipeline(**blocks)
+    pipeline.run(spark=lake, once=True)
+
+    def command(*arguments: str) -> Any:
+        done = lakefeed("dead-letters", *arguments, file, "--output", "json", environment=feed.environment)
+        return json.loads(done.stdout)
+
+    listed = lakefeed("dead-letters", "list", file, environment=feed.environment).stdout
+    assert f"{kind} {dead(feed, kind)}: 3 dead letters" in listed
+    assert "wrong magic byte" in listed
+    assert command("list")["count"] == 3
+    shown = command("show", "0:5")
+    assert base64.b64decode(shown["value_base64"]) == b"\x01one"
+    assert shown["headers"] == [{"key": "who", "value_base64": base64.b64encode(b"me").decode()}]
+    nowhere = lakefeed("dead-letters", "show", "0:1", file, environment=feed.environment, status=2)
     assert "no dead letter at partition 0, offset 1" in nowhere.stderr
-    kept = feed.pipeline(decode=REGISTRY, dead_letters={"table": dead(feed)}).feed.dead_letter_store(lake)
-    assert kept.drop(DeadLetterFilter(feed=feed.name, reason="wrong magic")) == 2
-    assert [each["value"] for each in letters(feed)] == [b""]
+    assert pipeline.feed.dead_letter_store(lake).drop(DeadLetterFilter(feed=feed.name, reason="wrong magic")) == 2
+    left = command("list")
+    assert (left[kind], left["count"]) == (dead(feed, kind), 1)
+    assert left["dead_letters"][0]["offset"] == 7
 
 
 def test_of_two_replays_at_once_the_later_one_lands_the_letters(lake: SparkSession, feed: Feed) -> None:
@@ -289,7 +276,7 @@ def test_of_two_replays_at_once_the_later_one_lands_the_letters(lake: SparkSessi
     blocks: dict[str, Any] = {
         "decode": REGISTRY,
         "dead_letters": {"table": dead(feed)},
-        "expect": {"small": {"rule": "id < 10", "on_violation": "dead_letter"}},
+        "expect": SMALL,
     }
     feed.pipeline(**blocks).run(spark=lake, once=True)
     del blocks["expect"]

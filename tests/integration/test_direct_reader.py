@@ -6,11 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.sources import KafkaSource
 from lakefeed.feed.batch_reader import DirectReader
 from lakefeed.ledger.outcomes import BatchOutcomes, Counts
@@ -34,9 +31,8 @@ def source_of(feed: Feed) -> KafkaSource:
 def direct_reader(spark: SparkSession, feed: Feed, **policy: Any) -> DirectReader:
     """Return a reader of the topic's values, as a new run would have it."""
     schema = SimpleNamespace(spec=Json(schema="id BIGINT"), refused_ids={})
-    rows: Any = SimpleNamespace(
-        schema=schema, policy=RecordPolicy(**policy), keep=("offset",), from_decoded=lambda it: it
-    )
+    policies = RecordPolicy(**policy)
+    rows: Any = SimpleNamespace(schema=schema, policy=policies, keep=("offset",), from_decoded=lambda it: it)
     sink: Any = None
     return DirectReader(spark, rows, sink, source=source_of(feed), most_records=1_000)
 
@@ -51,24 +47,9 @@ def read(
         return {row.kafka_offset: row.id for row in found}, outcomes.counts
 
 
-def send_numbers(feed: Feed, count: int, *, first: int = 0) -> None:
-    feed.send([json.dumps({"id": first + number}).encode() for number in range(count)])
-
-
-def send_transactions(feed: Feed) -> None:
-    producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers, "transactional.id": feed.name})
-    producer.init_transactions(30)
-    for end in (producer.commit_transaction, producer.abort_transaction, producer.commit_transaction):
-        producer.begin_transaction()
-        for number in range(10):
-            producer.produce(feed.topic, json.dumps({"id": number}).encode(), partition=0)
-        producer.flush(30)
-        end(30)
-
-
 def test_a_range_gives_its_records_whatever_was_read_before(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
-    send_transactions(feed)
+    feed.send_transactions("cac")
     rows = direct_reader(lake, feed)
     for start, end in [(0, 5), (5, 15), (15, 33), (3, 12), (11, 21), (10, 25), (0, 33), (24, 30), (32, 33), (30, 32)]:
         found, counts = read(lake, feed, rows, start, end)
@@ -111,10 +92,8 @@ def test_fields_that_no_column_takes_are_counted_alike_on_both_paths(lake: Spark
 
 def test_a_range_whose_records_are_removed_is_refused(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
-    send_numbers(feed, 10)
-    admin = AdminClient({"bootstrap.servers": feed.stack.bootstrap_servers})
-    for removed in admin.delete_records([TopicPartition(feed.topic, 0, 4)]).values():
-        removed.result(30)
+    feed.send_ids(range(10))
+    feed.remove_records(4)
     with pytest.raises(Exception, match=f"offset 0 {LOST}"):
         read(lake, feed, direct_reader(lake, feed), 0, 10)
     assert list(read(lake, feed, direct_reader(lake, feed), 4, 10)[0]) == list(range(4, 10))
@@ -122,7 +101,7 @@ def test_a_range_whose_records_are_removed_is_refused(lake: SparkSession, feed: 
 
 def test_a_range_beyond_the_end_of_the_topic_is_refused(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
-    send_numbers(feed, 10)
+    feed.send_ids(range(10))
     ends = {"startingOffsets": {feed.topic: {"0": 5}}, "endingOffsets": {feed.topic: {"0": 20}}}
     options = {"assign": json.dumps({feed.topic: [0]}), **{name: json.dumps(ends[name]) for name in ends}}
     reader = lake.read.format(FORMAT).options(**client_options(source_of(feed)), **options)
@@ -133,15 +112,11 @@ def test_a_range_beyond_the_end_of_the_topic_is_refused(lake: SparkSession, feed
 
 def test_a_run_has_no_records_of_a_topic_that_an_earlier_one_has_read(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
-    send_numbers(feed, 10)
+    feed.send_ids(range(10))
     # The reader keeps its consumer, which has already fetched the other records.
     assert read(lake, feed, direct_reader(lake, feed), 0, 5)[0] == {offset: offset for offset in range(5)}
-    topics = Topics(feed.stack.bootstrap_servers)
-    topics.delete(feed.topic)
-    while feed.topic in topics.list():
-        time.sleep(0.05)
-    feed.create_topic(partitions=1)
-    send_numbers(feed, 10, first=100)
+    feed.recreate_topic()
+    feed.send_ids(range(100, 110))
     assert read(lake, feed, direct_reader(lake, feed), 5, 10)[0] == {offset: 100 + offset for offset in range(5, 10)}
 
 

@@ -79,8 +79,7 @@ def surroundings(
     trips: None, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake: SparkSession
 ) -> Iterator[dict[str, Any]]:
     """Prepare the shell of a reader: the environment names the stack's servers, pipeline.yaml is in the folder."""
-    for name, value in feed.environment.items():
-        monkeypatch.setenv(name, value)
+    feed.export(monkeypatch)
     monkeypatch.chdir(tmp_path)
     for name in ("docs", "examples"):
         (tmp_path / name).symlink_to(ROOT / name)

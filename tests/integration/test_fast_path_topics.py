@@ -35,25 +35,13 @@ Record = tuple[str, int, int]
 """Topic, partition and offset."""
 
 
-def producing(feed: Feed, **settings: Any) -> Producer:
+def producing(feed: Feed) -> Producer:
     brokers = {"bootstrap.servers": feed.stack.bootstrap_servers, "message.max.bytes": 2 * HUGE}
-    return Producer({**brokers, "linger.ms": 5, **settings})
+    return Producer({**brokers, "linger.ms": 5})
 
 
 def value(number: int, text: str = "t") -> bytes:
     return json.dumps({"id": number, "text": text}).encode()
-
-
-def send_transactions(feed: Feed, topic: str, *, partition: int, ends: str) -> None:
-    """Send ten records in a transaction for each letter of `ends`: c commits the transaction, a aborts it."""
-    producer = producing(feed, **{"transactional.id": f"{topic}-{partition}"})
-    producer.init_transactions(30)
-    for at, end in enumerate(ends):
-        producer.begin_transaction()
-        for row in range(10):
-            producer.produce(topic, value(1_000 * at + row), partition=partition)
-        producer.flush(30)
-        (producer.commit_transaction if end == "c" else producer.abort_transaction)(30)
 
 
 def fill(feed: Feed) -> list[str]:
@@ -61,18 +49,12 @@ def fill(feed: Feed) -> list[str]:
     odd, compacted = f"{feed.name}.odd", f"{feed.name}.compacted"
     topics = Topics(feed.stack.bootstrap_servers)
     topics.create(odd, partitions=5, config={"max.message.bytes": str(2 * HUGE)})
-    send_transactions(feed, odd, partition=0, ends="cacca")
-    send_transactions(feed, odd, partition=1, ends="aa")  # Partition 2 stays empty.
-    send_transactions(feed, odd, partition=4, ends="aaaaaaaac")
+    for partition, ends in ((0, "cacca"), (1, "aa"), (4, "aaaaaaaac")):  # Partition 2 stays empty.
+        feed.send_transactions(ends, topic=odd, partition=partition)
     producer = producing(feed)
     for number in range(150):
-        own: dict[int, bytes | None] = {
-            20: None,
-            40: b"",
-            60: b"{",
-            61: value(61, "x" * HUGE),
-            62: value(62, "y" * HUGE),
-        }
+        own: dict[int, bytes | None] = {20: None, 40: b"", 60: b"{"}
+        own |= {61: value(61, "x" * HUGE), 62: value(62, "y" * HUGE)}
         headers: list[tuple[str, str | bytes | None]] = [("h", b"1"), ("n", None), ("h", b"")] if number % 3 else []
         producer.produce(odd, own.get(number, value(number)), partition=3, headers=headers)
     assert producer.flush(60) == 0
@@ -114,13 +96,7 @@ def landed(spark: SparkSession, feed: Feed, topics: list[str], path: str) -> dic
     monitor.show_path_by(shown.append)
     pipeline = feed.pipeline(
         name=f"{feed.name}_{path}",
-        source={
-            "kafka": {
-                "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
-                "topics": topics,
-                "max_records_per_batch": LIMIT,
-            }
-        },
+        source=feed.source(topics=topics, max_records_per_batch=LIMIT),
         decode={**DECODE, "on_null": "keep"},
         fast_path=path,
         dead_letters={"table": letters},
@@ -183,11 +159,9 @@ def test_a_broker_that_is_killed_in_mid_batch_costs_no_record(lake: SparkSession
             producer.produce(feed.topic, value(number), partition=number % 2)
             producer.poll(0)
         assert producer.flush(60) == 0
-        kafka = {"bootstrap_servers": brokers, "topics": [feed.topic], "max_records_per_batch": 20_000}
         # Small fetches, so that a batch needs the broker until its end.
-        source = {
-            "kafka": {**kafka, "options": {"kafka.max.partition.fetch.bytes": 2_000, "kafka.fetch.max.bytes": 2_000}}
-        }
+        fetches = {"kafka.max.partition.fetch.bytes": 2_000, "kafka.fetch.max.bytes": 2_000}
+        source = feed.source(bootstrap_servers=brokers, max_records_per_batch=20_000, options=fetches)
         pipeline = feed.pipeline(source=source, decode=DECODE, fast_path="auto")
         restarts: list[threading.Timer] = []
 

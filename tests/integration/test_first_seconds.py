@@ -1,7 +1,6 @@
 """A start requests nothing from S3 twice: a JVM reads each metadata file of an existing table once."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -14,28 +13,14 @@ LEDGER_ALONE = {"PutObject": 5, "GetObject": 2}
 WITH_CHECKPOINT = 21
 
 
-def write_pipeline(feed: Feed, folder: Path, *, checkpoint: bool) -> Path:
-    pipeline = {
-        "name": feed.name,
-        "source": {"kafka": {"bootstrap_servers": feed.stack.bootstrap_servers, "topics": [feed.topic]}},
-        "decode": {"json": {"schema_ddl": "id BIGINT"}},
-        "sink": {"iceberg": {"table": feed.table}},
-        **({"checkpoint": feed.checkpoint} if checkpoint else {}),
-    }
-    file = folder / "pipeline.json"
-    file.write_text(json.dumps(pipeline))
-    return file
-
-
 @pytest.mark.parametrize("checkpoint", [False, True])
-def test_a_run_on_an_existing_table_reads_its_metadata_once(feed: Feed, tmp_path: Path, checkpoint: bool) -> None:
+def test_a_run_on_an_existing_table_reads_its_metadata_once(feed: Feed, checkpoint: bool) -> None:
     feed.create_topic(partitions=1)
-    file = write_pipeline(feed, tmp_path, checkpoint=checkpoint)
+    file = feed.write_file(decode={"json": {"schema_ddl": "id BIGINT"}}, **({} if checkpoint else {"checkpoint": ""}))
     requests: dict[str, int] = {}
     for number in range(2):
-        feed.send([json.dumps({"id": number}).encode()])
+        feed.send_ids([number])
         done = lakefeed("run", file, "--once", "--output", "json", environment=feed.environment)
-        assert done.returncode == 0, done.stderr
         summary = json.loads(done.stdout)
         assert summary["rows"] == 1
         requests = summary["s3_requests"]

@@ -1,26 +1,16 @@
 """Tables of other tools, with types and rules that Spark does not show: a row, a dead letter, or a clear refusal."""
 
 import json
-from typing import Any
 
 import pytest
-from pyiceberg.schema import Schema
-from pyiceberg.types import FixedType, LongType, NestedField, StringType, TimeType, UUIDType
+from pyiceberg.types import FixedType, LongType, StringType, TimeType, UUIDType
 from pyspark.sql import SparkSession
 
-from lakefeed.clients.iceberg.reader import open_catalog
 from lakefeed.errors import ConfigError, SchemaIncompatible
 from lakefeed.operations.preflight.connect import preflight
 from tests.support.feed import Feed
 
 GOOD = "123e4567-e89b-12d3-a456-426614174000"
-
-
-def create(feed: Feed, *fields: NestedField, identifier: tuple[int, ...] = ()) -> None:
-    catalog = open_catalog(feed.catalog, connections=feed.connections)
-    catalog.create_namespace_if_not_exists(feed.name)
-    schema = Schema(*fields, identifier_field_ids=list(identifier))
-    catalog.create_table(f"{feed.name}.rows", schema, properties={"format-version": "2"})
 
 
 def checked(feed: Feed) -> str:
@@ -32,20 +22,9 @@ def checked(feed: Feed) -> str:
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
 def test_values_that_a_column_refuses_are_dead_letters(lake: SparkSession, feed: Feed, mode: str) -> None:
-    create(
-        feed,
-        NestedField(1, "id", LongType(), required=False),
-        NestedField(2, "u", UUIDType(), required=False),
-        NestedField(3, "f", FixedType(4), required=False),
-    )
+    feed.create_table({"id": LongType(), "u": UUIDType(), "f": FixedType(4)})
     feed.create_topic(partitions=1)
-    values: list[tuple[Any, Any]] = [
-        (GOOD, "abcd"),
-        ("not a uuid", "abcd"),
-        (None, None),
-        (GOOD, "abc"),
-        (GOOD.upper(), "wxyz"),
-    ]
+    values = [(GOOD, "abcd"), ("not a uuid", "abcd"), (None, None), (GOOD, "abc"), (GOOD.upper(), "wxyz")]
     feed.send([json.dumps({"id": at, "u": u, "f": f}).encode() for at, (u, f) in enumerate(values)], partition=0)
     kept = ", kafka_topic, kafka_partition, kafka_offset, lakefeed_deleted" if mode == "upsert" else ""
     blocks = {
@@ -89,12 +68,7 @@ def test_a_table_that_iceberg_refuses_is_refused_before_anything_is_made(
 
 
 def test_columns_that_iceberg_refuses_to_add_or_change_are_refused(lake: SparkSession, feed: Feed) -> None:
-    create(
-        feed,
-        NestedField(1, "id", LongType(), required=True),
-        NestedField(2, "name", StringType(), required=False),
-        identifier=(1,),
-    )
+    feed.create_table({"id": LongType(), "name": StringType()}, identifier="id")
     feed.create_topic(partitions=1)
 
     def refusal(ddl: str) -> str:
@@ -114,7 +88,7 @@ def test_columns_that_iceberg_refuses_to_add_or_change_are_refused(lake: SparkSe
 
 
 def test_a_table_with_a_column_of_times_is_refused_by_name(lake: SparkSession, feed: Feed) -> None:
-    create(feed, NestedField(1, "id", LongType(), required=False), NestedField(2, "t", TimeType(), required=False))
+    feed.create_table({"id": LongType(), "t": TimeType()})
     feed.create_topic(partitions=1)
     with pytest.raises(ConfigError, match="time"):
         feed.pipeline(decode={"json": {"schema_ddl": "id BIGINT"}}).run(spark=lake, once=True)
@@ -123,11 +97,7 @@ def test_a_table_with_a_column_of_times_is_refused_by_name(lake: SparkSession, f
 
 def test_a_text_of_a_record_that_no_uuid_or_partition_takes_is_a_dead_letter(lake: SparkSession, feed: Feed) -> None:
     """Without a transform: the table's types are checked with the record; only the partition's path needs a trial."""
-    create(
-        feed,
-        NestedField(1, "u", UUIDType(), required=False),
-        NestedField(2, "zone-name", StringType(), required=False),
-    )
+    feed.create_table({"u": UUIDType(), "zone-name": StringType()})
     feed.create_topic(partitions=1)
     values = [(GOOD, "a"), ("1-1-1-1-1", "a"), (None, "long" * 500), (GOOD, "é" * 20), ("", None), (None, None)]
     feed.send([json.dumps({"u": u, "zone-name": zone}).encode() for u, zone in values], partition=0)

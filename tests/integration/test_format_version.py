@@ -50,15 +50,8 @@ def test_a_running_feed_of_changes_is_upgraded_and_stays_as_its_model(lake: Spar
 
 def bytes_in_the_store(feed: Feed) -> int:
     """Return the bytes of all the table's files: data, deletes and metadata, including replaced ones."""
-    stack = feed.stack
-    files = fs.S3FileSystem(
-        access_key=stack.access_key,
-        secret_key=stack.secret_key.get_secret_value(),
-        endpoint_override=stack.s3_endpoint,
-        region=stack.region,
-    )
     location = open_table(feed.table, connections=feed.connections).location()
-    found = files.get_file_info(fs.FileSelector(location.partition("://")[2], recursive=True))
+    found = feed.store().get_file_info(fs.FileSelector(location.partition("://")[2], recursive=True))
     return sum(each.size for each in found if each.is_file)
 
 
@@ -86,25 +79,14 @@ def test_the_same_changes_make_fewer_requests_and_bytes_than_in_version_2(
 @pytest.mark.slow
 def test_rewinds_backfills_and_dead_letters_work_on_a_table_of_version_3(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
-    feed.send([b'{"id": %d}' % each for each in range(30)])
+    feed.send_ids(range(30))
+    merges = {"write.delete.mode": "merge-on-read"}
     pipeline = feed.pipeline(
-        source={
-            "kafka": {
-                "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
-                "topics": [feed.topic],
-                "start": f"{feed.topic}:0:10",
-            }
-        },
+        source=feed.source(start=f"{feed.topic}:0:10"),
         decode={"json": {"schema_ddl": "id BIGINT"}, "metadata": ["topic", "partition", "offset"]},
         expect={"small": {"rule": "id <> 25", "on_violation": "dead_letter"}},
         dead_letters={"table": f"{feed.table}_letters"},
-        sink={
-            "iceberg": {
-                "table": feed.table,
-                "format_version": 3,
-                "properties": {"write.delete.mode": "merge-on-read"},
-            }
-        },
+        sink={"iceberg": {"table": feed.table, "format_version": 3, "properties": merges}},
     )
     pipeline.run(spark=lake, once=True)
     assert sorted(row["id"] for row in feed.rows()) == [each for each in range(10, 30) if each != 25]

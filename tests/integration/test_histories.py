@@ -4,7 +4,6 @@ The steps are batches, batch runs, rewinds that delete or keep rows, records rem
 dead letters and their replay, and expired snapshots. The count reads the rows and their offsets with pyiceberg.
 """
 
-import json
 import os
 import random
 import time
@@ -12,11 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from lakefeed.clients.kafka.topics import Topics
 from lakefeed.pipeline import Pipeline
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from tests.support.feed import Feed
@@ -62,7 +58,7 @@ class History:
     def send(self) -> None:
         partition, count = self.dice.randrange(PARTITIONS), self.dice.randint(1, 9)
         ids = [self.dice.randint(1, 60) for _ in range(count)]
-        self.feed.send([json.dumps({"id": each}).encode() for each in ids], partition=partition)
+        self.feed.send_ids(ids, partition=partition)
         for each in ids:
             if each % 7 == 0:
                 self.bad.add((partition, self.ends[partition]))
@@ -129,24 +125,17 @@ class History:
         assert self.at is not None
         self.send()
         partition = self.dice.randrange(PARTITIONS)
-        admin = AdminClient({"bootstrap.servers": self.feed.stack.bootstrap_servers})
         first = self.dice.randint(self.at[partition], self.ends[partition])
-        for each in admin.delete_records([TopicPartition(self.feed.topic, partition, first)]).values():
-            each.result()
+        self.feed.remove_records(first, partition=partition)
         self.firsts[partition] = max(self.firsts[partition], first)
         self.at[partition] = max(self.at[partition], first)
         self.run(accept_loss=True)
 
     def recreate(self) -> None:
-        topics = Topics(self.feed.stack.bootstrap_servers)
-        topics.delete(self.feed.topic)
-        while self.feed.topic in topics.list():
-            time.sleep(0.05)
-        self.feed.create_topic(partitions=PARTITIONS)
+        self.feed.recreate_topic(partitions=PARTITIONS)
         self.older += self.rows.total()
         self.rows.clear()
         self.bad.clear()
-        self.older_letters = len(self.letters)
         self.ends, self.firsts, self.at = [0] * PARTITIONS, [0] * PARTITIONS, None
         self.send()
         self.run(accept_loss=True)

@@ -13,6 +13,7 @@ from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.problem import raise_first_error
 from lakefeed.errors import ConfigError
+from lakefeed.operations.preflight.connect import preflight
 from tests.support.feed import Feed
 
 METADATA = ["topic", "partition", "offset", "timestamp", "key", "headers"]
@@ -59,33 +60,14 @@ def fill(feed: Feed) -> list[str]:
             one.produce(packed, f"{codec} {number} {'x' * 500}".encode())
         assert one.flush(30) == 0
 
-    for name, ends in (("committed-last", True), ("aborted-last", False)):
-        topic = create(name)
-        one = producing(feed, **{"transactional.id": f"{feed.name}-{name}"})
-        one.init_transactions(30)
-        for number, commit in enumerate((True, False, True, ends)):
-            one.begin_transaction()
-            for row in range(3):
-                one.produce(topic, f"{number}.{row}".encode())
-            one.flush(30)
-            (one.commit_transaction if commit else one.abort_transaction)(30)
-    only_aborted = create("aborted-only")
-    one = producing(feed, **{"transactional.id": f"{feed.name}-only"})
-    one.init_transactions(30)
-    one.begin_transaction()
-    one.produce(only_aborted, b"never")
-    one.flush(30)
-    one.abort_transaction(30)
+    for name, ends in (("committed-last", "cacc"), ("aborted-last", "caca"), ("aborted-only", "a")):
+        feed.send_transactions(ends, count=3, topic=create(name))
 
     cut = create("begins-late")
     for number in range(10):
         producer.produce(cut, str(number).encode())
     assert producer.flush(30) == 0
-    from confluent_kafka.admin import AdminClient
-
-    admin = AdminClient({"bootstrap.servers": feed.stack.bootstrap_servers})
-    for done in admin.delete_records([TopicPartition(cut, 0, 4)]).values():
-        done.result(30)
+    feed.remove_records(4, topic=cut)
     create("empty", partitions=4)
     return names
 
@@ -206,12 +188,7 @@ STOPS: dict[str, tuple[dict[str, Any], bytes | None, bytes | None, str]] = {
         b'{"other": 1}',
         "",
     ),
-    "budget": (
-        {"dead_letters": {"table": "{table}_dead", "budget": {"max_rows": 0}}},
-        b"x",
-        b"{",
-        "",
-    ),
+    "budget": ({"dead_letters": {"table": "{table}_dead", "budget": {"max_rows": 0}}}, b"x", b"{", ""),
 }
 
 
@@ -245,7 +222,5 @@ def test_the_sinks_topic_is_known_by_its_id(feed: Feed) -> None:
     port = feed.stack.bootstrap_servers.rpartition(":")[2]
     own = {"decode": {"json": {"schema_ddl": "id BIGINT"}}, "sink": {"kafka": {"topic": feed.topic}}}
     own["sink"]["kafka"]["bootstrap_servers"] = f"localhost:{port}"
-    from lakefeed.operations.preflight.connect import preflight
-
     with pytest.raises(ConfigError, match="go in a circle"):
         raise_first_error(preflight(feed.pipeline(**own).config, connections=feed.connections))

@@ -9,8 +9,8 @@ from confluent_kafka import Producer
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.cli import lakefeed
-from tests.support.drivers import driver, until
-from tests.support.feed import Feed
+from tests.support.drivers import driver
+from tests.support.feed import Feed, until
 from tests.support.openlineage import problems, server
 
 HOSTILE = "\x1b]0;pwned\x07\x1b[2J\x9b31m\u202egnp.exe\u2066</script><script>alert(1)</script>\"'\r\n\ndata: x\n# HELP"
@@ -56,7 +56,7 @@ def test_no_view_is_harmed_by_keys_and_values(feed: Feed, tmp_path: Path) -> Non
             assert families["lakefeed_dead_letters"].samples[0].value == 4
             page = re.findall(r"the dashboard is at (http://[^\s\"]+)", (tmp_path / "log").read_text())[0]
             texts["stream"] = stream(page, feed.name, events=6)
-            done = lakefeed("status", path, environment=environment)
+            done = lakefeed("status", path, environment=environment, status=None)
             texts["lakefeed status"] = done.stdout + done.stderr
         texts["log"] = (tmp_path / "log").read_text()
         texts["lineage"] = json.dumps(sent, ensure_ascii=False)

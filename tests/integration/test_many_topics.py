@@ -1,7 +1,6 @@
 """Many topics in one job, each with its own table and schema; one that fails stops no other; new topics are added."""
 
 import json
-import threading
 from typing import Any
 
 import pytest
@@ -9,11 +8,20 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from lakefeed.cli.main import root
-from lakefeed.errors import ConfigError, DriverReplaced, LakefeedError
+from lakefeed.clients.kafka.topics import Topics
+from lakefeed.errors import ConfigError, DriverReplaced, ResourceMissing
 from lakefeed.pipeline import Pipeline, RunSummary
 from lakefeed_local.stack import Endpoints
-from tests.support.feed import Feed
-from tests.support.shop import SCHEMAS, Shop, eventually, failures, verified
+from tests.support.background import Background, running
+from tests.support.feed import Feed, until
+from tests.support.shop import SCHEMAS, Shop, failures, verified
+
+
+def has_rows(shop: Shop, name: str) -> bool:
+    try:
+        return bool(shop.rows(name))
+    except ResourceMissing:
+        return False
 
 
 @pytest.fixture
@@ -92,30 +100,18 @@ def test_new_topics_and_a_paused_table_that_resumes_while_the_job_runs(lake: Spa
     # The topic has no registered schema yet, so its table cannot begin.
     shop.feed.send([b"early"], topic=shop.topic("users"))
     shop.send("orders", [{"id": 1, "total": 1.0}])
-    stop = threading.Event()
-    notes: list[str] = []
-    results: list[RunSummary] = []
     pipeline = shop.pipeline(
         tables={"on_failure": "pause", "retry_after": "1 second"},
         dead_letters={"table": f"lake.{shop.feed.name}.dead"},
     )
-    job = threading.Thread(
-        target=lambda: results.append(
-            pipeline.run(spark=lake, stop=stop, on_batch=lambda progress: notes.extend(progress.notes))
-        )
-    )
-    job.start()
-    try:
-        eventually(lambda: any("users" in note for note in notes))
+    with running(pipeline, lake) as run:
+        until(lambda: any("users" in note for note in run.notes))
         shop.create("quiet.one")
         shop.send("quiet.one", [{"id": 7, "on": True}])
         shop.send("users", [{"name": "late"}])
-        eventually(lambda: f"{shop.topic('users')}: resumes" in notes)
-        eventually(lambda: _landed(shop, "quiet.one"))
-    finally:
-        stop.set()
-        job.join(120)
-    [summary] = results
+        until(lambda: f"{shop.topic('users')}: resumes" in run.notes)
+        until(lambda: has_rows(shop, "quiet.one"))
+    summary = run.end()
     assert failures(summary) == {}
     assert [row["name"] for row in shop.rows("users")] == ["late"]
     assert summary.dead_letters == 1
@@ -128,53 +124,33 @@ def test_a_job_resumes_a_table_that_was_moved_and_ends_when_another_job_has_take
     """Otherwise the two jobs would take the table from each other in turns."""
     shop.create("orders")
     shop.send("orders", [{"id": 1, "total": 1.0}])
-    stop = threading.Event()
-    failed: list[LakefeedError] = []
-    notes: list[str] = []
     pipeline = shop.pipeline(tables={"on_failure": "pause", "retry_after": "1 second"})
-
-    def run() -> None:
-        try:
-            pipeline.run(spark=lake, stop=stop, on_batch=lambda progress: notes.extend(progress.notes))
-        except LakefeedError as error:
-            failed.append(error)
-
-    job = threading.Thread(target=run)
-    job.start()
+    run = Background(pipeline, lake)
     try:
-        eventually(lambda: _landed(shop, "orders"))
+        until(lambda: has_rows(shop, "orders"))
         topic = shop.topic("orders")
         table = pipeline.of_topic(topic)
         table.rewind(table.plan_rewind("earliest", delete_rows=False), spark=lake)
         shop.send("orders", [{"id": 2, "total": 2.0}])
-        eventually(lambda: f"{topic}: resumes" in notes)
-        eventually(lambda: len(shop.rows("orders")) == 3)
-        assert failed == []
+        until(lambda: f"{topic}: resumes" in run.notes)
+        until(lambda: len(shop.rows("orders")) == 3)
+        assert run.failure is None
 
         other = shop.pipeline().run(spark=lake, once=True)
         assert failures(other) == {}
         shop.send("orders", [{"id": 3, "total": 3.0}])
-        job.join(120)
-        assert [type(error) for error in failed] == [DriverReplaced]
+        run.thread.join(120)
+        assert isinstance(run.failure, DriverReplaced)
     finally:
-        stop.set()
-        job.join(120)
+        run.stop.set()
+        run.thread.join(120)
     shop.pipeline().run(spark=lake, once=True)
     assert sorted(row["id"] for row in shop.rows("orders")) == [1, 1, 2, 3]
 
 
-def _landed(shop: Shop, name: str) -> bool:
-    from lakefeed.errors import ResourceMissing
-
-    try:
-        return bool(shop.rows(name))
-    except ResourceMissing:
-        return False
-
-
 def test_a_table_that_is_not_the_topics_is_left_alone(lake: SparkSession, shop: Shop) -> None:
     def send(name: str, number: int) -> None:
-        shop.feed.send([json.dumps({"id": number}).encode()], topic=shop.topic(name))
+        shop.feed.send_ids([number], topic=shop.topic(name))
 
     def run(**blocks: Any) -> RunSummary:
         plain = {"json": {"schema_ddl": "id BIGINT"}}
@@ -235,8 +211,6 @@ def test_letters_and_rows_of_two_feeds_do_not_mix(lake: SparkSession, feed: Feed
 def test_a_topic_that_was_recreated_is_alone_until_its_loss_is_accepted(
     lake: SparkSession, shop: Shop, stack: Endpoints
 ) -> None:
-    from lakefeed.clients.kafka.topics import Topics
-
     for name in ("orders", "users"):
         shop.create(name)
         shop.send(name, [{"id": 1, "total": 1.0} if name == "orders" else {"name": "u"}])

@@ -1,6 +1,5 @@
 """Upkeep of many tables: of one topic or of all, by command and within the job."""
 
-import threading
 import time
 from typing import Any
 
@@ -10,9 +9,9 @@ from pyspark.sql import SparkSession
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import TableBusy
 from lakefeed.maintenance.maintain import Maintenance
-from lakefeed.pipeline import RunSummary
-from tests.support.feed import Feed
-from tests.support.shop import Shop, eventually, failures, verified
+from tests.support.background import running
+from tests.support.feed import Feed, until
+from tests.support.shop import Shop, failures, verified
 
 
 @pytest.fixture
@@ -92,36 +91,25 @@ def test_upkeep_of_all_tables_beside_the_job_one_after_the_other(
     monkeypatch.setattr(Maintenance, "run", watched)
     for name in ("orders", "users"):
         shop.create(name)
-    stop = threading.Event()
-    notes: list[str] = []
-    results: list[RunSummary] = []
     pipeline = shop.pipeline(
         upkeep={"every": "2 seconds", "compact": {"min_files": 3}}, trigger="1 second", tables={"on_failure": "stop"}
     )
-    job = threading.Thread(
-        target=lambda: results.append(
-            pipeline.run(spark=lake, stop=stop, on_batch=lambda progress: notes.extend(progress.notes))
-        )
-    )
-    job.start()
     sent = 0
 
-    def kept() -> bool:
+    def every_table_has_been_maintained() -> bool:
         nonlocal sent
         for name in ("orders", "users"):
             shop.send(name, [{"id": sent, "total": 1.0} if name == "orders" else {"name": f"u{sent}"}])
         sent += 1
         time.sleep(1)
-        assert not [note for note in notes if "failed" in note or "stopped" in note], notes
-        return all(any(f"upkeep of {shop.table(name)} took" in note for note in notes) for name in ("orders", "users"))
+        assert not [note for note in job.notes if "failed" in note or "stopped" in note], job.notes
+        names = ("orders", "users")
+        return all(any(f"upkeep of {shop.table(name)} took" in note for note in job.notes) for name in names)
 
-    try:
-        eventually(kept, seconds=400)
-    finally:
-        stop.set()
-        job.join(120)
+    with running(pipeline, lake) as job:
+        until(every_table_has_been_maintained, seconds=400)
     assert looked == {shop.table(name) for name in ("orders", "users")}
-    assert failures(results[0]) == {}
+    assert failures(job.end()) == {}
     pipeline.run(spark=lake, once=True)
     assert sorted(row["id"] for row in shop.rows("orders")) == list(range(sent))
     assert len(open_table(shop.table("orders"), connections=shop.feed.connections).inspect.files()) < sent

@@ -1,69 +1,25 @@
 """The progress of a feed on real servers: the model, status and lag from outside, and their agreement with Kafka."""
 
 import json
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.base import validated
 from lakefeed.config.sources import KafkaSource
-from lakefeed.errors import LakefeedError, ResourceMissing
+from lakefeed.errors import ResourceMissing
 from lakefeed.feed.progress import FinishedBatch, RunningBatch
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.operations.lag import Lag, group_lag
 from lakefeed.operations.live_status import LiveStatus, live_status
 from lakefeed.pipeline import Pipeline
-from tests.support.feed import Feed
-from tests.support.json_feed import JSON_ROWS, records, source
-
-
-def begin_group(feed: Feed, group: str) -> None:
-    """Commit an offset as a group; retry, because the coordinator of a new broker refuses requests while it loads."""
-    client = Consumer({"bootstrap.servers": feed.stack.bootstrap_servers, "group.id": group})
-    until = time.monotonic() + 60
-    while True:
-        try:
-            client.commit(offsets=[TopicPartition(feed.topic, 0, 0)], asynchronous=False)
-            break
-        except KafkaException:
-            assert time.monotonic() < until
-            time.sleep(0.5)
-    client.close()
-
-
-@contextmanager
-def running(pipeline: Pipeline, spark: SparkSession, monitor: FeedMonitor) -> Iterator[list[FinishedBatch]]:
-    """Run a pipeline in a thread until the block ends; yield the list of its batches."""
-    stop, batches, failures = threading.Event(), list[FinishedBatch](), list[LakefeedError]()
-
-    def run() -> None:
-        try:
-            pipeline.run(spark=spark, stop=stop, on_batch=batches.append, monitor=monitor)
-        except LakefeedError as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield batches
-    finally:
-        stop.set()
-        thread.join(120)
-    assert not failures
-
-
-def until(condition: Any, *, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.1)
+from tests.support.background import running
+from tests.support.feed import JSON_ROWS, Feed, records, until
+from tests.support.kafka_tools import commit_offsets
 
 
 def look(pipeline: Pipeline) -> LiveStatus:
@@ -83,7 +39,7 @@ def test_the_model_has_the_figures_of_each_batch(lake: SparkSession, feed: Feed)
     monitor = FeedMonitor(feed.name)
     seen: list[FinishedBatch] = []
     pipeline = feed.pipeline(
-        source=source(feed, max_records_per_batch=100, monitoring_group=f"{feed.name}-group"),
+        source=feed.source(max_records_per_batch=100, monitoring_group=f"{feed.name}-group"),
         decode=JSON_ROWS,
         dead_letters={"table": f"lake.{feed.name}.letters"},
     )
@@ -119,8 +75,8 @@ def test_lag_agrees_with_the_broker_while_nothing_runs(lake: SparkSession, feed:
     feed.create_topic(partitions=3)
     feed.send(records(100))
     group = f"{feed.name}-group"
-    begin_group(feed, group)
-    pipeline = feed.pipeline(source=source(feed, monitoring_group=group), decode=JSON_ROWS)
+    commit_offsets(feed.stack.bootstrap_servers, group, {(feed.topic, 0): 0})
+    pipeline = feed.pipeline(source=feed.source(monitoring_group=group), decode=JSON_ROWS)
     pipeline.run(spark=lake, once=True)
     at_rest = lag_of(pipeline)
     assert (at_rest.records, at_rest.seconds) == (0, 0.0)
@@ -142,7 +98,7 @@ def test_a_feed_that_has_not_begun_lags_by_its_whole_topic(feed: Feed) -> None:
     pipeline = feed.pipeline(decode=JSON_ROWS)
     lag = lag_of(pipeline)
     assert (lag.records, lag.is_known) == (20, False)
-    latest = feed.pipeline(source=source(feed, start="latest"), decode=JSON_ROWS)
+    latest = feed.pipeline(source=feed.source(start="latest"), decode=JSON_ROWS)
     assert lag_of(latest).records is None
     status = look(pipeline)
     assert (status.state, status.is_well) == ("unknown", False)
@@ -154,11 +110,7 @@ def test_the_lag_of_any_group_is_that_of_its_committed_offsets(feed: Feed) -> No
     feed.send([b"x" * 900_000] * 3, partition=0)
     feed.send(records(5), partition=1)
     cluster = validated(KafkaSource, "test", bootstrap_servers=feed.stack.bootstrap_servers, topics=[feed.topic])
-    client = Consumer(
-        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": feed.name, "enable.auto.commit": False}
-    )
-    client.commit(offsets=[TopicPartition(feed.topic, 0, 1)], asynchronous=False)
-    client.close()
+    commit_offsets(cluster.bootstrap_servers, feed.name, {(feed.topic, 0): 1})
     lag = group_lag(cluster, feed.name)
     assert [(part.partition, part.committed, part.lag) for part in lag.partitions] == [(0, 1, 2), (1, None, None)]
     assert lag.partitions[0].seconds is not None
@@ -173,18 +125,9 @@ def test_the_lag_of_a_group_in_topics_that_are_unlike_others(feed: Feed) -> None
     empty, transactions, deleted = (f"{feed.topic}-{kind}" for kind in ("empty", "transactions", "deleted"))
     for topic in (empty, transactions, deleted):
         feed.create_topic(partitions=1, topic=topic)
-    producer = Producer({"bootstrap.servers": servers, "transactional.id": feed.name})
-    producer.init_transactions()
-    for ends in (producer.commit_transaction, producer.abort_transaction):
-        producer.begin_transaction()
-        producer.produce(transactions, b"value")
-        producer.flush()
-        ends()
+    feed.send_transactions("ca", count=1, topic=transactions)
     feed.send(records(3), topic=deleted)
-    client = Consumer({"bootstrap.servers": servers, "group.id": feed.name, "enable.auto.commit": False})
-    places = [TopicPartition(empty, 0, 0), TopicPartition(transactions, 0, 1), TopicPartition(deleted, 0, 1)]
-    client.commit(offsets=places, asynchronous=False)
-    client.close()
+    commit_offsets(servers, feed.name, {(empty, 0): 0, (transactions, 0): 1, (deleted, 0): 1})
     cluster = validated(KafkaSource, "test", bootstrap_servers=servers, topics_pattern=".*")
     Topics(servers).delete(deleted)
     until(lambda: deleted not in Topics(servers).list())
@@ -203,35 +146,23 @@ def test_the_next_record_decides_where_retention_has_removed_some(feed: Feed) ->
     feed.create_topic(partitions=1)
     feed.send(records(10), partition=0)
     cluster = validated(KafkaSource, "test", bootstrap_servers=feed.stack.bootstrap_servers, topics=[feed.topic])
-    client = Consumer(
-        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": feed.name, "enable.auto.commit": False}
-    )
-    client.commit(offsets=[TopicPartition(feed.topic, 0, 2)], asynchronous=False)
-    client.close()
-    _delete_records(feed, before=6)
+    commit_offsets(cluster.bootstrap_servers, feed.name, {(feed.topic, 0): 2})
+    feed.remove_records(6)
+    until(lambda: Topics(feed.stack.bootstrap_servers).describe(feed.topic).partitions[0].start_offset == 6)
     [part] = group_lag(cluster, feed.name, topics=[feed.topic]).partitions
     assert (part.committed, part.end, part.lag) == (2, 10, 8)
     assert part.seconds is not None
-
-
-def _delete_records(feed: Feed, *, before: int) -> None:
-    from confluent_kafka.admin import AdminClient
-
-    admin = AdminClient({"bootstrap.servers": feed.stack.bootstrap_servers})
-    for answer in admin.delete_records([TopicPartition(feed.topic, 0, before)]).values():
-        answer.result(10)
-    until(lambda: Topics(feed.stack.bootstrap_servers).describe(feed.topic).partitions[0].start_offset == before)
 
 
 def test_from_the_ledger_alone_a_feed_is_likely_to_run_while_it_commits(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(records(10))
     pipeline = feed.pipeline(decode=JSON_ROWS)
-    monitor = FeedMonitor(feed.name)
-    with running(pipeline, lake, monitor) as batches:
-        until(lambda: len(batches) == 1)
+    with running(pipeline, lake) as run:
+        monitor = run.monitor
+        until(lambda: len(run.batches) == 1)
         feed.send(records(10, first=10))
-        until(lambda: len(batches) == 2)
+        until(lambda: len(run.batches) == 2)
         until(lambda: monitor.snapshot().state == "waiting")
         status = look(pipeline)
     assert (status.state, status.is_well) == ("probably running", True)
@@ -248,11 +179,11 @@ def test_from_the_ledger_alone_a_feed_is_likely_to_run_while_it_commits(lake: Sp
 def test_a_feed_that_begins_with_nothing_to_do_shows_its_lag(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=2)
     feed.send(records(10))
-    pipeline, monitor = feed.pipeline(decode=JSON_ROWS), FeedMonitor(feed.name)
+    pipeline = feed.pipeline(decode=JSON_ROWS)
     pipeline.run(spark=lake, once=True)
-    with running(pipeline, lake, monitor) as batches:
-        until(lambda: monitor.snapshot().lag == 0)
-    assert batches == []
+    with running(pipeline, lake) as run:
+        until(lambda: run.monitor.snapshot().lag == 0)
+    assert run.batches == []
 
 
 def test_a_long_batch_shows_its_tasks_and_records(lake: SparkSession, feed: Feed) -> None:
@@ -263,12 +194,12 @@ def test_a_long_batch_shows_its_tasks_and_records(lake: SparkSession, feed: Feed
     naps = "reflect('java.lang.Thread', 'sleep', 300L * (1L + id div 50000L))"
     sleeps = f"CASE WHEN id % 5000 = 0 THEN {naps} IS NULL ELSE true END"
     sql = f"SELECT * FROM {feed.name} WHERE {sleeps}"
-    pipeline = feed.pipeline(source=source(feed), decode=JSON_ROWS, transform={"sql": sql})
-    monitor, seen = FeedMonitor(feed.name), list[RunningBatch]()
-    with running(pipeline, lake, monitor) as batches:
+    pipeline = feed.pipeline(source=feed.source(), decode=JSON_ROWS, transform={"sql": sql})
+    seen: list[RunningBatch] = []
+    with running(pipeline, lake) as run:
         end = time.monotonic() + 120
-        while not batches and time.monotonic() < end:
-            if (now := monitor.snapshot().running) is not None:
+        while not run.batches and time.monotonic() < end:
+            if (now := run.monitor.snapshot().running) is not None:
                 seen.append(now)
             time.sleep(0.05)
     assert {now.offsets for now in seen} == {200_000}
@@ -280,7 +211,7 @@ def test_a_long_batch_shows_its_tasks_and_records(lake: SparkSession, feed: Feed
     assert halfway, sorted({(now.tasks_done, now.tasks, now.records or 0) for now in seen})
     assert min(now.records or 0 for now in halfway) < 200_000
     assert all(now.seconds_left is not None for now in halfway)
-    assert monitor.snapshot().running is None
+    assert run.monitor.snapshot().running is None
 
 
 def test_a_table_for_each_topic_is_one_feed_in_rounds(lake: SparkSession, feed: Feed) -> None:
@@ -289,7 +220,7 @@ def test_a_table_for_each_topic_is_one_feed_in_rounds(lake: SparkSession, feed: 
         feed.create_topic(partitions=1, topic=topic)
         feed.send(records(10), topic=topic)
     pipeline = feed.pipeline(
-        source={"kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": topics}},
+        source=feed.source(topics=topics),
         decode=JSON_ROWS,
         sink={"iceberg": {"table": f"lake.{feed.name}.{{topic}}"}},
         checkpoint="",
@@ -335,10 +266,7 @@ def test_a_topic_that_was_recreated_has_an_unknown_lag_in_the_status_too(lake: S
     feed.send(records(10))
     pipeline = feed.pipeline(decode=JSON_ROWS)
     pipeline.run(spark=lake, once=True)
-    topics = Topics(feed.stack.bootstrap_servers)
-    topics.delete(feed.topic)
-    until(lambda: feed.topic not in topics.list())
-    feed.create_topic(partitions=1)
+    feed.recreate_topic()
     feed.send(records(25))
     assert lag_of(pipeline).records is None
 

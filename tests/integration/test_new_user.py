@@ -39,7 +39,11 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_the_first_hour(shell: Shell) -> None:
-    began = time.monotonic()
+    began, keyed = time.monotonic(), ("--key", "customer")
+
+    def produce(file: str, *options: str, encode: str = "confluent-avro") -> None:
+        shell("lakefeed", "topics", "produce", "orders", "--file", file, "--encode", encode, *options)
+
     shell("lakefeed", "local", "doctor")
     first = shell("lakefeed", "quickstart")
     assert "payment_type" in first
@@ -49,18 +53,7 @@ def test_the_first_hour(shell: Shell) -> None:
     # The user's CSV file becomes a topic, a table and an answer.
     (shell.folder / "orders.csv").write_text("\n".join(ORDERS) + "\n")
     shell("lakefeed", "topics", "create", "orders", "--partitions", "3")
-    shell(
-        "lakefeed",
-        "topics",
-        "produce",
-        "orders",
-        "--file",
-        "orders.csv",
-        "--encode",
-        "confluent-avro",
-        "--key",
-        "customer",
-    )
+    produce("orders.csv", *keyed)
     shell("lakefeed", "init", "--topic", "orders", "--warehouse", "lake")
     shell("lakefeed", "check", "--connect")
     assert "200 rows" in shell("lakefeed", "run", "--once")
@@ -82,7 +75,7 @@ def test_the_first_hour(shell: Shell) -> None:
 
     # An undecodable record stops the feed; the error shows how to set it aside.
     (shell.folder / "poison.csv").write_text("value\nnot avro\n")
-    shell("lakefeed", "topics", "produce", "orders", "--file", "poison.csv", "--encode", "string")
+    produce("poison.csv", encode="string")
     stopped = shell("lakefeed", "run", "--once", status=2)
     assert "dead_letters" in stopped
     assert "offset" in stopped
@@ -99,37 +92,12 @@ def test_the_first_hour(shell: Shell) -> None:
         "id,customer,amount,placed_at,country\n"
         + "".join(f"{n},c1,1.0,2026-11-25 10:00:00,FR\n" for n in range(500, 510))
     )
-    shell(
-        *(
-            "lakefeed",
-            "topics",
-            "produce",
-            "orders",
-            "--file",
-            "more.csv",
-            "--encode",
-            "confluent-avro",
-            "--key",
-            "customer",
-        ),
-        *("--schema-file", "order.avsc"),
-    )
+    produce("more.csv", *keyed, "--schema-file", "order.avsc")
     assert "10 rows" in shell("lakefeed", "run", "--once")
     assert "FR" in shell("python", "-c", query.replace("count(*) AS orders, sum(amount) AS amount", "max(country)"))
 
     # A run is killed.
-    shell(
-        "lakefeed",
-        "topics",
-        "produce",
-        "orders",
-        "--file",
-        "orders.csv",
-        "--encode",
-        "confluent-avro",
-        "--key",
-        "customer",
-    )
+    produce("orders.csv", *keyed)
     run = shell.start("lakefeed", "run", "--set", "source.kafka.max_records_per_batch=20", "--set", "trigger=1 second")
     assert run.stdout is not None
     seen = 0
@@ -147,18 +115,7 @@ def test_the_first_hour(shell: Shell) -> None:
     # The user adds a transform: the plan shows the change, then the run makes it.
     file.write_text(good.replace("sink:\n", "transform: {sql: 'SELECT *, amount * 1.2 AS gross FROM orders'}\nsink:\n"))
     assert "ADD COLUMN" in shell("lakefeed", "plan").upper()
-    shell(
-        "lakefeed",
-        "topics",
-        "produce",
-        "orders",
-        "--file",
-        "more.csv",
-        "--encode",
-        "confluent-avro",
-        "--schema-file",
-        "order.avsc",
-    )
+    produce("more.csv", "--schema-file", "order.avsc")
     assert "10 rows" in shell("lakefeed", "run", "--once")
     assert "1.2" in shell("python", "-c", query.replace("count(*) AS orders, sum(amount) AS amount", "max(gross)"))
     shell("lakefeed", "verify")

@@ -18,8 +18,9 @@ from lakefeed.ledger.checkpoint import Claim
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.rewind.execute import RewindPlan
 from lakefeed.pipeline import Pipeline, RunSummary
+from lakefeed.sinks.dead_letters.table import DeadLetterTable
 from tests.support.cli import lakefeed
-from tests.support.feed import Feed
+from tests.support.feed import JSON_ROWS, Feed
 from tests.support.starts import run_as_planned
 
 
@@ -32,14 +33,9 @@ class Lettered:
         feed.create_topic(partitions=1)
 
     def blocks(self) -> dict[str, Any]:
-        kafka = {
-            "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
-            "topics": [self.feed.topic],
-            "monitoring_group": f"{self.feed.name}-lag",
-        }
         return {
-            "source": {"kafka": kafka},
-            "decode": {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["topic", "partition", "offset"]},
+            "source": self.feed.source(monitoring_group=f"{self.feed.name}-lag"),
+            "decode": JSON_ROWS,
             "dead_letters": {"table": self.letters},
             "expect": {"even": {"rule": "id < 100 OR id % 2 = 0", "on_violation": "dead_letter"}},
         }
@@ -53,7 +49,7 @@ class Lettered:
         return run_as_planned(self.pipeline(), self.lake, self.notes, plans=False)
 
     def land(self, ids: Iterable[int]) -> None:
-        self.feed.send([json.dumps({"id": each}).encode() for each in ids], partition=0)
+        self.feed.send_ids(ids)
         self.run()
 
     def rewind(self, to: str, **choices: Any) -> RewindPlan:
@@ -114,8 +110,6 @@ def test_a_rewind_deletes_rows_and_letters_and_reads_the_records_again(lettered:
 def test_a_rewind_that_is_cut_off_is_completed_by_the_next_start(
     lettered: Lettered, monkeypatch: pytest.MonkeyPatch, cut: str
 ) -> None:
-    from lakefeed.sinks.dead_letters.table import DeadLetterTable
-
     class Killed(Exception):
         pass
 
@@ -178,14 +172,6 @@ def test_where_a_feed_can_be_moved_to(lettered: Lettered) -> None:
     assert lettered.faults() == []
 
 
-@pytest.mark.slow
-def test_rows_may_be_kept_and_are_then_double(lettered: Lettered) -> None:
-    lettered.land(range(4))
-    lettered.rewind("earliest", delete_rows=False)
-    lettered.run()
-    assert lettered.ids() == [0, 0, 1, 1, 2, 2, 3, 3]
-
-
 def test_a_rewind_is_refused_if_the_feed_has_gone_on_since_it_was_planned(lettered: Lettered) -> None:
     lettered.land(range(4))
     agreed = lettered.pipeline().plan_rewind("earliest", delete_rows=True)
@@ -219,9 +205,7 @@ def test_letters_that_are_ahead_of_a_table_without_checkpoint_are_not_dropped_un
 ) -> None:
     lettered.land(range(98, 102))
     lettered.lake.sql(f"DROP TABLE {lettered.feed.table}")
-    jvm: Any = lettered.lake._jvm
-    path = jvm.org.apache.hadoop.fs.Path(lettered.feed.checkpoint)
-    path.getFileSystem(lettered.lake._jsc.hadoopConfiguration()).delete(path, True)
+    lettered.feed.forget()
     # `offsets show` and `plan` refuse the same as the run, with the same words.
     with pytest.raises(CheckpointMismatch, match="are further than its rows"):
         lettered.run()
@@ -285,27 +269,21 @@ def test_one_table_of_many_is_moved_alone(lake: SparkSession, feed: Feed) -> Non
     names = [f"{feed.name}.{each}" for each in ("a", "b")]
     for name in names:
         feed.create_topic(topic=name, partitions=1)
-        feed.send([json.dumps({"id": each}).encode() for each in range(4)], topic=name)
-    document = {
-        "name": feed.name,
-        "source": {"kafka": {"bootstrap_servers": feed.stack.bootstrap_servers, "topics": names}},
-        "decode": {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["partition", "offset"]},
-        "sink": {"iceberg": {"table": f"lake.{feed.name}.{{topic}}"}},
-    }
-    file = feed.folder / "many.yaml"
-    file.write_text(json.dumps(document))
+        feed.send_ids(range(4), topic=name)
+    sink = {"iceberg": {"table": f"lake.{feed.name}.{{topic}}"}}
+    pipeline = feed.pipeline(source=feed.source(topics=names), decode=JSON_ROWS, sink=sink, checkpoint="")
 
     def ids(name: str) -> list[int]:
         return sorted(row["id"] for row in feed.rows(f"lake.{feed.name}.{name.replace('.', '_')}"))
 
-    Pipeline.from_file(file, environment=feed.environment).run(spark=lake, once=True)
-    one = Pipeline.from_file(file, environment=feed.environment).of_topic(names[1])
+    pipeline.run(spark=lake, once=True)
+    one = pipeline.of_topic(names[1])
     assert one.status().refusal is None
     agreed = one.plan_rewind(f"{names[1]}:0:1", delete_rows=True)
     assert agreed.rows == 3
     one.rewind(agreed, spark=lake)
     assert (ids(names[0]), ids(names[1])) == ([0, 1, 2, 3], [0])
-    Pipeline.from_file(file, environment=feed.environment).run(spark=lake, once=True)
+    pipeline.run(spark=lake, once=True)
     assert (ids(names[0]), ids(names[1])) == ([0, 1, 2, 3], [0, 1, 2, 3])
 
 
@@ -313,30 +291,15 @@ def test_the_commands_show_and_plan_without_spark(lettered: Lettered) -> None:
     lettered.land(range(4))
     file = lettered.feed.write_file(**lettered.blocks())
     shown = lakefeed("offsets", "show", file, environment=lettered.feed.environment)
-    assert shown.returncode == 0, shown.stderr
     assert "a start resumes where the last batch ended" in shown.stdout
     result = lakefeed("offsets", "show", file, "--output", "json", environment=lettered.feed.environment)
     [partition] = json.loads(result.stdout)["partitions"]
     assert (partition["checkpoint"], partition["table"], partition["group"], partition["lag"]) == (4, 4, 4, 0)
-    planned = lakefeed(
-        *("offsets", "rewind", file, "--to", "earliest", "--delete-rows", "--dry-run"),
-        environment=lettered.feed.environment,
-    )
-    assert planned.returncode == 0, planned.stderr
+    rewind = ("offsets", "rewind", file, "--to", "earliest", "--delete-rows")
+    planned = lakefeed(*rewind, "--dry-run", environment=lettered.feed.environment)
     assert "4 rows are deleted" in planned.stdout
     assert lettered.standing() == (4, 4, 4)
-
-
-@pytest.mark.slow
-def test_the_command_moves_a_feed(lettered: Lettered) -> None:
-    lettered.land(range(4))
-    file = lettered.feed.write_file(**lettered.blocks())
-    done = lakefeed(
-        *("offsets", "rewind", file, "--to", "earliest", "--delete-rows", "--yes", "--output", "json"),
-        environment=lettered.feed.environment,
-    )
-    assert done.returncode == 0, done.stderr
+    done = lakefeed(*rewind, "--yes", "--output", "json", environment=lettered.feed.environment)
     assert json.loads(done.stdout)["rows_deleted"] == 4
-    run = lakefeed("run", file, "--once", environment=lettered.feed.environment)
-    assert run.returncode == 0, run.stderr
+    lettered.run()
     assert lettered.ids() == [0, 1, 2, 3]

@@ -21,7 +21,6 @@ DELTA = {
 
 def run(feed: Feed, file: Path) -> dict[str, Any]:
     done = lakefeed("run", file, "--once", "--output", "json", environment=feed.environment)
-    assert done.returncode == 0, done.stderr
     summary: dict[str, Any] = json.loads(done.stdout)
     return summary
 

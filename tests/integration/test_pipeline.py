@@ -1,5 +1,6 @@
 """Pipelines end to end: Confluent's serialisers write, lakefeed lands, pyiceberg reads."""
 
+import io
 import itertools
 import json
 import threading
@@ -9,8 +10,7 @@ import fastavro
 import pytest
 from pyspark.sql import SparkSession
 
-from lakefeed.clients.iceberg.reader import open_table
-from lakefeed.errors import CheckpointMismatch, ConfigError, DecodeError
+from lakefeed.errors import ConfigError, DecodeError
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.ledger.continuity import violations
 from lakefeed.ledger.iceberg import IcebergLedger
@@ -22,10 +22,6 @@ REGISTRY = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}}
 
 def by_id(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["id"])
-
-
-def kafka(feed: Feed, **settings: Any) -> dict[str, Any]:
-    return {"kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [feed.topic], **settings}}
 
 
 @pytest.mark.quick
@@ -61,8 +57,6 @@ def test_each_record_is_read_with_the_schema_that_its_id_names(lake: SparkSessio
 
 @pytest.mark.quick
 def test_avro_without_a_header_and_with_a_given_schema(lake: SparkSession, feed: Feed) -> None:
-    import io
-
     schema = fastavro.parse_schema(TRIP)
     (feed.folder / "trip.avsc").write_text(json.dumps(TRIP))
     values = []
@@ -96,7 +90,7 @@ def test_a_pattern_reads_several_topics(lake: SparkSession, feed: Feed) -> None:
         feed.create_topic(topic=topic, partitions=1)
         feed.send([json.dumps(row).encode() for row in trips(number * 10, number * 10 + 5)], topic=topic)
     feed.pipeline(
-        source={"kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics_pattern": f"{feed.name}-part.*"}},
+        source=feed.source(topics=None, topics_pattern=f"{feed.name}-part.*"),
         decode={"json": {"schema_ddl": "id BIGINT, zone STRING"}, "metadata": ["topic"]},
     ).run(spark=lake, once=True)
     assert sorted((row["kafka_topic"][-5:], row["id"]) for row in feed.rows()) == [
@@ -108,7 +102,7 @@ def test_a_pattern_reads_several_topics(lake: SparkSession, feed: Feed) -> None:
 @pytest.mark.quick
 def test_a_restart_resumes_and_the_ledger_has_no_gap(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
-    pipeline = feed.pipeline(source=kafka(feed, max_records_per_batch=100))
+    pipeline = feed.pipeline(source=feed.source(max_records_per_batch=100))
     batches: list[FinishedBatch] = []
     for start in (0, 250, 500):
         feed.send(feed.avro(trips(start, start + 250)))
@@ -123,62 +117,11 @@ def test_a_restart_resumes_and_the_ledger_has_no_gap(lake: SparkSession, feed: F
     assert batches[-1].lag == 0
 
 
-def test_a_batch_that_was_landed_but_not_marked_done_is_not_doubled(lake: SparkSession, feed: Feed) -> None:
-    feed.create_topic()
-    feed.send(feed.avro(trips(0, 100)))
-    pipeline = feed.pipeline()
-    pipeline.run(spark=lake, once=True)
-    # The state after a kill between the table's commit and Spark's.
-    assert delete(lake, f"{feed.checkpoint}/commits/0")
-    feed.send(feed.avro(trips(100, 150)))
-    summary = pipeline.run(spark=lake, once=True)
-    assert summary.rows == 50
-    assert by_id(feed.rows()) == trips(0, 150)
-
-
-@pytest.mark.quick
-def test_the_checkpoint_of_another_pipeline_is_refused(lake: SparkSession, feed: Feed) -> None:
-    feed.create_topic()
-    feed.send(feed.avro(trips(0, 10)))
-    feed.pipeline().run(spark=lake, once=True)
-    with pytest.raises(CheckpointMismatch, match="belongs to feed"):
-        feed.pipeline(name=f"{feed.name}_other").run(spark=lake, once=True)
-    with pytest.raises(CheckpointMismatch, match="belongs to feed"):
-        feed.pipeline(sink={"iceberg": {"table": f"{feed.table}_other"}}).run(spark=lake, once=True)
-
-
-def test_partition_transforms_are_as_declared(lake: SparkSession, feed: Feed) -> None:
-    feed.create_topic()
-    feed.send(feed.avro(trips(0, 100)))
-    feed.pipeline(
-        transform={"sql": f"SELECT *, timestamp_seconds(id * 86400) AS at FROM {feed.name}"},
-        sink={
-            "iceberg": {
-                "table": feed.table,
-                "partition_by": ["days(at)", "bucket(4, id)", "zone"],
-                "properties": {"write.parquet.compression-codec": "snappy"},
-            }
-        },
-    ).run(spark=lake, once=True)
-    table = open_table(feed.table, connections=feed.connections)
-    assert [str(each.transform) for each in table.spec().fields] == ["day", "bucket[4]", "identity"]
-    assert table.properties["write.parquet.compression-codec"] == "snappy"
-    assert len(feed.rows()) == 100
-
-
 def test_a_partition_column_that_is_not_there_is_named(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     feed.send(feed.avro(trips(0, 1)))
     with pytest.raises(ConfigError, match="'nowhere'"):
         feed.pipeline(sink={"iceberg": {"table": feed.table, "partition_by": ["nowhere"]}}).run(spark=lake, once=True)
-
-
-def test_sql_that_does_not_fit_is_refused_before_anything_is_written(lake: SparkSession, feed: Feed) -> None:
-    feed.create_topic()
-    feed.send(feed.avro(trips(0, 1)))
-    with pytest.raises(ConfigError, match=r"transform\.sql"):
-        feed.pipeline(transform={"sql": f"SELECT nothing FROM {feed.name}"}).run(spark=lake, once=True)
-    assert not lake.catalog.tableExists(feed.table)
 
 
 @pytest.mark.quick
@@ -220,7 +163,7 @@ def test_a_stop_finishes_the_batch_and_returns(lake: SparkSession, feed: Feed, k
     sink = {"iceberg": {"table": feed.table}} if kind == "iceberg" else {"parquet": {"path": path}}
     feed.create_topic()
     feed.send(feed.avro(trips(0, 1000)))
-    pipeline = feed.pipeline(source=kafka(feed, max_records_per_batch=100), sink=sink, trigger="1 second")
+    pipeline = feed.pipeline(source=feed.source(max_records_per_batch=100), sink=sink, trigger="1 second")
     stop = threading.Event()
     batches: list[FinishedBatch] = []
 
@@ -240,17 +183,10 @@ def test_a_stop_finishes_the_batch_and_returns(lake: SparkSession, feed: Feed, k
 def test_a_killed_run_resumes_and_lands_each_record_once(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     feed.send(feed.avro(trips(0, 1000)))
-    file = feed.write_file(source=kafka(feed, max_records_per_batch=100))
+    file = feed.write_file(source=feed.source(max_records_per_batch=100))
     run = Running(["run", file, "--once"], feed.environment, feed.folder / "run.log")
     run.wait_until_it_says(": batch ", times=2)
     run.kill()
     assert 0 < len(feed.rows()) < 1000
-    feed.pipeline(source=kafka(feed)).run(spark=lake, once=True)
+    feed.pipeline(source=feed.source()).run(spark=lake, once=True)
     assert by_id(feed.rows()) == trips(0, 1000)
-
-
-def delete(spark: SparkSession, location: str) -> bool:
-    """Delete a path in the store without Spark's knowledge."""
-    jvm: Any = spark._jvm
-    path = jvm.org.apache.hadoop.fs.Path(location)
-    return bool(path.getFileSystem(spark._jsc.hadoopConfiguration()).delete(path, True))

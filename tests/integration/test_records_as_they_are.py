@@ -212,13 +212,7 @@ def test_one_in_a_hundred_is_broken_in_twelve_ways(lake: SparkSession, feed: Fee
     blocks: dict[str, Any] = {
         "decode": {**REGISTRY, "metadata": ["partition", "offset"], "on_null": "dead_letter"},
         "dead_letters": {"table": dead, "budget": {"max_share": 0.05}},
-        "source": {
-            "kafka": {
-                "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
-                "topics": [feed.topic],
-                "max_records_per_batch": records // 4,
-            }
-        },
+        "source": feed.source(max_records_per_batch=records // 4),
     }
     summary = feed.pipeline(**blocks).run(spark=lake, once=True)
     broken_ones = sum(sent.values())

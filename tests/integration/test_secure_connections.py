@@ -3,7 +3,7 @@
 import signal
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -149,21 +149,13 @@ def test_tokens_are_renewed_while_a_feed_runs(
     connections = Pipeline.from_file(file, environment=servers.environment).connections
     feed = Running(("run", file), servers.environment, tmp_path / "log")
     try:
-        wait_for(lambda: rows() == 1, feed)
+        feed.wait_until(lambda: rows() == 1)
         fetched, refused = len(servers.tokens.given), servers.registry_proxy.refused
         time.sleep(seconds + 2)
         note = {"name": "note", "type": ["null", "string"], "default": None}
         produce({"id": 2, "zone": "b", "note": "new"}, {**TRIP, "fields": [*TRIP["fields"], note]})
-        wait_for(lambda: rows() == 2, feed)
+        feed.wait_until(lambda: rows() == 2)
         assert len(servers.tokens.given) > fetched
         assert servers.registry_proxy.refused == refused
     finally:
         assert feed.ask_to_stop(signal.SIGTERM) == 0, feed.said()
-
-
-def wait_for(is_done: Callable[[], bool], feed: Running) -> None:
-    deadline = time.monotonic() + 120
-    while not is_done():
-        assert feed.process.poll() is None, feed.said()
-        assert time.monotonic() < deadline, feed.said()
-        time.sleep(0.5)

@@ -1,6 +1,9 @@
 """A session hides its secrets, and prints spark-submit's arguments without them."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,7 +45,6 @@ def test_no_secret_in_ps_conf_set_or_explain(lake: SparkSession, stack: Endpoint
 @pytest.mark.quick
 def test_conf_prints_all_that_spark_submit_needs_and_no_secret(feed: Feed) -> None:
     done = lakefeed("deploy", "conf", PIPELINE, "--output", "json", environment=feed.environment)
-    assert done.returncode == 0, done.stderr
     settings = json.loads(done.stdout)
     assert settings["spark.sql.catalog.lake.uri"] == feed.stack.catalog_uri
     assert settings["spark.hadoop.fs.s3a.endpoint"] == feed.stack.s3_endpoint
@@ -56,10 +58,6 @@ def test_conf_prints_all_that_spark_submit_needs_and_no_secret(feed: Feed) -> No
 
 
 def test_a_session_without_the_jars_is_refused(tmp_path: Path, feed: Feed) -> None:
-    import os
-    import subprocess
-    import sys
-
     program = tmp_path / "own_session.py"
     program.write_text(
         "from pyspark.sql import SparkSession\n"
@@ -83,10 +81,7 @@ def test_a_session_without_the_jars_is_refused(tmp_path: Path, feed: Feed) -> No
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("module", ["pyspark", "py4j", "pyiceberg", "pyarrow", "duckdb"])
-def test_importing_lakefeed_imports_no_engine(module: str) -> None:
-    import subprocess
-    import sys
-
-    program = f"import lakefeed, sys; sys.exit('{module}' in sys.modules)"
+def test_importing_lakefeed_imports_no_engine() -> None:
+    engines = {"pyspark", "py4j", "pyiceberg", "pyarrow", "duckdb"}
+    program = f"import lakefeed, sys; sys.exit(len({engines} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

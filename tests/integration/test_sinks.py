@@ -1,7 +1,6 @@
 """The guarantees of sinks: the modes that they claim, and the result of a crash between their commit and Spark's."""
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +9,14 @@ from pyspark.sql import SparkSession
 
 import lakefeed
 from lakefeed.errors import LakefeedError, Unreachable
-from lakefeed.feed.feed import Feed as LakefeedFeed
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.ledger.iceberg import IcebergLedger
-from lakefeed.sinks.definition import Sink
 from lakefeed.sinks.iceberg.table import IcebergTable
 from lakefeed_local.stack import Endpoints
 from packages.jdbc.tests.databases import DATABASES, server_of
-from tests.support.feed import Feed
-from tests.support.shop import eventually
+from tests.support.background import running
+from tests.support.deaths import dying
+from tests.support.feed import Feed, until
 from tests.support.sink_cases import (
     CASES,
     DECODE,
@@ -82,22 +80,9 @@ def test_a_crash_between_the_sinks_commit_and_sparks(
     feed.send(hits("8001", "3011"))
     feed.pipeline(**settings).run(spark=lake, once=True)
 
-    made = LakefeedFeed.sink
-
-    def dying(self: LakefeedFeed, *arguments: Any, **named: Any) -> Sink:
-        sink = made(self, *arguments, **named)
-        land = sink.land
-
-        def once(*of: Any, **also: Any) -> int | None:
-            land(*of, **also)
-            raise ConnectionError("the driver dies")
-
-        monkeypatch.setattr(sink, "land", once)
-        return sink
-
     feed.send(hits("8001", "6003"))
     with monkeypatch.context() as crash:
-        crash.setattr(LakefeedFeed, "sink", dying)
+        dying(crash)
         with pytest.raises(LakefeedError):
             feed.pipeline(**settings).run(spark=lake, once=True)
 
@@ -121,13 +106,7 @@ def test_the_result_in_memory_is_asked_by_sql(feed: Feed, lake: SparkSession, mo
     case = Case(mode, lambda _: sink, of_table)
     pipeline = feed.pipeline(
         **blocks(feed, case),
-        source={
-            "kafka": {
-                "bootstrap_servers": feed.stack.bootstrap_servers,
-                "topics": [feed.topic],
-                "max_records_per_batch": 2,
-            }
-        },
+        source=feed.source(max_records_per_batch=2),
         checkpoint="",
     )
     feed.send(hits("8001", "3011", "8001"))
@@ -164,10 +143,7 @@ def test_files_count_the_rows_that_were_written(feed: Feed, lake: SparkSession) 
     assert lake.read.parquet(path(feed)).count() == 6
 
     # Spark's log still has the batch, which is repeated after a crash.
-    gateway: Any = lake._jvm
-    done = gateway.org.apache.hadoop.fs.Path(f"{feed.checkpoint}/commits/0")
-    session: Any = lake
-    assert done.getFileSystem(session._jsc.hadoopConfiguration()).delete(done, False)
+    feed.forget("commits/0")
     feed.send(hits("3011"))
     again = pipeline.run(spark=lake, once=True)
     assert (again.batches, again.records, again.rows) == (1, 1, 0)
@@ -271,27 +247,20 @@ def test_a_sink_that_was_away_at_the_start_gets_all_records_and_its_requests_are
 
     monkeypatch.setattr(IcebergLedger, "loaded", loaded_unless_away)
     is_away.set()
-    batches: list[FinishedBatch] = []
-    stop = threading.Event()
-
-    def counted() -> set[str]:
-        """Return the kinds of requests to the second table that batches have counted."""
-        found = (batch.requests for batch in batches if batch.requests is not None)
-        return {count.key_class for each in found for count in each.counts if count.location.endswith("/slow")}
-
     feed.send(hits("8002"))
-    with ThreadPoolExecutor(1) as job:
-        running = job.submit(feed.pipeline(**settings).run, spark=lake, stop=stop, on_batch=batches.append)
-        try:
-            eventually(lambda: bool(batches) or running.done())
-            is_away.clear()
-            feed.send(hits("3011"))
-            eventually(lambda: len(batches) >= 2 or running.done())
-            feed.send(hits("6003"))
-            eventually(lambda: counted() >= {"data", "metadata"} or running.done())
-        finally:
-            stop.set()
-        running.result(120)
+    with running(feed.pipeline(**settings), lake) as run:
+
+        def counted() -> set[str]:
+            """Return the kinds of requests to the second table that batches have counted."""
+            found = (batch.requests for batch in list(run.batches) if batch.requests is not None)
+            return {count.key_class for each in found for count in each.counts if count.location.endswith("/slow")}
+
+        until(lambda: run.batches)
+        is_away.clear()
+        feed.send(hits("3011"))
+        until(lambda: len(run.batches) >= 2)
+        feed.send(hits("6003"))
+        until(lambda: counted() >= {"data", "metadata"})
     assert sorted(each["zip"] for each in feed.rows(slow)) == ["3011", "6003", "8001", "8002"]
 
 
@@ -321,13 +290,13 @@ def test_a_sink_that_stops_the_feed_leaves_no_row_twice(
     feed.send(hits("8001"))
     land = IcebergTable.land
 
-    def dying(self: IcebergTable, *arguments: Any, **named: Any) -> int | None:
+    def fails(self: IcebergTable, *arguments: Any, **named: Any) -> int | None:
         if self.name == feed.table:
             raise ConnectionError("the driver dies between two sinks")
         return land(self, *arguments, **named)
 
     with monkeypatch.context() as crash:
-        crash.setattr(IcebergTable, "land", dying)
+        crash.setattr(IcebergTable, "land", fails)
         with pytest.raises(LakefeedError):
             feed.pipeline(**settings).run(spark=lake, once=True)
     assert (len(feed.rows()), len(feed.rows(f"lake.{feed.name}.other"))) == (0, 1)

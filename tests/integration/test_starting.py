@@ -3,60 +3,35 @@
 ``offsets show``, ``plan`` and ``run`` must agree on each start: see ``tests/support/starts.py``.
 """
 
-import json
 import time
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark.sql import SparkSession
 
 from lakefeed.errors import ConfigError, RecordsLost, ResourceMissing
 from tests.support.feed import Feed, ids
+from tests.support.kafka_tools import commit_offsets
 from tests.support.shop import Shop, failures
 from tests.support.starts import run_as_planned
 
 DECODE = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["partition", "offset"]}
 
 
-def send(feed: Feed, ids: range, *, partition: int = 0) -> None:
-    feed.send([json.dumps({"id": number}).encode() for number in ids], partition=partition)
-
-
-def commit(feed: Feed, group: str, offsets: dict[int, int]) -> None:
-    """Commit offsets for a group of another client."""
-    settings = {"bootstrap.servers": feed.stack.bootstrap_servers, "group.id": group, "enable.auto.commit": False}
-    consumer = Consumer(settings)
-    try:
-        given = [TopicPartition(feed.topic, partition, offset) for partition, offset in offsets.items()]
-        for _ in range(60):
-            try:
-                consumer.commit(offsets=given, asynchronous=False)
-                return
-            except KafkaException:  # The coordinator of a new group refuses requests while it loads.
-                time.sleep(0.5)
-        raise AssertionError("the coordinator did not take the group's offsets")
-    finally:
-        consumer.close()
-
-
-def run(feed: Feed, lake: SparkSession, start: str, notes: list[str] | None = None, **blocks: Any) -> int:
-    source = {
-        "kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [feed.topic], "start": start, **blocks}
-    }
-    return run_as_planned(feed.pipeline(source=source, decode=DECODE), lake, [] if notes is None else notes).rows
+def run(feed: Feed, lake: SparkSession, start: str, notes: list[str] | None = None) -> int:
+    pipeline = feed.pipeline(source=feed.source(start=start), decode=DECODE)
+    return run_as_planned(pipeline, lake, [] if notes is None else notes).rows
 
 
 def test_a_feed_begins_at_offsets_and_resumes_where_it_was(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=2)
-    send(feed, range(10))
-    send(feed, range(10, 15), partition=1)
+    feed.send_ids(range(10), partition=0)
+    feed.send_ids(range(10, 15), partition=1)
     notes: list[str] = []
     assert run(feed, lake, f"{feed.topic}:0:7", notes) == 8
     assert notes == ["begins at the offsets that source.kafka.start names"]
     assert ids(feed) == [7, 8, 9, 10, 11, 12, 13, 14]
-    send(feed, range(20, 22))
+    feed.send_ids(range(20, 22), partition=0)
     # A feed that has begun does not look for the group any more.
     assert run(feed, lake, "group:is-not-there") == 2
     assert ids(feed)[-2:] == [20, 21]
@@ -64,38 +39,38 @@ def test_a_feed_begins_at_offsets_and_resumes_where_it_was(lake: SparkSession, f
 
 def test_a_feed_begins_at_a_time(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=2)
-    send(feed, range(5))
-    send(feed, range(5), partition=1)
+    feed.send_ids(range(5), partition=0)
+    feed.send_ids(range(5), partition=1)
     time.sleep(1.1)
     now = datetime.now(UTC)
     time.sleep(0.1)
-    send(feed, range(100, 103))
+    feed.send_ids(range(100, 103), partition=0)
     # Partition 1 has no record since that time, so the feed begins at its end.
     assert run(feed, lake, now.isoformat()) == 3
     assert ids(feed) == [100, 101, 102]
-    send(feed, range(200, 201), partition=1)
+    feed.send_ids(range(200, 201), partition=1)
     assert run(feed, lake, now.isoformat()) == 1
 
 
 def test_a_feed_begins_with_the_records_of_the_last_hours(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
-    send(feed, range(4))
+    feed.send_ids(range(4), partition=0)
     assert run(feed, lake, "last 24 hours") == 4
 
 
 def test_a_feed_begins_where_a_consumer_group_stands(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=2)
-    send(feed, range(10))
-    send(feed, range(10, 15), partition=1)
-    commit(feed, f"{feed.name}-etl", {0: 6})
+    feed.send_ids(range(10), partition=0)
+    feed.send_ids(range(10, 15), partition=1)
+    commit_offsets(feed.stack.bootstrap_servers, f"{feed.name}-etl", {(feed.topic, 0): 6})
     assert run(feed, lake, f"group:{feed.name}-etl") == 9
     assert ids(feed) == [6, 7, 8, 9, 10, 11, 12, 13, 14]
 
 
 def test_a_place_that_is_not_there_is_refused_before_anything_is_written(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
-    send(feed, range(3))
-    commit(feed, f"{feed.name}-etl", {0: 9})
+    feed.send_ids(range(3), partition=0)
+    commit_offsets(feed.stack.bootstrap_servers, f"{feed.name}-etl", {(feed.topic, 0): 9})
     with pytest.raises(RecordsLost, match=f"{feed.topic}-0 ends at 3, before 9"):
         run(feed, lake, f"group:{feed.name}-etl")
     with pytest.raises(ResourceMissing, match="has committed no offsets") as missing:
@@ -110,9 +85,8 @@ def test_a_place_that_is_not_there_is_refused_before_anything_is_written(lake: S
 
 def test_a_batch_begins_there_too(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
-    send(feed, range(5))
-    source = {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [feed.topic], "start": f"{feed.topic}:0:3"}
-    pipeline = feed.pipeline(source={"kafka": source}, decode=DECODE)
+    feed.send_ids(range(5), partition=0)
+    pipeline = feed.pipeline(source=feed.source(start=f"{feed.topic}:0:3"), decode=DECODE)
     assert pipeline.run_batch(spark=lake).rows == 2
     assert pipeline.run_batch(spark=lake).rows == 0
     assert ids(feed) == [3, 4]
@@ -129,9 +103,7 @@ def test_each_of_many_tables_begins_there(lake: SparkSession, feed: Feed) -> Non
     time.sleep(0.1)
     shop.send("orders", [{"id": 100, "total": 1.0}])
     shop.send("users", [{"name": "u"}])
-    source = {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics_pattern": rf"{feed.name}\..*"}
-    pipeline = shop.pipeline(source={"kafka": {**source, "start": now.isoformat()}})
-    assert [plan.start for plan in pipeline.plan(spark=lake).tables]
+    pipeline = shop.pipeline(reads={"start": now.isoformat()})
     summary = pipeline.run(spark=lake, once=True)
     assert (failures(summary), summary.rows) == ({}, 2)
     assert [row["id"] for row in shop.rows("orders")] == [100]

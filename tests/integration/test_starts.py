@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 import lakefeed as lf
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import CheckpointMismatch, RecordsLost
-from lakefeed.ledger.checkpoint import OWNER_FILE
 from tests.support.feed import Feed
 from tests.support.starts import run_as_planned
 
@@ -56,12 +55,6 @@ class Started:
         pipeline = self.feed.pipeline(**{"decode": DECODE, **blocks})
         return run_as_planned(pipeline, self.lake, self.notes).rows
 
-    def delete(self, name: str) -> None:
-        gateway: Any = self.lake._jvm
-        path = gateway.org.apache.hadoop.fs.Path(f"{self.feed.checkpoint}/{name}".rstrip("/"))
-        session: Any = self.lake
-        assert path.getFileSystem(session._jsc.hadoopConfiguration()).delete(path, True)
-
 
 @pytest.fixture
 def started(lake: SparkSession, feed: Feed) -> Started:
@@ -100,20 +93,6 @@ def test_a_transform_that_gains_state(started: Started) -> None:
         started.run(**first_of_each("id"))
 
 
-@pytest.mark.slow
-def test_a_transform_that_loses_or_changes_state(started: Started) -> None:
-    started.send(1, 1, 2)
-    assert started.run(**first_of_each("id")) == 2
-    for without in ({}, {"transform": {"sql": f"SELECT id, at FROM {started.feed.name}"}}):
-        with pytest.raises(CheckpointMismatch, match="filled by a transform that keeps state, and this one keeps none"):
-            started.run(**without)
-    with pytest.raises(CheckpointMismatch, match="keeps other state than the checkpoint has"):
-        started.run(**first_of_each("id", "at"))
-    started.delete("")
-    with pytest.raises(CheckpointMismatch, match="the checkpoint is empty, and the table has"):
-        started.run(**first_of_each("id"))
-
-
 def test_a_sink_in_python_that_keeps_a_ledger(started: Started, tmp_path: Path) -> None:
     Path(started.feed.folder, f"kept_{started.feed.name}.py").write_text(KEPT)
     file = tmp_path / "ranges.json"
@@ -125,8 +104,8 @@ def test_a_sink_in_python_that_keeps_a_ledger(started: Started, tmp_path: Path) 
     before = file.read_text()
     started.send(3)
     assert started.run(sink=sink) == 1
-    started.delete("offsets/1")
-    started.delete("commits/1")
+    started.feed.forget("offsets/1")
+    started.feed.forget("commits/1")
     assert started.run(sink=sink) == 0
     assert started.notes == ["the checkpoint is older than the table; resumes where the table is, with a new one"]
     file.write_text(before)
@@ -137,6 +116,7 @@ def test_a_sink_in_python_that_keeps_a_ledger(started: Started, tmp_path: Path) 
         started.run(sink=sink)
 
 
+@pytest.mark.quick
 def test_a_checkpoint_of_another_pipeline(started: Started) -> None:
     started.send(1)
     started.run()
@@ -148,7 +128,6 @@ def test_a_checkpoint_of_another_pipeline(started: Started) -> None:
         messages.append(str(refused.value))
     [plan] = pipeline.plan(spark=started.lake).tables
     assert messages == [str(plan.refusal)] * 2
-    started.delete(OWNER_FILE)
 
 
 def land_rows(started: Started, *, stateful: bool = False) -> None:
@@ -175,8 +154,8 @@ def test_a_dataframe_starts_as_a_pipeline(started: Started) -> None:
         land_rows(started)
     with pytest.raises(CheckpointMismatch, match="keeps state now"):
         land_rows(started, stateful=True)
-    started.delete("offsets/1")
-    started.delete("commits/1")
+    started.feed.forget("offsets/1")
+    started.feed.forget("commits/1")
     with pytest.raises(CheckpointMismatch, match="cannot resume from this checkpoint: the checkpoint is older"):
         land_rows(started)
     assert sorted(row["id"] for row in started.feed.rows()) == [1, 2]

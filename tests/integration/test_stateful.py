@@ -110,36 +110,6 @@ def test_other_windows_continue_over_batches(
     assert pipeline.verify().faults == ()
 
 
-def test_groups_are_upserted_by_key(feed: Feed, lake: SparkSession) -> None:
-    by_zip = f"SELECT zip, count(*) AS hits FROM {feed.name} GROUP BY zip"
-    pipeline = feed.pipeline(
-        decode=DECODE,
-        transform={"sql": by_zip, "output_mode": "update"},
-        sink={"iceberg": {"table": feed.table, "mode": "upsert", "keys": ["zip"]}},
-    )
-    feed.send([*hits(1, 2), *hits(1, zip_code="3011")])
-    pipeline.run(spark=lake, once=True)
-    feed.send([*hits(3), *hits(1, zip_code="6003")])
-    pipeline.run(spark=lake, once=True)
-    assert {each["zip"]: each["hits"] for each in feed.rows()} == {"8001": 3, "3011": 1, "6003": 1}
-    assert pipeline.verify().faults == ()
-
-
-def test_the_whole_result_replaces_the_one_before(feed: Feed, lake: SparkSession) -> None:
-    by_zip = f"SELECT zip, count(*) AS hits FROM {feed.name} GROUP BY zip ORDER BY hits"
-    pipeline = feed.pipeline(
-        decode=DECODE,
-        transform={"sql": by_zip, "output_mode": "complete"},
-        sink={"iceberg": {"table": feed.table, "mode": "overwrite"}},
-    )
-    feed.send([*hits(1, 2), *hits(1, zip_code="3011")])
-    pipeline.run(spark=lake, once=True)
-    feed.send(hits(3))
-    pipeline.run(spark=lake, once=True)
-    assert {each["zip"]: each["hits"] for each in feed.rows()} == {"8001": 3, "3011": 1}
-    assert pipeline.verify().faults == ()
-
-
 def test_dead_letters_are_counted_though_the_rows_are_groups(feed: Feed, lake: SparkSession) -> None:
     pipeline = feed.pipeline(**settings(feed), dead_letters={"table": f"lake.{feed.name}.letters"})
     feed.send([*hits(0, 1), b"no json", *hits(45)], partition=0)
@@ -311,8 +281,7 @@ def test_a_million_hits_on_both_sides_of_the_watermark_are_as_recomputed(feed: F
         "timestamp_millis(1704110400000 + id * 10 - CAST(pow(rand(7), 6) * 1800000 AS BIGINT)))) AS value "
         "FROM range(1000000)"
     ).coalesce(1).write.format("kafka").option("kafka.bootstrap.servers", brokers).option("topic", feed.topic).save()
-    kafka = {"bootstrap_servers": brokers, "topics": [feed.topic], "max_records_per_batch": 100_000}
-    pipeline = feed.pipeline(**settings(feed, source={"kafka": kafka}))
+    pipeline = feed.pipeline(**settings(feed, source=feed.source(max_records_per_batch=100_000)))
     assert pipeline.run(spark=lake, once=True).records == 1_000_000
     landed = [
         (commit.batch_id, each.partition, each.start, each.end)

@@ -27,9 +27,8 @@ def topics(feed: Feed) -> tuple[str, str]:
 def settings(feed: Feed, sql: str, *, delay: str | None = "10 minutes", **blocks: Any) -> dict[str, Any]:
     clicks, orders = topics(feed)
     late = {} if delay is None else {"watermark": {"column": "at", "delay": delay}}
-    kafka = {"bootstrap_servers": feed.stack.bootstrap_servers, "topics": [clicks, orders]}
     return {
-        "source": {"kafka": kafka},
+        "source": feed.source(topics=[clicks, orders]),
         "decode": {"json": {"schema_ddl": "id BIGINT, at TIMESTAMP, price BIGINT"}},
         "transform": {
             "streams": {"clicks": {"topic": clicks, **late}, "orders": {"topic": orders, **late}},

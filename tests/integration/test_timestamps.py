@@ -5,12 +5,14 @@ import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from lakefeed.cli.main import root
+from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import DecodeError
 from lakefeed.operations.backfill import BackfillRequest
@@ -55,10 +57,6 @@ def pipeline(feed: Feed, name: str, **blocks: Any) -> Pipeline:
 
 def times(feed: Feed, name: str) -> dict[int, int | None]:
     """Return the column kafka_timestamp in milliseconds by id; Python has no datetime for some of them."""
-    import pyarrow as pa
-
-    from lakefeed.clients.iceberg.reader import open_table
-
     rows = open_table(f"lake.{feed.name}.{name}", connections=feed.connections).scan().to_arrow()
     found: list[int | None] = rows["kafka_timestamp"].cast(pa.int64()).to_pylist()
     of_ids = zip(rows["id"].to_pylist(), found, strict=True)
@@ -66,8 +64,7 @@ def times(feed: Feed, name: str) -> dict[int, int | None]:
 
 
 def listed(feed: Feed, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> dict[str, Any]:
-    for name, value in feed.environment.items():
-        monkeypatch.setenv(name, value)
+    feed.export(monkeypatch)
     path = str(feed.folder / f"{feed.name}.yaml")
     done = CliRunner().invoke(root, ["dead-letters", "list", path, *arguments, "--output", "json"])
     assert done.exit_code == 0, done.output
@@ -121,8 +118,7 @@ def test_every_other_way_to_read_it(lake: SparkSession, feed: Feed, monkeypatch:
     held = [number for number, at in times(feed, "once").items() if at is None]
     assert sorted(held) == [*BAD, 7]
 
-    source = {"bootstrap_servers": feed.stack.bootstrap_servers, "topics": [feed.topic]}
-    latest = pipeline(feed, "latest", decode=keeping, source={"kafka": {**source, "start": "latest"}})
+    latest = pipeline(feed, "latest", decode=keeping, source=feed.source(start="latest"))
     latest.run(spark=lake, once=True)
     send(feed, {9: NANOSECONDS})
     latest.run(spark=lake, once=True)
@@ -134,7 +130,7 @@ def test_every_other_way_to_read_it(lake: SparkSession, feed: Feed, monkeypatch:
     # Offsets 1 to 9: the first record at or after this time is the one in nanoseconds.
     assert some.count() == len(TIMES)
 
-    copies = pipeline(feed, "copies", decode=keeping, source={"kafka": {**source, "deduplicate": True}})
+    copies = pipeline(feed, "copies", decode=keeping, source=feed.source(deduplicate=True))
     assert copies.run(spark=lake, once=True).rows == len(TIMES) + 1
     assert times(feed, "copies") == {**SHOWN, 9: None}
 
@@ -150,7 +146,7 @@ def test_every_other_way_to_read_it(lake: SparkSession, feed: Feed, monkeypatch:
     many = pipeline(
         feed,
         "many",
-        source={"kafka": {**source, "topics": None, "topics_pattern": feed.topic}},
+        source=feed.source(topics=None, topics_pattern=feed.topic),
         decode=keeping,
         sink={"iceberg": {"table": f"lake.{feed.name}.{{topic}}"}},
         checkpoint="",
@@ -166,7 +162,6 @@ def test_it_goes_through_in_real_time(lake: SparkSession, feed: Feed) -> None:
     done = pipeline(
         feed,
         "real_time",
-        source={"kafka": {"bootstrap_servers": feed.stack.bootstrap_servers, "topics": [feed.topic]}},
         decode=JSON,
         sink={"kafka": {"topic": f"{feed.topic}-out"}},
         trigger="real-time, 5 seconds",

@@ -3,26 +3,21 @@
 docs/offsets.md has the table of the expected results.
 """
 
-import json
-import time
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
-from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import CheckpointMismatch, RecordsLost
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.pipeline import Pipeline, RunSummary
-from tests.support.feed import Feed
+from tests.support.feed import JSON_ROWS, Feed, records
 from tests.support.starts import run_as_planned
-
-DECODE = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["topic", "partition", "offset"]}
 
 
 class Case:
@@ -35,7 +30,7 @@ class Case:
 
     def pipeline(self, **blocks: Any) -> Pipeline:
         sink = {"parquet": {"path": self.path}} if self.parquet else {"iceberg": {"table": self.feed.table}}
-        return self.feed.pipeline(**{"decode": DECODE, "sink": sink, **blocks})
+        return self.feed.pipeline(**{"decode": JSON_ROWS, "sink": sink, **blocks})
 
     def run(self, *, accept_loss: bool = False, **blocks: Any) -> RunSummary:
         """Run the pipeline; compare its start with ``offsets show`` and ``plan``."""
@@ -44,7 +39,7 @@ class Case:
         return run_as_planned(pipeline, self.lake, self.notes, accept_loss=accept_loss, plans=False)
 
     def send(self, ids: Iterable[int], *, partition: int = 0) -> None:
-        self.feed.send([json.dumps({"id": each}).encode() for each in ids], partition=partition)
+        self.feed.send_ids(ids, partition=partition)
 
     def land(self, *spans: tuple[int, int]) -> None:
         """Send and land one batch for each span of ids, in a topic of one partition."""
@@ -57,29 +52,6 @@ class Case:
         if self.parquet:
             return sorted(row.id for row in self.lake.read.parquet(self.path).select("id").collect())
         return sorted(row["id"] for row in self.feed.rows())
-
-    def delete(self, name: str = "") -> None:
-        """Delete a file or folder of the checkpoint."""
-        jvm: Any = self.lake._jvm
-        path = jvm.org.apache.hadoop.fs.Path(f"{self.feed.checkpoint}/{name}".rstrip("/"))
-        assert path.getFileSystem(self.lake._jsc.hadoopConfiguration()).delete(path, True)
-
-    def roll_checkpoint_back(self, batch: int) -> None:
-        self.delete(f"commits/{batch}")
-        self.delete(f"offsets/{batch}")
-
-    def make_topic_again(self, count: int) -> None:
-        topics = Topics(self.feed.stack.bootstrap_servers)
-        topics.delete(self.feed.topic)
-        while self.feed.topic in topics.list():
-            time.sleep(0.1)
-        self.feed.create_topic(partitions=1)
-        self.send(range(1000, 1000 + count))
-
-    def remove_records(self, before: int) -> None:
-        admin = AdminClient({"bootstrap.servers": self.feed.stack.bootstrap_servers})
-        for each in admin.delete_records([TopicPartition(self.feed.topic, 0, before)]).values():
-            each.result()
 
     def first_snapshot(self) -> int:
         table = open_table(self.feed.table, connections=self.feed.connections)
@@ -102,7 +74,8 @@ def files(lake: SparkSession, feed: Feed) -> Case:
 
 def test_checkpoint_rolled_back_one_batch_and_new_data(case: Case) -> None:
     case.land((0, 5), (5, 9))
-    case.roll_checkpoint_back(1)
+    case.feed.forget("commits/1")
+    case.feed.forget("offsets/1")
     case.send(range(9, 12))
     case.run()
     assert case.ids() == list(range(12))
@@ -116,7 +89,7 @@ def test_checkpoint_rolled_back_one_batch_and_new_data(case: Case) -> None:
 )
 def test_checkpoint_or_a_part_of_it_deleted(case: Case, gone: str) -> None:
     case.land((0, 5), (5, 9))
-    case.delete(gone)
+    case.feed.forget(gone)
     case.send(range(9, 12))
     case.run()
     assert case.ids() == list(range(12))
@@ -128,7 +101,7 @@ def test_checkpoint_or_a_part_of_it_deleted(case: Case, gone: str) -> None:
 @pytest.mark.quick
 def test_a_batch_that_was_planned_and_not_landed_is_landed_once(case: Case) -> None:
     case.land((0, 5), (5, 9))
-    case.delete("commits/1")
+    case.feed.forget("commits/1")
     case.send(range(9, 12))
     case.run()
     assert case.ids() == list(range(12))
@@ -140,7 +113,8 @@ def test_a_batch_that_was_planned_and_not_landed_is_landed_once(case: Case) -> N
 )
 def test_topic_recreated_with_fewer_equal_and_more_records(case: Case, count: int) -> None:
     case.land((0, 5), (5, 9))
-    case.make_topic_again(count)
+    case.feed.recreate_topic()
+    case.send(range(1000, 1000 + count))
     with pytest.raises(RecordsLost, match=r"recreated.*up to 9, the new one holds \[0, ") as refused:
         case.run()
     assert "lakefeed run pipeline.yaml --accept-loss" in str(refused.value)
@@ -162,17 +136,16 @@ def test_topic_recreated_with_fewer_equal_and_more_records(case: Case, count: in
 def test_a_restored_topic_is_continued_by_a_feed_of_another_name(case: Case) -> None:
     """By docs/offsets.md: the backup lacks the first records, and has records that the table lacks."""
     case.land((0, 5), (5, 9))
-    case.make_topic_again(0)
+    case.feed.recreate_topic()
     case.send(range(3, 14))
     with pytest.raises(RecordsLost, match="recreated"):
         case.run()
     with pytest.raises(RecordsLost, match="recreated"):
         case.pipeline().plan_rewind(f"{case.feed.topic}:0:6", accept_loss=True)
-    kafka = {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [case.feed.topic]}
     restored: dict[str, Any] = {
         "name": f"{case.feed.name}_restored",
         "checkpoint": f"{case.feed.checkpoint}-restored",
-        "source": {"kafka": {**kafka, "start": f"{case.feed.topic}:0:6"}},
+        "source": case.feed.source(start=f"{case.feed.topic}:0:6"),
     }
     case.run(**restored)
     assert case.ids() == list(range(14))
@@ -183,7 +156,7 @@ def test_a_restored_topic_is_continued_by_a_feed_of_another_name(case: Case) -> 
 def test_retention_passed(case: Case) -> None:
     case.land((0, 5))
     case.send(range(5, 20))
-    case.remove_records(8)
+    case.feed.remove_records(8)
     with pytest.raises(RecordsLost, match=r"is at 5, the topic begins at 8: 3 offsets were removed"):
         case.run()
     case.run(accept_loss=True)
@@ -195,8 +168,8 @@ def test_retention_passed(case: Case) -> None:
 def test_retention_passed_a_batch_that_was_planned(case: Case) -> None:
     case.land((0, 5), (5, 9))
     case.lake.sql(f"CALL lake.system.rollback_to_snapshot('{case.feed.table[5:]}', {case.first_snapshot()})")
-    case.delete("commits/1")
-    case.remove_records(7)
+    case.feed.forget("commits/1")
+    case.feed.remove_records(7)
     with pytest.raises(RecordsLost, match="is at 5, the topic begins at 7"):
         case.run()
     case.run(accept_loss=True)
@@ -213,7 +186,7 @@ def test_partitions_added_between_batches_and_before_a_resume(case: Case) -> Non
     case.send(range(5, 8), partition=11)
     case.run()
     assert case.ids() == list(range(8))
-    case.delete()
+    case.feed.forget()
     case.send(range(8, 10), partition=7)
     case.run()
     assert case.ids() == list(range(10))
@@ -251,18 +224,14 @@ def test_a_topic_that_is_recreated_in_mid_run_stops_the_feed(case: Case, monkeyp
 
     def then_another_topic(writer: BatchWriter, batch: Any, ranges: OffsetRanges, batch_id: int) -> BatchResult:
         landed = land(writer, batch, ranges, batch_id)
-        case.make_topic_again(20)
+        case.feed.recreate_topic()
+        case.send(range(1000, 1020))
         return landed
 
-    kafka = {
-        "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
-        "topics": [case.feed.topic],
-        "max_records_per_batch": 5,
-    }
     with monkeypatch.context() as patched:
         patched.setattr(BatchWriter, "write", then_another_topic)
         with pytest.raises(RecordsLost, match="recreated"):
-            case.run(source={"kafka": kafka})
+            case.run(source=case.feed.source(max_records_per_batch=5))
     assert case.ids() == list(range(5))
     # `offsets show`, `plan` and the run refuse the next start alike; if the loss is accepted it reads the new topic.
     with pytest.raises(RecordsLost, match=r"recreated.*up to 5, the new one holds \[0, 20\)"):
@@ -276,8 +245,7 @@ def test_a_topic_taken_out_of_the_pipeline(case: Case) -> None:
     other = f"{case.feed.name}-other"
 
     def reading(*topics: str, **settings: Any) -> dict[str, Any]:
-        kafka = {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": topics, **settings}
-        return {"source": {"kafka": kafka}}
+        return {"source": case.feed.source(topics=topics, **settings)}
 
     case.land((0, 3))
     case.feed.create_topic(topic=other, partitions=1)
@@ -297,23 +265,18 @@ def test_open_and_aborted_transactions(case: Case) -> None:
     case.feed.create_topic(partitions=1)
     servers = {"bootstrap.servers": case.feed.stack.bootstrap_servers}
 
-    def sent(number: int, ids: Iterable[int]) -> Producer:
-        producer = Producer({**servers, "transactional.id": f"{case.feed.name}-{number}"})
-        producer.init_transactions(30)
-        producer.begin_transaction()
-        for each in ids:
-            producer.produce(case.feed.topic, value=json.dumps({"id": each}).encode(), partition=0)
-        producer.flush(30)
-        return producer
-
-    sent(1, range(3)).commit_transaction(30)
-    sent(2, range(100, 103)).abort_transaction(30)
+    case.feed.send_transactions("ca", count=3)
     case.run()
     assert case.ids() == [0, 1, 2]
-    still_open = sent(3, range(3, 6))
+    still_open = Producer({**servers, "transactional.id": f"{case.feed.name}-open"})
+    still_open.init_transactions(30)
+    still_open.begin_transaction()
+    for value in records(3, first=3):
+        still_open.produce(case.feed.topic, value, partition=0)
+    still_open.flush(30)
     case.run()
     assert case.ids() == [0, 1, 2]
-    case.delete()
+    case.feed.forget()
     still_open.commit_transaction(30)
     case.run()
     assert case.ids() == list(range(6))
@@ -329,23 +292,15 @@ def test_table_rolled_back(case: Case) -> None:
         case.run()
     assert "lakefeed offsets rewind pipeline.yaml --to table" in str(failure.value)
     # Without a checkpoint nothing contradicts the table.
-    case.delete()
+    case.feed.forget()
     case.run()
     assert case.ids() == list(range(9))
-
-
-def test_table_dropped(case: Case) -> None:
-    case.land((0, 5))
-    case.lake.sql(f"DROP TABLE {case.feed.table}")
-    with pytest.raises(CheckpointMismatch, match="the table holds no commit of the feed"):
-        case.run()
-    assert not case.lake.catalog.tableExists(case.feed.table)
 
 
 @pytest.mark.parametrize("gone", ["", "metadata"])
 def test_parquet_whose_checkpoint_is_lost(files: Case, gone: str) -> None:
     files.land((0, 5))
-    files.delete(gone)
+    files.feed.forget(gone)
     files.send(range(5, 8))
     if gone == "metadata":
         # The log of batches is complete; only Spark's id of the query is new.
@@ -358,7 +313,8 @@ def test_parquet_whose_checkpoint_is_lost(files: Case, gone: str) -> None:
 
 def test_parquet_whose_checkpoint_was_rolled_back(files: Case) -> None:
     files.land((0, 5), (5, 9))
-    files.roll_checkpoint_back(1)
+    files.feed.forget("commits/1")
+    files.feed.forget("offsets/1")
     files.send(range(9, 12))
     with pytest.raises(CheckpointMismatch, match="batches up to 1 in its log, the checkpoint is at batch 0"):
         files.run()
@@ -375,7 +331,8 @@ def test_parquet_whose_files_were_removed(files: Case) -> None:
 
 def test_parquet_whose_topic_was_recreated(files: Case) -> None:
     files.land((0, 5))
-    files.make_topic_again(9)
+    files.feed.recreate_topic()
+    files.send(range(1000, 1009))
     with pytest.raises(RecordsLost, match="recreated") as refused:
         files.run(accept_loss=True)
     assert "another path" in str(refused.value)
@@ -385,6 +342,6 @@ def test_parquet_whose_topic_was_recreated(files: Case) -> None:
 def test_parquet_whose_topic_lost_records(files: Case) -> None:
     files.land((0, 5))
     files.send(range(5, 9))
-    files.remove_records(7)
+    files.feed.remove_records(7)
     with pytest.raises(RecordsLost, match="2 offsets were removed"):
         files.run()

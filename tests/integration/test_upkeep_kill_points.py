@@ -130,12 +130,7 @@ def proxy(stack: Endpoints) -> Iterator[FaultProxy]:
 def kept(lake: SparkSession, stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Kept:
     feed = Feed(stack, tmp_path_factory.mktemp("upkeep-kills"))
     feed.create_topic(partitions=1)
-    kafka = {
-        "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
-        "topics": [feed.topic],
-        "max_records_per_batch": ROWS,
-    }
-    file = feed.write_file(decode=DECODE, source={"kafka": kafka}, upkeep=UPKEEP)
+    file = feed.write_file(decode=DECODE, source=feed.source(max_records_per_batch=ROWS), upkeep=UPKEEP)
     made = Kept(feed, file, lake)
     made.land(9)
     return made

@@ -18,9 +18,10 @@ from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.maintenance.planner import LastUpkeep
 from lakefeed.maintenance.table_stats import read_health
 from lakefeed.pipeline import Pipeline
-from tests.integration.test_upkeep import OFTEN, Running, look_after, nothing_is_too_young
+from tests.integration.test_upkeep import OFTEN, look_after, nothing_is_too_young
+from tests.support.background import Background
 from tests.support.changes import Model, differences, forget_the_last_batch, rows_of, write_pipeline
-from tests.support.cli import Running as Command
+from tests.support.cli import Running
 from tests.support.feed import Feed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -54,13 +55,13 @@ def test_merges_and_compaction_at_once_fail_neither(lake: SparkSession, feed: Fe
     kept.write_text(json.dumps({**document, "upkeep": UPKEEP}))
     pipeline = Pipeline.from_file(kept if beside == "in the job" else file, environment=feed.environment)
     model.send(CHANGES, topic=feed.topic, servers=feed.stack.bootstrap_servers)
-    running = Running(pipeline, lake)
-    running.wait_for(CHANGES)
+    run = Background(pipeline, lake)
+    run.until_records(CHANGES)
     with keeper(feed, kept) if beside == "in a job of its own" else nullcontext():
         model.send((MERGES - 1) * CHANGES, topic=feed.topic, servers=feed.stack.bootstrap_servers)
-        running.wait_for(MERGES * CHANGES, timeout=900)
-        running.end()
-    assert not [note for each in running.batches for note in each.notes if "failed" in note]
+        run.until_records(MERGES * CHANGES, seconds=900)
+        run.end()
+    assert not [note for note in run.notes if "failed" in note]
     found = read_health(feed.table, connections=feed.connections)
     assert LastUpkeep.of(found.properties).at is not None, "no upkeep came to an end"
     assert any(each.replaces for each in found.ancestors), "nothing was compacted"
@@ -70,15 +71,13 @@ def test_merges_and_compaction_at_once_fail_neither(lake: SparkSession, feed: Fe
 @contextmanager
 def keeper(feed: Feed, file: Path) -> Iterator[None]:
     """Run a process that maintains the feed's tables all the time, until the block ends."""
-    job = Command(["tables", "maintain", file, "--every", "1 second"], feed.environment, feed.folder / "upkeep.log")
-    try:
+    with Running(
+        ["tables", "maintain", file, "--every", "1 second"], feed.environment, feed.folder / "upkeep.log"
+    ) as job:
         job.wait_until_it_says("orphans of", timeout=400)
         yield
         assert job.ask_to_stop(signal.SIGTERM) == 0, job.said()
         assert "failed" not in job.said(), job.said()
-    finally:
-        if job.process.poll() is None:
-            job.kill()
 
 
 @pytest.mark.parametrize("write", ["merge-on-read", "copy-on-write"])

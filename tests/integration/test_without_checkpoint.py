@@ -4,20 +4,16 @@
 ``tests/faults/test_kill_points.py`` kills such a driver at each step.
 """
 
-import json
 import threading
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark.session import copy_of
-from lakefeed.errors import CheckpointMismatch, ConfigError, FeedPaused, RecordsLost
+from lakefeed.errors import CheckpointMismatch, ConfigError, RecordsLost
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.feed.s3_requests import S3Requests
-from lakefeed.ledger.pauses import LocalPauses
-from lakefeed.operations.control import pause_next_start, resume_next_start
 from lakefeed.pipeline import Pipeline, RunSummary
 from tests.support.feed import Feed, ids
 from tests.support.starts import run_as_planned
@@ -25,13 +21,8 @@ from tests.support.starts import run_as_planned
 DECODE = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["partition", "offset"]}
 
 
-def send(feed: Feed, ids: range, *, partition: int = 0) -> None:
-    feed.send([json.dumps({"id": number}).encode() for number in ids], partition=partition)
-
-
 def pipeline(feed: Feed, *, kafka: dict[str, Any] | None = None, **blocks: Any) -> Pipeline:
-    source = {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [feed.topic], **(kafka or {})}
-    return feed.pipeline(**{"source": {"kafka": source}, "decode": DECODE, "checkpoint": "", **blocks})
+    return feed.pipeline(**{"source": feed.source(**(kafka or {})), "decode": DECODE, "checkpoint": "", **blocks})
 
 
 def run(feed: Feed, lake: SparkSession, notes: list[str] | None = None, **blocks: Any) -> RunSummary:
@@ -41,7 +32,7 @@ def run(feed: Feed, lake: SparkSession, notes: list[str] | None = None, **blocks
 def test_it_resumes_by_the_table_and_a_batch_makes_a_request_a_file_and_three(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=2)
     for partition in range(2):
-        send(feed, range(partition * 100, partition * 100 + 60), partition=partition)
+        feed.send_ids(range(partition * 100, partition * 100 + 60), partition=partition)
     batches: list[FinishedBatch] = []
     small = pipeline(feed, kafka={"max_records_per_batch": 20})
     summary = small.run(spark=lake, once=True, on_batch=batches.append)
@@ -54,7 +45,7 @@ def test_it_resumes_by_the_table_and_a_batch_makes_a_request_a_file_and_three(la
     assert not [place for place in places if "checkpoint" in place]
     assert summary.files == 12
 
-    send(feed, range(60, 70))
+    feed.send_ids(range(60, 70))
     notes: list[str] = []
     assert run(feed, lake, notes).rows == 10
     assert notes == []
@@ -65,11 +56,11 @@ def test_it_resumes_by_the_table_and_a_batch_makes_a_request_a_file_and_three(la
 
 def test_where_it_begins_is_in_the_ledger_before_the_first_batch(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=2)
-    send(feed, range(10))
+    feed.send_ids(range(10))
     assert run(feed, lake, kafka={"start": "latest"}).rows == 0
     # These records came after the first start: they are not lost, although no batch was committed.
-    send(feed, range(10, 15))
-    send(feed, range(15, 20), partition=1)
+    feed.send_ids(range(10, 15))
+    feed.send_ids(range(15, 20), partition=1)
     assert run(feed, lake, kafka={"start": "latest"}).rows == 10
     assert ids(feed) == list(range(10, 20))
 
@@ -78,7 +69,7 @@ def test_a_stop_before_the_first_commit_leaves_nothing_behind_that_a_start_would
     lake: SparkSession, feed: Feed
 ) -> None:
     feed.create_topic(partitions=1)
-    send(feed, range(10))
+    feed.send_ids(range(10))
     stop = threading.Event()
     stop.set()
     pipeline(feed).run(spark=lake, once=True, stop=stop)
@@ -88,22 +79,20 @@ def test_a_stop_before_the_first_commit_leaves_nothing_behind_that_a_start_would
 
 def test_a_move_and_a_loss_are_resumed_from_once(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
-    send(feed, range(10))
+    feed.send_ids(range(10))
     run(feed, lake)
     moved = pipeline(feed)
     moved.rewind(moved.plan_rewind(f"{feed.topic}:0:4", delete_rows=True), spark=lake)
     assert ids(feed) == list(range(4))
     notes: list[str] = []
     assert run(feed, lake, notes).rows == 6
-    send(feed, range(10, 12))
+    feed.send_ids(range(10, 12))
     assert run(feed, lake, notes).rows == 2
     assert notes == []
     assert moved.plan_rewind("table").moves == ()
 
-    cluster = Topics(feed.stack.bootstrap_servers)
-    cluster.delete(feed.topic)
-    feed.create_topic(partitions=1)
-    send(feed, range(20, 23))
+    feed.recreate_topic()
+    feed.send_ids(range(20, 23))
     with pytest.raises(RecordsLost, match="recreated"):
         run(feed, lake)
     assert moved.run(spark=lake, once=True, accept_loss=True).rows == 3
@@ -113,13 +102,13 @@ def test_a_move_and_a_loss_are_resumed_from_once(lake: SparkSession, feed: Feed)
 
 def test_a_later_driver_takes_over(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
-    send(feed, range(10))
+    feed.send_ids(range(10))
     rival, stop = pipeline(feed), threading.Event()
 
     def take_over(batch: FinishedBatch) -> None:
         if batch.batch_id == 0:
             rival.run(spark=copy_of(lake), once=True)
-            send(feed, range(10, 20))
+            feed.send_ids(range(10, 20))
         else:
             stop.set()
 
@@ -131,21 +120,9 @@ def test_a_later_driver_takes_over(lake: SparkSession, feed: Feed) -> None:
     assert ids(feed) == list(range(20))
 
 
-def test_a_pause_is_kept_in_the_users_own_folder(lake: SparkSession, feed: Feed) -> None:
-    feed.create_topic(partitions=1)
-    send(feed, range(5))
-    declared = pipeline(feed)
-    pause_next_start(declared.config, declared.connections, reason="repair")
-    assert LocalPauses.of(declared.config).read() is not None
-    with pytest.raises(FeedPaused, match="repair"):
-        declared.run(spark=lake, once=True)
-    resume_next_start(declared.config, declared.connections)
-    assert declared.run(spark=lake, once=True).rows == 5
-
-
 def test_a_transform_with_state_is_refused_before_anything_is_changed(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
-    send(feed, range(5))
+    feed.send_ids(range(5))
     steps = {"steps": {"once": {"deduplicate": ["id"]}}, "watermark": {"column": "at", "delay": "1 minute"}}
     grouped = pipeline(feed, decode={"json": {"schema_ddl": "id BIGINT, at TIMESTAMP"}}, transform=steps)
     with pytest.raises(ConfigError, match="without a checkpoint it has no place"):

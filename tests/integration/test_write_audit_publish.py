@@ -117,7 +117,7 @@ def test_each_of_many_tables_has_its_branch(lake: SparkSession, feed: Feed) -> N
         feed.create_topic(partitions=1, topic=topic)
         feed.send([b'{"id": 1}'], topic=topic)
     pipeline = feed.pipeline(
-        source={"kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": topics}},
+        source=feed.source(topics=topics),
         decode={"json": {"schema_ddl": "id BIGINT"}},
         sink={"iceberg": {"table": f"lake.{feed.name}.{{topic}}", "branch": "staging", "publish": {"when": "command"}}},
         checkpoint="",

@@ -68,7 +68,7 @@ def of_metrics(text: str, feed: Feed) -> tuple[Positions, dict[str, float]]:
 
 def of_lag_command(feed: Feed, *arguments: str) -> Positions:
     """Return the positions that ``lakefeed status`` prints, run as a separate process."""
-    done = lakefeed("status", *arguments, "--output", "json", environment=feed.environment)
+    done = lakefeed("status", *arguments, "--output", "json", environment=feed.environment, status=None)
     assert done.returncode in (0, 1), done.stdout + done.stderr  # 1 if the feed does not run.
     found = json.loads(done.stdout)
     return of_progress(found if "kind" in found else found["lag"])

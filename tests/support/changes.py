@@ -64,13 +64,7 @@ class Model:
         for key, value, partition in self._records(count, remember=remember):
             while True:
                 try:
-                    producer.produce(
-                        topic,
-                        key=key,
-                        value=value,
-                        partition=partition,
-                        on_delivery=delivered,
-                    )
+                    producer.produce(topic, key=key, value=value, partition=partition, on_delivery=delivered)
                     break
                 except BufferError:
                     producer.poll(0.5)
@@ -144,13 +138,7 @@ def differences(found: pa.Table, expected: pa.Table) -> list[Any]:
 def write_pipeline(feed: Feed, *, batch: int, **sink: Any) -> Path:
     """Return a pipeline file that upserts a model's changes in batches of `batch` records."""
     return feed.write_file(
-        source={
-            "kafka": {
-                "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
-                "topics": [feed.topic],
-                "max_records_per_batch": batch,
-            }
-        },
+        source=feed.source(max_records_per_batch=batch),
         decode={"json": {"schema_ddl": COLUMNS}, "key": {"json": {"schema_ddl": "id BIGINT"}}},
         sink={
             "iceberg": {
@@ -168,17 +156,10 @@ def write_pipeline(feed: Feed, *, batch: int, **sink: Any) -> Path:
 
 def forget_the_last_batch(feed: Feed) -> None:
     """Remove the newest ``commits/N``, which makes Spark run that batch again."""
-    stack = feed.stack
-    files = fs.S3FileSystem(
-        access_key=stack.access_key,
-        secret_key=stack.secret_key.get_secret_value(),
-        endpoint_override=stack.s3_endpoint,
-        region=stack.region,
-    )
-    folder = f"{stack.bucket}/checkpoints/{feed.name}/commits"
-    names = [each.path for each in files.get_file_info(fs.FileSelector(folder, allow_not_found=True))]
-    if numbers := [path for path in names if path.rpartition("/")[2].isdigit()]:
-        files.delete_file(max(numbers, key=lambda path: int(path.rpartition("/")[2])))
+    folder = f"{feed.stack.bucket}/checkpoints/{feed.name}/commits"
+    names = [each.base_name for each in feed.store().get_file_info(fs.FileSelector(folder, allow_not_found=True))]
+    if numbers := [int(name) for name in names if name.isdigit()]:
+        feed.forget(f"commits/{max(numbers)}")
 
 
 def rows_of(feed: Feed, table: str) -> Any:

@@ -5,9 +5,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 COMMAND = (sys.executable, "-m", "lakefeed.cli")
 
@@ -18,9 +19,10 @@ def lakefeed(
     timeout: float = 300,
     cwd: Path | None = None,
     command: Sequence[str] = COMMAND,
+    status: int | None = 0,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
-    return subprocess.run(
+    """Run a command to its end; fail if it ends with another exit status, unless `status` is None."""
+    done = subprocess.run(
         [*command, *map(str, arguments)],
         env={**os.environ, **(environment or {})},
         stdin=subprocess.DEVNULL,
@@ -30,6 +32,8 @@ def lakefeed(
         check=False,
         cwd=cwd,
     )
+    assert status in (None, done.returncode), done.stdout + done.stderr
+    return done
 
 
 @dataclass
@@ -53,16 +57,27 @@ class Running:
                 start_new_session=True,
             )
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.kill()
+
     def said(self) -> str:
         return self.log.read_text("utf-8")
 
     def wait_until_it_says(self, text: str, *, times: int = 1, timeout: float = 180) -> None:
         """Wait until the output has ``text`` ``times`` times."""
+        self.wait_until(lambda: self.said().count(text) >= times, timeout=timeout)
+
+    def wait_until(self, condition: Callable[[], object], *, timeout: float = 180) -> None:
+        """Wait until the condition holds; fail with the output if the command ends before."""
         deadline = time.monotonic() + timeout
-        while self.said().count(text) < times:
-            assert self.process.poll() is None, f"ended before it said {text!r} {times} times:\n{self.said()}"
-            assert time.monotonic() < deadline, f"did not say {text!r} {times} times:\n{self.said()}"
-            time.sleep(0.05)
+        while not condition():
+            assert self.process.poll() is None, f"ended early:\n{self.said()}"
+            assert time.monotonic() < deadline, f"is late:\n{self.said()}"
+            time.sleep(0.02)
 
     def kill(self) -> None:
         """Send SIGKILL to Python and its JVM at the same moment."""

@@ -9,6 +9,23 @@ from lakefeed.feed.feed import Feed
 from lakefeed.sinks.definition import Sink
 
 
+class CutOff(Exception):
+    """The end of an operation that a test interrupts."""
+
+
+def cut_off_at(step: str, *, times: int = 1) -> Callable[[str], None]:
+    """Return a function that raises CutOff when it is called with a step for the nth time; "" is any step."""
+    calls = 0
+
+    def cut(at: str) -> None:
+        nonlocal calls
+        calls += step in ("", at)
+        if calls == times and step in ("", at):
+            raise CutOff
+
+    return cut
+
+
 def dying(monkeypatch: pytest.MonkeyPatch, *, before: bool = False) -> None:
     """Let drivers die in their first batch from now on: before the rows' commit, or between it and Spark's commit."""
     made = Feed.sink

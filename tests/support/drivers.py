@@ -1,7 +1,6 @@
 """Run a driver in a separate process, and query its endpoint."""
 
 import signal
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +13,7 @@ from tests.support.pages import answer
 @contextmanager
 def driver(path: Path, environment: Mapping[str, str], log: Path, *options: str) -> Iterator[Callable[[str], str]]:
     """Run a driver in a separate process; yield a function that returns the endpoint's answer for a path."""
-    running = Running(["run", path, "--log-format", "json", *options], environment, log)
-    try:
+    with Running(["run", path, "--log-format", "json", *options], environment, log) as running:
         running.wait_until_it_says('"event":"batch"')
         url, token = address(environment)
 
@@ -26,9 +24,6 @@ def driver(path: Path, environment: Mapping[str, str], log: Path, *options: str)
 
         yield ask
         assert running.ask_to_stop(signal.SIGTERM) == 0, running.said()
-    finally:
-        if running.process.poll() is None:
-            running.kill()
 
 
 def address(environment: Mapping[str, str]) -> tuple[str, str]:
@@ -39,10 +34,3 @@ def address(environment: Mapping[str, str]) -> tuple[str, str]:
     assert found.url is not None
     assert found.token is not None
     return found.url, found.token
-
-
-def until(look: Callable[[], bool], *, seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < end
-        time.sleep(0.2)

@@ -2,18 +2,26 @@
 
 import json
 import os
+import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from pyarrow import fs
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import IcebergType, NestedField
 
-from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.clients.iceberg.reader import open_catalog, open_table
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.connections import Catalog, Connections
 from lakefeed.pipeline import Pipeline
@@ -24,7 +32,8 @@ TRIP = {
     "name": "Trip",
     "fields": [{"name": "id", "type": "long"}, {"name": "zone", "type": "string"}],
 }
-
+JSON_ROWS = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["topic", "partition", "offset"]}
+"""The block ``decode`` of records that ``Feed.send_ids`` sends."""
 
 FAST_PATH = "LAKEFEED_TESTS_FAST_PATH"
 """Environment variable: the ``fast_path`` of all feeds whose test sets none; see ``make test-general-path``."""
@@ -92,8 +101,56 @@ class Feed:
         """The option ``fast_path`` of a pipeline file; empty for the default."""
         return {"fast_path": self.fast_path} if self.fast_path else {}
 
+    def export(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Set the feed's variables in this process."""
+        for name, value in self.environment.items():
+            monkeypatch.setenv(name, value)
+
     def create_topic(self, *, partitions: int = 3, topic: str | None = None) -> None:
         Topics(self.stack.bootstrap_servers).create(topic or self.topic, partitions=partitions)
+
+    def recreate_topic(self, *, partitions: int = 1) -> None:
+        """Replace the topic by an empty one of the same name."""
+        topics = Topics(self.stack.bootstrap_servers)
+        topics.delete(self.topic)
+        until(lambda: self.topic not in topics.list())
+        self.create_topic(partitions=partitions)
+
+    def remove_records(self, before: int, *, partition: int = 0, topic: str | None = None) -> None:
+        """Remove a partition's first records, as retention does."""
+        admin = AdminClient({"bootstrap.servers": self.stack.bootstrap_servers})
+        for removed in admin.delete_records([TopicPartition(topic or self.topic, partition, before)]).values():
+            removed.result(30)
+
+    def send_transactions(
+        self, ends: str, *, count: int = 10, topic: str | None = None, partition: int = 0, values: bytes = b'{"id": %d}'
+    ) -> None:
+        """Send `count` records in a transaction for each letter of `ends`: c commits the transaction, a aborts it."""
+        name = topic or self.topic
+        servers = {"bootstrap.servers": self.stack.bootstrap_servers}
+        producer = Producer({**servers, "transactional.id": f"{name}-{partition}"})
+        producer.init_transactions(30)
+        for at, end in enumerate(ends):
+            producer.begin_transaction()
+            for row in range(count):
+                producer.produce(name, values % (1_000 * at + row), partition=partition)
+            producer.flush(30)
+            (producer.commit_transaction if end == "c" else producer.abort_transaction)(30)
+
+    def create_table(self, columns: Mapping[str, IcebergType], *, identifier: str = "", partition_by: str = "") -> None:
+        """Create the table without lakefeed, as another tool does; the identifier field is required."""
+        named = enumerate(columns.items(), start=1)
+        fields = [NestedField(at, name, kind, required=name == identifier) for at, (name, kind) in named]
+        schema = Schema(*fields, identifier_field_ids=[each.field_id for each in fields if each.required])
+        by = [PartitionField(each.field_id, 1000, IdentityTransform(), each.name) for each in fields]
+        spec = PartitionSpec(*(each for each in by if each.name == partition_by))
+        catalog = open_catalog(self.catalog, connections=self.connections)
+        catalog.create_namespace_if_not_exists(self.name)
+        catalog.create_table(f"{self.name}.rows", schema, partition_spec=spec, properties={"format-version": "2"})
+
+    def send_ids(self, ids: Iterable[int], *, topic: str | None = None, partition: int = -1) -> None:
+        """Send JSON records with the field ``id`` only."""
+        self.send([json.dumps({"id": each}).encode() for each in ids], topic=topic, partition=partition)
 
     def send(
         self,
@@ -128,6 +185,10 @@ class Feed:
         context = SerializationContext(topic or self.topic, MessageField.VALUE)
         return [serializer(row, context) for row in rows]
 
+    def source(self, **settings: Any) -> dict[str, Any]:
+        """Return the block ``source``."""
+        return {"kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [self.topic], **settings}}
+
     def pipeline(self, **blocks: Any) -> Pipeline:
         """Write the pipeline file, with some blocks replaced, and load it."""
         return Pipeline.from_file(self.write_file(**blocks), environment=self.environment)
@@ -136,13 +197,7 @@ class Feed:
         """Write the pipeline file as JSON, which is valid YAML."""
         document: dict[str, Any] = {
             "name": self.name,
-            "source": {
-                "kafka": {
-                    "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
-                    "topics": [self.topic],
-                    "max_records_per_batch": 100_000,
-                }
-            },
+            "source": self.source(max_records_per_batch=100_000),
             "decode": {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}},
             "sink": {"iceberg": {"table": self.table}},
             "trigger": "1 second",
@@ -160,6 +215,38 @@ class Feed:
             open_table(table or self.table, connections=self.connections).scan().to_arrow().to_pylist()
         )
         return found
+
+    def store(self) -> fs.S3FileSystem:
+        """Return a client of the stack's store."""
+        return store_of(self.stack)
+
+    def forget(self, name: str = "") -> None:
+        """Delete the checkpoint, or a file or folder in it."""
+        store, path = self.store(), f"{self.checkpoint}/{name}".removeprefix("s3a://").rstrip("/")
+        assert store.get_file_info(path).type != fs.FileType.NotFound, path
+        (store.delete_file if store.get_file_info(path).is_file else store.delete_dir)(path)
+
+
+def store_of(stack: Endpoints) -> fs.S3FileSystem:
+    return fs.S3FileSystem(
+        access_key=stack.access_key,
+        secret_key=stack.secret_key.get_secret_value(),
+        endpoint_override=stack.s3_endpoint,
+        region=stack.region,
+    )
+
+
+def records(count: int, *, first: int = 0) -> list[bytes]:
+    """Return the values that ``Feed.send_ids`` sends."""
+    return [json.dumps({"id": number}).encode() for number in range(first, first + count)]
+
+
+def until(condition: Callable[[], object], *, seconds: float = 180) -> None:
+    """Wait until the condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def trips(start: int, end: int) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,13 +33,13 @@ class GroupPosition:
     lag: int | None
 
 
-def begin_group(servers: str, topic: str, group: str) -> None:
-    """Commit offset 0 as a group; retry, because the coordinator of a new broker refuses requests while it loads."""
-    client = Consumer({"bootstrap.servers": servers, "group.id": group})
+def commit_offsets(servers: str, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+    """Commit offsets as a group; retry, because the coordinator of a new broker refuses requests while it loads."""
+    client = Consumer({"bootstrap.servers": servers, "group.id": group, "enable.auto.commit": False})
     until = time.monotonic() + 60
     while True:
         try:
-            client.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
+            client.commit(offsets=[TopicPartition(*at, offset) for at, offset in offsets.items()], asynchronous=False)
             break
         except KafkaException:
             assert time.monotonic() < until
@@ -70,14 +71,8 @@ def _number(text: str) -> int | None:
 
 def lag_by_kafkatop(servers: str, group: str) -> dict[str, tuple[int, int]]:
     """Return the smallest and the largest partition lag of each topic, measured by kafkatop, a lag monitor of PyPI."""
-    command = [
-        shutil.which("uv") or Path(sys.executable).with_name("uv"),
-        "tool",
-        "run",
-        "--from",
-        KAFKATOP,
-        "kafkatop",
-    ]
+    uv = shutil.which("uv") or Path(sys.executable).with_name("uv")
+    command = [uv, "tool", "run", "--from", KAFKATOP, "kafkatop"]
     done = subprocess.run(
         [*command, "--kafka-broker", servers, "--summary-json", "--all", "--group-filter-pattern", f"^{group}$"],
         capture_output=True,

@@ -57,9 +57,8 @@ class Planned:
             self.feed.send(self.feed.avro(map(ride, range(count)), RIDE), partition=partition)
 
     def pipeline(self, *, limit: int = 100_000, sink: dict[str, Any] | None = None, **blocks: Any) -> Pipeline:
-        kafka = {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [self.feed.topic]}
         return self.feed.pipeline(
-            source={"kafka": {**kafka, "max_records_per_batch": limit}},
+            source=self.feed.source(max_records_per_batch=limit),
             sink={"iceberg": {"table": self.feed.table, **(sink or {})}},
             **blocks,
         )
@@ -93,16 +92,7 @@ class Planned:
 
     def everything(self) -> tuple[Any, ...]:
         """Return all objects of the store, all rows of the catalog, and the topics."""
-        s3 = self.feed.connections.s3
-        assert s3.access_key is not None
-        assert s3.secret_key is not None
-        store = fs.S3FileSystem(
-            endpoint_override=s3.endpoint,
-            region=s3.region,
-            access_key=s3.access_key.get_secret_value(),
-            secret_key=s3.secret_key.get_secret_value(),
-        )
-        objects = store.get_file_info(fs.FileSelector(self.feed.stack.bucket, recursive=True))
+        objects = self.feed.store().get_file_info(fs.FileSelector(self.feed.stack.bucket, recursive=True))
         file = self.feed.connections.catalog("lake").sqlite_file
         assert file is not None
         with closing(sqlite3.connect(file)) as catalog:

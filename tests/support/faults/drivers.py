@@ -40,6 +40,12 @@ class Driver:
         self.tell(json.dumps({"file": str(pipeline), **job}))
         assert self.hear() == "ready"
 
+    def run(self, file: Path) -> None:
+        """Run a pipeline to its end."""
+        self.prepare(file)
+        self.tell("0")
+        assert self.ended() is None
+
     def ended(self) -> str | None:
         """Return the outcome of the run: None if it landed all records, else the error."""
         error: str | None = json.loads(self.hear())["error"]

@@ -13,6 +13,9 @@ from pyarrow.parquet import read_table
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import ResourceMissing
 from lakefeed.pipeline import Pipeline
+from tests.support.cli import Running
+from tests.support.faults.drivers import SHORT_LIVED
+from tests.support.faults.s3_fault_proxy import Fault, FaultProxy
 from tests.support.faults.workload import Workload, is_whole
 from tests.support.feed import Feed
 from tests.support.stores import Bucket, Store
@@ -163,3 +166,12 @@ def assert_all_landed(landing: Landing, work: Workload) -> None:
         proof = Pipeline.from_file(landing.write_file(), environment=landing.feed.environment).verify(deep=True)
         assert not proof.faults, proof.faults
         assert proof.rows + proof.dead_letters == len(work.rows) + len(work.poison)
+
+
+def assert_killed(feed: Feed, file: Path, proxy: FaultProxy, fault: Fault) -> None:
+    """Run the feed through the proxy, which kills the driver by the fault."""
+    through = {**feed.environment, **SHORT_LIVED, "AWS_ENDPOINT_URL_S3": proxy.endpoint}
+    victim = Running(["run", file, "--once"], through, feed.folder / "killed.log")
+    proxy.victim = victim.kill
+    assert victim.process.wait(500) < 0, victim.said()
+    assert fault.done == 1

@@ -35,10 +35,10 @@ def test_a_new_table_begins_where_hudi_streamer_has_ended(lake: SparkSession, fe
     files.write(".hoodie/timeline/20261101000000000_20261101000005000.commit", json.dumps({"extraMetadata": extra}))
     pipeline = feed.pipeline(decode=DECODE)
     command: list[str | Path] = ["adopt", feed.folder / f"{feed.name}.yaml", "--from", f"hudi:{place}", "--yes"]
-    absent = lakefeed(*command, "--stopped", environment=feed.environment)
+    absent = lakefeed(*command, "--stopped", environment=feed.environment, status=2)
     assert absent.returncode == 2
     assert "--new-table" in absent.stderr
-    early = lakefeed(*command, "--new-table", environment=feed.environment)
+    early = lakefeed(*command, "--new-table", environment=feed.environment, status=2)
     assert early.returncode == 2
     assert "may still run" in early.stderr
     for _ in range(2):

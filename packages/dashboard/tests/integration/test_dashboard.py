@@ -10,8 +10,7 @@ import httpx
 
 from packages.dashboard.tests.dashboards import OPERATOR_TOKEN, VIEWER_TOKEN, bearer
 from tests.support.cli import Running
-from tests.support.drivers import until
-from tests.support.feed import Feed
+from tests.support.feed import Feed, until
 
 JSON_ROWS = {"json": {"schema_ddl": "id BIGINT"}}
 ACTIONS = "/api/feeds/{}/actions"

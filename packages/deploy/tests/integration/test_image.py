@@ -24,8 +24,7 @@ from lakefeed.clients.spark.jars import cache_directory
 from lakefeed_local.stack import Endpoints
 from tests.support.cli import lakefeed
 from tests.support.dockerfile import Container, Image, build
-from tests.support.feed import Feed
-from tests.support.json_feed import JSON_ROWS, records, source
+from tests.support.feed import JSON_ROWS, Feed, records
 
 RELEASE = "bookworm"
 MIRROR = os.environ.get("DEBIAN_MIRROR", "http://deb.debian.org/debian")
@@ -152,7 +151,7 @@ def test_the_demo_runs_as_user_185_with_a_read_only_root(image: Image, scratch: 
 def feed_file(feed: Feed, rows: int, **blocks: object) -> Path:
     feed.create_topic(partitions=2)
     feed.send(records(rows))
-    written = feed.write_file(source=source(feed, max_records_per_batch=500), decode=JSON_ROWS, **blocks)
+    written = feed.write_file(source=feed.source(max_records_per_batch=500), decode=JSON_ROWS, **blocks)
     written.chmod(0o644)
     return written
 

@@ -18,7 +18,7 @@ def submit(feed: Feed, file: Path, *options: str) -> tuple[int, str, list[Path]]
     stage.mkdir(exist_ok=True)
     mode = ("--master", MASTER, "--deploy-mode", "cluster", "--supervise", "--stage", stage)
     environment = {**feed.environment, "SPARK_AUTHENTICATE_SECRET": "secret"}
-    done = lakefeed("deploy", "submit", file, *mode, *options, environment=environment)
+    done = lakefeed("deploy", "submit", file, *mode, *options, environment=environment, status=None)
     return done.returncode, done.stderr, list(stage.iterdir())
 
 

@@ -90,7 +90,7 @@ def test_the_snippets_of_the_page_run_as_printed(made: Path, home: dict[str, str
 def test_it_leaves_another_pipeline_alone(home: dict[str, str], tmp_path: Path) -> None:
     text = "name: mine\nsource: {rate: {}}\nsink: console\n"
     (tmp_path / "pipeline.yaml").write_text(text)
-    done = lakefeed("quickstart", tmp_path, environment=home)
+    done = lakefeed("quickstart", tmp_path, environment=home, status=2)
     assert done.returncode == 2
     assert "the pipeline file of something else" in done.stderr
     assert (tmp_path / "pipeline.yaml").read_text() == text

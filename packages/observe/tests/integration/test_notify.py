@@ -18,8 +18,7 @@ from lakefeed_observe.runs.page import page_of
 from lakefeed_observe.runs.store import local_runs, traces_of
 from packages.observe.tests.receivers import wait_for, web_hook
 from tests.support.cli import Running, lakefeed
-from tests.support.feed import TRIP, Feed
-from tests.support.json_feed import JSON_ROWS
+from tests.support.feed import JSON_ROWS, TRIP, Feed
 from tests.support.pipeline_text import GOOD
 from tests.support.servers.alertmanager import alertmanager
 
@@ -63,20 +62,20 @@ def test_a_start_that_fails_is_reported_and_leaves_a_trace(tmp_path: Path) -> No
         block = {"targets": {"chat": {"webhook": {"url": f"{hook.url}/${{HOOK}}", "format": "slack"}}}}
         path.write_text(f"{GOOD}notify: {json.dumps(block)}\n")
         for _ in range(2):
-            done = lakefeed("run", path, environment=environment)
+            done = lakefeed("run", path, environment=environment, status=None)
             assert done.returncode in (1, 2), done.stderr
             assert environment["HOOK"] not in done.stdout + done.stderr
         [body] = hook.bodies  # The cool-down suppresses the second message.
         assert "*taxi: failed*" in body["text"]
         assert hook.paths == ["/canary-6c2e91d4"]
-        tested = lakefeed("notify", "test", path, environment=environment)
+        tested = lakefeed("notify", "test", path, environment=environment, status=None)
         assert (tested.returncode, tested.stdout) == (0, "chat (webhook): delivered: HTTP status 200: ok\n")
-    tested = lakefeed("notify", "test", path, environment=environment)
+    tested = lakefeed("notify", "test", path, environment=environment, status=None)
     assert (tested.returncode, "not delivered" in tested.stdout) == (1, True)
     assert environment["HOOK"] not in tested.stdout + tested.stderr
-    unknown = lakefeed("notify", "test", path, "--target", "chats", environment=environment)
+    unknown = lakefeed("notify", "test", path, "--target", "chats", environment=environment, status=None)
     assert (unknown.returncode, "known: chat" in unknown.stderr) == (2, True)
-    listed = lakefeed("runs", "list", path, "--output", "json", environment=environment)
+    listed = lakefeed("runs", "list", path, "--output", "json", environment=environment, status=None)
     assert [run["end"] for run in json.loads(listed.stdout)["runs"]] == ["failed", "failed"]
     for file in (tmp_path / "home").rglob("*.json"):
         assert environment["HOOK"] not in file.read_text()
@@ -141,7 +140,7 @@ def test_a_killed_run_leaves_its_trace(feed: Feed, tmp_path: Path) -> None:
     path = feed.write_file(decode=JSON_ROWS)
 
     def runs() -> list[dict[str, Any]]:
-        done = lakefeed("runs", "list", path, "--output", "json", environment=environment)
+        done = lakefeed("runs", "list", path, "--output", "json", environment=environment, status=None)
         found: list[dict[str, Any]] = json.loads(done.stdout)["runs"]
         return found
 
@@ -153,5 +152,5 @@ def test_a_killed_run_leaves_its_trace(feed: Feed, tmp_path: Path) -> None:
         running.kill()
     [run] = runs()
     assert (run["end"], run["ended_at"]) == ("cut", None)
-    shown = lakefeed("runs", "show", path, "--output", "json", environment=environment)
+    shown = lakefeed("runs", "show", path, "--output", "json", environment=environment, status=None)
     assert json.loads(shown.stdout)["start"]["reason"] == "the feed begins where its source says"
