@@ -209,7 +209,7 @@ DEAD_LETTERS = (
         "operations/replay",
         "if ledger.has_replay(replay_id):",
         "if False:",
-        f"{LETTERS}a_replay_that_was_cut_off_is_ended_by_the_next_one",
+        f"{LETTERS}interrupted_replay_is_completed_by_the_next_one",
     ),
     java(
         "kinesis: a batch that is run again ends where it did",
