@@ -193,11 +193,10 @@ def test_a_data_file_costs_one_request_and_its_size_none(lake: SparkSession, sta
 
 def test_a_checkpoint_is_claimed_once(lake: SparkSession, stack: Endpoints) -> None:
     location = f"s3a://{stack.bucket}/claims/{uuid.uuid4().hex}"
-    Claim(lake, location, Owner(feed="a", sink="iceberg lake.a.t"))
+    claim = Claim(lake, location, Owner(feed="a", sink="iceberg lake.a.t"))
     Claim(lake, location, Owner(feed="a", sink="iceberg lake.a.t"))
     with pytest.raises(CheckpointMismatch, match="belongs to feed 'a'"):
         Claim(lake, location, Owner(feed="b", sink="iceberg lake.b.t"))
     # A race: both drivers saw no claim, and the store lets only one of them create it.
-    files, path = file_system(lake, f"{location}/race.json")
-    assert checkpoint._create(files, path, "first")
-    assert not checkpoint._create(files, path, "second")
+    assert claim._create("race.json", "first", overwrite=False)
+    assert not claim._create("race.json", "second", overwrite=False)

@@ -130,7 +130,7 @@ def test_readers_see_rows_once_they_are_published_and_the_ledger_is_the_branchs(
     assert [commit.rows for commit in commits_of(ancestors(table, FEED)[0], FEED)] == [3, 2]
     state = branch_state(table, FEED)
     assert state is not None
-    assert (state.unpublished, state.is_diverged, state.sentence) == (0, False, "staging: all is published")
+    assert (state.unpublished, state.is_diverged, state.sentence) == (0, False, "staging: all commits are published")
 
 
 def test_each_expectation_is_audited_and_a_failure_leaves_the_rows_in_the_branch(

@@ -177,7 +177,7 @@ def test_a_batch_is_left_out_only_if_the_table_ends_with_its_ranges(table: Table
         return table.ledger().check(Commit(FEED, batch_id, span(start, end))) is CommitCheck.ALREADY_COMMITTED
 
     assert not is_there(0, 0, 3)
-    with pytest.raises(CheckpointMismatch, match="the table holds no commit of it"):
+    with pytest.raises(CheckpointMismatch, match="the table has no commit of this feed"):
         is_there(1, 3, 5)
     table.land(0, 3)
     assert is_there(0, 0, 3)

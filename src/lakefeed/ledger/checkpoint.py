@@ -1,7 +1,7 @@
 """Claims a checkpoint location for one pipeline, refuses all other pipelines, and reads the checkpoint's state.
 
 lakefeed writes ``lakefeed.json`` beside Spark's files (``offsets/N``, ``commits/N``, ``sources/0/0``, ``metadata``).
-A file of Spark's logs has a line ``v1`` and a line of JSON from the source. In ``offsets``, Spark adds a line between.
+The last line of a file in ``offsets``, and of ``sources/0/0``, is the source's JSON with the offsets.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OWNER_FILE = "lakefeed.json"
 _ENTRY = re.compile(r"(offsets|commits)/(\d+)")
 METADATA, INITIAL, STATE = "metadata", "sources/0/0", "state/"
 
-# With these options S3A sends one PUT with If-None-Match. If the file exists, it raises RemoteFileChangedException.
+# With these options, S3A creates a file by one PUT with If-None-Match; it raises one of TAKEN if the file exists.
 CREATE_WITHOUT_PROBES = "fs.s3a.create.performance"
 CONDITIONAL_CREATE = "fs.option.create.conditional.overwrite"
 TAKEN = ("FileAlreadyExistsException", "RemoteFileChangedException")
@@ -37,7 +37,7 @@ TAKEN = ("FileAlreadyExistsException", "RemoteFileChangedException")
 
 @dataclass(frozen=True)
 class Owner:
-    """The feed and the sink of a checkpoint location, without addresses and secrets: these may change."""
+    """The feed and the sink that own a checkpoint location, without addresses and secrets, because these may change."""
 
     feed: str
     sink: str
@@ -52,12 +52,12 @@ class Note:
     """The content of ``lakefeed.json``.
 
     Attributes:
-        schema: the schema for reading the records, if the sink cannot store it.
-        topic_ids: the ids of the topics that were read, if the sink has no ledger.
-        move: the snapshot of the newest move of the feed that has reached the checkpoint.
-        state: the state that the query keeps between batches: see ``lakefeed.records.transform.plan``.
-        sinks: the additional sinks that have been started.
-        transform: the identity of the newest start's transform: see ``lakefeed.records.transform.plan``.
+        schema: the reader's schema, if the sink cannot store it.
+        topic_ids: the ids of the topics that the feed has read, if the sink has no ledger.
+        move: the snapshot of the newest move that was applied to the checkpoint.
+        state: the state that the query keeps between batches: see ``QueryPlan.state``.
+        sinks: the additional sinks that the feed has written to.
+        transform: the ``transform_id`` at the newest start.
     """
 
     feed: str
@@ -70,17 +70,15 @@ class Note:
     transform: str | None = None
 
     def to_json(self) -> str:
-        """Return the file's text, without empty entries."""
-        return json.dumps(
-            {key: value for key, value in asdict(self).items() if value not in (None, {}, (), [])}, indent=2
-        )
+        written = {key: value for key, value in asdict(self).items() if value not in (None, {}, (), [])}
+        return json.dumps(written, indent=2)
 
 
 class Claim:
-    """The claim of a feed on its checkpoint location, with its ``lakefeed.json``.
+    """The claim of a feed on its checkpoint location.
 
-    A claim on a new location writes ``lakefeed.json`` with the owner and the feed's ``transform``. If the location
-    belongs to another feed, another sink or other software, the claim raises CheckpointMismatch.
+    It creates ``lakefeed.json`` in a new location, and raises CheckpointMismatch if the location belongs to another
+    feed, another sink or other software.
     """
 
     def __init__(self, spark: SparkSession, location: str, owner: Owner, *, transform: str | None = None) -> None:
@@ -89,31 +87,31 @@ class Claim:
         self._java = jvm.java(spark).checkpoint.CheckpointFiles(location, configuration)
         self._hadoop, self._root = hadoop, hadoop.Path(location)
         self._files = self._root.getFileSystem(configuration)
-        # Hadoop's local file system writes files neither atomically nor only if they do not exist.
+        # Write local files without Hadoop, whose local file system has neither atomic writes nor exclusive creation.
         self._folder = local_folder(location) if is_local(location) else None
-        found = read_note(self, where=location)
-        if found is None:
+        stored = read_note(self, where=location)
+        if stored is None:
             self.noted = self._written = Note(owner.feed, owner.sink, transform=transform)
             if self._create(OWNER_FILE, self.noted.to_json(), overwrite=False):
                 return
-            # Another driver has just written the file.
-            self._java.forget()
-            found = read_note(self, where=location)
-        self.noted = self._written = require_owner(found, owner, where=location)
+            # Another driver has written the file since it was listed.
+            self.refresh()
+            stored = read_note(self, where=location)
+        self.noted = self._written = require_owner(stored, owner, where=location)
 
     @property
     def schema(self) -> str | None:
         return self.noted.schema
 
     def note(self, **changes: Any) -> None:
-        """Write these changes and those of ``remember`` in one request; send no request if nothing has changed."""
+        """Change ``lakefeed.json``, also by the changes of ``remember``, in one request; none if nothing changes."""
         self.remember(**changes)
         if self.noted != self._written:
             self._create(OWNER_FILE, self.noted.to_json())
             self._written = self.noted
 
     def remember(self, **changes: Any) -> None:
-        """Hold changes in memory until the next ``note`` writes them."""
+        """Keep changes in memory for the next ``note``."""
         self.noted = replace(self.noted, **changes)
 
     def discard(self) -> None:
@@ -121,41 +119,50 @@ class Claim:
         self._java.discard()
 
     def names(self) -> Sequence[str]:
-        """Return the names of the files as last listed, after the claim or a ``refresh``: see ``CheckpointFiles``."""
+        """Return the names of the files, which are listed once after the claim and after each ``refresh``."""
         return str(self._java.names()).split("\n")
 
     def read(self, name: str) -> str:
         return str(self._java.read(name))
 
     def refresh(self) -> None:
-        """Discard the list of files, because a query has written some; the next read lists them again."""
+        """Discard the list of files after another program has written some; the next read lists them again."""
         self._java.forget()
 
     def write(self, name: str, text: str) -> None:
-        """Write a file, in one request."""
         self._create(name, text)
 
     def remove(self, name: str) -> None:
         """Delete a file, if it exists."""
-        self._files.delete(self._path(name), False)
+        self._files.delete(self._hadoop.Path(self._root, name), False)
 
     def _create(self, name: str, text: str, *, overwrite: bool = True) -> bool:
-        """Write a file; without ``overwrite``, return False if the store reports that the file exists."""
+        """Write a file in one request; without ``overwrite``, return False if the file exists already."""
         if self._folder is not None:
             return write_whole(self._folder / name, text, overwrite=overwrite)
-        return _create(self._files, self._path(name), text, overwrite=overwrite)
-
-    def _path(self, name: str) -> Any:
-        return self._hadoop.Path(self._root, name)
+        path = self._hadoop.Path(self._root, name)
+        builder = self._files.createFile(path).overwrite(overwrite).recursive()
+        if path.toUri().getScheme() in ("s3a", "s3"):
+            builder = builder.must(CREATE_WITHOUT_PROBES, "true")
+            builder = builder if overwrite else builder.must(CONDITIONAL_CREATE, "true")
+        try:
+            stream = builder.build()
+            stream.write(bytearray(text, "utf-8"))
+            stream.close()
+        except py4j.Py4JJavaError as error:
+            if error.java_exception.getClass().getSimpleName() in TAKEN:
+                return False
+            raise
+        return True
 
 
 def read_note(files: CheckpointFiles, *, where: str) -> Note | None:
-    """Read a location's ``lakefeed.json``; None if the location is new. Refuse a location of other software."""
+    """Read a location's ``lakefeed.json``; None in a new location. Refuse a location with another tool's checkpoint."""
     names = files.names()
     if OWNER_FILE not in names:
         if METADATA in names:
             raise CheckpointMismatch(
-                "the checkpoint location holds a Spark checkpoint that lakefeed did not make",
+                "the checkpoint location has a Spark checkpoint that lakefeed did not make",
                 where=where,
                 hint="name another checkpoint location for this pipeline",
             )
@@ -166,18 +173,18 @@ def read_note(files: CheckpointFiles, *, where: str) -> Note | None:
         return Note(**{each.name: document[each.name] for each in fields(Note) if each.name in document})
     except (ValueError, TypeError, AttributeError):
         raise CheckpointMismatch(
-            f"{OWNER_FILE} in the checkpoint location is not what lakefeed writes",
+            f"{OWNER_FILE} in the checkpoint location is broken, or lakefeed did not write it",
             where=f"{where}/{OWNER_FILE}",
-            hint="name another checkpoint location for this pipeline",
+            hint="restore the file, or name another checkpoint location for this pipeline",
         ) from None
 
 
 def require_owner(found: Note | None, owner: Owner, *, where: str) -> Note:
-    """Return the note; if it has another owner, raise an error with the differences and their meaning."""
+    """Return the note; if it has another owner, raise an error with the differences and their consequences."""
     note = found or Note(owner.feed, owner.sink)
     meanings = {
-        "feed": ("name", "a feed resumes under its own name only: this one would start from the beginning beside it"),
-        "sink": ("sink", "what has landed is in the old one, and would be missing in the new one"),
+        "feed": ("name", "a feed resumes only under its own name; under another name it starts from the beginning"),
+        "sink": ("sink", "the rows until now are in the old sink, and the new sink would lack them"),
     }
     changes = [
         f"\n    {setting}: {getattr(note, key)} → {getattr(owner, key)}: {meaning}"
@@ -189,29 +196,13 @@ def require_owner(found: Note | None, owner: Owner, *, where: str) -> Note:
             f"the checkpoint belongs to feed '{note.feed}' into {note.sink}; "
             f"this is feed '{owner.feed}' into {owner.sink}{''.join(changes)}",
             where=where,
-            hint="put the setting back; or name a checkpoint location of this pipeline's own, which starts over",
+            hint="change the setting back; or name a new checkpoint location, with which this pipeline starts over",
         )
     return note
 
 
-def _create(files: Any, path: Any, text: str, *, overwrite: bool = False) -> bool:
-    builder = files.createFile(path).overwrite(overwrite).recursive()
-    if path.toUri().getScheme() in ("s3a", "s3"):
-        builder = builder.must(CREATE_WITHOUT_PROBES, "true")
-        builder = builder if overwrite else builder.must(CONDITIONAL_CREATE, "true")
-    try:
-        stream = builder.build()
-        stream.write(bytearray(text, "utf-8"))
-        stream.close()
-    except py4j.Py4JJavaError as error:
-        if error.java_exception.getClass().getSimpleName() in TAKEN:
-            return False
-        raise
-    return True
-
-
 class CheckpointFiles(Protocol):
-    """Reads the files of one checkpoint location; names are relative to it."""
+    """Reads the files of a checkpoint location by their names relative to it."""
 
     def names(self) -> Sequence[str]: ...
 
@@ -225,9 +216,9 @@ class CheckpointState:
     Attributes:
         batch_id: the newest batch that Spark has planned; None without a batch.
         committed: whether Spark has marked that batch as done.
-        start: the offsets where that batch begins; None if they are unknown.
+        start: the offsets where that batch begins; None if it is done or the file with them is missing.
         end: the offsets where that batch ends.
-        damage: the damage to the checkpoint's files; None without damage. The other fields may be wrong if it is set.
+        damage: says which files are broken or missing, if any; the other fields may then be wrong.
     """
 
     batch_id: int | None = None
@@ -236,23 +227,23 @@ class CheckpointState:
     end: Mapping[Partition, int] = field(default_factory=dict)
     damage: str | None = None
     query_id: str | None = None
-    """Spark's id of the checkpoint's query; None if the checkpoint is new, or the id was not requested."""
+    """Spark's id of the query; None in a new checkpoint, or if the id was not requested."""
 
     has_state: bool = False
     """Whether the checkpoint has state that a query keeps between batches."""
 
     @property
     def position(self) -> Mapping[Partition, int] | None:
-        """The offsets after the newest record that counts as landed; None without a batch, or if they are unknown."""
+        """The offsets where the next batch begins; None without a batch, or if they are unknown."""
         return None if self.batch_id is None else self.end if self.committed else self.start
 
 
 def checkpoint_state(
     files: CheckpointFiles, *, with_query_id: bool = False, is_numbered: bool = True
 ) -> CheckpointState:
-    """Read a checkpoint's state: list the files and read at most two of them.
+    """Read a checkpoint's state by one listing and at most two files, or three ``with_query_id``.
 
-    ``with_query_id`` reads one more file. Offsets are read only if the source ``is_numbered``.
+    If the source is not ``is_numbered``, its batches have no offsets.
     """
     names = set(files.names())
     logs: dict[str, set[int]] = {"offsets": set(), "commits": set()}
@@ -260,10 +251,10 @@ def checkpoint_state(
         if match := _ENTRY.fullmatch(name):
             logs[match[1]].add(int(match[2]))
     planned, done = logs["offsets"], logs["commits"]
-    # Spark writes in this order: metadata, the source's start, the first batch's offsets, the first batch's commit.
+    # Spark writes metadata first, then the source's start, then the first batch's offsets, then its commit.
     if not planned:
         removed = bool(done) or (INITIAL in names and METADATA not in names)
-        return CheckpointState(damage="the log of its batches is gone" if removed else None)
+        return CheckpointState(damage="the files of its folder 'offsets' are gone" if removed else None)
     newest = max(planned)
     committed = newest in done
     before = f"offsets/{newest - 1}" if newest else INITIAL
@@ -271,7 +262,7 @@ def checkpoint_state(
     if METADATA not in names:
         damage = f"its file '{METADATA}' is gone"
     elif max(done, default=-1) not in (newest, newest - 1) or not (committed or not is_numbered or before in names):
-        damage = "entries of its logs are gone"
+        damage = "files are missing in its folder 'offsets' or 'commits'"
     try:
         end = _offsets(files, f"offsets/{newest}") if is_numbered else {}
         start = _offsets(files, before) if is_numbered and not committed and before in names else None
@@ -303,9 +294,9 @@ def _offsets(files: CheckpointFiles, name: str) -> dict[Partition, int]:
 
 
 class StoredCheckpoint:
-    """Reads and writes the files of one location, such as s3a://bucket/path or a local path, without Spark.
+    """Reads and writes the files of a location (``s3a://bucket/path`` or a local path) without Spark.
 
-    ``content`` says in messages what the location holds.
+    Messages say that the location has the ``content``.
     """
 
     def __init__(self, location: str, *, s3: S3, content: str = "checkpoint") -> None:
@@ -343,10 +334,10 @@ class StoredCheckpoint:
         if self._times is None:
             selector: Any = fs.FileSelector(self._path, recursive=True, allow_not_found=True)
             try:
-                found = self._files.get_file_info(selector)
+                infos = self._files.get_file_info(selector)
             except OSError as error:
                 raise self._error(error) from None
-            files = (file for file in found if file.is_file)
+            files = (file for file in infos if file.is_file)
             self._times = {file.path[len(self._path) + 1 :]: (file.mtime_ns or 0) / 1e9 for file in files}
         return self._times
 
@@ -367,7 +358,6 @@ class StoredCheckpoint:
             raise self._error(error) from None
 
     def write(self, name: str, text: str) -> None:
-        """Write a file."""
         try:
             if self._folder is not None:
                 write_whole(self._folder / name, text, overwrite=True)
@@ -388,9 +378,13 @@ class StoredCheckpoint:
 
     def _error(self, error: OSError) -> AccessDenied | Unreachable:
         if "ACCESS_DENIED" in str(error) or "403" in str(error):
-            return AccessDenied(f"the S3 store refuses access to the {self._content}", where=self._location)
+            return AccessDenied(
+                f"the S3 store refuses access to the {self._content}",
+                where=self._location,
+                hint="check the access key, and the rights of its user on this bucket and path",
+            )
         return Unreachable(
             f"the {self._content} is unavailable: {str(error).splitlines()[0][:200]}",
             where=self._location,
-            hint="lakefeed check --connect says whether the store answers",
+            hint="test the connection to the store: lakefeed check pipeline.yaml --connect",
         )

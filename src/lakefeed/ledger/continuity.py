@@ -1,7 +1,7 @@
-"""Checks that a commit begins exactly where the last one ended, or deliberately moves the feed from there.
+"""Checks that a commit begins exactly where the last commit ended, or moves the feed from there.
 
-All ledgers that Python reads use this check. Two places have their own check: ``CheckedOperations`` of the JVM module,
-inside the commit of an Iceberg table, and ``lakefeed verify``, which must not trust the code under verification.
+All ledgers use this check before a write. ``CheckedOperations`` of the JVM module checks again inside the commit of an
+Iceberg table. ``lakefeed verify`` has its own check, because it must not trust the code that it verifies.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRanges
 
 REWIND = "rewind-"
-"""The beginning of the name in a fence that a move of the feed has taken, instead of a driver."""
+"""The prefix of the name in a fence that a move of the feed's position has taken, not a driver."""
 
 DRIVER = f"{time.time_ns() // 1_000_000:011x}{uuid.uuid4().hex[:5]}"
-"""The beginning of this process's names in fences; these names sort by the drivers' start times."""
+"""The prefix of this process's names in fences. Names sort by the drivers' start times."""
 
 
 def check_commit(commit: Commit, last: Position | None, *, where: str) -> CommitCheck:
-    """Compare a batch with the last commit of its feed; errors call the sink ``where``.
+    """Compare a batch with the last commit of its feed; errors name the sink by ``where``.
 
     Raises:
-        CheckpointMismatch: the batch is not the last commit, and does not begin where the last commit ended.
+        CheckpointMismatch: the batch neither is the last commit nor begins where the last commit ended.
     """
     if last is None:
         if commit.batch_id == 0:
             return CommitCheck.NEW
         raise CheckpointMismatch(
-            f"the checkpoint of feed '{commit.feed}' is at batch {commit.batch_id}, but the table holds no "
-            "commit of it: resuming would lose all earlier records",
+            f"the checkpoint of feed '{commit.feed}' is at batch {commit.batch_id}, but the table has no commit of "
+            "this feed: if the feed resumed, the records of all earlier batches would be lost",
             where=where,
             hint="restore the table, or name another checkpoint location to read the source again",
         )
@@ -49,13 +49,13 @@ def check_commit(commit: Commit, last: Position | None, *, where: str) -> Commit
     raise CheckpointMismatch(
         f"batch {commit.batch_id} does not continue where feed '{commit.feed}' ended in the table: {'; '.join(found)}",
         where=f"{where}, snapshot {last.snapshot_id}" if last.snapshot_id else where,
-        hint="the checkpoint is not this table's, or one of the two was rolled back or lost: restore it, or "
-        "start with a new table and a new checkpoint location",
+        hint="the checkpoint belongs to another table, or the table or the checkpoint was rolled back or lost: restore "
+        "it, or start with a new table and a new checkpoint location",
     )
 
 
 def violations(last: OffsetRanges, commit: Commit) -> list[str]:
-    """Return the reasons why a commit cannot follow these ranges; empty if it can."""
+    """Return the reasons why a commit cannot follow a commit with the ranges ``last``; empty if it can."""
     found: list[str] = []
     left, ends, marks = commit.left_ids, last.ends, last.end_marks
     positions = commit.move.positions if commit.move else {}
@@ -82,26 +82,26 @@ def violations(last: OffsetRanges, commit: Commit) -> list[str]:
 
 
 def recreated_topic(known: Mapping[str, str], ranges: OffsetRanges) -> str | None:
-    """Return a topic of a batch whose id differs from its id in ``known``, the ids of the sink's rows."""
-    return next((topic for topic, found in ranges.topic_ids.items() if known.get(topic, found) != found), None)
+    """Return a topic of a batch that has another id than in the sink, which ``known`` has by name."""
+    return next((topic for topic, own in ranges.topic_ids.items() if known.get(topic, own) != own), None)
 
 
 def fence_lost(taken: str | None, fence: str | None, *, where: str) -> DriverReplaced | FeedMoved:
-    """Return the error for a driver that holds ``fence`` after another client has taken the fence ``taken``."""
+    """Return the error for the driver with ``fence``, after a driver or a move has taken the newer fence ``taken``."""
     where = where if fence is None else f"{where}: fence {taken}, this driver's {fence}"
     if taken is not None and taken.partition(" ")[2].startswith(REWIND):
         what = "the feed was moved to other offsets while it ran; this driver has stopped"
-        return FeedMoved(what, where=where, hint="start it again: it resumes there")
+        return FeedMoved(what, where=where, hint="start the feed again: it resumes at these offsets")
     return DriverReplaced(TAKEN_OVER, where=where, hint=ONE_PLACE)
 
 
 def next_fence(taken: str | None, *, prefix: str = "") -> str:
-    """Return the fence after ``taken``, or the first fence: ``"<number> <driver>"``. All fences are unique."""
+    """Return the fence that follows ``taken``, or the first fence: ``"<number> <unique name>"``."""
     return f"{int((taken or '0').split()[0]) + 1} {prefix}{DRIVER}{uuid.uuid4().hex[:8]}"
 
 
 def is_of_earlier_driver(taken: str | None, fence: str | None) -> bool:
-    """Return whether the driver of the fence ``taken`` started before the driver of ``fence``."""
+    """Return whether the driver with the fence ``taken`` started before the driver with ``fence``."""
     drivers = [(each or "").partition(" ")[2][: len(DRIVER)] for each in (taken, fence)]
     return bool(drivers[0]) and drivers[0] < drivers[1]
 
@@ -112,7 +112,7 @@ class StoredCommit:
 
     commit: Commit
     commit_id: str
-    """The id of the attempt. With it, a driver that lost the answer recognizes its own commit."""
+    """The id of the attempt, by which a driver recognizes its own commit if the server's answer was lost."""
 
     @property
     def position(self) -> Position:
@@ -121,7 +121,7 @@ class StoredCommit:
 
 
 class ServerLedger(ABC):
-    """The ledger of one feed beside its rows in a server: see ``lakefeed.ledger.protocol.Ledger``."""
+    """The ledger of one feed in the server that has its rows: see ``lakefeed.ledger.protocol.Ledger``."""
 
     keeps_offsets: ClassVar[bool] = True
 
@@ -130,8 +130,7 @@ class ServerLedger(ABC):
         self.where = where
 
     @abstractmethod
-    def position(self) -> Position | None:
-        """Return the feed's position; None if the sink has no commit of the feed."""
+    def position(self) -> Position | None: ...
 
     def check(self, commit: Commit) -> CommitCheck:
         return check_commit(commit, self.position(), where=self.where)
@@ -140,31 +139,33 @@ class ServerLedger(ABC):
         """Return whether a batch or move has to be written. Call it in the transaction that writes.
 
         ``last`` is the newest commit, ``fence`` the newest fence. Raises CheckpointMismatch if another driver has
-        taken over, or if the commit does not begin where the last one ended.
+        taken over, or if the commit does not begin where the last commit ended.
         """
-        # Check this before the fence: the commit may have landed, and another driver may have taken over afterwards.
+        # Check this before the fence, because another driver may have taken over after this commit landed.
         if last is not None and last.commit_id == commit_id and last.commit.ranges == commit.ranges:
             return CommitCheck.ALREADY_COMMITTED
         if fence != commit.fence:
             raise fence_lost(fence, commit.fence, where=self.where)
-        # A sink that was added to a running feed starts with a later batch, but never with a move.
+        # A sink that was added to a running feed begins with a later batch, but never with a move.
         if last is None:
             if commit.move is not None:
                 raise CheckpointMismatch(
-                    f"the sink has no commit of feed '{self.feed}' that this one could follow", where=self.where
+                    f"the sink has no commit of feed '{self.feed}', so its position cannot be moved",
+                    where=self.where,
+                    hint="run the feed until its first batch is committed, then move it",
                 )
         elif found := violations(last.commit.ranges, commit):
             raise CheckpointMismatch(
                 f"the batch does not continue where feed '{self.feed}' ended: {'; '.join(found)}",
                 where=self.where,
-                hint="lakefeed offsets show prints where the feed stands",
+                hint="compare the batch with the feed's position: lakefeed offsets show pipeline.yaml",
             )
         return CommitCheck.NEW
 
     def removed(self, name: str) -> CheckpointMismatch:
-        """Return the error for a running feed whose entry in the ledger's table or index was removed."""
+        """Return the error for a running feed whose entries another program has removed from ``name``."""
         return CheckpointMismatch(
-            f"the ledger has nothing of feed '{self.feed}' any more: {name} was changed while the feed runs",
+            f"the ledger no longer has entries of feed '{self.feed}': another program has changed {name}",
             where=self.where,
             hint="restore it; or start again with another checkpoint location",
         )

@@ -1,8 +1,8 @@
-"""Keeps the ledger of a feed as numbered texts, which a sink stores beside its rows.
+"""A feed's ledger as numbered texts, which a sink stores beside its rows.
 
-Every commit, fence or move is one entry with the next number. The sink refuses a number that it already has. So only
-one of two drivers gets a number, and the other driver notices that it was replaced. If the sink stores a batch's rows
-and entry in one transaction, the batch lands exactly once.
+Every commit, fence or move is one entry with the next number. The sink refuses a number that it already has, so of two
+drivers only one can write the next entry, and the other one notices that it was replaced. If the sink stores a batch's
+rows and entry in one transaction, the batch lands exactly once.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Batch:
 
     feed: str
     number: int
-    """The number of the feed's entry: the newest entry's number + 1, from 1. Without a ledger, Spark's batch id."""
+    """The number of the feed's entry: 1, 2, 3 and so on. In a sink without a ledger, it is Spark's batch id."""
     entry: str
-    """The text of the ledger's entry: it has the batch's offset ranges and record counts."""
+    """The text of the ledger's entry, with the batch's offset ranges and record counts."""
 
 
 class EntryStore(Protocol):
-    """The sink's methods that the ledger calls: see ``lakefeed.sinks.batch_sink``."""
+    """The methods of a sink that the ledger calls: see ``lakefeed.sinks.batch_sink``."""
 
     def entries(self) -> Iterable[str]: ...
 
@@ -45,7 +45,7 @@ class EntryStore(Protocol):
 
 @dataclass(frozen=True)
 class _Entry:
-    """An entry as the sink stores it. Entries repeat the newest commit: the newest entry has the feed's position."""
+    """A stored entry. An entry for a fence repeats the newest commit, so the newest entry has the feed's position."""
 
     number: int
     fence: str | None
@@ -64,8 +64,6 @@ class _Entry:
 
 
 class EntryLedger(ServerLedger):
-    """The ledger of one feed in a sink that stores entries."""
-
     def __init__(self, feed: str, store: EntryStore, *, where: str) -> None:
         super().__init__(feed, where=where)
         self._store = store
@@ -90,7 +88,7 @@ class EntryLedger(ServerLedger):
             try:
                 self._write(None, replace(newest, number=newest.number + 1, fence=fence, is_fence=True))
             except Exception:
-                # Another driver took the number, or the sink stored the fence and its answer was lost.
+                # Another driver took the number, or the sink stored the fence but its answer was lost.
                 taken = self._newest()
                 if taken is not None and taken.fence == fence:
                     return fence
@@ -98,15 +96,19 @@ class EntryLedger(ServerLedger):
                     raise
                 continue
             return fence
-        raise TableBusy("others keep taking the feed over", where=self.where, hint=ONE_PLACE)
+        raise TableBusy("other drivers keep taking the feed over", where=self.where, hint=ONE_PLACE)
 
     def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
         if delete_where is not None:
-            raise ConfigError("rows of this sink are not deleted with a move", where=self.where)
+            raise ConfigError(
+                "this sink cannot delete rows with a move of the feed's position",
+                where=self.where,
+                hint="move the feed with --keep-rows, and delete the rows in the sink yourself",
+            )
         self.add(None, commit, commit_id=commit_id)
 
     def add(self, rows: DataFrame | None, commit: Commit, *, commit_id: str) -> None:
-        """Store rows and their commit, unless the sink already has them; raise the same errors as ``admit``."""
+        """Store rows and their commit, unless the sink already has them. The errors are those of ``admit``."""
         newest = self._newest()
         if newest is None:
             if commit.fence is not None:
@@ -118,7 +120,7 @@ class EntryLedger(ServerLedger):
         try:
             self._write(rows, entry)
         except Exception:
-            # The answer was lost, or another driver took the number. Otherwise nothing is stored: raise the error.
+            # If the sink stored nothing, raise its error. Otherwise its answer was lost, or another driver was faster.
             taken = self._newest()
             if taken is None or taken.number < entry.number:
                 raise
@@ -133,15 +135,16 @@ class EntryLedger(ServerLedger):
         return next(self._entries(), None)
 
     def _entries(self) -> Iterator[_Entry]:
-        """Yield the entries, the newest first."""
+        """Yield the entries, newest first."""
         last = None
         for text in self._store.entries():
             entry = _Entry(**json.loads(text))
             if last is not None and entry.number >= last:
                 raise ConfigError(
-                    f"the sink's entries() gives entry {entry.number} after {last}: the newest one has to come first",
+                    f"the sink's entries() yields entry {entry.number} after entry {last}, but has to yield the newest "
+                    "entry first",
                     where=self.where,
-                    hint="ORDER BY number DESC",
+                    hint="sort them in entries(), in SQL with ORDER BY number DESC",
                 )
             last = entry.number
             yield entry

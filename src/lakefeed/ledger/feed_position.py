@@ -1,4 +1,4 @@
-"""The position of a feed in its table: the ranges of the feed's newest commit, and all offsets in the table."""
+"""The position of a feed in its table."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lakefeed.errors import ConfigError
-from lakefeed.offsets.ranges import OffsetRanges, Partition, by_partition
+from lakefeed.offsets.ranges import WRITTEN_BY_ANOTHER, OffsetRanges, Partition, by_partition
 
 ROLLED_BACK = "rolled-back"
 
 
 @dataclass(frozen=True)
 class CommittedOffsets:
-    """The offsets that a table has, by partition.
+    """The offsets that a table has.
 
     Attributes:
-        intervals: by topic and partition; sorted, with gaps between them.
+        intervals: for every partition ``[start, end)``, sorted, with gaps between them.
         topic_ids: the broker's ids by topic name; a recreated topic starts over.
     """
 
@@ -27,15 +27,14 @@ class CommittedOffsets:
 
 @dataclass(frozen=True)
 class Position:
-    """The position of a feed.
+    """The position of a feed, which its newest commit gives.
 
     Attributes:
-        ranges: the ranges of the feed's newest commit; the feed resumes at their ends.
-        snapshot_id: the snapshot of that commit, which may have expired.
-        commit_id: the id of that commit.
-        covered: the table's offsets; None if unknown, as after a rollback by an engine without the check.
-        is_move: whether that commit moved the feed, instead of adding a batch.
-        kept: offsets that rewinds with ``--keep-rows`` read again: the table may have several rows per offset.
+        ranges: the commit's ranges; the feed resumes at their ends.
+        snapshot_id: the commit's snapshot, which may have expired.
+        covered: the table's offsets; None if they are unknown, as after a rollback by an engine without lakefeed.
+        is_move: whether the commit moved the feed instead of adding a batch.
+        kept: offsets that the feed reads again after a rewind with ``--keep-rows``; they may have several rows.
     """
 
     ranges: OffsetRanges
@@ -47,12 +46,12 @@ class Position:
 
     @property
     def reset_snapshot_id(self) -> int | None:
-        """The snapshot of the feed's newest commit, if that commit moved the feed."""
+        """The newest commit's snapshot, if that commit moved the feed."""
         return self.snapshot_id if self.is_move else None
 
     @classmethod
     def from_json(cls, text: str) -> Position | None:
-        """Read a table property ``lakefeed.position.<feed>``; None if it marks the position as unknown."""
+        """Read a table property ``lakefeed.position.<feed>``; None if it says that the position is unknown."""
         if text == ROLLED_BACK:
             return None
         try:
@@ -66,12 +65,12 @@ class Position:
                 kept=_covered(document.get("kept", {})),
             )
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise ConfigError("this is not the position of a feed", where=text[:200]) from None
+            raise ConfigError("this is not the position of a feed", where=text[:200], hint=WRITTEN_BY_ANOTHER) from None
 
 
 def _covered(topics: Mapping[str, Mapping[str, Mapping[str, list[int]]]]) -> CommittedOffsets:
     bounds = by_partition({topic: entry["offsets"] for topic, entry in topics.items()})
     return CommittedOffsets(
-        {key: tuple(zip(found[::2], found[1::2], strict=True)) for key, found in bounds.items()},
+        {key: tuple(zip(flat[::2], flat[1::2], strict=True)) for key, flat in bounds.items()},
         {topic: str(entry["id"]) for topic, entry in topics.items()},
     )

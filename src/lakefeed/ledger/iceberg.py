@@ -1,11 +1,10 @@
-"""The ledger of an Iceberg table: a commit's snapshot summary has the offset ranges of its records.
+"""The ledger of an Iceberg table: the summary of a commit's snapshot has the offset ranges of its records.
 
 The ledger compares a batch's ranges, never its id. It skips a batch with the last commit's ranges, writes a batch that
 begins where the last commit ended, and refuses any other batch.
 
-Only one driver can commit: the driver that took the feed's fence last. The fence is a table property, and the catalog's
-compare-and-set guards it (``io.lakefeed.commit.CheckedOperations``). Every commit of the feed has the fence of its
-driver. A commit is refused if the table has another fence.
+Only the driver that took the feed's fence last can commit. The fence is a table property. Every commit carries the
+fence of its driver, and ``io.lakefeed.commit.CheckedOperations`` compares both inside the catalog's compare-and-set.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ QUIET = "lakefeed.upkeep.quiet"
 
 QUIET_SECONDS = 600.0
 
-# Refusals of the JVM module (io.lakefeed.commit.BatchRefused) begin with REFUSED; a fence's contain FENCE_REFUSED.
+# Texts of io.lakefeed.commit.BatchRefused: every refusal begins with the first, the refusal of a fence has the second.
 REFUSED = "lakefeed refuses the commit"
 FENCE_REFUSED = "is taken: the table has"
 TRIES = 20
 MOST_A_CALL = 512
-"""The maximum number of snapshots that one call reads from the JVM."""
+"""The maximum number of snapshots that one call into the JVM reads."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class _Snapshot:
 
 
 class IcebergLedger:
-    """The commits of one feed in one Iceberg table."""
+    """The ledger of one feed in one Iceberg table."""
 
     keeps_offsets: ClassVar[bool] = True
 
@@ -77,10 +76,7 @@ class IcebergLedger:
         return self.properties().get(f"{FENCE}.{self._feed}")
 
     def take_fence(self, suffix: str = "", *, prefix: str = "") -> str:
-        """Take the feed's fence: only this driver's commits succeed until another driver takes the fence.
-
-        The name in the fence begins with ``prefix``.
-        """
+        """Take the feed's fence, whose name begins with ``prefix``: other drivers can no longer commit."""
         key = f"{FENCE}.{self._feed}{suffix}"
         for attempt in range(TRIES):
             fence = next_fence(self.properties().get(key), prefix=prefix)
@@ -94,13 +90,13 @@ class IcebergLedger:
         raise AssertionError("unreachable")
 
     def commits(self) -> Iterator[Commit]:
-        """Yield the feed's commits among the ancestors of the table's current snapshot, the newest first."""
+        """Yield the feed's commits that have not expired, newest first."""
         for each in self._ancestors():
             if each.summary.get(FEED) == self._feed and RANGES in each.summary:
                 yield Commit.of(each.id, each.summary, committed_at=each.milliseconds / 1000)
 
     def backfills(self) -> Iterator[Backfill]:
-        """Yield the feed's backfills among the ancestors of the table's current snapshot, the newest first."""
+        """Yield the feed's backfills that have not expired, newest first."""
         for each in self._ancestors():
             if each.summary.get(BACKFILL_OF) == self._feed and RANGES in each.summary:
                 yield Backfill.of(each.id, each.summary, number=each.sequence, milliseconds=each.milliseconds)
@@ -113,7 +109,7 @@ class IcebergLedger:
         return None if summary is None else int(summary.get("added-records", 0))
 
     def changed_by(self, commit_id: str) -> int:
-        """Return the number of rows that a MERGE has inserted, changed or deleted."""
+        """Return the number of rows that a commit's MERGE has inserted, updated or deleted."""
         upserts = Upserts.of(self._summary_of(commit_id) or {}) or Upserts()
         return upserts.landed + upserts.deleted
 
@@ -121,7 +117,7 @@ class IcebergLedger:
         return next((each.summary for each in self._ancestors() if each.summary.get(COMMIT_ID) == commit_id), None)
 
     def has_replay(self, replay_id: str) -> bool:
-        """Return whether the table has a replay's rows. It finds the last replay, and replays with live snapshots."""
+        """Return whether the table has a replay's rows; True for the newest replay even if its snapshot has expired."""
         return bool(jvm.java(self._spark).commit.FeedLedger.hasReplay(self.loaded(), self._feed, replay_id))
 
     def ask_for_quiet(self) -> None:
@@ -132,15 +128,18 @@ class IcebergLedger:
     def location(self) -> str:
         return str(self.loaded().location())
 
-    def position(self) -> Position | None:
-        """Return the feed's position, even if its snapshots have expired; None without a commit of the feed."""
-        return self._position_in(self.loaded())
+    def position(self, table: Any = None) -> Position | None:
+        """Return the feed's position in a loaded table; default: in the current table."""
+        try:
+            text = jvm.java(self._spark).commit.FeedLedger.position(table or self.loaded(), self._feed)
+        except py4j.Py4JJavaError as error:
+            if REFUSED not in str(error):
+                raise
+            raise position_unknown(self._feed, where=self._table) from None
+        return None if text is None else Position.from_json(str(text))
 
     def columns(self) -> StructType:
-        """Return the table's columns as Spark types, from the table that ``take_checked`` returns.
-
-        A batch is checked right before it is written, so the write can use the table that the check has loaded.
-        """
+        """Return the table's columns as Spark types, from the table that ``check`` has just loaded."""
         return self.columns_of(self.take_checked())
 
     def rows_in(self, table: Any) -> int:
@@ -149,25 +148,15 @@ class IcebergLedger:
         return 0 if head is None else int(head.summary().get("total-records") or 0)
 
     def take_checked(self) -> Any:
-        """Return the table that the last ``check`` loaded; load it again if a call has already taken it."""
+        """Return the table that the last ``check`` loaded, for one use: the next call loads it again."""
         table, self._checked = self._checked or self.loaded(), None
         return table
 
     def columns_of(self, table: Any) -> StructType:
-        """Return the columns of a loaded table as Spark types."""
         text = str(jvm.java(self._spark).commit.FeedLedger.columns(table))
         if self._columns is None or text != self._columns[0]:
             self._columns = text, t.StructType.fromJson(json.loads(text))
         return self._columns[1]
-
-    def _position_in(self, table: Any) -> Position | None:
-        try:
-            text = jvm.java(self._spark).commit.FeedLedger.position(table, self._feed)
-        except py4j.Py4JJavaError as error:
-            if REFUSED not in str(error):
-                raise
-            raise position_unknown(self._feed, where=self._table) from None
-        return None if text is None else Position.from_json(str(text))
 
     def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
         properties = {**commit.properties(), COMMIT_ID: commit_id}
@@ -186,9 +175,9 @@ class IcebergLedger:
         session: SparkSession | None = None,
         bounds: Any = None,
     ) -> None:
-        """Run a statement that changes rows, and put properties into its snapshot's summary.
+        """Run a statement that changes rows, and write properties to its snapshot's summary.
 
-        ``session`` has the statement's views; default: the ledger's session. ``bounds`` are a MERGE's ``KeyBounds``.
+        ``session`` has the statement's views; default: the ledger's session. ``bounds``: ``KeyBounds`` of a MERGE.
         """
         spark: Any = session or self._spark
         sql, values = statements.parts(statement)
@@ -199,35 +188,34 @@ class IcebergLedger:
         jvm.java(self._spark).commit.FeedLedger.commit(self.loaded(), properties)
 
     def ensure_commit(self, properties: Mapping[str, str]) -> None:
-        """Commit an empty snapshot if the statement made none because it changed no rows: the ledger needs a commit."""
+        """Commit an empty snapshot if the statement changed no rows: without a snapshot, the ledger has no commit."""
         if self.rows_of(properties[COMMIT_ID]) is None:
             self.land_empty(properties)
 
     def check(self, commit: Commit) -> CommitCheck:
         self._checked = self.loaded()
         try:
-            return check_commit(commit, self._position_in(self._checked), where=self._table)
+            return check_commit(commit, self.position(self._checked), where=self._table)
         except CheckpointMismatch:
-            # If another driver took over while this one was suspended, the newer commits are no rolled-back checkpoint.
+            # If another driver replaced this one while it was suspended, it made the newer commits: say that instead.
             taken = self.fence_taken()
             if commit.fence is not None and taken not in (None, commit.fence):
                 raise fence_lost(taken, commit.fence, where=self._table) from None
             raise
 
     def properties(self) -> dict[str, str]:
-        """Return the table's current properties."""
         return dict(self.loaded().properties())
 
     def branch(self) -> str | None:
-        """Return the branch that the feed writes to; None for the main branch, which readers see."""
+        """Return the branch that the feed writes to; None for the main branch."""
         return self.properties().get(f"{BRANCH}.{self._feed}")
 
     def head(self) -> Any:
-        """Return the newest snapshot of the feed's branch as Iceberg's Java object; None if the branch has none."""
+        """Return the newest snapshot of the feed's branch as a Java object; None if the branch is empty."""
         return jvm.java(self._spark).commit.FeedLedger.head(self.loaded(), self._feed)
 
     def has_published(self) -> bool:
-        """Return whether the main branch, which readers see, has a commit of the feed."""
+        """Return whether the main branch has a commit of the feed."""
         return bool(jvm.java(self._spark).commit.Publication.hasPublished(self.loaded(), self._feed))
 
     def publication_state(self) -> str:
@@ -235,20 +223,19 @@ class IcebergLedger:
         return str(jvm.java(self._spark).commit.Publication.state(self.loaded(), self._feed))
 
     def branch_is_free(self, branch: str) -> bool:
-        """Return whether the branch does not exist, or is at the same snapshot as the main branch."""
+        """Return whether the branch does not exist or is at the main branch's snapshot, so that a feed may use it."""
         table = self.loaded()
         ref, main = table.refs().get(branch), table.currentSnapshot()
         if ref is None or main is not None:
             return ref is None or bool(ref.snapshotId() == main.snapshotId())
-        # In a table without snapshots, a branch begins with an empty snapshot.
+        # The branch of an empty table has an empty snapshot, which Iceberg creates with the branch.
         return str(table.snapshot(ref.snapshotId()).summary().get("total-records")) == "0"
 
     def format_version(self) -> int:
-        """Return the table's current format version."""
         return int(self.loaded().operations().current().formatVersion())
 
     def _ancestors(self) -> Iterator[_Snapshot]:
-        """Yield the ancestors of the newest snapshot of the feed's branch, the newest first, with that snapshot."""
+        """Yield the snapshots of the feed's branch, newest first."""
         table, start, most = self.loaded(), None, 1
         while page := json.loads(
             str(jvm.java(self._spark).commit.FeedLedger.ancestors(table, self._feed, start, most))
@@ -258,19 +245,18 @@ class IcebergLedger:
             start = page[-1]["parent"]
             if start is None:
                 return
-            # Most callers need only the newest snapshot, a few need all of them.
+            # Read more per call each time: most callers need only the newest snapshot, a few need all.
             most = min(8 * most, MOST_A_CALL)
 
     def loaded(self) -> Any:
-        """Load the current table as Iceberg's Java object."""
+        """Load the table's current state as a Java object."""
         spark: Any = self._spark
         return jvm.java(self._spark).commit.FeedLedger.load(spark._jsparkSession, self._table)
 
 
 def position_unknown(feed: str, *, where: str) -> CheckpointMismatch:
-    """Return the error for a table that was rolled back behind all known commits of a feed."""
     return CheckpointMismatch(
-        f"the table was rolled back to before the commits of feed '{feed}'; the feed's position is unknown",
+        f"the table was rolled back to before the commits of feed '{feed}', so the feed's position is unknown",
         where=where,
-        hint="restore the table; or say where the feed resumes: lakefeed offsets rewind pipeline.yaml --to timestamp:…",
+        hint="restore the table; or choose a position: lakefeed offsets rewind pipeline.yaml --to timestamp:…",
     )

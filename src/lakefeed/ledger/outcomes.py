@@ -1,4 +1,4 @@
-"""Counts a batch's rows, dead letters and skipped records during the write: ``io.lakefeed.commit.Outcomes``."""
+"""Counts a batch's rows, dead letters and skipped records while Spark writes them (``io.lakefeed.commit.Outcomes``)."""
 
 from __future__ import annotations
 
@@ -24,16 +24,15 @@ UNBOUNDED = 2**63 - 1
 
 @dataclass(frozen=True)
 class Counts:
-    """The numbers of records, of dead letters, of skipped records, and of rows that lack fields of their records."""
-
     records: int = 0
     dead_letters: int = 0
     skipped: int = 0
     left_out: int = 0
+    """The number of rows that lack a field of their record."""
 
     @property
     def rows(self) -> int:
-        """The records that reach the transform, or the table if there is no transform."""
+        """The number of records that reach the transform, or the table if there is no transform."""
         return self.records - self.dead_letters - self.skipped
 
     def __add__(self, other: Counts) -> Counts:
@@ -44,12 +43,12 @@ ZERO = Counts()
 
 
 def counts_by_partition(text: str) -> dict[Partition, Counts]:
-    """Read ``{"topic":{"0":[records,dead letters,skipped]}}`` of a snapshot's summary; ``left_out`` may follow."""
+    """Read a snapshot's ``{"topic":{"0":[records,dead_letters,skipped,left_out]}}``; ``left_out`` may be missing."""
     return {key: Counts(*counts) for key, counts in by_partition(json.loads(text)).items()}
 
 
 def check_outcomes(spark: SparkSession, commit_id: str) -> str:
-    """Raise an error if a batch must not land; otherwise return its counts as JSON. Its rows have to be computed."""
+    """Return a batch's counts as JSON after its rows were computed; raise Spark's error if the batch must not land."""
     outcomes = jvm.java(spark).commit.Outcomes.of(commit_id)
     if outcomes is None:
         return "{}"
@@ -58,18 +57,18 @@ def check_outcomes(spark: SparkSession, commit_id: str) -> str:
 
 
 def seconds_since_allowed(spark: SparkSession, commit_id: str) -> float:
-    """Return the seconds since a batch's rows were computed and it was allowed to land; -1 before that."""
+    """Return the seconds since a batch was allowed to land, after its rows were computed; -1 before that."""
     outcomes = jvm.java(spark).commit.Outcomes.of(commit_id)
     return -1.0 if outcomes is None else float(outcomes.secondsSinceAllowed())
 
 
 @contextmanager
 def timing_commit(phase: str, since_allowed: Callable[[], float]) -> Iterator[None]:
-    """Add the time from the batch's permission to land until the end of this block to a phase of the batch."""
+    """Add to a phase of the batch the time from the permission to land until the end of the ``with`` block."""
     began = time.monotonic()
     yield
     seconds = since_allowed()
-    # A permission from before this block belongs to another sink's commit.
+    # An earlier permission belongs to another sink's commit.
     if 0 <= seconds <= time.monotonic() - began:
         add_time(phase, seconds)
 
@@ -80,44 +79,43 @@ def total(counts: Mapping[Partition, Counts]) -> Counts:
 
 @dataclass(frozen=True)
 class Reason:
-    """A kind of dead letter: the error without its numbers, the number of letters, and one error in full."""
+    """A kind of dead letter."""
 
     reason: str
+    """The error without its numbers."""
     count: int
     sample: str = ""
+    """One of the errors in full."""
 
 
 @dataclass(frozen=True)
 class SchemasMissing:
-    """A refusal: the batch has records of writers' schemas that its rows did not cover. Nothing is written."""
+    """The batch is not written: it has records of writers' schemas that the reader's schema does not cover."""
 
     schema_ids: frozenset[int]
 
 
 @dataclass(frozen=True)
 class Stopped:
-    """A refusal: a record stops the feed, as the pipeline file requires. Nothing is written.
-
-    Attributes:
-        record: ``topic …, partition …, offset …: why``.
-    """
+    """The batch is not written: a record stops the feed, as the pipeline file requires."""
 
     record: str
+    """``topic …, partition …, offset …: why``."""
 
 
 @dataclass(frozen=True)
 class OverBudget:
-    """A refusal: the batch has more dead letters than the error budget allows. Nothing is written."""
+    """The batch is not written: it has more dead letters than the error budget allows."""
 
     counts: Counts
     reasons: tuple[Reason, ...]
 
 
 class BatchOutcomes:
-    """Counts the records of one attempt to write a batch. Use it as a context manager.
+    """Counts the records of one attempt to write a batch; a context manager.
 
     After all tasks and before the commit, the catalog (``io.lakefeed.commit.FeedTable``) compares the counts with the
-    limits of ``bound`` and ``cover``, and puts the counts into the commit's summary.
+    limits of ``bound`` and ``cover``, and writes the counts to the snapshot's summary.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -135,13 +133,13 @@ class BatchOutcomes:
         jvm.java(self._spark).commit.Outcomes.close(self.commit_id)
 
     def next(self) -> None:
-        """Begin the next batch under another commit id, for a query whose plan reuses this counter."""
+        """Begin the next batch with another commit id; a query calls it if its plan stays the same for all batches."""
         following = uuid.uuid4().hex
         self._outcomes.next(self.commit_id, following)
         self.commit_id = following
 
     def bound(self, *, max_rows: int | None, max_share: float | None, before: Counts = ZERO) -> None:
-        """Refuse a commit with more dead letters than these limits; ``before`` adds the counts of earlier batches."""
+        """Refuse a commit with more dead letters than these limits; ``before`` are the counts of earlier batches."""
         self._outcomes.bound(
             UNBOUNDED if max_rows is None else max_rows,
             1.0 if max_share is None else float(max_share),
@@ -150,16 +148,16 @@ class BatchOutcomes:
         )
 
     def refuse(self) -> None:
-        """Refuse the commit in any case, because the batch is only a trial."""
+        """Refuse every commit, because the batch is only a trial."""
         self.bound(max_rows=-1, max_share=None)
 
     def cover(self, schema_ids: Iterable[int]) -> None:
-        """Refuse the commit if a record's writer schema is not one of these, which the rows cover."""
+        """Refuse the commit if a record has another writer's schema than these, which the reader's schema covers."""
         self._outcomes.cover(list(schema_ids))
 
     def accepted(self, judged: DataFrame) -> DataFrame:
-        """Return the records that become rows, without the column ``RECORD``; count and drop all other records."""
-        # The frame's session may be another one than this object's, and needs the catalog too.
+        """Count all records; return the records that become rows, without the column ``RECORD``."""
+        # The frame may be from another session than this object, which needs the catalog, too.
         judged.sparkSession.conf.set(f"spark.sql.catalog.{CATALOG}", CATALOG_CLASS)
         record = sf.col(f"{RECORD}.record")
         is_row = sf.call_function(
@@ -170,7 +168,7 @@ class BatchOutcomes:
             sf.col(f"{RECORD}.verdict"),
             # Never null: for a null CASE, Spark's generated code passes the previous record's value to the function.
             sf.coalesce(sf.col(f"{RECORD}.reason"), sf.lit("")),
-            # The registry knows no schema of this id, so there is nothing that the reader's schema has to include.
+            # If the registry does not know the id, no schema can be merged: -1 makes the JVM ignore the record's id.
             sf.coalesce(
                 sf.when(sf.col(f"{RECORD}.reason").startswith(UNKNOWN_SCHEMA), sf.lit(None))
                 .otherwise(sf.col(f"{RECORD}.schema_id"))
@@ -178,17 +176,16 @@ class BatchOutcomes:
                 sf.lit(-1),
             ),
         )
-        # Use a column: Spark would push a condition below the projections of its arguments, and repeat the expressions
-        # for every use. With an envelope of ten columns, the code would exceed Java's limit for a method.
+        # Filter by a column. Spark pushes any other condition below the projections, where it repeats the expressions
+        # of its arguments: with an envelope of ten columns, the code exceeds Java's limit for a method.
         return judged.withColumn(IS_ROW, is_row).filter(IS_ROW).drop(IS_ROW, RECORD)
 
     def seconds_since_allowed(self) -> float:
-        """Return the seconds since the batch was allowed to land; -1 before that."""
         return float(self._outcomes.secondsSinceAllowed())
 
     @property
     def refusal(self) -> SchemasMissing | Stopped | OverBudget | None:
-        """The refusal by the counts; None if the commit was not refused, or was refused for another reason."""
+        """The reason why the counts refused the commit; None if they did not."""
         match self._outcomes.refusal():
             case "schemas":
                 return SchemasMissing(frozenset(int(each) for each in self._outcomes.schemaIds()))
@@ -200,7 +197,7 @@ class BatchOutcomes:
 
     @property
     def counts(self) -> Counts:
-        """The counts of all partitions together; complete when the tasks are done."""
+        """The sum over all partitions; complete when all tasks have ended."""
         counted = self._outcomes
         return Counts(counted.records(), counted.deadLetters(), counted.skipped(), counted.leftOut())
 
@@ -210,27 +207,27 @@ class BatchOutcomes:
 
     @property
     def left_out_field(self) -> str:
-        """The path of a JSON field of a row's record that has no column; empty if all fields have one."""
+        """The path of a JSON field without a column in some row's record; empty if all fields have columns."""
         return str(self._outcomes.leftOutField())
 
     @property
     def reasons(self) -> list[Reason]:
         """The most frequent reasons of dead letters."""
-        found = islice(self._outcomes.reasons(), MOST_REASONS)
-        return [Reason(str(kind.text()), int(kind.count()), str(kind.sample())[:LONGEST_SAMPLE]) for kind in found]
+        kinds = islice(self._outcomes.reasons(), MOST_REASONS)
+        return [Reason(str(kind.text()), int(kind.count()), str(kind.sample())[:LONGEST_SAMPLE]) for kind in kinds]
 
     @property
     def dead_ranges(self) -> list[OffsetRange]:
-        """The ranges from the first dead letter to the last one, for the partitions with dead letters."""
+        """For partitions with dead letters, the range from the first letter to the last one."""
         bounds = by_partition(json.loads(str(self._outcomes.deadRanges())))
         return [OffsetRange(*key, start, end) for key, (start, end) in bounds.items()]
 
 
 MOST_REASONS = 20
-"""The maximum number of reasons that are read per batch: every field of a reason costs a call into the JVM."""
+"""The maximum number of reasons that are read per batch, because every field of a reason costs a call into the JVM."""
 LONGEST_SAMPLE = 2000
 
 RECORD = "_lakefeed"
 """The name of an additional column of the rows: ``struct<record, schema_id, reason, verdict>``."""
 IS_ROW = "_lakefeed_is_row"
-"""The name of the column that says whether a record becomes a row."""
+"""The name of a boolean column: whether the record becomes a row."""

@@ -1,4 +1,4 @@
-"""Ledgers of sinks that store less than a full ledger: nothing, batch ids in a log, or the newest batch's ranges."""
+"""Ledgers of sinks that store no offsets, only batch ids, or only the newest batch's ranges."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakefeed.offsets.ranges import OffsetRanges
 
 
 class NoLedger:
-    """The ledger of a sink that stores no offsets. Errors call the sink ``where``."""
+    """The ledger of a sink that stores no offsets; errors name the sink by ``where``."""
 
     keeps_offsets: ClassVar[bool] = False
 
@@ -38,12 +38,12 @@ class NoLedger:
         return CommitCheck.NEW
 
     def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        what = "this feed cannot be moved: its sink knows no offsets"
+        what = "this feed's position cannot be moved: its sink stores no offsets"
         raise ConfigError(what, where=self.where, hint=self._move_hint)
 
 
 class BatchLog(NoLedger):
-    """The ledger of a sink whose log has batch ids and no offsets; ``newest`` reads the newest batch id."""
+    """The ledger of a sink with a log of batch ids; ``newest`` reads the newest one."""
 
     def __init__(self, where: str, newest: Callable[[], int | None], *, move_hint: str) -> None:
         super().__init__(where, move_hint=move_hint)
@@ -51,7 +51,7 @@ class BatchLog(NoLedger):
 
 
 class RangesLedger(NoLedger):
-    """The ledger of a sink that stores the newest batch's ranges as a text, which ``last`` reads."""
+    """The ledger of a sink that stores the newest batch's ranges as JSON, which ``last`` reads."""
 
     keeps_offsets: ClassVar[bool] = True
 
@@ -64,6 +64,6 @@ class RangesLedger(NoLedger):
         return None if text is None else Position(OffsetRanges.from_json(text), snapshot_id=0)
 
     def check(self, commit: Commit) -> CommitCheck:
-        # The sink may have been added to a running feed: without a position, every batch is new.
+        # A sink that was added to a running feed has no position yet, and its first batch is not batch 0.
         last = self.position()
         return CommitCheck.NEW if last is None else check_commit(commit, last, where=self.where)

@@ -1,36 +1,33 @@
-"""Stores a feed's pause where the feed's next start reads it, on any machine.
+"""Stores a feed's pause beside its checkpoint, where the feed's next start reads it on any machine.
 
-The pause is a separate object beside the checkpoint. A start lists the location anyway, so only a feed with a pause
-costs another request. In ``lakefeed.json``, another driver could overwrite the pause with an older copy of the file.
+The pause has its own file. In ``lakefeed.json``, a driver could overwrite it with an older copy of that file. A start
+lists the location anyway, so only a feed with a pause costs another request.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from lakefeed.clients.environment import default_home, write_own_file
 from lakefeed.config.models import PipelineConfig
 from lakefeed.json_model import JsonModel, Time, iso
-from lakefeed.ledger.checkpoint import Owner
+from lakefeed.ledger.checkpoint import CheckpointFiles, Owner
 from lakefeed.messages.text import one_line
 
 PAUSE_FILE = "lakefeed-pause.json"
-UNREADABLE = "the pause cannot be read: another version of lakefeed, or another program, has written it"
+UNREADABLE = "the pause cannot be read: another version of lakefeed or another program has written it"
 
 
 class Pause(JsonModel):
-    """A feed's pause: who asked for it, when, and why."""
-
     reason: str
     by: str
     at: Time
 
     @property
     def text(self) -> str:
-        """The pause in one line: who paused the feed, since when, and why."""
+        """One line: who paused the feed, since when, and why."""
         why = f": {self.reason}" if self.reason else ", without a reason"
         return one_line(f"paused by {self.by} since {iso(self.at)}{why}", most=2000)
 
@@ -38,23 +35,14 @@ class Pause(JsonModel):
 class PauseStore(Protocol):
     """Stores the pause of one feed."""
 
-    def read(self) -> Pause | None:
-        """Return the pause; None if the feed is not paused."""
+    def read(self) -> Pause | None: ...
 
-    def write(self, pause: Pause) -> None:
-        """Store this pause."""
+    def write(self, pause: Pause) -> None: ...
 
-    def clear(self) -> None:
-        """Delete the pause, if there is one."""
+    def clear(self) -> None: ...
 
 
-class PauseFiles(Protocol):
-    """The files of a checkpoint location; names are relative to the location."""
-
-    def names(self) -> Sequence[str]: ...
-
-    def read(self, name: str) -> str: ...
-
+class PauseFiles(CheckpointFiles, Protocol):
     def write(self, name: str, text: str) -> None: ...
 
     def remove(self, name: str) -> None: ...
@@ -77,14 +65,14 @@ class CheckpointPauses:
 
 
 class LocalPauses:
-    """Stores the pause of a feed without a checkpoint in the user's own folder, which other machines cannot read."""
+    """Stores the pause of a feed without a checkpoint in the user's home, which other machines cannot read."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
 
     @classmethod
     def of(cls, config: PipelineConfig) -> LocalPauses:
-        """Return the store for a pipeline's pause; a store without a file if the user has no home."""
+        """Return the store for a pipeline's pause; if the user has no home, it is empty and refuses to write."""
         brokers = config.source.kafka.bootstrap_servers if config.source.kafka else ""
         identity = "\n".join((config.name, brokers, Owner.of(config).sink))
         digest = hashlib.sha256(identity.encode()).hexdigest()[:24]
@@ -110,9 +98,9 @@ class LocalPauses:
 
 
 def pause_of(text: str) -> Pause:
-    """Read a stored pause; return a pause also for unreadable text, so that a broken file does not resume a feed."""
+    """Read a stored pause. Unreadable text is a pause, too: a broken file must not resume the feed."""
     try:
-        found = Pause.model_validate_json(text)
+        pause = Pause.model_validate_json(text)
     except ValueError:
         return Pause(reason=UNREADABLE, by="unknown", at=0.0)
-    return Pause(reason=one_line(found.reason), by=one_line(found.by), at=found.at)
+    return Pause(reason=one_line(pause.reason), by=one_line(pause.by), at=pause.at)

@@ -1,4 +1,4 @@
-"""Declares the ledger of a feed: which offsets a sink has, which driver may commit, and which batches are committed."""
+"""The protocol of a feed's ledger, which records the offsets that a sink has and the driver that may commit."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ from lakefeed.ledger.snapshot_summary import Commit
 
 
 class CommitCheck(Enum):
-    """The result of the check whether a batch has to be written."""
+    """Whether a batch has to be written."""
 
     NEW = "new"
     """The batch begins where the last commit ended: write it."""
 
     ALREADY_COMMITTED = "already committed"
-    """The batch is the last commit, from before a restart: skip it."""
+    """The batch is the last commit, and Spark repeats it after a restart: skip it."""
 
 
 class Ledger(Protocol):
-    """The ledger of one feed. ``position`` and ``commits`` also work without Spark."""
-
     keeps_offsets: ClassVar[bool]
     """False if the sink stores no offsets; the feed then resumes from its checkpoint."""
 
@@ -30,31 +28,31 @@ class Ledger(Protocol):
         """Return the feed's position; None if the sink has no commit of the feed.
 
         Raises:
-            CheckpointMismatch: the sink was rolled back, and the position is unknown.
+            CheckpointMismatch: the sink was rolled back to before the feed's known commits.
         """
 
     def commits(self) -> Iterator[Commit]:
-        """Return the feed's commits that the sink still has, the newest first."""
+        """Yield the feed's commits that the sink still has, newest first."""
 
     def take_fence(self) -> str | None:
-        """Take a new fence, so that only this driver can commit to the feed; None if the sink has no fences."""
+        """Take a new fence: only this driver can commit to the feed from now on. None if the sink has no fences."""
 
     def fence_taken(self) -> str | None:
-        """Return the fence that was taken last; None if no driver has taken one."""
+        """Return the newest fence; None if no driver has taken one."""
 
     def check(self, commit: Commit) -> CommitCheck:
         """Return whether a batch has to be written.
 
         Raises:
-            CheckpointMismatch: the batch is not the last commit and does not begin where that commit ended, or another
+            CheckpointMismatch: the batch neither is the last commit nor begins where that commit ended, or another
                 driver has taken the feed over.
         """
 
     def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        """Commit a move of the feed's position.
+        """Commit a move of the feed's position, ``commit.move``.
 
         Args:
-            commit: has the ``move``.
+            commit: begins at the new position.
             commit_id: the unique id of this commit.
             delete_where: a condition in Spark SQL; the commit deletes the rows that meet it.
 
@@ -65,11 +63,11 @@ class Ledger(Protocol):
 
 
 class SinkState(Protocol):
-    """The state of a sink that a start needs; it can be read without Spark."""
+    """The state of a sink that a feed's start needs, read without Spark."""
 
     @property
     def keeps_ledger(self) -> bool:
-        """Return True if the sink stores which offsets it has."""
+        """Return True if the sink stores the offsets of its rows."""
 
     @property
     def keeps_log(self) -> bool:

@@ -1,4 +1,4 @@
-"""Reads how much of a feed's branch is published, and the results of audits, without Spark."""
+"""The state of a feed's branch and of its audits, read without Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 AUDIT = "lakefeed.audit"
-"""The table property ``lakefeed.audit.<feed>`` has the result of the feed's last audit as JSON."""
+"""The table property ``lakefeed.audit.<feed>`` has a ``StoredAudit`` as JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,9 +23,9 @@ class TableAudit:
     """The result of an audit.
 
     Attributes:
-        rows: the number of rows in the table as it would be published.
-        new_rows: ``rows`` minus the published table's rows; negative if rows were deleted.
-        failures: the expectations that failed, as sentences with the numbers.
+        rows: the number of rows in the branch.
+        new_rows: ``rows`` minus the rows of the published table; negative if rows were deleted.
+        failures: a sentence with the numbers for every expectation that failed.
     """
 
     snapshot_id: int
@@ -39,7 +39,7 @@ State = Literal["published", "nothing new", "failed", "would be published"]
 
 @dataclass(frozen=True, kw_only=True)
 class Publication:
-    """The result of a publication; ``audit`` is None if the branch had nothing new."""
+    """The result of ``lakefeed publish``; ``audit`` is None if the branch had nothing new."""
 
     table: str
     branch: str
@@ -48,7 +48,6 @@ class Publication:
 
     @property
     def sentence(self) -> str:
-        """One line for people."""
         if self.audit is None:
             return f"nothing in branch {self.branch} of {self.table} is new"
         rows = f"branch {self.branch} of {self.table} with {self.audit.new_rows:+,} rows"
@@ -57,13 +56,12 @@ class Publication:
         return f"{rows} {'is' if self.state == 'published' else 'would be'} published"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the document of ``--output json``."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class StoredAudit:
-    """The result of a feed's last audit from the table's properties; ``at`` is in seconds since 1970."""
+    """The result of a feed's last audit, as a table property stores it; ``at`` is in seconds since 1970."""
 
     snapshot_id: int
     at: float
@@ -71,7 +69,7 @@ class StoredAudit:
 
     @classmethod
     def of(cls, properties: Mapping[str, str], feed: str) -> StoredAudit | None:
-        """Read the last audit from the table's properties; None without an audit, or if the value is not valid."""
+        """Read the table property; None if it is missing or not valid."""
         try:
             found = json.loads(properties[f"{AUDIT}.{feed}"])
             return cls(int(found["snapshot-id"]), float(found["at"]), tuple(map(str, found["failures"])))
@@ -90,7 +88,7 @@ class BranchState:
     Attributes:
         unpublished: the number of the feed's commits that readers do not see.
         since: the time of the oldest unpublished commit, in seconds since 1970.
-        is_diverged: whether the published table has commits that the branch lacks. The branch then cannot be published.
+        is_diverged: whether the published table has commits that the branch lacks, so the branch cannot be published.
         audit: the last audit; None before the first one.
     """
 
@@ -102,38 +100,35 @@ class BranchState:
 
     @property
     def sentence(self) -> str:
-        """One line for people."""
         if self.unpublished:
             since = f"{datetime.fromtimestamp(self.since or 0.0, UTC):%Y-%m-%d %H:%M} UTC"
-            text = f"{self.branch}: {counted(self.unpublished, 'commit')} not published yet, the oldest of {since}"
+            text = f"{self.branch}: {counted(self.unpublished, 'commit')} not published yet, the oldest from {since}"
         else:
-            text = f"{self.branch}: all is published"
+            text = f"{self.branch}: all commits are published"
         if self.is_diverged:
-            text += "; it cannot be published: the table has commits that it lacks"
+            text += "; the branch cannot be published: it lacks commits of the published table"
         if self.audit is not None and self.audit.failures:
             text += f"; the last audit failed: {'; '.join(self.audit.failures)}"
         return text
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the document of ``--output json``."""
         return asdict(self)
 
 
 def branch_state(table: Table, feed: str) -> BranchState | None:
-    """Return the state of a feed's branch; None for a feed that writes to the main branch, which readers see."""
+    """Return the state of a feed's branch; None if the feed writes to the main branch."""
     branch = branch_of(table.properties, feed)
     if branch is None:
         return None
     line, published = ancestors(table, feed)[0], ancestors(table)[0]
-    seen = {snapshot.snapshot_id for snapshot in published}
-    waiting = [snapshot for snapshot in line if snapshot.snapshot_id not in seen]
+    published_ids = {snapshot.snapshot_id for snapshot in published}
+    waiting = [snapshot for snapshot in line if snapshot.snapshot_id not in published_ids]
     times = {snapshot.snapshot_id: snapshot.timestamp_ms / 1000 for snapshot in waiting}
     commits = list(commits_of(waiting, feed))
-    reached = {snapshot.snapshot_id for snapshot in line}
     return BranchState(
         branch=branch,
         unpublished=len(commits),
         since=min((times[commit.snapshot_id or 0] for commit in commits), default=None),
-        is_diverged=bool(waiting and published and published[-1].snapshot_id not in reached),
+        is_diverged=bool(waiting and published and published[-1] not in line),
         audit=StoredAudit.of(table.properties, feed),
     )

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, Protocol
 
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.outcomes import Counts, counts_by_partition
-from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition, by_partition, by_topic
+from lakefeed.offsets.ranges import WRITTEN_BY_ANOTHER, OffsetRange, OffsetRanges, Partition, by_partition, by_topic
 
 FEED = "lakefeed.feed"
 BATCH_ID = "lakefeed.batch-id"
@@ -32,19 +32,18 @@ ADOPTED = "lakefeed.adopted"
 MERGED = "spark.merge-into.num-target-rows-"
 """The prefix of Spark's counts of a MERGE (inserted, updated, deleted), which Iceberg puts into the snapshot."""
 
-
 Reason = Literal["rewind", "accepted-loss"]
 
 
 @dataclass(frozen=True)
 class PositionReset:
-    """A deliberate change of a feed's position: a rewind or an accepted data loss. It is a separate commit.
+    """A move of a feed's position by a user: a rewind or an accepted data loss. It has its own commit.
 
     Attributes:
-        positions: the old and the new offset by topic and partition; partitions that do not move are omitted.
-        left_ids: the ids of topics that the feed leaves: recreated under the same name, or not read any more.
-        deleted_rows: the number of rows that the commit deleted, by topic and partition; None if it kept the rows.
-        unknown: the table was rolled back and no commit has the feed's old position; ``positions`` is then empty.
+        positions: the old and the new offset of every partition that moves.
+        left_ids: the old ids of topics that were recreated, and the ids of topics that the feed no longer reads.
+        deleted_rows: the number of rows that the commit deleted, by partition; None if it kept the rows.
+        unknown: the old position is unknown because the table was rolled back; ``positions`` is then empty.
     """
 
     reason: Reason
@@ -54,7 +53,7 @@ class PositionReset:
     unknown: bool = False
 
     def to_json(self, ranges: OffsetRanges) -> str:
-        """Return the text for a snapshot's summary; ``ranges`` has the position that the feed moves to."""
+        """Return the text for a snapshot's summary; ``ranges`` are empty ranges at the new position."""
         ids, moved = {**ranges.topic_ids, **self.left_ids}, by_topic(self.positions)
         topics = {
             topic: {"id": ids.get(topic, ""), "ranges": moved.get(topic, {})}
@@ -69,7 +68,6 @@ class PositionReset:
 
     @classmethod
     def from_json(cls, text: str) -> PositionReset:
-        """Read the output of ``to_json``; refuse any other text."""
         try:
             document = json.loads(text)
             topics = document["positions"]
@@ -85,22 +83,23 @@ class PositionReset:
                 unknown=bool(document.get("unknown", False)),
             )
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise ConfigError("this is not a move of a feed's position", where=text[:200]) from None
+            what = "this is not a move of a feed's position"
+            raise ConfigError(what, where=text[:200], hint=WRITTEN_BY_ANOTHER) from None
 
     def reaches(self, start: OffsetRanges) -> OffsetRanges:
-        """Return the empty ranges of this move's commit, after a commit with ``start``, which has the same topics."""
+        """Return empty ranges at the new position, for a move after a commit with the ranges ``start``."""
         moved = {key: to for key, (_, to) in self.positions.items()}
         return OffsetRanges.at({**start.ends, **moved}, start.topic_ids)
 
 
 @dataclass(frozen=True)
 class Adoption:
-    """A feed takes a table over from another tool: the first commit has empty ranges at the other tool's position.
+    """The takeover of a table from another tool; its commit has empty ranges at the other tool's position.
 
     Attributes:
         tool: the kind of the other tool's position, such as ``spark-checkpoint``.
-        place: the place where that position was read.
-        after: the other tool's newest snapshot; None if the table has none. A newer snapshot makes the commit fail.
+        place: the address of that position.
+        after: the table's newest snapshot when the position was read, if any; the commit fails if there is a newer one.
     """
 
     tool: str
@@ -108,38 +107,37 @@ class Adoption:
     after: int | None
 
     def to_json(self) -> str:
-        """Return the text for a snapshot's summary."""
         return json.dumps({"from": self.tool, "place": self.place, "after": self.after}, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Adoption:
-        """Read the output of ``to_json``; refuse any other text."""
         try:
             document = json.loads(text)
             return cls(str(document["from"]), str(document["place"]), document["after"])
         except (ValueError, TypeError, KeyError):
-            raise ConfigError("this is not an adoption of a table", where=text[:200]) from None
+            what = "this is not a takeover of a table from another tool"
+            raise ConfigError(what, where=text[:200], hint=WRITTEN_BY_ANOTHER) from None
 
 
 def adopted_property(feed: str, ranges: OffsetRanges) -> dict[str, str]:
-    """Return a table property with the offsets of a takeover: the property remains when the snapshot expires."""
+    """Return a table property with a takeover's offsets, which stays when the takeover's snapshot expires."""
     return {f"{ADOPTED}.{feed}": json.dumps(by_topic(ranges.ends), separators=(",", ":"))}
 
 
 def adopted_offsets(properties: Mapping[str, str], feed: str) -> dict[Partition, int]:
-    """Read from a table's properties the offsets at which the feed took the table over; empty without a takeover."""
+    """Read the offsets of a takeover from a table's properties; empty without a takeover."""
     return {key: int(at) for key, at in by_partition(json.loads(properties.get(f"{ADOPTED}.{feed}", "{}"))).items()}
 
 
 @dataclass(frozen=True)
 class Upserts:
-    """Counts of a batch whose changes were merged into a table with keys.
+    """Counts of a batch that a MERGE applied to a table with keys.
 
     Attributes:
-        changes: rows from the transform.
-        keys: distinct keys of the changes; newer changes of the batch superseded all other changes.
-        deletes: keys whose newest change is a delete.
-        inserted, updated, deleted: the table's rows that the MERGE inserted, updated or deleted.
+        changes: the batch's changes: rows from the transform.
+        keys: the distinct keys of the changes; only the newest change of a key counts.
+        deletes: the keys whose newest change is a delete.
+        inserted, updated, deleted: the rows of the table that the MERGE inserted, updated or deleted.
     """
 
     changes: int = 0
@@ -151,17 +149,16 @@ class Upserts:
 
     @property
     def landed(self) -> int:
-        """Rows that the batch inserted or updated."""
         return self.inserted + self.updated
 
     @property
     def superseded(self) -> int:
-        """Changes that a newer change of the same batch superseded."""
+        """Changes before a newer change of the same key in the batch."""
         return self.changes - self.keys
 
     @property
     def void(self) -> int:
-        """Changes without effect: the table had a newer row, or no row to delete."""
+        """Newest changes without effect, because the table has a newer row, or no row to delete."""
         return self.keys - self.inserted - self.updated - self.deleted
 
     def to_json(self) -> str:
@@ -174,28 +171,28 @@ class Upserts:
 
     @classmethod
     def of(cls, summary: Mapping[str, str]) -> Upserts | None:
-        """Read the counts from a snapshot's summary; None if the commit merged no changes."""
+        """Read the counts from a snapshot's summary; None if the commit ran no MERGE."""
         if UPSERTED not in summary:
             return None
-        merged = (int(summary.get(f"{MERGED}{what}", 0)) for what in ("inserted", "updated", "deleted"))
+        merged = (int(summary.get(f"{MERGED}{kind}", 0)) for kind in ("inserted", "updated", "deleted"))
         return cls(*json.loads(summary[UPSERTED]), *merged)
 
 
 def net_rows(summary: Mapping[str, str]) -> int:
-    """Return a snapshot's change of the table's number of rows; negative if the table has fewer rows."""
+    """Return by how many rows a snapshot enlarges the table; negative if it removes rows."""
     plus, minus = ("added-records", "removed-position-deletes"), ("deleted-records", "added-position-deletes")
     return sum(int(summary.get(key, 0)) for key in plus) - sum(int(summary.get(key, 0)) for key in minus)
 
 
 def rows_of(summary: Mapping[str, str]) -> tuple[int, int]:
-    """Return the number of rows that a commit has written, and its change of the table's number of rows."""
+    """Return the number of rows that a commit has written, and by how many rows it enlarges the table."""
     if (upserts := Upserts.of(summary)) is not None:
         return upserts.landed, upserts.inserted - upserts.deleted
     return int(summary.get("added-records", 0)), net_rows(summary)
 
 
 class SnapshotProperties(Protocol):
-    """A value that can be written as properties of a commit's snapshot."""
+    """A commit that a sink lands: it gives the properties of the snapshot's summary."""
 
     def properties(self) -> dict[str, str]: ...
 
@@ -211,17 +208,17 @@ class Commit:
     snapshot_id: int | None = None
     rows: int = 0
     grown: int = 0
-    """The commit's change of the table's number of rows; negative if a move deletes rows."""
+    """By how many rows the commit enlarges the table; negative if a move deletes rows."""
     files: int = 0
     counts: Mapping[Partition, Counts] = field(default_factory=dict)
     committed_at: float = 0.0
     """Seconds since 1970."""
     move: PositionReset | None = None
-    """Set if the commit moves the feed instead of adding a batch: its ranges are empty, at the new position."""
+    """Set if the commit adds no batch but moves the feed: its ranges are empty, at the new position."""
     adopted: Adoption | None = None
-    """Set if the commit takes a table over from another tool instead of adding a batch."""
+    """Set if the commit adds no batch but takes the table over from another tool."""
     upserts: Upserts | None = None
-    """Set if the batch's changes were merged into the table; ``rows`` then counts inserted and updated rows."""
+    """Set if a MERGE applied the batch; ``rows`` then counts inserted and updated rows."""
 
     @property
     def title(self) -> str:
@@ -229,18 +226,18 @@ class Commit:
 
     @property
     def left_ids(self) -> dict[str, str]:
-        """The topics that a move leaves, with their ids: recreated under the same name, or not in the pipeline now."""
+        """The ids of topics that a move leaves, by name: the topic was recreated, or the feed no longer reads it."""
         left = self.move.left_ids if self.move else {}
         return {topic: old for topic, old in left.items() if old != self.ranges.topic_ids.get(topic)}
 
     @property
     def rewound(self) -> dict[Partition, tuple[int, int]]:
-        """The offsets ``[start, end)`` that the feed reads again after a move; none of a recreated topic."""
+        """The offsets ``[start, end)`` that the feed reads again after a move; a recreated topic has none."""
         positions, left = self.move.positions if self.move else {}, self.left_ids
         return {key: (to, start) for key, (start, to) in positions.items() if to < start and key[0] not in left}
 
     def properties(self) -> dict[str, str]:
-        """Return the properties for the snapshot's summary; the data's commit contains them."""
+        """Return the properties for the summary of the snapshot that adds the rows."""
         written = {FEED: self.feed, BATCH_ID: str(self.batch_id), RANGES: self.ranges.to_json()}
         if self.adopted is not None:
             written[ADOPTED] = self.adopted.to_json()
@@ -249,23 +246,22 @@ class Commit:
         return written if self.fence is None else {**written, FENCE: self.fence}
 
     def to_json(self) -> str:
-        """Return the commit with its counts as text, for a ledger that stores one text per commit."""
+        """Return a text with the commit and its counts, for a ledger that stores one text per commit."""
         counts = {key: astuple(each) for key, each in self.counts.items()}
         written = {COUNTS: json.dumps(by_topic(counts), separators=(",", ":")), "added-records": str(self.rows)}
         return json.dumps({**self.properties(), **written})
 
     @classmethod
     def from_json(cls, text: str, *, number: int, committed_at: float = 0.0) -> Commit:
-        """Read the output of ``to_json``; ``number``, the commit's number in the ledger, replaces the snapshot's id."""
+        """Read the output of ``to_json``; the commit's ``number`` in the ledger becomes its snapshot id."""
         return cls.of(number, json.loads(text), committed_at=committed_at)
 
     @classmethod
     def of(cls, snapshot_id: int, summary: Mapping[str, str], *, committed_at: float = 0.0) -> Commit:
-        """Read a commit from its snapshot's summary."""
         move = PositionReset.from_json(summary[MOVED]) if MOVED in summary else None
         rows, grown = rows_of(summary)
         if move is not None:
-            # A move that deletes rows rewrites a file's other rows; Iceberg counts them as added, but none is new.
+            # To delete rows, Iceberg copies the other rows of their files, and counts the copies as added rows.
             rows, grown = 0, -sum((move.deleted_rows or {}).values())
         return cls(
             feed=summary[FEED],
@@ -286,13 +282,13 @@ class Commit:
 
 @dataclass(frozen=True)
 class Backfill:
-    """A commit of old records; it does not change the feed's position.
+    """A commit of old records, which does not change the feed's position.
 
     Attributes:
         fence: the fence of the feed's backfills, ``<feed>.backfills``.
-        number: the snapshot's sequence number, which increases; its time in ms if the table has no such numbers.
-        grown: the change of the table's number of rows.
-        after: the number of the feed's commits before this one; the audit counts them.
+        number: the snapshot's sequence number; in a table of format version 1, which has none, its time in ms.
+        grown: by how many rows the commit enlarges the table.
+        after: the number of the feed's commits before this one, for audits.
     """
 
     feed: str
@@ -307,7 +303,7 @@ class Backfill:
     committed_at: float = 0.0
     after: int = 0
 
-    # The fields of a Commit that are always empty here: a backfill is no batch and does not move the feed.
+    # Audits read these fields of a Commit; they are empty because a backfill is no batch and does not move the feed.
     batch_id: ClassVar[None] = None
     move: ClassVar[None] = None
     adopted: ClassVar[None] = None
@@ -326,7 +322,7 @@ class Backfill:
     def of(
         cls, snapshot_id: int, summary: Mapping[str, str], *, number: int | None, milliseconds: int, after: int = 0
     ) -> Backfill:
-        """Read a snapshot's summary; ``number`` is its sequence number, if any, and ``milliseconds`` its time."""
+        """Read a snapshot's summary; ``number`` is its sequence number, if any, ``milliseconds`` its time."""
         rows, grown = rows_of(summary)
         return cls(
             feed=summary[BACKFILL_OF],
@@ -345,10 +341,10 @@ class Backfill:
 
 @dataclass(frozen=True)
 class Replay:
-    """The commit that writes dead letters as rows; it does not change the feed's position.
+    """A commit that writes dead letters as rows, which does not change the feed's position.
 
     Attributes:
-        letters: the number of letters; ``ranges`` numbers them from 0, in the order of their positions.
+        letters: the number of letters. They have no offsets, so ``ranges`` numbers them from 0.
     """
 
     feed: str

@@ -1,4 +1,4 @@
-"""Reads a feed's commits and position from the snapshots of an Iceberg table, without Spark."""
+"""A feed's commits and position in an Iceberg table, read from its snapshots without Spark."""
 
 from __future__ import annotations
 
@@ -37,41 +37,38 @@ if TYPE_CHECKING:
 
 
 def branch_of(properties: Mapping[str, str], feed: str | None) -> str | None:
-    """Return the branch that a feed writes to, from the table's properties; None for the main branch."""
+    """Return the branch that a feed writes to; None for the main branch."""
     return None if feed is None else properties.get(f"{BRANCH}.{feed}")
 
 
 def head_of(table: Table, feed: str | None) -> Snapshot | None:
-    """Return the newest snapshot of a feed's branch; without a feed, that of the main branch."""
+    """Return the newest snapshot of a feed's branch, or without a feed of the main branch."""
     branch = branch_of(table.properties, feed)
     return table.current_snapshot() if branch is None else table.snapshot_by_name(branch)
 
 
 def scanned(table: Table, feed: str | None, **chosen: Any) -> DataScan:
-    """Return a scan of the rows in a feed's branch; ``chosen`` are arguments of pyiceberg's ``scan``."""
+    """Return a scan of the rows in a feed's branch; ``chosen`` are more arguments of pyiceberg's ``Table.scan``."""
     head = None if branch_of(table.properties, feed) is None else head_of(table, feed)
     return table.scan(snapshot_id=None if head is None else head.snapshot_id, **chosen)
 
 
 def ancestors(table: Table, feed: str | None = None) -> tuple[list[Snapshot], bool]:
-    """Return the newest snapshot and its ancestors, the oldest first, and whether none of them has expired.
-
-    With a feed, these are the snapshots of the feed's branch; otherwise those of the main branch.
-    """
-    by_id: dict[int, Snapshot] = {each.snapshot_id: each for each in table.metadata.snapshots}
-    found: list[Snapshot] = []
+    """Return the snapshots of a feed's branch (default: the main one), oldest first, and whether none has expired."""
+    by_id: dict[int | None, Snapshot] = {each.snapshot_id: each for each in table.metadata.snapshots}
+    line: list[Snapshot] = []
     snapshot = head_of(table, feed)
     while snapshot is not None:
-        found.append(snapshot)
-        parent = snapshot.parent_snapshot_id
-        snapshot = None if parent is None else by_id.get(parent)
-    return found[::-1], not found or not has_parent(found[-1])
+        line.append(snapshot)
+        snapshot = by_id.get(snapshot.parent_snapshot_id)
+    return line[::-1], not line or not has_parent(line[-1])
 
 
 def has_parent(snapshot: Snapshot) -> bool:
-    """Return whether a snapshot has or had a parent: pyiceberg removes the parent's id when it expires the parent.
+    """Return whether a snapshot has a parent, which may have expired.
 
-    A snapshot without a parent has exactly the files that it has added. All other snapshots had a parent.
+    When pyiceberg expires the parent, it removes the parent's id. But only a snapshot that never had a parent has
+    exactly the files that it has added.
     """
     summary = _summary(snapshot)
     has_older_files = summary.get("total-data-files", "0") != summary.get("added-data-files", "0")
@@ -86,14 +83,14 @@ def commits_of(line: Sequence[Snapshot], feed: str) -> Iterator[Commit]:
 
 
 def upserts_in(line: Sequence[Snapshot]) -> Iterator[Upserts]:
-    """Yield the row counts of all MERGEs; batches, backfills and replays run them."""
+    """Yield the counts of all MERGEs, which batches, backfills and replays run."""
     for snapshot in line:
         if upserts := Upserts.of(_summary(snapshot)):
             yield upserts
 
 
 def backfills_of(line: Sequence[Snapshot], feed: str) -> Iterator[Backfill]:
-    """Yield the feed's backfills, with the number of the feed's commits before a backfill."""
+    """Yield the feed's backfills, each with the number of the feed's commits before it."""
     after = 0
     for snapshot in line:
         summary = _summary(snapshot)
@@ -119,7 +116,7 @@ def replays_of(line: Sequence[Snapshot], feed: str) -> Iterator[ReplayCommit]:
 
 
 def rows_before(line: Sequence[Snapshot]) -> int:
-    """Return the number of rows that the table had before the oldest snapshot in ``line``."""
+    """Return the number of rows before the oldest snapshot in ``line``."""
     if not line or not has_parent(line[0]):
         return 0
     summary = _summary(line[0])
@@ -128,9 +125,9 @@ def rows_before(line: Sequence[Snapshot]) -> int:
 
 
 def others_in(line: Sequence[Snapshot]) -> Iterator[OtherCommit]:
-    """Yield commits of other writers, not of a feed, that may have changed rows.
+    """Yield the commits of other programs that may have changed rows.
 
-    Compactions change no rows. Nor do the empty snapshots of fences, and of a branch that begins in an empty table.
+    Compactions change no rows, nor do the empty snapshots of fences and of new branches of an empty table.
     """
     for snapshot in line:
         summary = _summary(snapshot)
@@ -149,7 +146,7 @@ def others_in(line: Sequence[Snapshot]) -> Iterator[OtherCommit]:
 
 
 def stored_position(table: str, feed: str, *, connections: Connections) -> Position | None:
-    """Return a feed's position in a table of a catalog; None without the table or without a commit of the feed."""
+    """Return a feed's position in a table of a catalog; None if the table or a commit of the feed is missing."""
     try:
         return position_in(open_table(table, connections=connections), feed, where=table)
     except ResourceMissing:
@@ -157,7 +154,7 @@ def stored_position(table: str, feed: str, *, connections: Connections) -> Posit
 
 
 def position_in(table: Table, feed: str, *, where: str) -> Position | None:
-    """Return a feed's position in a table, as ``IcebergLedger.position`` does; messages call the table ``where``."""
+    """Return the same position as ``IcebergLedger.position``; errors name the table by ``where``."""
     text = table.properties.get(f"{POSITION}.{feed}")
     recorded = Position.from_json(text) if text is not None else None
     line, whole = ancestors(table, feed)
@@ -167,7 +164,7 @@ def position_in(table: Table, feed: str, *, where: str) -> Position | None:
             continue
         if recorded is not None and recorded.snapshot_id == snapshot.snapshot_id:
             return recorded
-        # Another engine has changed the table's current snapshot, and the property still has the old position.
+        # The property has another snapshot's position, because another engine has changed the current snapshot.
         commit = Commit.of(snapshot.snapshot_id, summary)
         return Position(commit.ranges, snapshot.snapshot_id, is_move=commit.move is not None)
     if text is None or (recorded is not None and not whole):
@@ -181,14 +178,14 @@ def _summary(snapshot: Snapshot) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class ReplayCommit:
-    """One replay of dead letters, read from its snapshot."""
+    """A replay of dead letters, read from its snapshot."""
 
     replay_id: str
     snapshot_id: int
     rows: int
     counts: Mapping[Partition, Counts]
     grown: int = 0
-    """The change in the table's number of rows."""
+    """By how many rows the commit enlarges the table."""
     batch_id: None = None
 
     @property
@@ -198,7 +195,7 @@ class ReplayCommit:
 
 @dataclass(frozen=True)
 class OtherCommit:
-    """A commit of another writer, not of a feed, that changed the table's rows."""
+    """A commit of another program than lakefeed that may have changed rows."""
 
     snapshot_id: int
     operation: str

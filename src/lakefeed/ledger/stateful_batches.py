@@ -1,9 +1,9 @@
-"""Records a stateful query's batch ids in the ledger as a pseudo-topic, so that lost state is detected.
+"""Records a stateful query's batch ids in the ledger as offsets of a pseudo-topic, so that lost state is detected.
 
-A stateful query can resume only at its state's batch. Some of its batches read no records: windows close when the
-watermark moves. So its commits also have the range ``[batch, batch + 1)`` of partition 0 of a topic
-``lakefeed.batches``; the topic's id is Spark's id of the query. The commit check then refuses a gap, a repeated batch,
-and a query whose checkpoint (and so its state) was lost or recreated.
+A stateful query can resume only at its state's batch, and offsets do not identify that batch: a batch that only closes
+windows reads no records. So the query's commits also have the range ``[batch, batch + 1)`` of partition 0 of a topic
+``lakefeed.batches``, whose id is Spark's id of the query. The commit check then refuses a gap, a repeated batch, and a
+query whose checkpoint was lost or recreated, because its state was lost, too.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ BATCHES = "lakefeed.batches"
 
 
 def with_batch(ranges: OffsetRanges, *, batch_id: int, query_id: str) -> OffsetRanges:
-    """Return a batch's ranges with the pseudo-topic's range added."""
+    """Add the pseudo-topic's range to a batch's ranges."""
     batch = OffsetRange(BATCHES, 0, batch_id, batch_id + 1)
     return OffsetRanges((*ranges.ranges, batch), {**ranges.topic_ids, BATCHES: query_id})
 
 
 def without_batches(ranges: OffsetRanges) -> OffsetRanges:
-    """Return the ranges without the pseudo-topic's range."""
+    """Remove the pseudo-topic's range."""
     ids = {topic: topic_id for topic, topic_id in ranges.topic_ids.items() if topic != BATCHES}
     return OffsetRanges(tuple(span for span in ranges.ranges if span.topic != BATCHES), ids)
 
 
 def has_state(ranges: OffsetRanges) -> bool:
-    """Return whether the ranges are those of a stateful query."""
+    """Return whether a stateful query has these ranges."""
     return (BATCHES, 0) in ranges.ends

@@ -1,4 +1,4 @@
-"""Plans how the ledger of a feed's dead letters follows when the feed moves back."""
+"""Plans how the ledger of a feed's dead letters follows a feed that moves back."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from lakefeed.offsets.ranges import OffsetRanges, Partition
 
 @dataclass(frozen=True)
 class StepBack:
-    """The commit that moves the ledger of a feed's dead letters back, and the offsets whose letters it deletes."""
+    """A commit that moves the dead letters' ledger back."""
 
     commit: Commit
     deleted: Mapping[Partition, tuple[int, int]]
+    """The offsets ``[start, end)`` whose letters the commit deletes."""
 
 
 def step_back(feed: str, letters: OffsetRanges, position: OffsetRanges | None) -> StepBack | None:
-    """Plan how dead letters follow a feed that has moved back, or that reads a recreated topic.
+    """Plan how dead letters follow a feed that has moved back or reads a recreated topic; None if they need not.
 
     ``letters`` are the ranges of the letters' newest commit, ``position`` those of the rows' newest commit, if any.
-    Returns None if the letters are not ahead of the rows.
     """
-    stands, ids = (position.ends, position.topic_ids) if position is not None else ({}, {})
+    row_ends, ids = (position.ends, position.topic_ids) if position is not None else ({}, {})
     moved: dict[Partition, tuple[int, int]] = {}
     ends: dict[Partition, int] = {}
     deleted: dict[Partition, tuple[int, int]] = {}
@@ -33,15 +33,15 @@ def step_back(feed: str, letters: OffsetRanges, position: OffsetRanges | None) -
         key, before = span.key, letters.topic_ids.get(span.topic, "")
         now = ids.get(span.topic, before)
         if now != before:
-            # These letters belong to the old topic, and the feed does not read its records again.
+            # Keep these letters: their topic was recreated, so the feed cannot read their records again.
             left[span.topic] = before
-            if key not in stands:
+            if key not in row_ends:
                 continue
-            ends[key] = stands[key]
-        elif position is not None and key not in stands:
+            ends[key] = row_ends[key]
+        elif position is not None and key not in row_ends:
             ends[key] = span.end
         else:
-            ends[key] = min(span.end, stands.get(key, 0))
+            ends[key] = min(span.end, row_ends.get(key, 0))
             if ends[key] < span.end:
                 deleted[key] = (ends[key], span.end)
         if ends[key] != span.end:
@@ -53,11 +53,11 @@ def step_back(feed: str, letters: OffsetRanges, position: OffsetRanges | None) -
 
 
 def letters_ahead(feed: str, *, where: str) -> CheckpointMismatch:
-    """Return the error for dead letters ahead of a feed that was not moved; ``where`` is their table."""
+    """Return the error for dead letters that are ahead of a feed although no command has moved it back."""
     return CheckpointMismatch(
-        f"the dead letters of feed '{feed}' are further than its rows: the rows' table was rolled back, recreated, "
-        "or is another one",
+        f"the dead letters of feed '{feed}' are ahead of its rows: the rows' table was rolled back, recreated or "
+        "replaced by another one",
         where=where,
-        hint="restore the table; or delete these dead letters, and resume where the table is: "
+        hint="restore the table; or delete these dead letters and resume at the table's position: "
         "lakefeed offsets rewind pipeline.yaml --to table",
     )

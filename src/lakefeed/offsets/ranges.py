@@ -1,4 +1,4 @@
-"""Offset ranges: the offsets of a micro-batch, the position after them, and sets of offsets."""
+"""Offset ranges of micro-batches, and sets of offsets."""
 
 from __future__ import annotations
 
@@ -16,23 +16,26 @@ from lakefeed.errors import ConfigError
 Partition = tuple[str, int]
 """A topic's name and a partition's number."""
 
+WRITTEN_BY_ANOTHER = "use the version of lakefeed that wrote it; or restore the value if another program changed it"
+"""The hint of errors for a value of the ledger that lakefeed cannot read."""
+
 OLDEST = "oldest"
-"""The mark of the position before all existing records."""
+"""The mark of the position before the oldest record that the source still has."""
 
 Value = TypeVar("Value")
-_WRITTEN = re.compile(r"([A-Za-z0-9._-]{1,249}):(\d{1,9}):(\d{1,18}):(\d{1,18})", re.ASCII)
+_RANGE = re.compile(r"([A-Za-z0-9._-]{1,249}):(\d{1,9}):(\d{1,18}):(\d{1,18})", re.ASCII)
 
 
 def by_partition(topics: Mapping[str, Mapping[Any, Value]]) -> dict[Partition, Value]:
-    """Read JSON values grouped by topic and partition number; raise ValueError if a partition occurs twice."""
+    """Read the format of ``by_topic``; raise ValueError if a partition occurs twice, such as ``0`` and ``00``."""
     pairs = [((topic, int(number)), value) for topic, values in topics.items() for number, value in values.items()]
-    if len(found := dict(pairs)) != len(pairs):
-        raise ValueError("a partition is there twice")
-    return found
+    if len(by_key := dict(pairs)) != len(pairs):
+        raise ValueError("a partition occurs twice")
+    return by_key
 
 
 def by_topic(values: Mapping[Partition, Value]) -> dict[str, dict[str, Value]]:
-    """Group values by topic and partition number for JSON, in the format that ``by_partition`` reads."""
+    """Group values by topic and partition number for JSON: ``{"topic": {"0": value}}``."""
     topics: dict[str, dict[str, Value]] = {}
     for (topic, number), value in values.items():
         topics.setdefault(topic, {})[str(number)] = value
@@ -52,16 +55,16 @@ class OffsetRange:
     start: int
     end: int
     marks: tuple[str, str] | None = None
-    """The source's own names of start and end, such as sequence numbers; None if it uses the offsets themselves."""
+    """The source's own names for start and end, such as Kinesis's sequence numbers; None if it has only offsets."""
     epoch: int | None = field(default=None, compare=False)
-    """The epoch of the Kafka leader that the records were read from. Another leader may serve them later."""
+    """The epoch of the Kafka leader that served the records. Another leader may serve the same records later."""
 
     def __post_init__(self) -> None:
         if self.partition < 0 or self.start < 0 or self.end < self.start:
             raise ConfigError(
                 f"[{self.start}, {self.end}) of partition {self.partition} is no offset range",
                 where=f"topic {self.topic}",
-                hint="offsets and partitions count from 0, and the end is not before the start",
+                hint="count offsets and partitions from 0, and write the smaller offset first",
             )
 
     @property
@@ -70,7 +73,7 @@ class OffsetRange:
 
     @property
     def records(self) -> int:
-        """The number of offsets; compaction and transactions can leave fewer records."""
+        """The number of offsets. The topic may have fewer records: compaction and transactions leave gaps."""
         return self.end - self.start
 
     def cut(self, start: int, end: int) -> OffsetRange:
@@ -83,31 +86,35 @@ class OffsetRange:
     @classmethod
     def parse(cls, text: str) -> OffsetRange:
         """Parse ``TOPIC:PARTITION:START:END``, as ``str`` writes it."""
-        match = _WRITTEN.fullmatch(text)
+        match = _RANGE.fullmatch(text)
         if match is None:
             raise ConfigError(
                 f"'{text}' is no offset range",
-                hint="write TOPIC:PARTITION:START:END, such as some-topic:0:110:220; the end is not read any more",
+                hint="write TOPIC:PARTITION:START:END, such as some-topic:0:110:220 for the offsets 110 to 219",
             )
         return cls(match[1], int(match[2]), int(match[3]), int(match[4]))
 
 
 @dataclass(frozen=True)
 class OffsetRanges:
-    """The offset ranges of one micro-batch: at most one per partition; ranges may be empty.
+    """The offset ranges of one micro-batch, one per partition.
 
-    A partition without new records has an empty range at its position. So every commit has the positions of all
+    A partition without new records has an empty range at its position, so every commit has the positions of all
     partitions.
     """
 
     ranges: tuple[OffsetRange, ...]
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    """The broker's ids of the topics, by topic name (KIP-516): a recreated topic has another id."""
+    """The ids that the broker gives to topics (KIP-516), by topic name: a recreated topic has another id."""
 
     def __post_init__(self) -> None:
         ordered = tuple(sorted(self.ranges))
         if len({span.key for span in ordered}) != len(ordered):
-            raise ConfigError("a partition has more than one offset range", where=str(ordered))
+            raise ConfigError(
+                "a partition has more than one offset range",
+                where=", ".join(map(str, ordered)),
+                hint="join its ranges to one, or use one command or batch per range",
+            )
         object.__setattr__(self, "ranges", ordered)
 
     @classmethod
@@ -119,7 +126,7 @@ class OffsetRanges:
         *,
         marks: Mapping[Partition, tuple[str, str]] | None = None,
     ) -> OffsetRanges:
-        """Return the ranges from one position to another; a partition that only ``end`` has starts at 0."""
+        """Return the ranges from one position to another; a partition that ``start`` lacks begins at 0."""
         ranges = (OffsetRange(*key, start.get(key, 0), at, (marks or {}).get(key)) for key, at in end.items())
         return cls(tuple(ranges), dict(topic_ids or {}))
 
@@ -129,7 +136,7 @@ class OffsetRanges:
         return cls.between(position, position, topic_ids)
 
     def in_epochs(self, epochs: Mapping[Partition, int]) -> OffsetRanges:
-        """Return the same ranges with leader epochs, which ``epochs`` has by partition."""
+        """Return the ranges with these leader epochs."""
         return replace(self, ranges=tuple(replace(span, epoch=epochs.get(span.key)) for span in self.ranges))
 
     @property
@@ -143,13 +150,13 @@ class OffsetRanges:
 
     @property
     def end_marks(self) -> dict[Partition, str]:
-        """The source's own names of the ends; only of partitions whose range has marks."""
+        """The source's own names for the ends; partitions without marks are omitted."""
         return {span.key: span.marks[1] for span in self.ranges if span.marks is not None}
 
     def to_json(self) -> str:
-        """Write ``{"topic": {"id": "…", "ranges": {"0": [start, end]}, "marks": {"0": ["…", "…"]}}}``.
+        """Return ``{"topic": {"id": "…", "ranges": {"0": [start, end]}, "marks": {"0": ["…", "…"]}}}``.
 
-        A topic also has its leaders' epochs: ``"epochs": {"0": 5}``. ``marks`` and ``epochs`` are optional.
+        Topics with leader epochs have ``"epochs": {"0": 5}``. Topics without marks have no ``marks``.
         """
         topics: dict[str, dict[str, Any]] = {}
         for span in self.ranges:
@@ -163,7 +170,6 @@ class OffsetRanges:
 
     @classmethod
     def from_json(cls, text: str) -> OffsetRanges:
-        """Read the output of ``to_json``."""
         try:
             topics = json.loads(text)
             pairs = by_partition({topic: entry.get("marks", {}) for topic, entry in topics.items()})
@@ -174,38 +180,40 @@ class OffsetRanges:
             ids = {topic: entry["id"] for topic, entry in topics.items() if entry["id"]}
             return cls(tuple(ranges), ids).in_epochs({key: int(epoch) for key, epoch in epochs.items()})
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise ConfigError("these are not the offset ranges of a commit", where=text[:200]) from None
+            raise ConfigError(
+                "these are not the offset ranges of a commit", where=text[:200], hint=WRITTEN_BY_ANOTHER
+            ) from None
 
 
 def offset_number(offset: Any) -> int:
-    """Return the offset from a value of a source's offset JSON: ``12`` or ``{"at": 12, "mark": "…"}``."""
+    """Return the offset of one partition from a source's offset JSON: ``12`` or ``{"at": 12, "mark": "…"}``."""
     return int(offset["at"] if isinstance(offset, dict) else offset)
 
 
 def spark_offsets(text: str) -> dict[Partition, int]:
-    """Read offsets from offset JSON: ``{"topic": {"0": 12}}`` or ``{"topic": {"0": {"at": 12, "mark": "…"}}}``."""
+    """Read the offsets from a source's offset JSON: ``{"topic": {"0": 12}}``; see ``offset_number``."""
     return {key: offset_number(offset) for key, offset in by_partition(json.loads(text)).items()}
 
 
 def spark_marks(text: str) -> dict[Partition, str]:
-    """Read the marks from a source's offset JSON; Kafka's has none."""
+    """Read the marks from a source's offset JSON; empty for Kafka, which has no marks."""
     offsets = by_partition(json.loads(text))
     return {key: str(offset["mark"]) for key, offset in offsets.items() if isinstance(offset, dict)}
 
 
 def union(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """Return the same offsets in as few ranges as possible, sorted; ranges may overlap."""
-    whole: list[OffsetRange] = []
+    """Join overlapping and adjacent ranges; return the result sorted, without empty ranges."""
+    joined: list[OffsetRange] = []
     for span in sorted(span for span in ranges if span.records):
-        if whole and whole[-1].key == span.key and span.start <= whole[-1].end:
-            last = whole.pop()
+        if joined and joined[-1].key == span.key and span.start <= joined[-1].end:
+            last = joined.pop()
             span = last.cut(last.start, max(last.end, span.end))
-        whole.append(span.cut(span.start, span.end))
-    return whole
+        joined.append(span.cut(span.start, span.end))
+    return joined
 
 
 def difference(ranges: Iterable[OffsetRange], taken: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """Return the offsets of ``ranges`` without those of ``taken``, in as few ranges as possible, sorted."""
+    """Remove the offsets of ``taken`` from ``ranges``; return a ``union``."""
     cuts = _group(union(taken))
     left: list[OffsetRange] = []
     for span in union(ranges):
@@ -220,7 +228,7 @@ def difference(ranges: Iterable[OffsetRange], taken: Iterable[OffsetRange]) -> l
 
 
 def intersection(ranges: Iterable[OffsetRange], others: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """Return the offsets that are in both arguments, in as few ranges as possible, sorted."""
+    """Return the offsets that both arguments have, as a ``union``."""
     ranges = union(ranges)
     return difference(ranges, difference(ranges, others))
 
@@ -232,14 +240,13 @@ class Offsets:
         self._ranges = _group(union(ranges))
 
     def has(self, topic: str, partition: int, offset: int) -> bool:
-        """Return whether the set has the offset."""
         here = self._ranges.get((topic, partition), [])
         number = bisect_right(here, offset, key=lambda span: span.start)
         return number > 0 and offset < here[number - 1].end
 
 
 def overlapping(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, OffsetRange] | None:
-    """Return two ranges that share an offset; None if no ranges overlap."""
+    """Return two ranges that share an offset; None if no two ranges overlap."""
     for here in _group(ranges).values():
         for first, second in pairwise(here):
             if second.start < first.end:
@@ -248,16 +255,16 @@ def overlapping(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, OffsetRange
 
 
 def layers(ranges: Iterable[OffsetRange]) -> list[list[OffsetRange]]:
-    """Group the ranges: a group has at most one range per partition, as Spark's Kafka source requires."""
+    """Divide ranges into lists with at most one range per partition, as Spark's Kafka source requires."""
     return [[span for span in layer if span is not None] for layer in zip_longest(*_group(ranges).values())]
 
 
 def portions(ranges: Iterable[OffsetRange], size: int) -> Iterator[list[OffsetRange]]:
-    """Cut ranges into portions of at most ``size`` offsets, with at most one range per partition."""
+    """Cut ranges into portions of at most ``size`` offsets, and of at most one range per partition."""
     queues = {key: here[::-1] for key, here in _group(union(ranges)).items()}
     while queues:
         room, portion = size, []
-        # The shortest ranges come first: the other partitions share the room that they leave.
+        # Begin with the shortest ranges: longer ranges then share the room that short ranges leave.
         shortest_first = sorted(queues, key=lambda key: queues[key][-1].records)
         for left, key in zip(range(len(queues), 0, -1), shortest_first, strict=True):
             first = queues[key][-1]
@@ -276,8 +283,8 @@ def portions(ranges: Iterable[OffsetRange], size: int) -> Iterator[list[OffsetRa
 
 def _group(ranges: Iterable[OffsetRange]) -> dict[Partition, list[OffsetRange]]:
     """Group the ranges by partition, sorted, without empty ranges."""
-    found: dict[Partition, list[OffsetRange]] = defaultdict(list)
+    groups: dict[Partition, list[OffsetRange]] = defaultdict(list)
     for span in sorted(ranges):
         if span.records:
-            found[span.key].append(span)
-    return dict(found)
+            groups[span.key].append(span)
+    return dict(groups)

@@ -267,11 +267,11 @@ def test_a_checkpoint_is_read() -> None:
     ("files", "damage"),
     [
         (without("metadata"), "'metadata' is gone"),
-        (without("commits/0", "commits/1"), "entries"),
+        (without("commits/0", "commits/1"), "'commits'"),
         (without("offsets/1"), None),
-        (without("offsets/0", "commits/1"), "entries"),
-        (without("offsets/0", "offsets/1"), "log of its batches is gone"),
-        (Files({"sources/0/0": ""}), "log of its batches is gone"),
+        (without("offsets/0", "commits/1"), "folder 'offsets' or"),
+        (without("offsets/0", "offsets/1"), "folder 'offsets' are gone"),
+        (Files({"sources/0/0": ""}), "folder 'offsets' are gone"),
         (Files({**WHOLE, "offsets/1": ""}), "'offsets/1' is broken"),
         (Files({**WHOLE, "offsets/1": "v1\n{}"[:4]}), "'offsets/1' is broken"),
     ],
@@ -302,7 +302,7 @@ def test_a_note_of_an_older_or_newer_lakefeed_is_read() -> None:
 def test_another_pipeline_is_refused_with_what_differs() -> None:
     with pytest.raises(LakefeedError) as refused:
         require_owner(Note("f", "iceberg a.b.c"), Owner("f", "iceberg a.b.d"), where="x")
-    assert "sink: iceberg a.b.c → iceberg a.b.d: what has landed is in the old one" in str(refused.value)
+    assert "sink: iceberg a.b.c → iceberg a.b.d: the rows until now are in the old sink" in str(refused.value)
     assert "name: " not in str(refused.value)
 
 
@@ -365,7 +365,7 @@ def test_dead_letters_ahead_of_the_table_are_refused_unless_the_feed_was_moved()
     equal = facts(checkpoint(1, 9), position(9), **letters)
     assert decide(equal) == Start()
     for behind in (facts(checkpoint(1, 5), position(5), **letters), facts(checkpoint(None), None, **letters)):
-        with pytest.raises(CheckpointMismatch, match="dead letters of feed 'f' are further than its rows") as refused:
+        with pytest.raises(CheckpointMismatch, match="dead letters of feed 'f' are ahead of its rows") as refused:
             decide(behind)
         assert refused.value.where == "lake.n.dead"
     moved = replace(position(5), is_move=True)

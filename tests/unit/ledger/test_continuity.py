@@ -137,5 +137,5 @@ def test_a_batch_is_new_or_committed_or_refused() -> None:
 def test_a_first_batch_needs_an_empty_ledger_and_a_later_one_a_commit() -> None:
     first = Commit("feed", 0, LAST)
     assert check_commit(first, None, where="t") is CommitCheck.NEW
-    with pytest.raises(CheckpointMismatch, match="holds no commit of it"):
+    with pytest.raises(CheckpointMismatch, match="the table has no commit of this feed"):
         check_commit(Commit("feed", 1, LAST), None, where="t")

@@ -19,7 +19,7 @@ def test_commits_wait_in_the_branch_until_they_are_published_or_the_table_diverg
         changing.set_properties({f"{BRANCH}.f": "staging"})
     state = branch_state(table, "f")
     assert state is not None
-    assert (state.unpublished, state.since, state.sentence) == (0, None, "staging: all is published")
+    assert (state.unpublished, state.since, state.sentence) == (0, None, "staging: all commits are published")
 
     table.append(rows(2, 5), snapshot_properties=summary(2, 5), branch="staging")
     audit = StoredAudit(1, 5.0, ("the table has 5 rows, at least 6 are expected",))
@@ -28,7 +28,7 @@ def test_commits_wait_in_the_branch_until_they_are_published_or_the_table_diverg
     state = branch_state(table, "f")
     assert state is not None
     assert (state.unpublished, state.is_diverged, state.audit) == (1, False, audit)
-    assert state.sentence.startswith("staging: 1 commit not published yet, the oldest of ")
+    assert state.sentence.startswith("staging: 1 commit not published yet, the oldest from ")
     assert state.sentence.endswith("; the last audit failed: the table has 5 rows, at least 6 are expected")
     position = position_in(table, "f", where="ns.branched")
     assert position is not None
@@ -39,7 +39,7 @@ def test_commits_wait_in_the_branch_until_they_are_published_or_the_table_diverg
     state = branch_state(table, "f")
     assert state is not None
     assert state.is_diverged
-    assert "it cannot be published" in state.sentence
+    assert "the branch cannot be published" in state.sentence
 
 
 def test_an_audit_that_is_none_is_none() -> None:
