@@ -97,7 +97,7 @@ def test_a_topic_that_an_unclean_leader_has_cut_off_is_refused_found_and_given_u
         run.stop.set()
         run.thread.join(60)
     assert isinstance(run.failure, RecordsLost)
-    assert f"{topic}-0 was cut off at 100" in run.failure.what
+    assert f"{topic}-0 was cut off at offset 100" in run.failure.what
     for way, pipeline in pipelines.items():
         assert _kinds(pipeline, topic) == ["cut-off"], way
         with pytest.raises(RecordsLost) as refused:

@@ -147,7 +147,7 @@ def test_infer(lake: SparkSession, feed: Feed) -> None:
     assert found["avro"]["fields"][2] == {"name": "share", "type": ["null", "double"], "default": None}
     assert {each["path"]: each["what"] for each in found["conflicts"]} == {
         "": "1 of 22 records: no JSON in UTF-8",
-        "id": "20 times long, but 1 times string: such records cannot be decoded with this schema",
+        "id": "20 times long, but 1 times string, which this schema cannot decode",
     }
 
 

@@ -127,7 +127,7 @@ def test_what_iceberg_refuses_is_refused_before(lake: SparkSession) -> None:
         with pytest.raises((PySparkException, Py4JJavaError)):
             lake.sql(f"ALTER TABLE {table.name} ALTER COLUMN {name} TYPE {expected}")
     for want in (record(field("a", "double")), record(field("a", "string")), record(field("d", "string"))):
-        with pytest.raises(SchemaIncompatible, match="Iceberg cannot make the one of the other"):
+        with pytest.raises(SchemaIncompatible, match="Iceberg cannot change the one type to the other"):
             table.follow(columns_of(json.dumps(want)))
     assert table.schema == before
 

@@ -146,8 +146,8 @@ def test_a_stream_is_joined_with_a_table_a_path_and_a_database(feed: Feed, lake:
     ("blocks", "message"),
     [
         ({"sql": OUTER, "delay": None}, "watermark"),
-        ({"sql": INNER.replace("JOIN orders", "JOIN clicks AS orders")}, "more than once, or not at all"),
-        ({"sql": "SELECT id FROM clicks"}, "more than once, or not at all"),
+        ({"sql": INNER.replace("JOIN orders", "JOIN clicks AS orders")}, "has to read each stream exactly once"),
+        ({"sql": "SELECT id FROM clicks"}, "has to read each stream exactly once"),
     ],
 )
 def test_what_cannot_be_joined_is_refused_before_anything_is_made(

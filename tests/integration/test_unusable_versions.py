@@ -49,7 +49,7 @@ USES_LOST = record(field("id", "int"), {"name": "lost", "type": "lost.Lost"}, na
 CASES = {
     "the name of a metadata column": avro(TAKEN, "kafka_offset has the name", {"id": 2, "kafka_offset": 3}),
     "another kind": Case(V1, JSON_V1, b"{}", "JSON, not AVRO", two_kind="JSON"),
-    "incompatible": avro(OTHER, "id is int so far and string", {"id": "x"}),
+    "incompatible": avro(OTHER, "id is int in the reader's schema and string", {"id": "x"}),
     "a reference that is gone": avro(USES_LOST, f"subject {LOST}", refers=True),
     "another kind than JSON Schema": Case(JSON_V1, V1, b"\0\0", "AVRO, not JSON", kind="JSON"),
     "a $ref to nothing": json_schema({"type": "object", "properties": {"a": {"$ref": "#/nowhere"}}}, "nowhere"),
@@ -225,4 +225,4 @@ def test_an_id_in_a_header(
     summary = pipeline_of(feed, subject, fast_path=fast_path).run(spark=lake, once=True)
     assert (summary.rows, summary.dead_letters) == (2, 2)
     assert sorted(row["id"] for row in feed.rows()) == [1, 3]
-    assert all(f"is in the header {header}, not before the data" in each for each in letters_of(feed))
+    assert all(f"is in the header {header} instead of before the data" in each for each in letters_of(feed))

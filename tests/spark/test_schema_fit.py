@@ -166,8 +166,8 @@ def test_rows_are_made_to_fit_without_python(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("rows", "table", "words"),
     [
-        ("a INT, b INT", "a INT", "the table lacks what the rows have: b"),
-        ("s STRUCT<x: INT, y: INT>", "s STRUCT<x: INT>", "the table lacks what the rows have: s.y"),
+        ("a INT, b INT", "a INT", "the table lacks columns that the rows have: b"),
+        ("s STRUCT<x: INT, y: INT>", "s STRUCT<x: INT>", "the table lacks columns that the rows have: s.y"),
         ("a BIGINT", "a INT", "column a is bigint in the rows and int in the table"),
         ("a ARRAY<STRING>", "a ARRAY<INT>", "column a.element is string in the rows and int in the table"),
         ("a INT, A INT", "a INT", "the columns a and A differ in case only"),

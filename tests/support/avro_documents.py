@@ -49,7 +49,7 @@ def nested_arrays(levels: int) -> str:
 
 
 MALFORMED: list[tuple[Any, str]] = [
-    (5, "the type of the schema is 5, neither a name nor an object nor a union"),
+    (5, "the type of the schema is 5, not a name, an object or a union"),
     (None, "the type of the schema is null"),
     ({}, "the schema has no type"),
     ({"type": 5}, "the type of the schema is 5"),
@@ -67,7 +67,7 @@ MALFORMED: list[tuple[Any, str]] = [
     (record(field("a", "int"), field("a", "int")), "the record 'R' has the field 'a' twice"),
     (record(field("a", "int", aliases="b")), 'the aliases of R.a are "b", not a list of texts'),
     (record(field("a", "double", default="x")), 'the default of R.a is "x", not a number'),
-    (record(field("a", "Nowhere")), "the type 'Nowhere' of R.a is used, but defined nowhere before"),
+    (record(field("a", "Nowhere")), "the type 'Nowhere' of R.a is not defined before its use"),
     (record(field("a", {"type": "enum", "name": "E"})), "the symbols of E are null, not a list of texts"),
     (record(field("a", {"type": "enum", "name": "E", "symbols": [1]})), "the symbols of E are [1]"),
     (record(field("a", {"type": "enum", "name": "E", "symbols": ["A", "A"]})), "the enum 'E' has a symbol twice"),
@@ -82,6 +82,6 @@ MALFORMED: list[tuple[Any, str]] = [
     (record(namespace=5), "the namespace of the schema is 5, not a text"),
     (
         record(field("a", {"type": "bytes", "logicalType": "decimal", "precision": 39})),
-        "R.a is a decimal of 39 digits, and no column holds more than 38",
+        "R.a is a decimal of 39 digits, but a column has at most 38",
     ),
 ]

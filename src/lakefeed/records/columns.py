@@ -1,4 +1,4 @@
-"""The columns of the rows that a feed writes, as values that need no Spark."""
+"""The columns of a feed's rows, as plain values without Spark."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ MOST_COLUMNS = 2000
 
 @dataclass(frozen=True)
 class RowColumn:
-    """A column: its name, its type in SQL, and the columns inside it if it is a struct."""
-
     name: str
     type: str
+    """The name of the type in SQL."""
     columns: tuple[RowColumn, ...] = ()
+    """The columns of a struct, or of the structs in an array or a map."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the column for JSON, with the keys of OpenLineage's schema facet."""

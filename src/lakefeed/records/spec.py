@@ -1,4 +1,4 @@
-"""The encodings of a topic's values, as plain values for the decoder, without Spark."""
+"""The encodings of a topic's values and keys, as plain values without Spark."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ ID_HEADERS = {
     part: (f"__{part}_schema_id", f"apicurio.{part}.globalId", f"apicurio.{part}.contentId")
     for part in ("value", "key")
 }
-"""The headers with a schema's id, for serializers of Confluent and Apicurio that do not put the id before the data."""
+"""The headers in which some serializers of Confluent and Apicurio write a schema's id, instead of before the data."""
 
-ID_IN_HEADER = "the schema's id is in the header %s, not before the data: lakefeed does not read such records yet"
+ID_IN_HEADER = "the schema's id is in the header %s instead of before the data: lakefeed does not read such records yet"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,13 +24,12 @@ class RegisteredFormat:
 
     Attributes:
         registry_url: the address of a registry with Confluent's REST API, without credentials.
-        reader_schema: the Avro schema (JSON) of the result; the decoder resolves writers' schemas to it. For other
-            schemas, ``lakefeed.records.decode.avro_schema.avro_schema_of`` returns an Avro schema.
+        reader_schema: the Avro schema (JSON) of the rows; ``avro_schema_of`` translates other schemas to Avro.
         credentials: the name of the credentials that ``lakefeed.jvm.put_credentials`` has stored.
-        registry_patience_seconds: how long a task retries if the registry does not answer, before the task fails.
-        accept: the rule for writers' schemas whose records are read: ``schema.accept`` of a pipeline file.
-        subject: the subject of the values' ids; in a registry with contexts, every context has its own ids.
-        subjects: a schema id that is not registered under one of them is refused. Default: all subjects are allowed.
+        registry_patience_seconds: how long a task asks a registry that does not answer, before the task fails.
+        accept: ``schema.accept`` of the pipeline file: which writers' schemas are accepted.
+        subject: the subject of the values' ids, because every context of a registry has its own ids.
+        subjects: records whose schema is registered under none of them are refused; empty to accept all.
     """
 
     registry_url: str
@@ -52,37 +51,39 @@ class ConfluentAvro(RegisteredFormat):
 
 @dataclass(frozen=True, kw_only=True)
 class ConfluentProtobuf(RegisteredFormat):
-    """Protobuf in Confluent's wire format: message indexes after the id select a message of the schema.
+    """Protobuf in Confluent's wire format: the message indexes after the id select a message of the schema.
 
-    The message must have the name of the reader's record; as in Avro, namespaces are ignored.
+    The message must have the name of the reader's record, without package and namespace.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConfluentJson(RegisteredFormat):
-    """JSON in Confluent's wire format with a JSON Schema in the registry; ``lenient`` is as for ``Json``."""
+    """JSON in Confluent's wire format, with a JSON Schema in the registry; for ``lenient`` see ``Json``."""
 
     lenient: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlainAvro:
-    """Avro without a header, as Spark's ``to_avro`` writes it. The result has the reader's schema or the writer's."""
+    """Avro without a header, as Spark's ``to_avro`` writes it."""
 
     writer_schema: str
     reader_schema: str | None = None
+    """The Avro schema of the rows. Default: the writer's schema."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlainProtobuf:
-    """Protobuf messages without a header: all values are messages of one given type.
+    """Protobuf messages of one type without a header.
 
     Attributes:
         schema: the text of a ``.proto`` file, or the bytes of a descriptor set (``protoc --descriptor_set_out
             --include_imports``).
-        message: the message's name, with or without the package. Default: the first message of the (last) file.
-        references: the texts of files that the ``.proto`` file imports, without Protobuf's own files.
-        reader_schema: the Avro schema (JSON) of the result. Default: derived from the message.
+        message: the message's name, with or without the package. Default: the first message of the file, or of the
+            descriptor set's last file.
+        references: the texts of the files that the ``.proto`` file imports, without Protobuf's own files.
+        reader_schema: the Avro schema (JSON) of the rows. Default: the translated message.
     """
 
     schema: str | bytes
@@ -93,14 +94,14 @@ class PlainProtobuf:
 
 @dataclass(frozen=True, kw_only=True)
 class Json:
-    """Values that are JSON objects in UTF-8.
+    """JSON objects in UTF-8.
 
     Attributes:
-        schema: the schema of the result: Spark DDL (``id BIGINT, name STRING``), an Avro record schema (JSON), or the
-            JSON of a Spark ``StructType``. Fields that the schema declares not null are required.
+        schema: the schema of the rows: Spark DDL (``id BIGINT, name STRING``), an Avro record schema (JSON), or the
+            JSON of a Spark ``StructType``. Records must have the fields that are not nullable.
         sampled: whether the schema was guessed from records; the feed then stores it.
         lenient: whether to accept numbers and booleans as text, NaN and Infinity, whole numbers with more digits than
-            a double has, and half surrogate pairs, instead of refusing them.
+            a double has, and half surrogate pairs.
     """
 
     schema: str
@@ -110,12 +111,12 @@ class Json:
 
 @dataclass(frozen=True, kw_only=True)
 class String:
-    """Text in UTF-8, in one column ``value``."""
+    """Text in UTF-8, in the column ``value``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Raw:
-    """Undecoded bytes, in one column ``value``."""
+    """Undecoded bytes, in the column ``value``."""
 
 
 OwnSpec = ConfluentAvro | ConfluentProtobuf | ConfluentJson | PlainAvro | PlainProtobuf | Json | String | Raw
@@ -124,17 +125,16 @@ DecodeSpec = OwnSpec | JavaFormat | ExpressionFormat
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedDecoder:
-    """The decoder of a source's records, from the registry's schemas at the time of the start.
+    """The decoder of a source's records, from the registry's schemas at the feed's start.
 
     Attributes:
-        spec: the decoding of the values.
-        key: the decoding of the keys; None if keys stay bytes.
-        latest_id: the id of the subject's newest version, or of the older version in ``spec``; None for formats
-            without schema ids, and for a schema file.
-        notes: messages about versions that cannot be used and were skipped.
-        older: returns the decoders for older versions, the newest first, in case this decoder's rows fit no table.
-        writer_schema: returns the writer's schema for an id, always as an Avro record schema; None for formats
-            without schema ids.
+        spec: the encoding of the values.
+        key: the encoding of the keys; None if keys stay bytes.
+        latest_id: the id of the newest version of the subject, or of the version in ``spec`` if that is older; None
+            without a registry, and for a schema file.
+        notes: messages about newer versions that cannot be used.
+        older: yields decoders for older versions, newest first, in case this decoder's rows fit no table.
+        writer_schema: returns a writer's schema by id as an Avro record schema; None for formats without schema ids.
     """
 
     spec: DecodeSpec
@@ -146,19 +146,15 @@ class ResolvedDecoder:
 
 
 def registry_address(url: str) -> str:
-    """Return an address, or several addresses with commas, without slashes at the end.
-
-    Raises:
-        ConfigError: an address is not http(s), has no host, or has credentials, which Spark's settings would show.
-    """
+    """Return a registry's address, or several with commas, without slashes at the end; refuse an unusable address."""
     return ",".join(_address(each.strip()) for each in url.split(","))
 
 
 def _address(url: str) -> str:
     parts = urlsplit(url)
     if "@" in parts.netloc:
-        what = "The schema registry's address has credentials inside, where logs and settings would show them"
-        hint = "give the user name and the password by themselves"
+        what = "The schema registry's address contains credentials, which logs and Spark's settings would show"
+        hint = "remove them from the address, and give them as username and password"
         raise ConfigError(what, where=f"{parts.scheme}://***@{parts.hostname}", hint=hint)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         hint = "write it as http://host:port"

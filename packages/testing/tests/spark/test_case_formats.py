@@ -338,9 +338,9 @@ def test_each_record_of_a_schema_that_no_column_can_hold_says_so(run: Run) -> No
         - {value: {born: "2026-01-01"}, schema_id: 3}
       rows: [{id: 1}]
       dead_letters:
-        - {offset: 1, reason: "schema id 3: id is long so far and double for the writer"}
-        - {offset: 2, reason: "schema id 3: id is long so far and double for the writer"}
-        - {offset: 3, reason: "schema id 3: id is long so far and double for the writer"}
+        - {offset: 1, reason: "schema id 3: id is long in the reader's schema and double in the writer's"}
+        - {offset: 2, reason: "schema id 3: id is long in the reader's schema and double in the writer's"}
+        - {offset: 3, reason: "schema id 3: id is long in the reader's schema and double in the writer's"}
 """
     )
     assert messages(report) == {"a number for an integer": []}

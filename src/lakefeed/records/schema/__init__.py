@@ -1,4 +1,4 @@
-"""Reads, merges and compares the schemas of records, and changes a table to fit them."""
+"""Reads, merges and compares the schemas of records, and changes tables to fit them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Avro schemas as a graph that can be merged: named types are stored by full name, and uses refer to them.
+"""Avro schemas as a graph that can be merged: a mapping has the named types, and every use of a type refers to it.
 
 Terms and rules: https://avro.apache.org/docs/1.12.0/specification/
 """
@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from lakefeed.errors import ConfigError
 
 NO_DEFAULT: Final = object()
-"""Marks a field without a default; None is the default null."""
+"""The default of a field without a default; None is the default null."""
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 LOGICAL: Final = {
     "int": {"date", "time-millis"},
@@ -25,14 +25,14 @@ LOGICAL: Final = {
     "string": {"uuid"},
     "fixed": {"decimal", "uuid", "duration"},
 }
-# Producers may register any schema. A few named types that use each other can mean millions of columns. So the limits
-# count columns, not the length of the text. The decoder has the same limits (``io.lakefeed.decode.SchemaLimits``).
+# Producers may register any schema, and a few named types that use each other can describe millions of columns. So the
+# limits count columns, not the text's length. The decoder has the same limits (``io.lakefeed.decode.SchemaLimits``).
 MOST_COLUMNS = 10_000
-"""The maximum number of columns, with the fields inside them at all levels."""
+"""The maximum number of columns, including the fields inside them at all levels."""
 DEEPEST = 100
-"""The maximum number of nested records, arrays, maps and unions."""
+"""The maximum number of records, arrays, maps and unions inside each other."""
 _SHORTEST_LIST = 5
-# Avro's resolution reads a type into these wider types. A table's column can be changed only as _WIDENS says.
+# Avro's resolution reads values of a type as these types. Iceberg can change a column's type only as in _WIDENS.
 _READS = {
     "int": {"long", "float", "double"},
     "long": {"float", "double"},
@@ -46,7 +46,7 @@ _UNITS = ("millis", "micros", "nanos")
 
 @dataclass(frozen=True)
 class Primitive:
-    """A primitive type; ``logical`` is set only if Avro defines it for this type, because readers ignore others."""
+    """A primitive type; ``logical`` is None if Avro does not define it for the type, because readers then ignore it."""
 
     name: str
     logical: str | None = None
@@ -56,8 +56,6 @@ class Primitive:
 
 @dataclass(frozen=True)
 class Container:
-    """An array or a map of values."""
-
     kind: Literal["array", "map"]
     values: Type
 
@@ -80,7 +78,7 @@ class Ref:
 
 
 ANY = "lakefeed.json"
-"""The attribute of a field that accepts any JSON as text (``io.lakefeed.decode.JsonValue``)."""
+"""The attribute of a STRING field that accepts any JSON value as text (``io.lakefeed.decode.JsonValue``)."""
 
 Type = Primitive | Container | Union | Ref
 NULL: Final = Primitive("null")
@@ -88,14 +86,13 @@ NULL: Final = Primitive("null")
 
 @dataclass
 class Field:
-    """A record's field. ``absent`` says that a merged schema lacks the field; the JSON does not have this flag."""
-
     name: str
     type: Type
     default: Any = NO_DEFAULT
     aliases: list[str] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
     absent: bool = field(default=False, compare=False)
+    """Whether the last merge has found that the writer lacks this field."""
 
 
 @dataclass
@@ -113,29 +110,28 @@ class Named:
 
     @property
     def short_names(self) -> set[str]:
-        """The name and the aliases without namespaces."""
+        """Name and aliases without namespaces."""
         return {short_name(name) for name in (self.name, *self.aliases)}
 
 
 @dataclass
 class AvroSchema:
-    """A schema: its outermost type, and the named types that it uses."""
-
     root: Type
     types: dict[str, Named]
+    """The named types by full name; the parser can put a prefix before the names."""
 
     def look_up(self, ref: Ref) -> Named:
         return self.types[ref.key]
 
     @property
     def record(self) -> Named:
-        """The outermost record; only for schemas from ``parse``, which refuses other types."""
+        """The outermost record, of a schema from ``parse``, which refuses other types."""
         assert isinstance(self.root, Ref)
         return self.look_up(self.root)
 
 
 def union(types: list[Type]) -> Type:
-    """Return a union. Without other members, int and long become long, and float and double double, as in Spark."""
+    """Return a union. As in Spark, a union of int and long is a long, and a union of float and double is a double."""
     flat = tuple(types)
     for narrow, wide in (("int", "long"), ("float", "double")):
         if {member for member in flat if member != NULL} == {Primitive(narrow), Primitive(wide)}:
@@ -144,7 +140,7 @@ def union(types: list[Type]) -> Type:
 
 
 def members(type_: Type) -> tuple[Type, ...]:
-    """Return the members of a union without null; another type is its only member."""
+    """Return the members of a union without null, or the type itself if it is no union."""
     flat = type_.members if isinstance(type_, Union) else (type_,)
     return tuple(member for member in flat if member != NULL)
 
@@ -162,7 +158,7 @@ def with_null(type_: Type, *, first: bool = True) -> Type:
 
 
 def type_kind(type_: Type) -> str:
-    """Return the name of a type; a union may have only one member of this name."""
+    """Return the name of a type, which is unique among the members of a union."""
     match type_:
         case Primitive(name=kind) | Container(kind=kind) | Ref(key=kind):
             return kind
@@ -174,7 +170,7 @@ def short_name(full: str) -> str:
 
 
 def schema_json(schema: AvroSchema) -> str:
-    """Return the schema as JSON; named types are defined at their first use."""
+    """Return the schema as JSON."""
     return json.dumps(_document(schema.root, schema, set(), ""), ensure_ascii=False)
 
 
@@ -195,7 +191,7 @@ def _document(type_: Type, schema: AvroSchema, defined: set[str], around: str) -
     namespace, _, name = named.name.rpartition(".")
     head: dict[str, Any] = {"name": name} if namespace == around else {"name": name, "namespace": namespace}
     if named.aliases:
-        # Avro would put an alias without a dot into the type's own namespace.
+        # Without the dot, Avro puts an alias into the type's own namespace.
         head["aliases"] = [f".{alias}" if namespace and "." not in alias else alias for alias in named.aliases]
     if named.kind == "fixed":
         return {"type": "fixed", **head, "size": named.size, **_logical_attributes(named.logical)}
@@ -219,7 +215,7 @@ def _logical_attributes(type_: Primitive) -> dict[str, Any]:
 
 
 def type_text(type_: Type, schema: AvroSchema) -> str:
-    """Return a short description of the type: ``long``, ``decimal(9,2)``, ``array of Address``, ``string or null``."""
+    """Describe a type for messages: ``long``, ``decimal(9,2)``, ``array of record Address``, ``string or null``."""
     match type_:
         case Primitive(logical="decimal"):
             return f"decimal({type_.precision},{type_.scale})"
@@ -240,7 +236,7 @@ def type_text(type_: Type, schema: AvroSchema) -> str:
 
 
 def wider(ours: Type, other: Type) -> Primitive | None:
-    """Return a type that reads both types, and to which our column can be changed; None if there is none."""
+    """Return the type that reads values of both types and that Iceberg can give to our column, if any."""
     if not isinstance(ours, Primitive) or not isinstance(other, Primitive):
         return None
     if "decimal" in (ours.logical, other.logical):
@@ -251,7 +247,7 @@ def wider(ours: Type, other: Type) -> Primitive | None:
             return ours
         return other if other.scale == ours.scale else None
     if ours.name == other.name or ours.name in _READS.get(other.name, ()):
-        # A number without a logical type is compatible with every logical type of the other side.
+        # A number without a logical type fits every logical type.
         plain = None in (ours.logical, other.logical)
         return ours if plain or ours.logical == other.logical or _reads_unit(ours, other) else None
     widens = _WIDENS.get(ours.name) == other.name and ours.logical is None and other.logical is None
@@ -259,29 +255,29 @@ def wider(ours: Type, other: Type) -> Primitive | None:
 
 
 def _reads_unit(ours: Primitive, other: Primitive) -> bool:
-    """Return whether our unit can hold times of the other unit: the decoder converts them if nothing is lost."""
+    """Return whether the decoder can convert times of the other unit to our unit without loss."""
     family, _, unit = str(ours.logical).rpartition("-")
     other_family, _, other_unit = str(other.logical).rpartition("-")
     if not family or family != other_family:
         return False
-    # Spark stores milliseconds as microseconds.
+    # Spark has microseconds even for a schema with milliseconds.
     finest = "micros" if unit == "millis" and family != "time" else unit
     return _UNITS.index(other_unit) <= _UNITS.index(finest)
 
 
 def require_bounded(schema: AvroSchema) -> None:
-    """Refuse a schema with too many columns or levels; the limits also bound the time of this check."""
+    """Refuse a schema with too many columns or levels, in bounded time."""
     for count, _ in enumerate(walk(schema, schema.root), start=1):
         if count > MOST_COLUMNS:
-            what = f"the schema means more than {MOST_COLUMNS:,} columns, fields inside columns counted"
-            hint = "named types that use each other several times multiply; leave some of them out"
+            what = f"the schema describes more than {MOST_COLUMNS:,} columns, including the fields inside columns"
+            hint = "remove uses of named types: if such types use each other several times, the columns multiply"
             raise ConfigError(what, hint=hint)
 
 
 def walk(
     schema: AvroSchema, type_: Type, path: str = "", *, around: frozenset[str] = frozenset(), depth: int = 1
 ) -> Iterator[tuple[str, Field | None]]:
-    """Yield the paths of all columns with their fields, outer columns first; a union's member has no field (None).
+    """Yield path and field of all columns, outer columns first; the field of a union's member is None.
 
     A record inside itself is one column with JSON.
     """
@@ -304,11 +300,10 @@ def walk(
 
 
 def child_path(path: str, name: str) -> str:
-    """Return the path of a field inside the record at ``path``; the outermost record has the empty path."""
+    """Return the path of a field inside the record at ``path``, which is empty for the outermost record."""
     return f"{path}.{name}" if path else name
 
 
 def too_deep() -> ConfigError:
-    """Return the error for a schema with too many levels."""
-    hint = "write a record that contains itself for what may be nested without end"
+    hint = "use a record that contains itself: it becomes one column with JSON"
     return ConfigError(f"the schema has more than {DEEPEST} levels inside each other", hint=hint)

@@ -1,10 +1,10 @@
-"""The changes between two reader's schemas, and the history of changes in a table's properties.
+"""The changes between two versions of a reader's schema, and their history in a table's properties.
 
 ``lakefeed.schema-history``
     ``{"dropped": 0, "entries": [{"at": "2026-11-21T18:00:00Z", "id": 7, "changes": [[kind, path, before, after]]}]}``,
-    the newest last, at most ``LIMIT`` entries; ``dropped`` is the number of older entries that were removed.
+    newest last, at most ``LIMIT`` entries; ``dropped`` is the number of older entries that were removed.
 ``lakefeed.schema-ids``
-    the ids of merged schemas, such as ``1,2,7``.
+    the ids of the merged schemas, such as ``1,2,7``.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Change:
     """One change of the reader's schema.
 
     Attributes:
-        kind: ``promoted`` is a wider type, or an enum with new symbols; ``dropped`` is a field that became optional
-            because a writer lacks it: its column stays.
+        kind: ``promoted``: the type became wider, or an enum got symbols. ``dropped``: the field became optional
+            because a writer lacks it; its column stays.
         path: the path after the change: ``address.zip``, ``items.element.price``, ``totals.value``.
         before: a description of the old type; for ``renamed`` the old name; None for ``added``.
         after: a description of the new type; for ``renamed`` the new name.
@@ -62,31 +62,29 @@ class Change:
             "promoted": f"widened from {self.before} to {self.after}",
             "made_optional": f"made optional ({self.after})",
             "renamed": f"renamed from {self.before}",
-            "dropped": "dropped by the writer: optional from now on",
+            "dropped": "made optional, because the writer lacks it",
         }
         return f"{self.path} {texts[self.kind]}"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """The changes of a table for one schema id at one time; the id is None for the first columns, or if unknown."""
+    """The changes of a table by the merge of one writer's schema."""
 
     at: datetime
     schema_id: int | None
+    """None for the table's first columns, and if the id is unknown."""
     changes: tuple[Change, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the entry for ``--output json``."""
-        changes = [asdict(change) for change in self.changes]
-        return {"at": _stamp(self.at), "schema_id": self.schema_id, "changes": changes}
+        return {**asdict(self), "at": _stamp(self.at)}
 
 
 @dataclass(frozen=True)
 class History:
-    """A table's entries, the newest last, and the number of removed older entries."""
-
     entries: tuple[Entry, ...] = ()
     dropped: int = 0
+    """The number of older entries that were removed."""
 
 
 def read_history(properties: Mapping[str, str]) -> History:
@@ -105,7 +103,7 @@ def read_history(properties: Mapping[str, str]) -> History:
 
 
 def read_ids(properties: Mapping[str, str]) -> frozenset[int]:
-    """Read the ids of the schemas that were merged into the table; raise ``ConfigError`` if they are invalid."""
+    """Read the ids of the merged schemas from a table's properties; raise ``ConfigError`` if they are invalid."""
     try:
         return frozenset(int(number) for number in properties.get(IDS, "").split(",") if number)
     except ValueError as error:
@@ -115,18 +113,18 @@ def read_ids(properties: Mapping[str, str]) -> frozenset[int]:
 def history_properties(
     properties: Mapping[str, str], entries: Iterable[Entry], *, ids: Iterable[int] = ()
 ) -> dict[str, str]:
-    """Return the new values of the two properties after new entries, oldest first, and newly merged ids.
+    """Return the properties that change by new entries (oldest first) and newly merged ids, with their new values.
 
-    The result omits unchanged properties, and the history omits entries without changes.
+    The history omits entries without changes.
     """
     entries = list(entries)
     before, known = read_history(properties), read_ids(properties)
-    kept = [*before.entries, *(entry for entry in entries if entry.changes)]
+    history = [*before.entries, *(entry for entry in entries if entry.changes)]
     merged = known | set(ids) | {entry.schema_id for entry in entries if entry.schema_id is not None}
     values = {}
-    if len(kept) > len(before.entries):
-        dropped = before.dropped + max(0, len(kept) - LIMIT)
-        document = {"dropped": dropped, "entries": [_document(entry) for entry in kept[-LIMIT:]]}
+    if len(history) > len(before.entries):
+        dropped = before.dropped + max(0, len(history) - LIMIT)
+        document = {"dropped": dropped, "entries": [_document(entry) for entry in history[-LIMIT:]]}
         values[HISTORY] = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
     if merged != known:
         values[IDS] = ",".join(str(number) for number in sorted(merged))
@@ -147,15 +145,15 @@ def _clip(text: str | None) -> str | None:
 
 
 def _broken(key: str, error: Exception) -> ConfigError:
-    hint = f"ALTER TABLE … UNSET TBLPROPERTIES ('{key}')"
-    return ConfigError(f"the table's property {key} is not what lakefeed writes: {error}", hint=hint)
+    hint = f"another program has changed it; remove it: ALTER TABLE … UNSET TBLPROPERTIES ('{key}')"
+    return ConfigError(f"the table's property {key} cannot be read: {error}", hint=hint)
 
 
 def renames(text: str) -> tuple[Change, ...]:
-    """Return all renames that a schema's aliases show, outer fields before inner fields.
+    """Return the renames that a schema's aliases show, outer fields first.
 
-    With them, ``ddl.statements`` finds columns that still have an older name, without other information than the
-    table's: also after a crash between the changes of the schema and of the table.
+    By them, ``ddl.statements`` finds columns that still have an older name, for example after a crash between the
+    changes of the schema and of the table.
     """
     schema = parse(text)
     columns = ((path, field) for path, field in walk(schema, schema.root) if field is not None)
@@ -163,7 +161,7 @@ def renames(text: str) -> tuple[Change, ...]:
 
 
 def differences(before: AvroSchema, after: AvroSchema) -> tuple[Change, ...]:
-    """Return the changes between two schemas, outer fields before inner fields."""
+    """Return the changes between two schemas, outer fields first."""
     return tuple(_Comparison(before, after).compare(before.root, after.root, ""))
 
 
@@ -216,7 +214,7 @@ class _Comparison:
             if old.name != field.name:
                 yield Change("renamed", place, old.name, field.name)
             if old.default is NO_DEFAULT and field.default is None and nullable(old.type):
-                # The old field allowed null but had no default, so a reader needed it in all records.
+                # A nullable field without a default was required until now: only a default makes it optional.
                 yield self._change("dropped", place, old.type, field.type)
             if members(old.type) and field.extra.get(ANY) and not old.extra.get(ANY):
                 yield Change("promoted", place, type_text(old.type, self._before), "any JSON as text")

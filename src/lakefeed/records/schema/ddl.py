@@ -1,7 +1,7 @@
-"""Changes a table to fit new rows, by ``ALTER TABLE`` statements of Iceberg's Spark SQL in a safe order.
+"""Plans ``ALTER TABLE`` statements that make an Iceberg table accept new rows.
 
-A statement is one commit of the table's metadata. After a crash between two statements, the remaining statements
-follow from the table's current columns.
+Each statement is a commit of its own. After a crash between two statements, the next start plans the remaining
+statements from the table's current columns.
 """
 
 from __future__ import annotations
@@ -40,19 +40,18 @@ def statements(
 ) -> tuple[str, ...]:
     """Return the statements that make the table accept rows of type ``want``; empty if it already does.
 
-    They never drop a column: if the rows lack a column, it stays and becomes optional. Names are compared without
-    case, as in Spark.
+    A column that the rows lack stays and becomes optional. Names are compared without case, as in Spark.
 
     Args:
         table: catalog.namespace.table.
-        have: the table's columns; ``want`` are the rows' columns.
+        have: the table's columns.
+        want: the rows' columns.
         changes: the changes of the reader's schema in order, or its ``renames``; only renames are used.
-        grow: False refuses new columns and does not rename columns; columns may still become optional or wider.
+        grow: False refuses new columns and renames none; columns may still become optional or wider.
         defaults: the defaults of new columns for existing rows: see ``column_defaults``.
 
     Raises:
-        SchemaIncompatible: Iceberg does not support a change (the error names the column and both types), or there is
-            a new column with ``grow=False``.
+        SchemaIncompatible: Iceberg does not support a change of a type, or there is a new column with ``grow=False``.
     """
     refuse_same_but_for_case(want, where="the rows")
     alter = f"ALTER TABLE {quoted(tuple(table.split('.')))}"
@@ -61,7 +60,7 @@ def statements(
     plan.compare_fields(have, want, ())
     if plan.new and not grow:
         what = f"the table lacks columns that the rows have: {', '.join('.'.join(path) for path, _ in plan.new)}"
-        hint = "ALTER TABLE … ADD COLUMNS, leave them out in transform.sql, or set schema.on_change: evolve"
+        hint = "set schema.on_change: evolve; or ALTER TABLE … ADD COLUMNS; or omit them in transform.sql"
         raise SchemaIncompatible(what, where=f"table {table}", hint=hint)
     new = [_new_column(path, type_, defaults or {}) for path, type_ in plan.new]
     added = f"{alter} ADD COLUMNS ({', '.join(each.sql for each in new)})"
@@ -76,7 +75,7 @@ def statements(
 def trial_steps(
     *, have: StructType, want: StructType, changes: Sequence[Change] = (), grow: bool = True
 ) -> list[list[list[Any]]]:
-    """Return the changes of ``statements`` for ``io.lakefeed.commit.TrialSchema``; an inner list is one commit."""
+    """Return the steps of ``statements`` for ``io.lakefeed.commit.TrialSchema``, one list of changes per commit."""
     renames, have = find_renames(have, want, changes if grow else ())
     plan = _Plan("")
     plan.compare_fields(have, want, ())
@@ -98,12 +97,12 @@ def _new_column(path: Path, type_: DataType, defaults: Mapping[str, tuple[str, s
 
 
 def column_sql(path: Path, type_: DataType) -> str:
-    """Return a column's definition in SQL: its name and type."""
+    """Return name and type of a column in SQL."""
     return f"{quoted(path)} {type_sql(type_)}"
 
 
 def type_sql(type_: DataType) -> str:
-    """Return a type in SQL with quoted names; all inner fields are optional, as Iceberg requires for new columns."""
+    """Return a type in SQL with quoted names; all inner fields are optional, as Iceberg requires in new columns."""
     if isinstance(type_, t.StructType):
         stored = [field for field in type_.fields if carries_data(field.dataType)]
         return f"STRUCT<{', '.join(f'{quoted((field.name,))}: {type_sql(field.dataType)}' for field in stored)}>"
@@ -113,14 +112,14 @@ def type_sql(type_: DataType) -> str:
         return f"MAP<{type_sql(type_.keyType)}, {type_sql(type_.valueType)}>"
     # A string with a collation has the type name of a plain string, but a longer simpleString.
     if type_.typeName() not in _PLAIN or " " in type_.simpleString():
-        hint = "cast the column, or leave it out, in transform.sql"
+        hint = "cast or omit the column in transform.sql"
         raise SchemaIncompatible(f"an Iceberg table has no columns of type {type_.simpleString()}", hint=hint)
     return type_.simpleString().upper()
 
 
 @dataclass
 class _Plan:
-    """The changes that a comparison of the table's and the rows' columns finds."""
+    """Compares the table's columns with the rows' columns, and collects the changes."""
 
     table: str
     optional: list[Path] = field(default_factory=list)
@@ -157,7 +156,7 @@ class _Plan:
         elif not casts_to(want, have):
             raise SchemaIncompatible(
                 f"column {'.'.join(path)} is {have.simpleString()} in the table and {want.simpleString()} in the "
-                "rows, and Iceberg cannot make the one of the other",
+                "rows, and Iceberg cannot change the one type to the other",
                 where=f"table {self.table}",
                 hint="cast it in transform.sql, or land it in a column of another name",
             )
@@ -173,9 +172,9 @@ def _promotes(have: DataType, want: DataType) -> bool:
 def find_renames(
     have: StructType, want: StructType, changes: Sequence[Change]
 ) -> tuple[list[tuple[Path, str]], StructType]:
-    """Return the renames (path, new name) that both table and rows confirm, and the table's columns after them."""
+    """Return the renames (path, new name) that apply to the table and the rows, and the table's columns after them."""
     have = deepcopy(have)
-    found = []
+    applied = []
     renames = [change for change in changes if change.kind == "renamed" and change.before is not None]
     for index, change in enumerate(renames):
         *parent, name = change.path.split(".")
@@ -190,13 +189,12 @@ def find_renames(
         old = find_field(ours, before)
         is_confirmed = find_field(theirs, final) is not None and find_field(theirs, before) is None
         if is_confirmed and old is not None and find_field(ours, name) is None:
-            found.append(((*parent, old.name), name))
+            applied.append(((*parent, old.name), name))
             old.name = name
-    return found, have
+    return applied, have
 
 
 def _struct_at(type_: DataType, path: Sequence[str]) -> StructType | None:
-    """Return the struct at a path; None if there is no struct."""
     for name in path:
         inner = {step.lower(): part for step, part in reversed(inner_types(type_))}.get(name.lower())
         if inner is None:

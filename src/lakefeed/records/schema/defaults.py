@@ -1,4 +1,4 @@
-"""Writes the defaults of a reader's schema in SQL, for columns that are added to a table with rows."""
+"""Writes defaults of Avro fields in SQL, so that a new column has them in the table's existing rows."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _TYPES = {"int": "integer"}
 
 
 def column_defaults(text: str) -> Mapping[str, tuple[str, str]]:
-    """Return the Spark types and SQL defaults of an Avro record schema's fields, for fields with defaults.
+    """Return the Spark type and the default in SQL for the fields of an Avro record schema that have a default.
 
-    Texts become parameters. A default of null is omitted, because a new column is null in existing rows anyway.
-    Defaults of records, arrays, bytes and logical types are omitted.
+    A default of null is omitted, because a new column is null in existing rows anyway. Defaults of records, arrays,
+    bytes and logical types are omitted, too.
     """
     schema = parse(text)
-    found = {}
+    defaults = {}
     for at, field in enumerate(schema.record.fields):
         if field.default is NO_DEFAULT or field.default is None:
             continue
         kind = _kind(schema, field.type)
         sql = None if kind is None else _sql(kind, field.default, f"default{at}")
         if kind is not None and sql is not None:
-            found[field.name] = (_TYPES.get(kind, kind), sql)
-    return found
+            defaults[field.name] = (_TYPES.get(kind, kind), sql)
+    return defaults
 
 
 def _kind(schema: AvroSchema, type_: Type) -> str | None:
-    """Return the name of a plain type, which may be in a union with null; None for other types."""
+    """Return the name of a plain type, also if it is nullable; None for other types."""
     flat = members(type_)
     if len(flat) != 1:
         return None

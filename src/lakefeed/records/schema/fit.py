@@ -1,4 +1,4 @@
-"""Finds the columns of schemas and tables without a JVM, and fits rows to them."""
+"""Translates schemas of Avro and Iceberg to Spark's columns without a JVM, and fits rows to a table's columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakefeed.records.schema.parse import parse
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType
 
-# Spark's names of types in the JSON of a schema.
+# The values are Spark's names of types in the JSON of a schema.
 _OF_LOGICAL = {
     "date": "date",
     "timestamp-millis": "timestamp",
@@ -44,21 +44,20 @@ RowTransform = Callable[[Any], "DataFrame"]
 
 
 def columns_of(text: str) -> StructType:
-    """Return the columns of an Avro record schema, as in the decoder (``io.lakefeed.decode.AvroTypes``)."""
-    types = spark_types()
+    """Return the Spark columns of an Avro record schema, the same as the decoder (``io.lakefeed.decode.AvroTypes``)."""
     schema = parse(text)
-    columns: StructType = types.StructType.fromJson(_avro_type(schema, schema.root, frozenset()))
+    columns: StructType = spark_types().StructType.fromJson(_avro_type(schema, schema.root, frozenset()))
     return columns
 
 
 def columns_of_table(iceberg: Any) -> StructType:
-    """Return the columns of an Iceberg table (pyiceberg's ``table.schema()``) as Spark types."""
+    """Return the Spark columns of an Iceberg table from pyiceberg's ``table.schema()``."""
     columns: StructType = spark_types().StructType.fromJson(_iceberg_type(iceberg.as_struct()))
     return columns
 
 
 def spark_types() -> Any:
-    """Return PySpark's module of types, which needs no JVM; raise ``MissingExtra`` if PySpark is not installed."""
+    """Return PySpark's module ``types``, which needs no JVM; raise ``MissingExtra`` if PySpark is not installed."""
     try:
         from pyspark.sql import types
     except ImportError:
@@ -88,7 +87,7 @@ def _avro_type(schema: AvroSchema, type_: Type, around: frozenset[str]) -> Any:
                 return _struct(
                     (field.name, _avro_type(schema, field.type, inside), nullable(field.type)) for field in named.fields
                 )
-    # This is an enum, or a record inside itself: it becomes JSON, because the type of a column must be finite.
+    # An enum becomes its symbol. A record inside itself becomes JSON, because the type of a column must be finite.
     return "string"
 
 
@@ -114,7 +113,9 @@ def _iceberg_type(type_: Any) -> Any:
         case iceberg.FixedType():
             return "binary"
     if str(type_) not in _OF_ICEBERG:
-        raise ConfigError(f"Spark has no type for the table's {type_}")
+        raise ConfigError(
+            f"Spark has no type for the table's {type_}", hint="drop the column or replace it by one of another type"
+        )
     return _OF_ICEBERG[str(type_)]
 
 
@@ -134,12 +135,11 @@ def _map(keys: Any, values: Any, null: bool) -> dict[str, Any]:
 def align_columns(rows: DataFrame, table_schema: StructType) -> DataFrame:
     """Return the rows with the table's columns in the table's order; ``rows`` itself if they already fit.
 
-    Missing columns become null, also inside structs, arrays of structs and map values; a null struct stays null. A
-    column that can only be null is omitted if the table lacks it. Types are widened if no value is lost. Names are
-    compared without case, as in Spark. The result is a projection without Python code, for batches and streams.
+    Missing columns become null at all levels; a null struct stays null. Types are widened if no value is lost. Names
+    are compared without case, as in Spark. The result is a projection without Python code, for batches and streams.
 
     Raises:
-        SchemaIncompatible: the rows have a column that the table lacks, or a column of another type.
+        SchemaIncompatible: the rows have data in a column that the table lacks, or a column of another type.
     """
     if same_type(rows.schema, table_schema):
         return rows
@@ -148,9 +148,9 @@ def align_columns(rows: DataFrame, table_schema: StructType) -> DataFrame:
 
 
 class StorableRows:
-    """Wraps a transform and removes columns without data from its rows, at all levels.
+    """Wraps a transform and removes the columns without data from its rows, at all levels.
 
-    Iceberg and Parquet have no columns for records without fields and for arrays of nulls.
+    Iceberg and Parquet have no columns for nulls, arrays of nulls and records without fields.
     """
 
     def __init__(self, transform: RowTransform) -> None:
@@ -159,7 +159,7 @@ class StorableRows:
         self._notes: list[str] = []
 
     def __call__(self, decoded_rows: Any) -> DataFrame:
-        """Return the transformed rows without columns that have no data; raise ``ConfigError`` if none is left."""
+        """Return the transformed rows with their storable columns; raise ``ConfigError`` if no column is storable."""
         rows = self._transform(decoded_rows)
         if why := next(filter(None, (name_taken(name, ()) for name in rows.columns)), None):
             raise ConfigError(why.replace("field", "column", 1), hint="give it another name in the transform")
@@ -178,28 +178,28 @@ class StorableRows:
         return align_columns(rows, storable)
 
     def notes(self) -> tuple[str, ...]:
-        """Return messages about columns that were removed since the last call; every column is reported once."""
+        """Return one message for every column that was removed for the first time since the last call."""
         taken, self._notes = tuple(self._notes), []
         return taken
 
 
 def same_type(have: DataType, want: DataType) -> bool:
-    """Return whether two types have the same names and types in the same order; nullability is ignored."""
+    """Return whether two types differ at most in nullability."""
     return have.simpleString() == want.simpleString()
 
 
 def find_field(struct: StructType, name: str) -> StructField | None:
-    """Return the field of that name, compared without case; None if there is none."""
+    """Return the field of that name without regard to case, if any."""
     return by_name(struct).get(name.lower())
 
 
 def by_name(struct: StructType) -> dict[str, StructField]:
-    """Return the fields by lower-case name; of two names that differ only in case, the first field."""
+    """Return the fields by lower-case name; if two names differ only in case, the first field counts."""
     return {field.name.lower(): field for field in reversed(struct.fields)}
 
 
 def inner_types(type_: DataType, path: str = "") -> list[tuple[str, DataType]]:
-    """Return the types of a struct's fields, an array's elements or a map's values, with their paths."""
+    """Return paths and types of a struct's fields, an array's elements or a map's values."""
     if isinstance(type_, t.StructType):
         return [(child_path(path, field.name), field.dataType) for field in type_.fields]
     if isinstance(type_, t.ArrayType):
@@ -210,7 +210,7 @@ def inner_types(type_: DataType, path: str = "") -> list[tuple[str, DataType]]:
 
 
 def paths(type_: DataType, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield paths and DDL type names of all parts of a type, for ``SinkConfig.refuses``."""
+    """Yield the paths and DDL names of all types inside a type, for ``SinkConfig.refuses``."""
     for inner, part in inner_types(type_, path):
         yield inner, part.typeName().upper()
         yield from paths(part, inner)
@@ -225,7 +225,7 @@ def carries_data(type_: DataType) -> bool:
 
 
 def casts_to(have: DataType, want: DataType) -> bool:
-    """Return whether every value of one type is a value of the other."""
+    """Return whether ``want`` can hold every value of ``have`` exactly."""
     if same_type(have, want) or not carries_data(have):
         return True
     if isinstance(have, t.DecimalType) and isinstance(want, t.DecimalType):
@@ -234,15 +234,15 @@ def casts_to(have: DataType, want: DataType) -> bool:
 
 
 def refuse_same_but_for_case(type_: DataType, *, where: str, path: str = "") -> None:
-    """Refuse two fields of one struct whose names differ only in case, because Spark treats them as one."""
-    seen: dict[str, str] = {}
+    """Refuse two fields of one struct whose names differ at most in case, because Spark treats them as one."""
+    spellings: dict[str, str] = {}
     for inner_path, inner in inner_types(type_, path):
-        first = seen.get(inner_path.lower())
+        first = spellings.get(inner_path.lower())
         if first is not None:
-            what = "are there twice" if first == inner_path else "differ in case only"
+            what = "have the same name" if first == inner_path else "differ in case only"
             hint = "give one of them another name"
             raise SchemaIncompatible(f"the columns {first} and {inner_path} {what}", where=where, hint=hint)
-        seen[inner_path.lower()] = inner_path
+        spellings[inner_path.lower()] = inner_path
         refuse_same_but_for_case(inner, where=where, path=inner_path)
 
 
@@ -254,8 +254,8 @@ def _fit_fields(column_of: Callable[[str], Column], have: StructType, want: Stru
         if field.name.lower() not in expected and carries_data(field.dataType)
     ]
     if extra:
-        hint = "ALTER TABLE … ADD COLUMNS, or leave them out in transform.sql"
-        raise SchemaIncompatible(f"the table lacks what the rows have: {', '.join(extra)}", hint=hint)
+        hint = "add them to the table (ALTER TABLE … ADD COLUMNS), or omit them in transform.sql"
+        raise SchemaIncompatible(f"the table lacks columns that the rows have: {', '.join(extra)}", hint=hint)
     for field in want.fields:
         own = known.get(field.name.lower())
         if own is None:
@@ -293,16 +293,16 @@ def _kind(type_: DataType) -> str:
 
 
 def _with_data(type_: Any, path: str, left_out: dict[str, str]) -> Any:
-    """Return the type without fields that have no data; add their outermost paths and kinds to ``left_out``."""
+    """Return the type without fields that have no data; add their paths and kinds to ``left_out``."""
     if isinstance(type_, t.StructType):
-        kept = []
+        fields = []
         for field in type_.fields:
             place = child_path(path, field.name)
             if carries_data(field.dataType):
-                kept.append(t.StructField(field.name, _with_data(field.dataType, place, left_out), field.nullable))
+                fields.append(t.StructField(field.name, _with_data(field.dataType, place, left_out), field.nullable))
             else:
                 left_out[place] = _kind(field.dataType)
-        return t.StructType(kept)
+        return t.StructType(fields)
     if isinstance(type_, t.ArrayType):
         return t.ArrayType(_with_data(type_.elementType, child_path(path, "element"), left_out), type_.containsNull)
     if isinstance(type_, t.MapType):

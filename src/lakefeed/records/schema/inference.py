@@ -1,4 +1,4 @@
-"""Guesses a schema from JSON records, and reports all values that do not fit it."""
+"""Guesses a schema from JSON records, and reports the values that do not fit it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from lakefeed.records.schema.fit import columns_of
 _LONG = range(-(2**63), 2**63)
 _DECIMAL = range(-(10**38) + 1, 10**38)
 _LONGEST_NAME = 200
-# The record itself and the text are also levels.
 _DEEPEST = DEEPEST - 2
+"""The deepest level of a value. The record and the text with deeper values are levels of the schema, too."""
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KINDS = {type(None): "null", bool: "boolean", float: "double", str: "string", list: "array", dict: "object"}
 _DECIMAL_TYPE = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 0}
@@ -30,7 +30,7 @@ _DECIMAL_TYPE = {"type": "bytes", "logicalType": "decimal", "precision": 38, "sc
 
 @dataclass(frozen=True)
 class TypeConflict:
-    """A part of the sample that does not fit the guess."""
+    """Values of the sample that do not fit the guessed schema, or do not show a type."""
 
     path: str
     what: str
@@ -41,12 +41,11 @@ class TypeConflict:
 
 @dataclass(frozen=True, kw_only=True)
 class InferredSchema:
-    """A guess from a number of ``records``.
+    """A schema that was guessed from a number of ``records``.
 
     Attributes:
         ddl: the columns as Spark DDL; all are optional, because a sample cannot prove that a field is always present.
-        avro: the same columns as an Avro record schema; Avro's own tools refuse names that Avro does not allow.
-        conflicts: the values that do not fit the guess, and the types that the sample does not show.
+        avro: the same columns as an Avro record schema, even if Avro does not allow their names.
     """
 
     records: int
@@ -58,18 +57,15 @@ class InferredSchema:
 def infer_schema(values: Iterable[bytes], *, name: str = "Value") -> InferredSchema:
     """Guess the schema of JSON objects: a field has the type of most of its values.
 
-    Whole numbers beside other numbers become doubles. Any other difference is a conflict: the guess cannot decode
-    such records, and they would be dead letters.
-
-    Raises:
-        ConfigError: the records have more than 10,000 different fields.
+    If a field has whole and other numbers, it becomes a double. Any other difference of types is a conflict: the schema
+    cannot decode these records, so they become dead letters. More than 10,000 different fields are a ConfigError.
     """
     sample, records = _Sample(), 0
     broken: Counter[str] = Counter()
     for value in values:
         records += 1
         try:
-            # Decode the bytes first, because json would also accept UTF-16.
+            # Decode the bytes before, because json.loads also accepts UTF-16.
             document = json.loads(value.decode("utf-8-sig"), object_pairs_hook=_fields, parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
             broken[str(error) if isinstance(error, _DuplicateError) else "no JSON in UTF-8"] += 1
@@ -85,23 +81,23 @@ def infer_schema(values: Iterable[bytes], *, name: str = "Value") -> InferredSch
     avro = guess.record(sample.root, name, "")
     if odd := sorted(name for name in guess.names if not _AVRO_NAME.fullmatch(name)):
         shown = ", ".join(name[:50] for name in odd[:5])
-        conflicts.append(TypeConflict("", f"no names in Avro, so its own tools refuse the Avro schema: {shown}"))
+        conflicts.append(TypeConflict("", f"Avro's own tools refuse the Avro schema because of the names {shown}"))
     ddl = ", ".join(column_sql((column.name,), column.dataType) for column in columns_of(json.dumps(avro)).fields)
     return InferredSchema(records=records, ddl=ddl, avro=avro, conflicts=tuple(conflicts))
 
 
 class _DuplicateError(ValueError):
-    """An object has a name twice."""
+    """An object has two fields of one name."""
 
 
 def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in pairs:
         name.encode()  # Raise a ValueError for half of a surrogate pair.
-        if name in found:
-            raise _DuplicateError(f"twice the field {name}")
-        found[name] = value
-    return found
+        if name in fields:
+            raise _DuplicateError(f"the field {name} occurs twice")
+        fields[name] = value
+    return fields
 
 
 def _no_constant(name: str) -> Any:
@@ -118,7 +114,7 @@ class _Place:
 
 
 class _Sample:
-    """The values of all records by path; the number of paths is limited."""
+    """The types of all records' values by path."""
 
     def __init__(self) -> None:
         self.root = _Place()
@@ -127,7 +123,7 @@ class _Sample:
 
     def add(self, place: _Place, value: Any, depth: int, path: str) -> None:
         if depth > _DEEPEST:
-            # Values below the deepest level of a table become JSON text in a STRING column.
+            # A table cannot have more levels: a STRING column gets deeper values as JSON text.
             place.kinds["string"] += 1
             return
         place.kinds[_kind(value)] += 1
@@ -141,7 +137,7 @@ class _Sample:
                     place.fields[name] = _Place()
                 if self._count > MOST_COLUMNS:
                     what = f"the records have more than {MOST_COLUMNS:,} different fields, too many for columns"
-                    hint = "if names of fields are data, give schema_ddl with a MAP<STRING, …> there"
+                    hint = "if the names are data, such as ids, give schema_ddl with a MAP<STRING, …> in this place"
                     raise ConfigError(what, where=path or None, hint=hint)
                 self.add(place.fields[name], inner, depth + 1, child_path(path, name))
         elif isinstance(value, list):
@@ -152,13 +148,13 @@ class _Sample:
 
 def _kind(value: Any) -> str:
     if type(value) is int:
-        # A STRING column holds longer numbers as text.
+        # Longer numbers need a STRING column.
         return "long" if value in _LONG else "decimal" if value in _DECIMAL else "string"
     return _KINDS[type(value)]
 
 
 class _Guess:
-    """Chooses the Avro types of all places, and records the values that do not fit."""
+    """Chooses the Avro types of all places, and collects the conflicts."""
 
     def __init__(self, conflicts: list[TypeConflict]) -> None:
         self._conflicts = conflicts
@@ -166,12 +162,11 @@ class _Guess:
         self._records = Counter(PRIMITIVES)
 
     def record(self, place: _Place, name: str, path: str) -> dict[str, Any]:
-        """Return the Avro record for an object."""
         name = self._unused_name(name)
-        spelled: dict[str, str] = {}
+        spellings: dict[str, str] = {}
         for column in place.fields:
-            if (other := spelled.setdefault(column.lower(), column)) != column:
-                what = f"differs from {other} in case only: Spark takes both for one column"
+            if (other := spellings.setdefault(column.lower(), column)) != column:
+                what = f"differs from {other} only in case: Spark treats both as one column"
                 self._conflicts.append(TypeConflict(child_path(path, column), what))
         self.names.update(place.fields)
         fields = [
@@ -199,47 +194,44 @@ class _Guess:
         what = None
         if others:
             rest = ", ".join(f"{number} times {kind}" for kind, number in others)
-            what = f"{count} times {most}, but {rest}: such records cannot be decoded with this schema"
+            what = f"{count} times {most}, but {rest}, which this schema cannot decode"
         elif most == "null":
-            what = "only null or nothing was seen: STRING is a guess"
+            what = "the sample has no value: STRING is a guess"
         elif most == "object" and not place.fields:
-            what = "only empty objects were seen: STRING, with the JSON, is a guess"
+            what = "the sample has only empty objects: STRING, for the JSON, is a guess"
         if what is not None:
             self._conflicts.append(TypeConflict(path, what))
         return "string" if most == "null" or (most == "object" and not place.fields) else most
 
     def _unused_name(self, name: str) -> str:
-        """Return an unused Avro record name: paths that differ only in special characters have the same name."""
+        """Make a record name unique: paths that differ only in special characters give the same name."""
         name = f"_{name}" if name[:1].isdigit() else name
         self._records[name] += 1
         return name if self._records[name] == 1 else f"{name}__{self._records[name]}"
 
 
 def newest_values(source: KafkaSource, *, records: int) -> list[bytes]:
-    """Return the values of the newest records, spread evenly over the partitions, without null values.
-
-    Raises ResourceMissing if there are no records or no topic.
-    """
+    """Return the newest non-null values, spread evenly over the partitions; raise ResourceMissing without records."""
     ranges = list(newest_ranges(source, records))
     if not any(span.records for span in ranges):
         topics = ", ".join(sorted({span.topic for span in ranges})) or source.topics_pattern
         raise ResourceMissing(
-            f"there are no records yet to guess a schema from in {topics}",
+            f"no schema can be guessed: {topics} has no records yet",
             where=source.bootstrap_servers,
-            hint="try again when there are some, or give schema_ddl",
+            hint="try again when the topic has records, or give schema_ddl",
         )
     return [record.value for record in read_ranges(source, ranges) if record.value is not None]
 
 
 def newest_ranges(source: KafkaSource, records: int) -> Iterator[OffsetRange]:
-    """Yield ranges at the ends of the topics' partitions: at most ``records`` offsets, spread evenly."""
+    """Yield ranges at the ends of the partitions: at most ``records`` offsets, spread evenly."""
     cluster = Topics(source.bootstrap_servers, options=source.client_options)
     names = source.topics or [name for name in cluster.list() if source.reads(name)]
-    found = [(name, partition) for name in names for partition in cluster.describe(name).partitions]
-    filled = sum(partition.end_offset > partition.start_offset for _, partition in found)
+    partitions = [(name, partition) for name in names for partition in cluster.describe(name).partitions]
+    filled = sum(partition.end_offset > partition.start_offset for _, partition in partitions)
     share = max(1, records // max(1, filled))
     left = records
-    for name, partition in found:
+    for name, partition in partitions:
         take = min(share, left, partition.end_offset - partition.start_offset)
         left -= take
         yield OffsetRange(name, partition.id, partition.end_offset - take, partition.end_offset)

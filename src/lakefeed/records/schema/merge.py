@@ -1,13 +1,12 @@
 """Merges a writer's schema into the reader's schema: the result reads the records of both.
 
-The merged schema is the least upper bound of the two in the order "reads everything that … reads". So a second merge
-changes nothing, and compatible versions may be merged in any order. The order affects only the defaults and the order
-of a union's members: those of the earlier schema stay.
+The result is the smallest such schema. So a second merge changes nothing, and compatible versions may be merged in any
+order. The order affects only defaults and the order of a union's members, which stay as in the earlier schema.
 
 Fields and named types match if they have the same name, or if one name is an alias of the other. Records, enums and
 fixed at the same place always match, and namespaces are ignored, as in Avro's resolution of records
-(https://avro.apache.org/docs/1.12.0/specification/#schema-resolution). Members of unions match by full name first.
-Without namespaces, they match only if the name is unique on both sides.
+(https://avro.apache.org/docs/1.12.0/specification/#schema-resolution). Members of unions match by full name first, and
+by name without namespace only if the name is unique on both sides.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from lakefeed.records.schema.changes import Change, differences
 from lakefeed.records.schema.parse import parse, refuse_same_but_for_case
 
 _WRITER = ">"
-"""The prefix of the keys of the writer's types, which are in one mapping with the reader's types."""
+"""The prefix of the writer's types in the mapping that also has the reader's types."""
 _NUMBERS = {"int", "long", "float", "double"}
 
 
@@ -54,8 +53,8 @@ class SchemaMerge:
 
     Attributes:
         schema: the new reader's schema (Avro JSON), which reads the records of both.
-        changes: the changes to the reader's schema; empty if only aliases were added, which do not change the table.
-        left_out: the writer's fields that ``schema`` lacks (only with ``grow=False``).
+        changes: the changes of the reader's schema; empty if it has only new aliases, which do not change the table.
+        left_out: the additions and renames of the writer that ``schema`` lacks because of ``grow=False``.
     """
 
     schema: str
@@ -66,13 +65,13 @@ class SchemaMerge:
 def merge_schemas(reader: str, writer: str, *, grow: bool = True, times_are_numbers: bool = True) -> SchemaMerge:
     """Merge a writer's schema into the reader's schema.
 
-    If one schema lacks a field, the field keeps its default; without a default, it becomes optional with the default
-    null. Types are widened as far as both Avro's resolution and Iceberg's columns allow.
+    A field that only one of them has keeps its default; without a default, it becomes nullable with the default null.
+    Types are widened as far as both Avro's resolution and Iceberg's columns allow.
 
     Args:
         reader: an Avro record schema (JSON), like ``writer``; its text stays unchanged if it already reads the records.
         grow: False omits new fields and keeps the reader's names of renamed fields.
-        times_are_numbers: whether times are written as numbers, as in Avro, so that one column holds both.
+        times_are_numbers: whether a time is encoded as a number, as in Avro, so that a column can have both.
 
     Raises:
         SchemaIncompatible: no schema reads both; the error names the path and both types.
@@ -84,19 +83,19 @@ def merge_schemas(reader: str, writer: str, *, grow: bool = True, times_are_numb
     left_out = tuple(merge.left_out)
     if after == before:
         return SchemaMerge(schema=reader, changes=(), left_out=left_out)
-    for named in after.types.values():  # The merge did not check the types of new fields.
+    for named in after.types.values():  # The merge has checked only types that both schemas have.
         refuse_same_but_for_case(named, short_name(named.name))
     try:
         require_bounded(after)
     except ConfigError as beyond:
-        raise SchemaIncompatible(f"joined with the reader's, {beyond.what}", hint=beyond.hint) from None
+        raise SchemaIncompatible(f"after the merge, {beyond.what}", hint=beyond.hint) from None
     return SchemaMerge(schema=schema_json(after), changes=differences(before, after), left_out=left_out)
 
 
 class _Merge:
-    """Unifies pairs of the writer's and the reader's types, until no pair is left.
+    """Merges the schemas, and changes the types' definitions in place.
 
-    It changes definitions in place, and puts pairs of named types into a queue, so recursive types need no extra code.
+    Pairs of named types wait in a queue instead of being merged by recursion, so types may contain themselves.
     """
 
     def __init__(self, reader: AvroSchema, writer: AvroSchema, *, grow: bool, times_are_numbers: bool) -> None:
@@ -112,7 +111,7 @@ class _Merge:
         for key, named in reader.types.items():
             for name in (named.name, *named.aliases):
                 other = writer.types.get(_WRITER + name)
-                # A schema defines a name only once, so equal names match anywhere. But our alias may be another type.
+                # Types of one name match at any place. An alias matches only if the writer has no type of the name.
                 apart = _WRITER + named.name in writer.types
                 if other is not None and (name == named.name or (other.kind == named.kind and not apart)):
                     self._pairs.append((Ref(key), Ref(_WRITER + name), short_name(name)))
@@ -128,14 +127,14 @@ class _Merge:
         return AvroSchema(root, used)
 
     def _resolve(self, type_: Type, used: dict[str, Named]) -> Type:
-        """Return the type with the keys of both schemas replaced by the merged schema's names."""
+        """Replace the keys of both schemas by the merged schema's names; add the named types to ``used``."""
         match type_:
             case Container():
                 return Container(type_.kind, self._resolve(type_.values, used))
             case Union():
                 resolved = tuple(self._resolve(member, used) for member in type_.members)
                 if len({*resolved}) < len(resolved):
-                    what = "two members of a union are one type for the writer: no column holds both"
+                    what = "two members of a union are one type in the writer's schema: no column has both"
                     raise SchemaIncompatible(what, hint="write the new type into a field of another name")
                 return Union(resolved)
             case Ref():
@@ -175,7 +174,7 @@ class _Merge:
         return with_null(Union(plain), first=not null_last)
 
     def _widen(self, single: Type, others: tuple[Type, ...], ours: Type, other: Type, path: str) -> Type:
-        """Return a type that reads all members of a writer's union; only numbers and texts have one."""
+        """Return a type that reads all members of a writer's union; only numbers and texts have such a type."""
         for member in others:
             both = wider(single, member)
             apart = not self._times_are_numbers and _is_plain(single) != _is_plain(member)
@@ -185,7 +184,7 @@ class _Merge:
         return single
 
     def _merge_members(self, ours: tuple[Type, ...], others: tuple[Type, ...], path: str) -> tuple[Type, ...]:
-        """Merge the matching members of two unions, and append the writer's other members."""
+        """Merge the matching members of two unions, and append the writer's remaining members."""
         result = list(ours)
         free_ours, free_others = list(range(len(ours))), list(range(len(others)))
 
@@ -227,7 +226,7 @@ class _Merge:
         return type(ours) is type(other) and type_kind(ours) == type_kind(other)
 
     def _is_only_one(self, ours: Type, other: Type, *unions: tuple[Type, ...]) -> bool:
-        """Return whether both are the only record of their unions, with any names; likewise for enum and fixed."""
+        """Return whether both are records and their unions have no other record; likewise for enum and fixed."""
         if not isinstance(ours, Ref) or not isinstance(other, Ref):
             return False
         kind = self._look_up(ours).kind
@@ -286,20 +285,20 @@ class _Merge:
             found.aliases = [alias for alias in found.aliases if alias not in names]
         for found, field in pairs:
             if not members(found.type):
-                # The field's type was only null until now, so take the writer's attributes.
+                # Until now the field could only be null, so it takes the writer's attributes.
                 found.extra = {**field.extra, **found.extra}
             elif field.extra.get(ANY):
                 found.extra = {**found.extra, ANY: True}
             found.type = self._merge(found.type, field.type, child_path(path, found.name))
             null_first = isinstance(found.type, Union) and found.type.members[0] == NULL
             if nullable(found.type) and found.default is not NO_DEFAULT and null_first != (found.default is None):
-                # A default has to be a value of the union's first member.
+                # Avro requires that a default is a value of the union's first member.
                 found.type = with_null(found.type, first=not null_first)
 
     def _add(self, field: Field, ours: Named, path: str, older: dict[str, str]) -> None:
         place = child_path(path, field.name)
         if taken := older.get(field.name):
-            what = f"the name {place} is given to another field: it is an older name of {taken}"
+            what = f"the new field {place} has an older name of the field {taken}"
             hint = "give the new field a name that no field had before"
             raise SchemaIncompatible(what, where=f"record {ours.name}", hint=hint)
         if not self._grow:
@@ -310,8 +309,8 @@ class _Merge:
             ours.fields.append(replace(field))
 
     def _incompatible(self, ours: Type, other: Type, path: str) -> SchemaIncompatible:
-        words = type_text(ours, self._both), type_text(other, self._both)
-        what = f"{path or 'the record'} is {words[0]} so far and {words[1]} for the writer: no column holds both"
+        one, two = type_text(ours, self._both), type_text(other, self._both)
+        what = f"{path or 'the record'} is {one} in the reader's schema and {two} in the writer's: no column has both"
         return SchemaIncompatible(what, where=path or None, hint="write the new type into a field of another name")
 
 
@@ -320,7 +319,7 @@ def _is_plain(type_: Type) -> bool:
 
 
 def _pair_fields(ours: list[Field], others: list[Field]) -> tuple[list[tuple[Field, Field]], list[Field], list[Field]]:
-    """Return the pairs of matching fields (by name, by our aliases, by their aliases), and both sides' other fields."""
+    """Pair the fields by name, by our aliases and by their aliases; also return our and their fields without a pair."""
     mine = {field.name: field for field in ours}
     theirs = {field.name: field for field in others}
     pairs = [(mine.pop(name), theirs.pop(name)) for name in [*theirs] if name in mine]

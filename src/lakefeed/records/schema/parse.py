@@ -1,7 +1,7 @@
-"""Reads Avro schemas that other people have registered: mistakes give an error message, never a traceback.
+"""Reads Avro schemas, which any client may have registered: every mistake in them is a ConfigError.
 
-It is as lenient as the decoder (``io.lakefeed.decode.AvroTypes``): it accepts names that Avro does not allow, and
-ignores logical types and defaults that do not fit their type.
+Like the decoder (``io.lakefeed.decode.AvroTypes``), it accepts names that Avro does not allow, and ignores logical
+types and defaults that do not fit their type.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _RANGES = {"int": range(-(2**31), 2**31), "long": range(-(2**63), 2**63)}
 
 
 def parse(text: str, *, prefix: str = "") -> AvroSchema:
-    """Read an Avro schema (JSON) of a record; raise ConfigError if it is not one, or is too large.
+    """Read an Avro record schema (JSON); raise ConfigError for other schemas, and for a schema that is too large.
 
-    All keys begin with ``prefix``, so that one mapping can hold the types of two schemas.
+    The keys of ``AvroSchema.types`` begin with ``prefix``, so that one mapping can have the types of two schemas.
     """
     schema = parse_any(text, prefix=prefix)
     if not isinstance(schema.root, Ref) or schema.look_up(schema.root).kind != "record":
-        what = "the Avro schema is not that of a record, so it has no columns"
+        what = "the Avro schema describes no record, so it has no columns"
         raise ConfigError(what, where=_clip(text, 80), hint='give a schema with "type": "record"')
     return schema
 
 
 def parse_any(text: str, *, prefix: str = "", is_part: bool = False) -> AvroSchema:
-    """Read an Avro schema of any type; with ``is_part``, it may refer to types that other schemas define."""
+    """Read an Avro schema of any type; with ``is_part``, it may use types that only other schemas define."""
     try:
         schema = _Parser(prefix, is_part=is_part).schema(json.loads(text))
         require_bounded(schema)
@@ -62,24 +62,25 @@ def parse_any(text: str, *, prefix: str = "", is_part: bool = False) -> AvroSche
     except RecursionError:
         raise ConfigError(too_deep().what, where=_clip(text, 80), hint=too_deep().hint) from None
     except ValueError as error:
-        raise ConfigError(f"not an Avro schema: {error}", where=_clip(text, 80)) from None
+        hint = "correct the schema and register it again, or correct it in its file"
+        raise ConfigError(f"not an Avro schema: {error}", where=_clip(text, 80), hint=hint) from None
     return schema
 
 
 def require_usable(text: str) -> None:
-    """Refuse a schema that cannot become a table, for example because two names of a record differ only in case."""
+    """Refuse a schema that cannot become a table, such as a record with two fields that differ only in case."""
     for named in parse_any(text).types.values():
         refuse_same_but_for_case(named, short_name(named.name))
 
 
 def refuse_same_but_for_case(record: Named, path: str) -> None:
     """Refuse two fields of a record whose names differ only in case, because Spark treats them as one."""
-    seen: dict[str, str] = {}
+    spellings: dict[str, str] = {}
     for field in record.fields:
-        first = seen.setdefault(field.name.lower(), field.name)
+        first = spellings.setdefault(field.name.lower(), field.name)
         if first != field.name:
             what = f"the fields {child_path(path, first)} and {child_path(path, field.name)} differ in case only"
-            hint = "Spark takes both for one column: give one of them another name"
+            hint = "give one of them another name: Spark treats both as one column"
             raise SchemaIncompatible(what, where=f"record {record.name}", hint=hint)
 
 
@@ -98,14 +99,14 @@ class _Parser:
         return schema
 
     def _type(self, document: Any, namespace: str, where: str, depth: int) -> Type:
-        if depth > 2 * DEEPEST:  # In the JSON, a union and its member are two levels.
+        if depth > 2 * DEEPEST:  # A union and its member are two levels in the JSON, but one level of the schema.
             raise too_deep()
         if isinstance(document, str):
             return Primitive(document) if document in PRIMITIVES else self._reference(document, namespace, where)
         if isinstance(document, list):
             return union(_distinct([self._type(member, namespace, where, depth + 1) for member in document], where))
         if not isinstance(document, dict):
-            raise ValueError(f"the type of {where} is {_show(document)}, neither a name nor an object nor a union")
+            raise ValueError(f"the type of {where} is {_show(document)}, not a name, an object or a union")
         kind = _part(document, "type", where)
         if kind in ("array", "map"):
             part = "items" if kind == "array" else "values"
@@ -122,7 +123,7 @@ class _Parser:
             if self._prefix + full in self._types:
                 return Ref(self._prefix + full)
         if not self._is_part:
-            raise ValueError(f"the type {name!r} of {where} is used, but defined nowhere before")
+            raise ValueError(f"the type {name!r} of {where} is not defined before its use")
         self._types[self._prefix + name] = Named("record", name)
         return Ref(self._prefix + name)
 
@@ -161,20 +162,20 @@ class _Parser:
     def _add_fields(self, record: Named, documents: Any, namespace: str, depth: int) -> None:
         if not isinstance(documents, list):
             raise ValueError(f"the fields of the record {record.name!r} are {_show(documents)}, not a list")
-        seen: set[str] = set()
+        names: set[str] = set()
         for document in documents:
             if not isinstance(document, dict):
                 raise ValueError(f"a field of the record {record.name!r} is {_show(document)}, not an object")
             name = _name(document, f"a field of the record {record.name!r}")
             where = f"{record.name}.{name}"
-            if name in seen:
+            if name in names:
                 raise ValueError(f"the record {record.name!r} has the field {name!r} twice")
-            seen.add(name)
+            names.add(name)
             type_ = self._type(_part(document, "type", where), namespace, where, depth + 1)
             default = document.get("default", NO_DEFAULT)
             is_real = type_ in (Primitive("float"), Primitive("double"))
             if is_real and isinstance(default, str) and not _NUMBER.fullmatch(default):
-                # Avro's own parser converts the text to a number, or refuses the schema.
+                # Avro's own parser refuses the schema, too; it converts other texts, such as "NaN", to numbers.
                 raise ValueError(f"the default of {where} is {_show(default)}, not a number")
             aliases = _texts(document, "aliases", where)
             record.fields.append(Field(name, type_, default, aliases, _extra(document, "default")))
@@ -202,10 +203,10 @@ def _name(document: Mapping[str, Any], where: str) -> str:
 
 
 def _texts(document: Mapping[str, Any], key: str, where: str, *, required: bool = False) -> list[str]:
-    found = document.get(key, None if required else [])
-    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
-        raise ValueError(f"the {key} of {where} are {_show(found)}, not a list of texts")
-    return list(found)
+    texts = document.get(key, None if required else [])
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"the {key} of {where} are {_show(texts)}, not a list of texts")
+    return texts
 
 
 def _distinct(types: list[Type], where: str) -> list[Type]:
@@ -221,7 +222,7 @@ def _distinct(types: list[Type], where: str) -> list[Type]:
 
 
 def _extra(document: Mapping[str, Any], *known: str) -> dict[str, Any]:
-    """Return the attributes that stay unchanged, such as ``doc``."""
+    """Return the attributes that a merge copies unchanged, such as ``doc``."""
     known = (*known, "name", "namespace", "type", "aliases")
     return {key: value for key, value in document.items() if key not in known}
 
@@ -238,7 +239,7 @@ def _logical_type(kind: str, document: Mapping[str, Any], where: str) -> Primiti
     if kind == "fixed" and precision > math.floor(math.log10(2) * (8 * document["size"] - 1)):
         return Primitive(kind)
     if precision > _DIGITS:
-        raise ValueError(f"{where} is a decimal of {precision} digits, and no column holds more than {_DIGITS}")
+        raise ValueError(f"{where} is a decimal of {precision} digits, but a column has at most {_DIGITS}")
     return Primitive(kind, logical, precision, scale)
 
 
@@ -247,7 +248,7 @@ def _is_int(value: Any) -> TypeGuard[int]:
 
 
 def _is_value(value: Any, type_: Type, schema: AvroSchema) -> bool:
-    """Return whether a JSON default is a value of the type; for a union, of any member, as in Avro's reader."""
+    """Return whether a default in JSON is a value of the type, or of any member of a union, as in Avro's reader."""
     match type_:
         case Primitive(name="null"):
             return value is None

@@ -1,4 +1,4 @@
-"""The schema for reading a feed's records: it follows the writers' schemas, and the table follows it."""
+"""The schema for reading a feed's records: writers' schemas are merged into it, and the table changes with it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from lakefeed.clients.retry import retry_until
 from lakefeed.config.decoding import Accept
 from lakefeed.errors import ConfigError, ResourceMissing, SchemaChanged, SchemaIncompatible, Unreachable
 from lakefeed.lazy import DataFrame, StructType
+from lakefeed.offsets.ranges import WRITTEN_BY_ANOTHER
 from lakefeed.records.schema.avro import NO_DEFAULT, nullable, short_name
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.merge import SchemaMerge, merge_schemas
@@ -26,27 +27,27 @@ ChangePolicy = Literal["evolve", "ignore", "fail"]
 
 @dataclass(frozen=True)
 class StoredSchema:
-    """A reader's schema in the sink, for the next start, with the schema ids that it covers."""
+    """A reader's schema, which the sink stores for the next start, with the ids of the writers' schemas it covers."""
 
     schema: str
     ids: frozenset[int]
 
     def to_json(self) -> str:
-        """Return the text of the table property."""
         return json.dumps({"schema": self.schema, "ids": sorted(self.ids)}, separators=(",", ":"))
 
     @classmethod
     def of_json(cls, text: str) -> StoredSchema:
-        """Read the table property; raise ``ConfigError`` for other texts."""
+        """Read the output of ``to_json``."""
         try:
-            found = json.loads(text)
-            return cls(str(found["schema"]), frozenset(int(number) for number in found["ids"]))
+            document = json.loads(text)
+            return cls(str(document["schema"]), frozenset(int(number) for number in document["ids"]))
         except (ValueError, KeyError, TypeError):
-            raise ConfigError("this is not the reader's schema of a feed", where=text[:200]) from None
+            what = "this is not the reader's schema of a feed"
+            raise ConfigError(what, where=text[:200], hint=WRITTEN_BY_ANOTHER) from None
 
 
 class SchemaKeeper(Protocol):
-    """A sink that stores the reader's schema and changes its columns to fit the schema."""
+    """A sink that stores the reader's schema and adapts its columns to it."""
 
     def stored_schema(self) -> StoredSchema | None:
         """Return the schema from the last ``apply_schema``; None before the first call."""
@@ -56,10 +57,10 @@ class SchemaKeeper(Protocol):
 
 
 def refusal(reader: str, writer: str, accept: Accept, *, by_name: bool = True) -> str | None:
-    """Return why ``schema.accept`` refuses the records of a writer's schema; None if they may become rows.
+    """Return why ``schema.accept`` refuses the records of a writer's schema; None if it accepts them.
 
-    The decoder has the same rule (``io.lakefeed.decode.Acceptance``); a test compares both. Without ``by_name``, the
-    record's name is ignored: JSON Schema has titles, which are not names.
+    The decoder has the same rule (``io.lakefeed.decode.Acceptance``); a test compares both. ``by_name`` is False for
+    JSON Schema, whose titles are not names.
     """
     if accept == "any":
         return None
@@ -81,16 +82,16 @@ def refusal(reader: str, writer: str, accept: Accept, *, by_name: bool = True) -
 
 @dataclass
 class Evolution:
-    """The reader's schema of a feed, and the merge of writers' schemas into it.
+    """The reader's schema of a feed, into which writers' schemas are merged.
 
     Attributes:
-        policy: ``evolve``: the reader's schema and the table change. ``ignore``: new fields are omitted, and renamed
-            fields keep the reader's names; otherwise as ``evolve``. ``fail``: any change is an error.
-        reader_schema: the Avro record schema (JSON) that reads the records of all known ids without incompatible ones.
+        policy: ``evolve`` changes the reader's schema and the table. ``ignore`` does so, too, but omits new fields and
+            keeps the reader's names of renamed fields. ``fail`` makes any change an error.
+        reader_schema: the Avro record schema (JSON) that reads the records of all merged ids.
         known_ids: the ids whose schemas were merged or refused.
         accept: see ``refusal``, also for ``by_name``.
         times_are_numbers: see ``merge_schemas``.
-        incompatible: the ids whose records the reader's schema must not read, with reasons; these are dead letters.
+        incompatible: the refused ids with reasons; their records become dead letters.
         unusable_ids: the ids whose schema is missing or invalid; the current schema reads their records if it can.
     """
 
@@ -108,14 +109,14 @@ class Evolution:
 
     @property
     def merged_ids(self) -> frozenset[int]:
-        """The ids whose records ``reader_schema`` reads; the sink stores them for the next start."""
+        """The ids whose schemas were merged; the sink stores them for the next start."""
         return frozenset(self.known_ids - self.incompatible.keys())
 
     def merge_writer_schema(self, schema_id: int, writer_schema: str) -> SchemaMerge | None:
-        """Merge a writer's schema; return None if the reader's schema stays, because it fits or cannot be merged.
+        """Merge a writer's schema; return None if the reader's schema stays unchanged.
 
         Raises:
-            SchemaChanged: with the policy ``fail``, if the schema would change or does not fit.
+            SchemaChanged: with the policy ``fail``, if the schema would change or the two are incompatible.
         """
         if schema_id in self.known_ids:
             return None
@@ -148,7 +149,7 @@ class Evolution:
         return merge
 
     def refuse(self, schema_id: int, why: str) -> None:
-        """Make the records of this id unreadable: they become dead letters, or stop the feed."""
+        """Refuse the records of this id: they become dead letters, or stop the feed."""
         self.known_ids.add(schema_id)
         self.incompatible[schema_id] = why
         self.note(schema_id, f"{why}; its records are not landed")
@@ -157,12 +158,12 @@ class Evolution:
         self._notes.append((schema_id, text))
 
     def take_notes(self) -> tuple[str, ...]:
-        """Return the messages for the user since the last call."""
+        """Return the messages since the last call."""
         taken, self._notes = self._notes, []
         return tuple(f"schema id {schema_id}: {text}" for schema_id, text in taken)
 
     def _forget_foreign(self) -> None:
-        """Make foreign schemas unknown again, because the larger reader's schema may now share a field with them."""
+        """Let ``refusal`` judge the refused schemas again: they may share a field with the larger reader's schema."""
         self.known_ids -= self._foreign
         self.incompatible = {number: why for number, why in self.incompatible.items() if number not in self._foreign}
         self._notes = [(number, text) for number, text in self._notes if number not in self._foreign]
@@ -170,19 +171,19 @@ class Evolution:
 
 
 def _change_error(schema_id: int, what: str) -> SchemaChanged:
-    hint = "lakefeed schema diff <pipeline.yaml> shows the table after it; to let it, set schema.on_change: evolve"
+    hint = "see how the table would change: lakefeed schema diff pipeline.yaml; allow it by schema.on_change: evolve"
     return SchemaChanged(f"the schema changed with schema id {schema_id}: {what}", hint=hint)
 
 
 @dataclass
 class ReaderSchema:
-    """The current schema for decoding a feed's values.
+    """The current reader's schema of a feed.
 
     Attributes:
-        decoder: the decoder; its own schema is the registry's latest usable one, or the table's.
+        decoder: its own schema is the stored one, or else the registry's newest schema that can be used.
         policy: see ``Evolution``.
         keeper: the sink.
-        stored: the schema that the sink stores. Default: none yet.
+        stored: the schema that the sink has stored, if any.
     """
 
     decoder: ResolvedDecoder
@@ -212,29 +213,29 @@ class ReaderSchema:
 
     @property
     def spec(self) -> DecodeSpec:
-        """The decoding with the current reader's schema."""
+        """The encoding of the values with the current reader's schema."""
         spec = self.decoder.spec
-        return (
-            replace(spec, reader_schema=self._evolution.reader_schema) if isinstance(spec, RegisteredFormat) else spec
-        )
+        if isinstance(spec, RegisteredFormat):
+            spec = replace(spec, reader_schema=self._evolution.reader_schema)
+        return spec
 
     @property
     def covered_ids(self) -> frozenset[int] | None:
-        """The ids of the writers' schemas that this schema covers; None if the format has no ids."""
+        """The ids of the writers' schemas that were handled; None if the format has no ids."""
         if self.decoder.writer_schema is None:
             return None
         return frozenset(self._evolution.known_ids | self._evolution.unusable_ids)
 
     @property
     def refused_ids(self) -> dict[int, str]:
-        """The ids of writers' schemas that cannot be merged into this schema, with reasons."""
+        """The ids of the writers' schemas that were refused, with reasons."""
         return dict(self._evolution.incompatible)
 
     def begin(self, rows_of: Callable[[], DataFrame]) -> None:
-        """Prepare the sink for the rows of its stored schema, merged with the latest schema if that can be used.
+        """Prepare the sink for the rows of its stored schema, into which the latest schema is merged if it can be used.
 
-        If a change has to stop the feed, the latest schema is not merged: only a record with it stops the feed. If the
-        rows fit no table, older versions of the keys' schema are tried, and of the values' if the sink stores none.
+        With the policy ``fail``, the latest schema is not merged here, so that only a record with it stops the feed. If
+        the rows fit no table, older versions are tried: of the keys' schema, and of the values' if none is stored.
         """
         refused: SchemaIncompatible | None = None
         for decoder in chain([self.decoder], self.decoder.older()):
@@ -252,7 +253,7 @@ class ReaderSchema:
 
     def _begin(self, rows_of: Callable[[], DataFrame]) -> None:
         if self.decoder.writer_schema is None:
-            # Store a guessed schema, because a later guess from other records may differ.
+            # Store a guessed schema: the next start would guess from other records, perhaps another schema.
             given = self.decoder.spec
             sampled = StoredSchema(given.schema, frozenset()) if isinstance(given, Json) and given.sampled else None
             self.keeper.apply_schema(rows_of().schema, sampled, ())
@@ -264,11 +265,10 @@ class ReaderSchema:
         self.merge_writer_schemas([] if self.policy == "fail" else self._latest_ids, rows_of=rows_of)
 
     def merge_writer_schemas(self, schema_ids: Iterable[int], *, rows_of: Callable[[], DataFrame]) -> None:
-        """Merge the new writers' schemas, and prepare the sink for the rows of the merged schema.
+        """Merge new writers' schemas, and prepare the sink for the rows of the merged schema.
 
-        A schema is refused if the table cannot take its rows, or if the rows already have its names: its records are
-        then unreadable, and the feed continues. Raises an error if even the old rows do not fit the table, and
-        SchemaChanged if a change has to stop the feed.
+        A schema whose rows the table cannot take is refused, and the feed continues. Raises an error if the table does
+        not even take the old rows, and SchemaChanged with the policy ``fail``.
         """
         before = deepcopy(self._evolution)
         try:
@@ -276,7 +276,7 @@ class ReaderSchema:
             return
         except (SchemaIncompatible, ConfigError):
             self._evolution = before
-            # This raises an error if the table is the cause, and not one of these schemas.
+            # Without the new schemas, an error is the table's fault and stops the feed.
             self._apply(rows_of)
         for schema_id in sorted(schema_ids):
             before = deepcopy(self._evolution)
@@ -287,17 +287,17 @@ class ReaderSchema:
                 self._evolution.refuse(schema_id, misfit.what)
 
     def notes(self) -> tuple[str, ...]:
-        """Return the messages for the user since the last call."""
+        """Return the messages since the last call."""
         passed, self._passed_over = self._passed_over, []
         return (*passed, *self._evolution.take_notes())
 
     def _merge(self, schema_ids: Iterable[int], rows_of: Callable[[], DataFrame]) -> None:
         evolution, read = self._evolution, self.decoder.writer_schema
-        assert read is not None  # Formats with schema ids have this function.
+        assert read is not None  # The callers handle formats without schema ids.
         entries = []
         for schema_id in sorted(set(schema_ids) - evolution.known_ids - evolution.unusable_ids):
             try:
-                # An outage of the registry delays the batch instead of ending the feed.
+                # Wait for a registry that does not answer: an outage delays the batch instead of ending the feed.
                 text = retry_until(partial(read, schema_id), is_transient=lambda error: isinstance(error, Unreachable))
             except (ResourceMissing, ConfigError) as unusable:
                 evolution.unusable_ids.add(schema_id)

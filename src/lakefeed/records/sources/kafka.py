@@ -1,4 +1,4 @@
-"""Reads Kafka as a stream or as a batch of explicit offset ranges, and describes the source's topics."""
+"""Reads Kafka as a stream or as a batch of offset ranges, and describes the source's topics."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from lakefeed.ledger.feed_position import Position
 from lakefeed.offsets.ranges import OLDEST, OffsetRange, OffsetRanges, Partition, layers, spark_marks, spark_offsets
 
 FORMAT = "io.lakefeed.kafka.KafkaRecords"
-"""Spark's Kafka source with one change: it accepts records with timestamps that Spark cannot hold."""
+"""Spark's Kafka source, which also accepts records whose timestamp does not fit Spark's type."""
 BAD_TIMESTAMP = "bad_timestamp"
-"""The column with a timestamp in ms that Spark cannot hold; the record's ``timestamp`` is then null."""
+"""The column with a timestamp in ms that does not fit Spark's type; ``timestamp`` is then null."""
 RECORDS_PER_TASK = 50_000
-"""Work for a fraction of a second: tasks with fewer records save no time, and write more and smaller files."""
+"""A fraction of a second of work: tasks with fewer records save no time, but write more and smaller files."""
 COPY = "lakefeed_copy"
-"""The column that says whether a record is a copy of an earlier record."""
+"""A boolean column: whether the record is a copy of an earlier one."""
 REQUIRED = ("key", "value", "topic", "partition", "headers")
 
 
@@ -47,8 +47,9 @@ def read_stream(
     Args:
         starting: the start offsets of all partitions for a query without a checkpoint; -2 is the first record. Default:
             the source's start, if it is earliest or latest.
-        gather: wait for ``min_records_per_batch``. A query that ends by itself must not: Spark would not read the rest.
-        bounded: limit batches to ``max_records_per_batch``. Spark's real-time mode does not support this limit.
+        gather: wait for ``min_records_per_batch``; False for a query that ends by itself, which Spark would end before
+            it has read the last records.
+        bounded: limit batches to ``max_records_per_batch``, which Spark's real-time mode does not support.
         fast_path: read with lakefeed's reader of offset ranges instead of Spark's.
     """
     reader = spark.readStream.format(FORMAT).options(
@@ -59,7 +60,7 @@ def read_stream(
         reader = reader.option("maxTriggerDelay", f"{source.max_wait_seconds}s")
     if bounded:
         reader = reader.option("maxOffsetsPerTrigger", source.max_records_per_batch)
-    # The caller resolves other starts than these two, because a query with a checkpoint must not look them up again.
+    # The caller has resolved other starts than earliest and latest: only a query without a checkpoint looks them up.
     word = source.start if source.starting.is_word else "earliest"
     start = word if starting is None else json.dumps(starting)
     return reader.options(startingOffsets=start, failOnDataLoss="true", includeHeaders=headers).load()
@@ -73,9 +74,9 @@ def read_batch(
     headers: bool = False,
     fast_path: bool = False,
 ) -> DataFrame:
-    """Return a batch DataFrame of the undecoded records of offset ranges, or of all present records.
+    """Return a batch DataFrame of the undecoded records of offset ranges; default: of all records in the topics.
 
-    If two ranges overlap, their common records come twice.
+    If two ranges overlap, the result has their common records twice.
     """
     options: dict[str, bool | str] = {"includeHeaders": headers, "failOnDataLoss": "true", "fastPath": fast_path}
     reader = spark.read.format(FORMAT).options(**client_options(source), **options)
@@ -87,9 +88,9 @@ def read_batch(
 
 
 def newest_per_key(records: DataFrame) -> DataFrame:
-    """Return a batch's newest records per key and partition, without keys whose newest value is null.
+    """Return the records that a compacted topic would have: per key and partition the newest one, if it has a value.
 
-    A fully compacted topic has the same records. Records without a key all stay.
+    All records without a key stay.
     """
     key = ("topic", "partition", "key")
     rest = [name for name in records.columns if name not in key]
@@ -98,17 +99,16 @@ def newest_per_key(records: DataFrame) -> DataFrame:
     return (
         newest.filter("newest.value IS NOT NULL")
         .select(*(sf.col(name if name in key else f"newest.{name}").alias(name) for name in records.columns))
-        # Sort, because outcomes are counted per run of records of one partition: runs should be long.
+        # Sort, because the JVM counts outcomes per run of consecutive records of one partition.
         .sortWithinPartitions("topic", "partition", "offset")
     )
 
 
 def batch_ranges(spark: SparkSession, query_name: str) -> OffsetRanges:
-    """Return the offset ranges of a query's current micro-batch; call this inside the query's ``foreachBatch``.
+    """Return the offset ranges of a query's current micro-batch, inside the query's ``foreachBatch``.
 
-    Spark chooses the ranges before the batch begins, and writes them to its offset log; a repeated batch has the same
-    ranges. They come from the batch's plan (``StreamExecution.lastExecution``), the only place that has both ends
-    without another read of the checkpoint.
+    Spark writes the ranges to its offset log before the batch, so a repeated batch has the same ranges. They come from
+    the batch's plan (``StreamExecution.lastExecution``), because that needs no request to the checkpoint.
     """
     session: Any = spark
     spans = json.loads(jvm.java(spark).query.RunningBatch.spans(session._jsparkSession, query_name))
@@ -120,7 +120,7 @@ def batch_ranges(spark: SparkSession, query_name: str) -> OffsetRanges:
 
 
 def query_id(spark: SparkSession, query_name: str) -> str:
-    """Return Spark's id of a running query; the checkpoint stores this id."""
+    """Return the id of a running query, which Spark stores in the checkpoint."""
     return next(str(query.id) for query in spark.streams.active if query.name == query_name)
 
 
@@ -137,7 +137,7 @@ def _subscription(source: KafkaSource) -> dict[str, str]:
 
 
 def _assignment(ranges: Sequence[OffsetRange]) -> dict[str, str]:
-    """Return the source's options for these ranges; the source accepts one range per partition."""
+    """Return the source's options for ranges with at most one range per partition."""
     starts: dict[str, dict[int, int]] = defaultdict(dict)
     ends: dict[str, dict[int, int]] = defaultdict(dict)
     for span in OffsetRanges(tuple(ranges)).ranges:
@@ -148,10 +148,7 @@ def _assignment(ranges: Sequence[OffsetRange]) -> dict[str, str]:
 
 
 def task_count(ranges: OffsetRanges, *, most: int) -> int:
-    """Return the number of tasks to read and write a batch: at most one per partition, fewer for a small batch.
-
-    A batch of ``most`` records has a task for every partition; a smaller batch has proportionally fewer.
-    """
+    """Return the number of tasks of a batch: one per partition with ``most`` records, fewer with fewer records."""
     filled = sum(span.records > 0 for span in ranges.ranges)
     if filled <= 1:
         return max(1, filled)
@@ -160,17 +157,16 @@ def task_count(ranges: OffsetRanges, *, most: int) -> int:
 
 
 def coalesce_small(batch: DataFrame, ranges: OffsetRanges, *, most: int) -> DataFrame:
-    """Return a small batch with fewer tasks than partitions, because every task writes separate files."""
+    """Give a small batch fewer tasks than partitions, because every task writes its own files."""
     count = task_count(ranges, most=most)
     return batch.coalesce(count) if count < sum(span.records > 0 for span in ranges.ranges) else batch
 
 
 def deduplicated(records: DataFrame) -> DataFrame:
-    """Return a topic's records without duplicates: if lakefeed's Kafka sink has sent a record twice, one stays.
+    """Return a topic's records without the copies that lakefeed's Kafka sink has sent after a failure.
 
-    Duplicates are recognized by their headers; all records of other writers stay. The state of a stream has the rows
-    of the writer's newest batch for every partition of the topic. A query that groups the result runs only in append
-    mode.
+    Headers identify the copies, so all records of other writers stay. The state of a stream has, for every partition of
+    the topic, the rows of the writer's newest batch. A query that groups the result runs only in append mode.
 
     Args:
         records: a batch or a stream from Spark's Kafka source with ``includeHeaders``, in a session from
@@ -190,22 +186,22 @@ def deduplicated(records: DataFrame) -> DataFrame:
 
 
 def mark_copies(records: DataFrame) -> DataFrame:
-    """Return the records with the boolean column ``COPY``; see ``deduplicated``."""
+    """Add the boolean column ``COPY``; see ``deduplicated``."""
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
     if missing := [name for name in REQUIRED if name not in records.columns]:
-        hint = 'read them with .format("kafka").option("includeHeaders", True), and select columns after this'
+        hint = 'read them with .format("kafka").option("includeHeaders", True), and select columns afterwards'
         raise ConfigError(f"the records lack the column {missing[0]}", where="deduplicated", hint=hint)
     frame: Any = records
     return ClassicDataFrame(jvm.java(records.sparkSession).copies.OnceOnly.marked(frame._jdf), records.sparkSession)
 
 
 class SourceTopics:
-    """The topics of a source; notices topics that were recreated (KIP-516) or cut off since the feed read them.
+    """The topics of a source; detects topics that were recreated (KIP-516) or cut off since the feed read them.
 
     Attributes:
-        has_new_leaders: whether a partition in the last ``identify`` has another leader than before: discard records
-            that were fetched ahead from the old leader.
+        has_new_leaders: whether the last ``identify`` has found a partition with a new leader. Then discard the records
+            that were fetched in advance from the old leader.
     """
 
     has_new_leaders = False
@@ -217,20 +213,20 @@ class SourceTopics:
         self._epochs: dict[Partition, int] = {}
 
     def names(self) -> list[str]:
-        """Return the named topics, or the topics that currently match the pattern, with at most one request."""
+        """Return the named topics, or the topics that currently match the pattern."""
         return sorted(self._source.topics or [name for name in self._topics.list() if self._source.reads(name)])
 
     def describe(self, position: Position | None = None) -> dict[str, TopicDescription | None]:
-        """Return descriptions of all topics; None for a named topic that does not exist.
+        """Return the descriptions of all topics; None for a named topic that does not exist.
 
-        If a partition no longer has all records up to the position, its description has the offset of the difference.
+        If a partition's log was cut off before ``position``, its description has the offset of the cut.
         """
         names = self.names()
         existing = self._topics.describe_all(names)
         self._ids = {name: topic.topic_id for name, topic in existing.items()}
         self._epochs = {key: epoch for topic in existing.values() for key, epoch in topic.epochs.items()}
-        found = {name: existing.get(name) for name in names}
-        return found if position is None else mark_cut_offs(self._source, found, position.ranges.ranges)
+        topics = {name: existing.get(name) for name in names}
+        return topics if position is None else mark_cut_offs(self._source, topics, position.ranges.ranges)
 
     def identify(self, ranges: OffsetRanges) -> OffsetRanges:
         """Return the ranges with topic ids and leader epochs; refuse a topic that was recreated or cut off."""
@@ -238,16 +234,16 @@ class SourceTopics:
         for name, topic_id in ids.items():
             if self._ids.setdefault(name, topic_id) != topic_id:
                 raise self._lost(
-                    f"the topic {name} was recreated while the feed was reading it (its id was {self._ids[name]}, and "
-                    f"is {topic_id})"
+                    f"the topic {name} was recreated while the feed was reading it (its id was {self._ids[name]}, now "
+                    f"it is {topic_id})"
                 )
         known = {key: self._epochs.get(key, epoch) for key, epoch in epochs.items()}
         changed = {span.key: (span.start, known[span.key]) for span in ranges.ranges if span.key in known}
         changed = {key: place for key, place in changed.items() if place[1] != epochs[key]}
         for (topic, number), agreed in find_cut_offs(self._source, changed).items():
             raise self._lost(
-                f"{topic}-{number} was cut off at {agreed} while the feed was reading it, as a replica without all "
-                f"records became its leader; the feed has read it up to {changed[topic, number][0]}"
+                f"{topic}-{number} was cut off at offset {agreed} because a replica without all records became its "
+                f"leader; the feed has read it up to offset {changed[topic, number][0]}"
             )
         self._epochs |= epochs
         self.has_new_leaders = bool(changed)
@@ -255,7 +251,7 @@ class SourceTopics:
 
     def _lost(self, what: str) -> RecordsLost:
         return RecordsLost(
-            f"{what}; nothing of this batch is written",
+            f"{what}; this batch is not written",
             where=self._source.bootstrap_servers,
-            hint="start the feed again: it says what is lost, and how to resume",
+            hint="start the feed again: it then names the lost records and the ways to resume",
         )

@@ -16,10 +16,10 @@ __all__ = ["PartitionDescription", "Position", "SourceReader", "TopicDescription
 
 
 class SourceReader(Protocol):
-    """Reads one source in one session. Its class is called with the session and the completed settings.
+    """Reads one source in one session; the core calls its class with the session and the validated settings.
 
     Attributes:
-        has_new_leaders: whether a partition in the last ``identify`` has a new leader: discard records read ahead.
+        has_new_leaders: see ``SourceTopics.has_new_leaders``.
     """
 
     has_new_leaders: bool
@@ -32,23 +32,23 @@ class SourceReader(Protocol):
         Args:
             starting: the first offsets by topic and partition, for a query without a checkpoint. Default: the start
                 in the settings.
-            marks: the source's own names for these positions, if it does not use numbers.
+            marks: the source's own names for these offsets, such as sequence numbers.
         """
 
     def read_batch(self, spans: Sequence[OffsetRange], *, of: OffsetRanges) -> DataFrame:
-        """Return some records again, as a batch DataFrame with these columns; ``of`` are the ranges of their commit."""
+        """Return records again as a batch DataFrame with the same columns; ``of`` are all ranges of their commit."""
 
     def describe(self, position: Position | None = None) -> dict[str, TopicDescription | None]:
-        """Return the current ids and partitions of all topics, and whether records after ``position`` still exist.
+        """Return, at the start of a run, ids and partitions of all topics; None for a topic that does not exist.
 
-        It is called when a run starts. A topic that does not exist is None.
+        If a partition has lost records before ``position``, its description has the offset of the cut.
         """
 
     def identify(self, ranges: OffsetRanges) -> OffsetRanges:
-        """Return the ranges of a batch with the topics' ids, before the batch is written.
+        """Add the topics' ids to the ranges of a batch, before the batch is written.
 
         Raises:
-            RecordsLost: a topic was recreated since ``describe``; nothing of the batch is written.
+            RecordsLost: a topic was recreated since ``describe``, so the batch must not be written.
         """
 
 

@@ -1,4 +1,4 @@
-"""Streams with decoded rows: files, rate, socket, Iceberg tables, and any format that Spark reads as a stream."""
+"""Reads sources without records to decode: files, rate, socket, Iceberg tables, and any format of Spark's streams."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lakefeed.lazy import DataFrame, SparkSession
 
 
 def read_rows(spark: SparkSession, source: Source) -> DataFrame:
-    """Return a streaming DataFrame of a source with decoded rows."""
+    """Return the rows of a source as a streaming DataFrame."""
     reader = spark.readStream
     match getattr(source, source.kind):
         case RateSource() as rate:

@@ -1,4 +1,4 @@
-"""Analyzes how Spark runs a transform as a stream: whether Spark can run it, and which state it keeps."""
+"""Analyzes a transform as a stream: whether Spark can run it, and which state it keeps between batches."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from lakefeed.lazy import DataFrame, SparkSession, spark_errors, t
 
 HINTS = {
     "NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING": "group by window(…) or session_window(…), or use a deduplicate step",
-    "without watermark": "say how late rows may be, transform.watermark: {column: …, delay: 10 minutes}, and group by "
-    "a window of that column; or output_mode: update",
-    "Sorting is not supported": "a stream has no end to sort up to; sort where the table is read",
+    "without watermark": "set how late rows may be, transform.watermark: {column: …, delay: 10 minutes}, and group by "
+    "a window of that column; or set output_mode: update",
+    "Sorting is not supported": "a stream has no end, so nothing is ever sorted; sort where the table is read",
 }
+"""Hints for errors of Spark, by a part of their text."""
 PROCESSOR = "transformWithState in Python"
 PARTS = "spark.sql.shuffle.partitions"
 LEAST_PARTS, MOST_PARTS = 4, 200
@@ -36,7 +37,7 @@ class QueryPlan:
     """The state that a transform keeps between batches.
 
     Attributes:
-        state: texts of ``io.lakefeed.query.StreamingPlan`` that describe the operators with state; empty if every row
+        state: descriptions of the operators with state, from ``io.lakefeed.query.StreamingPlan``; empty if every row
             depends on only one record.
     """
 
@@ -44,17 +45,14 @@ class QueryPlan:
 
     @property
     def stateful(self) -> bool:
-        """Return whether the transform has to be a part of the streaming query."""
+        """Whether the transform has to be a part of the streaming query."""
         return bool(self.state)
 
     @classmethod
     def of(cls, frame: DataFrame, *, output_mode: OutputMode = "append", streams: int = 0) -> QueryPlan:
-        """Analyze Spark's plan of a transformed stream, never the text of the transform.
+        """Analyze Spark's plan of a transformed stream; raise ConfigError if Spark cannot run it in this output mode.
 
-        Args:
-            frame: the transformed stream.
-            output_mode: the output mode; raises ConfigError with Spark's reason if Spark cannot run the stream in it.
-            streams: the number of topics that the transform reads separately; 0 for one view of all topics.
+        ``streams`` is the number of topics that the transform reads separately; 0 for one view of all topics.
         """
         java = jvm.java(frame.sparkSession).query.StreamingPlan
         dataset: Any = frame
@@ -64,25 +62,21 @@ class QueryPlan:
         where = f"transform, output_mode: {output_mode}"
         if any(operator.startswith("distinct") for operator in plan.state):
             raise ConfigError(
-                "SELECT DISTINCT over a stream would remember every row for ever",
+                "SELECT DISTINCT over a stream would keep every row in its state forever",
                 where=where,
-                hint="a step deduplicate: [columns], with a watermark that says how long to remember",
+                hint="use a step deduplicate: [columns], with a watermark that limits how long rows are kept",
             )
         readings: Any = java.readings(dataset._jdf)
         if readings is None or ((streams or len(readings) > 1) and len(readings) != streams):
             raise ConfigError(
-                "the transform reads a stream more than once, or not at all; each record of the source has to be "
-                "counted once, so that the ledger says which records a batch is made of",
+                "the transform has to read each stream exactly once, because each record of a batch is counted once",
                 where=where,
-                hint="read it once: group it, or explode each row into several; to join topics with each other name "
-                "them in transform.streams, and read each of these once",
+                hint="replace the second reading by a group or by an explode of each row; to join topics, name them in "
+                "transform.streams, and read each of these once",
             )
         if output_mode != "append" and not any(operator.startswith("aggregate") for operator in plan.state):
-            raise ConfigError(
-                f"output_mode: {output_mode} is for aggregates, and the transform has none: no row of it changes later",
-                where=where,
-                hint="leave output_mode out",
-            )
+            what = f"output_mode: {output_mode} is for aggregates, but the transform has none: no row changes later"
+            raise ConfigError(what, where=where, hint="remove output_mode")
         try:
             with quietly():
                 java.check(dataset._jdf, output_mode)
@@ -94,10 +88,10 @@ class QueryPlan:
 
     @contextmanager
     def settings(self, spark: SparkSession) -> Iterator[None]:
-        """Set Spark settings for the state of a query that this block starts, unless ``spark:`` sets them.
+        """Set Spark's settings for the state of a query that the ``with`` block starts, unless the user has set them.
 
-        Partitions: one costs a PUT per batch, and Spark's default is 200. Store: Spark's default supports only one
-        kind of value per operator. A query with a checkpoint keeps the partitions and the store of its first start.
+        The number of partitions: Spark's default is 200, and each costs a PUT per batch. The store: Spark's default
+        has only one kind of value per operator. A query with a checkpoint keeps both from its first start.
         """
         requested = {}
         given = spark.conf.getAll
@@ -122,13 +116,13 @@ class QueryPlan:
         raise CheckpointMismatch(
             "the transform keeps other state than the checkpoint has:\n    " + "\n    ".join(lines),
             where=checkpoint,
-            hint="put the transform back; or name a new table and a new checkpoint location, which read the topics "
+            hint="change the transform back; or name a new table and a new checkpoint location, to read the topics "
             "again from source.kafka.start",
         )
 
 
 class _StateVariables:
-    """Replaces Spark's ``StatefulProcessorHandle`` and records the variables that ``init`` declares."""
+    """Stands in for Spark's ``StatefulProcessorHandle`` and records the variables that ``init`` declares."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -143,23 +137,23 @@ class _StateVariables:
         self._add("map", stateName, [userKeySchema, valueSchema], ttlDurationMs)
 
     def deleteIfExists(self, stateName: str) -> None:
-        """Ignore a removed variable."""
+        pass
 
     def _add(self, kind: str, name: str, schemas: list[Any], ttl: int | None) -> None:
-        # Parse DDL texts, so that the same types have the same text.
+        # Parse DDL, because the same types may have different texts.
         types = [schema if isinstance(schema, t.DataType) else t.DataType.fromDDL(schema) for schema in schemas]
         text = " to ".join(type_.simpleString() for type_ in types)
         self.texts.append(f"{kind} {name} {text}{f', for {ttl} ms' if ttl else ''}")
 
 
 def state_variables(pickled: bytes) -> str:
-    """Return the variables that a stateful processor's ``init`` declares, from PySpark's pickled processor."""
+    """Return the variables that the ``init`` of a pickled stateful processor declares."""
     from pyspark.serializers import CloudPickleSerializer
 
     serializer: Any = CloudPickleSerializer()  # type: ignore[no-untyped-call]
     command = serializer.loads(bytes(pickled))
     if not isinstance(command, tuple):
-        # PySpark replaces a command larger than a megabyte by a broadcast.
+        # PySpark broadcasts a command that is larger than a megabyte.
         command = serializer.loads(command.value)
     processor = command[0].__self__._stateful_processor
     variables = _StateVariables()
@@ -169,33 +163,33 @@ def state_variables(pickled: bytes) -> str:
         raise
     except Exception as error:
         what = f"init(handle) of {type(processor).__name__} fails: {type(error).__name__}: {error}"
-        hint = "init only declares variables: getValueState, getListState, getMapState, deleteIfExists"
+        hint = "in init, call only getValueState, getListState, getMapState and deleteIfExists of the handle"
         raise ConfigError(what, where="transform", hint=hint) from error
-    # Sort the texts, because the order of the declarations does not matter.
+    # Sort, because the state stays the same if the declarations change places.
     return "; ".join(sorted(variables.texts)) or "nothing"
 
 
 def keeps_no_state(config: PipelineConfig) -> bool:
-    """Return whether the pipeline file alone shows that the query keeps no state between batches."""
+    """Return whether the pipeline file alone, without Spark's plan, shows that the query keeps no state."""
     return config.transform is None and config.source.numbered is not None and not _deduplicates(config)
 
 
 def transform_id(config: PipelineConfig, *, folder: Path | None) -> str | None:
-    """Return an id of the transform, without Spark; None if the pipeline file alone shows that there is no state.
+    """Return an id of the transform without Spark; None if the query keeps no state.
 
-    Two transforms with the same id keep the same state. If a Python function imports other modules, the id ignores
-    changes of these modules; the next start notices them. Python functions are searched in the pipeline file's folder.
+    Two transforms with the same id keep the same state, unless a module that a Python function imports has changed: the
+    next start notices that by Spark's plan. ``folder`` is the pipeline file's, which has the Python functions.
     """
     if keeps_no_state(config):
         return None
-    found: dict[str, Any] = {"deduplicate": _deduplicates(config)}
+    parts: dict[str, Any] = {"deduplicate": _deduplicates(config)}
     if (transform := config.transform) is not None:
-        # Omit options of static tables: they hold no state and may be secret. A function's texts may be secret too.
-        found |= transform.model_dump(exclude={"tables": {"__all__": {"options"}}, "steps": {"__all__": {"options"}}})
+        # Omit options of static tables and texts in options of functions, because they may be secrets.
+        parts |= transform.model_dump(exclude={"tables": {"__all__": {"options"}}, "steps": {"__all__": {"options"}}})
         for name, step in transform.all_steps.items():
             plain = {key: value for key, value in step.options.items() if not isinstance(value, str)}
-            found[f"{name}."] = [plain, _hash_source(step.python, folder)]
-    text = json.dumps(found, sort_keys=True, default=str)
+            parts[f"{name}."] = [plain, _hash_source(step.python, folder)]
+    text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""Runs a transform over decoded rows of a stream or a batch: steps in Spark SQL and in a user's Python."""
+"""Runs a user's transform, steps in Spark SQL and Python, over the decoded rows of a stream or a batch."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from lakefeed.lazy import sf, spark_errors, t
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# The packages that a pandas function or a transformWithState needs besides PySpark; longer names come first.
 PANDAS = ("pyarrow", "protobuf", "google.protobuf", "numpy", "pandas")
+"""The packages that pandas functions and transformWithState need besides PySpark; an error names the first one."""
 _imported: dict[str, Path] = {}
-"""The files of modules from pipelines' folders: two pipelines may have modules of the same name."""
+"""The files of modules from pipelines' folders: another pipeline may have another module of the same name."""
 
 
 class TransformSteps:
-    """A pipeline's transform of the rows in its view, with functions from the pipeline's folder."""
+    """A pipeline's transform; its SQL reads the rows from ``view``, its Python functions are in ``folder``."""
 
     def __init__(self, transform: Transform | None, *, view: str, folder: Path | None = None) -> None:
         self._transform = transform
@@ -40,11 +40,11 @@ class TransformSteps:
 
     @property
     def streams(self) -> Mapping[str, str]:
-        """The topics of the streams that the transform joins, by the streams' names; empty with one view."""
+        """The topics that the transform reads separately, by the streams' names; empty if it reads one view."""
         return {name: stream.topic for name, stream in self._transform.streams.items()} if self._transform else {}
 
     def __call__(self, rows: DataFrame | Mapping[str, DataFrame]) -> DataFrame:
-        """Return the transformed rows from all decoded rows, or from the streams' rows by name; opens static tables."""
+        """Transform all decoded rows, or the streams' rows by name; this opens the static tables."""
         views = rows if isinstance(rows, Mapping) else {self._view: rows}
         result = next(iter(views.values()))
         transform = self._transform
@@ -86,9 +86,9 @@ class TransformSteps:
 def split_by_topic(
     records: DataFrame, streams: Mapping[str, str], read: Callable[[DataFrame], DataFrame]
 ) -> DataFrame | Mapping[str, DataFrame]:
-    """Return the rows of all records; if a transform joins streams, return the rows by the streams' names.
+    """Return the rows of all records; if there are ``streams``, return the rows by the streams' names.
 
-    The topics are separated before records are decoded, so every record is decoded, classified and counted once.
+    Topics are separated before they are decoded, so that every record is decoded, classified and counted once.
     """
     if not streams:
         return read(records)
@@ -96,10 +96,9 @@ def split_by_topic(
 
 
 def load(path: str, *, where: str, folder: Path | None = None) -> Any:
-    """Import ``package.module:name`` and return the object.
+    """Import ``package.module:name`` and return the object; ``folder``, the pipeline file's, is searched first.
 
-    The folder of the pipeline file is searched first. A module from this folder, and other modules there that it
-    imports, are sent to the executors by value, so executors need no copies.
+    Executors need no copies of modules from this folder: they get the code by value.
     """
     from pyspark import cloudpickle
 
@@ -116,39 +115,40 @@ def load(path: str, *, where: str, folder: Path | None = None) -> Any:
     except ModuleNotFoundError as error:
         if error.name in PANDAS:
             raise _missing_pandas(error.name, where=where) from None
-        hint = f"looked in {f'{folder} and ' if folder else ''}PYTHONPATH; write package.module:name"
+        places = f"{folder} and PYTHONPATH" if folder else "PYTHONPATH"
+        hint = f"put it into {places}, and write package.module:name"
         raise ConfigError(f"there is no Python module {error.name or module_name}", where=where, hint=hint) from None
     except Exception as error:
         what = f"the module {module_name} cannot be imported: {type(error).__name__}: {error}"
-        raise ConfigError(what, where=where) from error
+        raise ConfigError(what, where=where, hint=f"correct it until python -c 'import {module_name}' works") from error
     finally:
         for place in added:
             sys.path.remove(place)
-    found = getattr(module, name, None)
-    if found is None:
-        names = [key for key, value in vars(module).items() if not key.startswith("_") and callable(value)]
-        hint = f"it has {', '.join(names) or 'nothing to call'}"
+    value = getattr(module, name, None)
+    if value is None:
+        names = [key for key, each in vars(module).items() if not key.startswith("_") and callable(each)]
+        hint = f"name one of {', '.join(names)}" if names else "define the function in the module"
         raise ConfigError(f"the module {module_name} has no {name}", where=where, hint=hint)
     for module_here, file in own.items():
-        # The module may not be loaded yet, for example if a function imports it. A loaded one may be another file's.
+        # Skip a module that only a function imports later, and another file's module of the same name.
         imported = sys.modules.get(module_here)
         if imported is not None and getattr(imported, "__file__", None) == str(file):
             _imported[module_here] = file
             cloudpickle.register_pickle_by_value(imported)  # type: ignore[no-untyped-call]
-    return found
+    return value
 
 
 def _missing_pandas(package: str, *, where: str) -> MissingExtra:
     what = f"the function needs the Python package {package}, which is not installed"
-    hint = "pip install 'lakefeed[pandas]', in the driver's environment and in the executors'"
+    hint = "install it on the driver and on the executors: pip install 'lakefeed[pandas]'"
     return MissingExtra(what, where=where, hint=hint)
 
 
 class Function:
     """A user's function from DataFrames to a DataFrame.
 
-    A parameter with the name of an earlier step, a table or the pipeline gets that frame. The first other parameter
-    gets the rows of the previous step. ``options`` are passed by name.
+    A parameter with the name of an earlier step, a table or the pipeline gets its rows. The first other parameter gets
+    the rows of the previous step. ``options`` are passed by name.
     """
 
     def __init__(self, path: str, options: Mapping[str, Any], *, where: str, folder: Path | None = None) -> None:
@@ -156,16 +156,15 @@ class Function:
         self._call = load(path, where=where, folder=folder)
         self._options = dict(options)
         if not callable(self._call):
-            raise ConfigError("this is no function", where=self._where)
+            raise ConfigError("this is no function", where=self._where, hint="write package.module:function")
         self._parameters = inspect.signature(self._call).parameters
         takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in self._parameters.values())
         for name in self._options:
             if name not in self._parameters and not takes_any:
-                hint = f"it takes {', '.join(self._parameters) or 'nothing'}"
-                raise ConfigError(f"the function takes no argument {name}", where=self._where, hint=hint)
+                hint = f"its parameters are {', '.join(self._parameters)}" if self._parameters else "remove the option"
+                raise ConfigError(f"the function has no parameter {name}", where=self._where, hint=hint)
 
     def __call__(self, before: DataFrame, frames: Mapping[str, DataFrame]) -> DataFrame:
-        """Call the function with the rows of the previous step, or with the frames that its parameters name."""
         from pyspark.sql import DataFrame
 
         arguments: dict[str, DataFrame] = {}
@@ -178,10 +177,9 @@ class Function:
             elif parameter.default is parameter.empty and rows is not None:
                 arguments[name], rows = rows, None
             elif parameter.default is parameter.empty:
-                hint = f"there are {', '.join(frames)}; other arguments belong in options"
-                raise ConfigError(
-                    f"the function requires {name}, and nothing is called so", where=self._where, hint=hint
-                )
+                hint = f"rename it to one of {', '.join(frames)}, or give its value in options"
+                what = f"the function has a parameter {name}, but no step, table or option has this name"
+                raise ConfigError(what, where=self._where, hint=hint)
         try:
             result = self._call(**arguments, **self._options)
         except (spark_errors.AnalysisException, spark_errors.ParseException, LakefeedError):
@@ -190,12 +188,14 @@ class Function:
             text = str(error).lower()
             if package := next((name for name in PANDAS if name in text), None):
                 raise _missing_pandas(package, where=self._where) from None
-            raise ConfigError(f"the function needs a module that is missing: {error}", where=self._where) from None
+            what = f"the function needs a module that is not installed: {error}"
+            raise ConfigError(what, where=self._where, hint="install its package on the driver") from None
         except Exception as error:
-            raise ConfigError(f"the function failed: {type(error).__name__}: {error}", where=self._where) from error
+            what, hint = f"the function failed: {type(error).__name__}: {error}", "correct the function"
+            raise ConfigError(what, where=self._where, hint=hint) from error
         if not isinstance(result, DataFrame):
-            what = f"the function returned {type(result).__name__}, and a DataFrame is expected"
-            raise ConfigError(what, where=self._where)
+            what = f"the function returned {type(result).__name__} instead of a DataFrame"
+            raise ConfigError(what, where=self._where, hint="return the rows of the step, a DataFrame")
         return result
 
 
@@ -205,15 +205,15 @@ def _add_view(frames: dict[str, DataFrame], name: str, frame: DataFrame) -> None
 
 
 def _with_watermark(rows: DataFrame, watermark: Watermark | None, *, where: str) -> DataFrame:
-    """Return the rows with their watermark; a batch needs none, because no row is late."""
+    """Add a watermark to a stream; a batch needs none, because no row is late."""
     if watermark is None:
         return rows
     place = f"{where}.watermark"
     _require_columns(rows, [watermark.column], where=place)
-    found = rows.select(watermark.column).schema.fields[0].dataType
-    if not isinstance(found, t.TimestampType):
-        what = f"the column {watermark.column} is {found.simpleString()}, and a watermark requires a timestamp"
-        hint = "make one in a step, to_timestamp(…) AS …, and give that step the watermark"
+    type_ = rows.select(watermark.column).schema.fields[0].dataType
+    if not isinstance(type_, t.TimestampType):
+        what = f"the column {watermark.column} is {type_.simpleString()}, but a watermark needs a timestamp"
+        hint = "convert it in a step by to_timestamp(…), and move the watermark to that step"
         raise ConfigError(what, where=place, hint=hint)
     return rows.withWatermark(watermark.column, watermark.delay) if rows.isStreaming else rows
 
@@ -222,12 +222,13 @@ def _require_columns(rows: DataFrame, columns: list[str], *, where: str) -> None
     have = {name.lower() for name in rows.columns}
     for column in columns:
         if column.lower() not in have:
-            raise ConfigError(f"there is no column {column}", where=where, hint=f"there are {', '.join(rows.columns)}")
+            hint = f"the columns are {', '.join(rows.columns)}"
+            raise ConfigError(f"there is no column {column}", where=where, hint=hint)
 
 
 @contextmanager
 def _explain_errors(where: str, frames: dict[str, DataFrame]) -> Iterator[None]:
-    """Replace Spark's error by a ConfigError with Spark's reason and the existing columns."""
+    """Replace Spark's error by a ConfigError with its reason and the existing columns."""
     try:
         with quietly():
             yield

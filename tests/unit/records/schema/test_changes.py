@@ -64,10 +64,10 @@ def test_times_are_kept_in_utc_and_long_types_short() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"dropped":0,"entries":[{}]}', '{"dropped":"x","entries":[]}'])
 def test_what_a_hand_has_broken(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"lakefeed\.schema-history is not what lakefeed writes"):
+    with pytest.raises(ConfigError, match=r"lakefeed\.schema-history cannot be read"):
         read_history({HISTORY: text})
 
 
 def test_ids_that_a_hand_has_broken() -> None:
-    with pytest.raises(ConfigError, match=r"lakefeed\.schema-ids is not what lakefeed writes"):
+    with pytest.raises(ConfigError, match=r"lakefeed\.schema-ids cannot be read"):
         read_ids({IDS: "1,two"})

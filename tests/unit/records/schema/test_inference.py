@@ -40,18 +40,16 @@ def test_records_that_agree() -> None:
 def test_types_that_differ_are_reported_and_most_wins() -> None:
     guess = of({"a": 1}, {"a": 2}, {"a": "x"}, {"a": {"b": 1}})
     assert guess.ddl == "`a` BIGINT"
-    assert said(guess) == [
-        "a: 2 times long, but 1 times string, 1 times object: such records cannot be decoded with this schema"
-    ]
+    assert said(guess) == ["a: 2 times long, but 1 times string, 1 times object, which this schema cannot decode"]
 
 
 def test_what_was_never_seen_is_reported() -> None:
     guess = of({"a": None, "b": [], "c": {}})
     assert guess.ddl == "`a` STRING, `b` ARRAY<STRING>, `c` STRING"
     assert said(guess) == [
-        "a: only null or nothing was seen: STRING is a guess",
-        "b.element: only null or nothing was seen: STRING is a guess",
-        "c: only empty objects were seen: STRING, with the JSON, is a guess",
+        "a: the sample has no value: STRING is a guess",
+        "b.element: the sample has no value: STRING is a guess",
+        "c: the sample has only empty objects: STRING, for the JSON, is a guess",
     ]
 
 
@@ -65,7 +63,7 @@ def test_records_that_are_none_are_counted() -> None:
     assert said(guess) == [
         "4 of 7 records: no JSON in UTF-8",
         "1 of 7 records: not an object",
-        "1 of 7 records: twice the field a",
+        "1 of 7 records: the field a occurs twice",
     ]
 
 
@@ -74,8 +72,8 @@ def test_names_that_avro_or_spark_do_not_take() -> None:
     assert guess.ddl == "`a-b` BIGINT, `id` BIGINT, `ID` BIGINT"
     assert [each["name"] for each in guess.avro["fields"]] == ["a-b", "id", "ID"]
     assert said(guess) == [
-        "ID: differs from id in case only: Spark takes both for one column",
-        "no names in Avro, so its own tools refuse the Avro schema: a-b",
+        "ID: differs from id only in case: Spark treats both as one column",
+        "Avro's own tools refuse the Avro schema because of the names a-b",
     ]
 
 

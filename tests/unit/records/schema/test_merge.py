@@ -56,7 +56,7 @@ def test_a_field_that_the_writer_lacks_becomes_optional_unless_it_has_a_default(
     ]
     assert [(each.kind, each.path) for each in merge.changes] == [("dropped", "c")]
     lacking_all = join(record(field("a")), record(field("z")))
-    assert said(lacking_all) == ["a dropped by the writer: optional from now on", "z added (string or null)"]
+    assert said(lacking_all) == ["a made optional, because the writer lacks it", "z added (string or null)"]
 
 
 def test_a_default_stays_the_unions_first_member() -> None:
@@ -113,46 +113,50 @@ def test_types_join(reader: Json, writer: Json, joined: Json) -> None:
 @pytest.mark.parametrize(
     ("reader", "writer", "words"),
     [
-        ("int", "double", "f is int so far and double for the writer"),
-        ("int", "float", "f is int so far and float for the writer"),
-        ("long", "double", "f is long so far and double for the writer"),
-        ("long", decimal(20, 0), "f is long so far and decimal(20,0) for the writer"),
-        ("string", "int", "f is string so far and int for the writer"),
-        (MICROS, NANOS, "f is timestamp-micros so far and timestamp-nanos for the writer"),
-        (MICROS, LOCAL, "f is timestamp-micros so far and local-timestamp-micros for the writer"),
-        (TIME_MILLIS, TIME_MICROS, "f is time-millis so far and time-micros for the writer"),
-        (DATE, MICROS, "f is date so far and timestamp-micros for the writer"),
-        (MICROS, DATE, "f is timestamp-micros so far and date for the writer"),
-        (decimal(9, 2), decimal(12, 3), "f is decimal(9,2) so far and decimal(12,3) for the writer"),
-        (decimal(9, 3), decimal(9, 2), "f is decimal(9,3) so far and decimal(9,2) for the writer"),
-        (decimal(9), "bytes", "f is decimal(9,2) so far and bytes for the writer"),
-        ("string", ["string", "int"], "f is string so far and string or int for the writer"),
-        ("string", {"type": "array", "items": "string"}, "f is string so far and array of string for the writer"),
-        (record(name="A"), "string", "f is record A so far and string for the writer"),
+        ("int", "double", "f is int in the reader's schema and double in the writer's"),
+        ("int", "float", "f is int in the reader's schema and float in the writer's"),
+        ("long", "double", "f is long in the reader's schema and double in the writer's"),
+        ("long", decimal(20, 0), "f is long in the reader's schema and decimal(20,0) in the writer's"),
+        ("string", "int", "f is string in the reader's schema and int in the writer's"),
+        (MICROS, NANOS, "f is timestamp-micros in the reader's schema and timestamp-nanos in the writer's"),
+        (MICROS, LOCAL, "f is timestamp-micros in the reader's schema and local-timestamp-micros in the writer's"),
+        (TIME_MILLIS, TIME_MICROS, "f is time-millis in the reader's schema and time-micros in the writer's"),
+        (DATE, MICROS, "f is date in the reader's schema and timestamp-micros in the writer's"),
+        (MICROS, DATE, "f is timestamp-micros in the reader's schema and date in the writer's"),
+        (decimal(9, 2), decimal(12, 3), "f is decimal(9,2) in the reader's schema and decimal(12,3) in the writer's"),
+        (decimal(9, 3), decimal(9, 2), "f is decimal(9,3) in the reader's schema and decimal(9,2) in the writer's"),
+        (decimal(9), "bytes", "f is decimal(9,2) in the reader's schema and bytes in the writer's"),
+        ("string", ["string", "int"], "f is string in the reader's schema and string or int in the writer's"),
+        (
+            "string",
+            {"type": "array", "items": "string"},
+            "f is string in the reader's schema and array of string in the writer's",
+        ),
+        (record(name="A"), "string", "f is record A in the reader's schema and string in the writer's"),
         (
             {"type": "enum", "name": "E", "symbols": ["A"]},
             "string",
-            "f is enum(A) so far and string for the writer",
+            "f is enum(A) in the reader's schema and string in the writer's",
         ),
         (
             {"type": "fixed", "name": "F", "size": 2},
             {"type": "fixed", "name": "F", "size": 3},
-            "f is fixed(2) so far and fixed(3) for the writer",
+            "f is fixed(2) in the reader's schema and fixed(3) in the writer's",
         ),
         (
             {"type": "array", "items": "int"},
             {"type": "array", "items": "string"},
-            "f.element is int so far and string for the writer",
+            "f.element is int in the reader's schema and string in the writer's",
         ),
         (
             {"type": "map", "values": record(field("x", "int"), name="A")},
             {"type": "map", "values": record(field("x", "string"), name="A")},
-            "f.value.x is int so far and string for the writer",
+            "f.value.x is int in the reader's schema and string in the writer's",
         ),
         (
             record(name="A"),
             ["null", record(name="A"), record(name="B")],
-            "f is record A so far and record A or record B",
+            "f is record A in the reader's schema and record A or record B",
         ),
     ],
 )
@@ -166,7 +170,7 @@ def test_types_that_no_column_holds_together(reader: Json, writer: Json, words: 
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_number_is_no_time_where_times_are_not_written_as_numbers(time: Json, order: int) -> None:
     reader, writer = [json.dumps(record(field("f", each))) for each in ("long", time)][::order]
-    with pytest.raises(SchemaIncompatible, match="no column holds both"):
+    with pytest.raises(SchemaIncompatible, match="no column has both"):
         merge_schemas(reader, writer, times_are_numbers=False)
     same = json.dumps(record(field("f", time)))
     assert merge_schemas(same, same, times_are_numbers=False).schema == same
@@ -198,12 +202,12 @@ def test_an_older_writer_does_not_undo_a_rename() -> None:
 def test_a_field_that_is_there_is_not_renamed_away() -> None:
     """The writer's field has the name of one field, so its alias does not rename the other field."""
     merge = join(record(field("a"), field("b")), record(field("b", aliases=["a"])))
-    assert said(merge) == ["a dropped by the writer: optional from now on"]
+    assert said(merge) == ["a made optional, because the writer lacks it"]
     assert [each.get("aliases") for each in json.loads(merge.schema)["fields"]] == [None, None]
 
 
 def test_an_older_name_cannot_be_given_to_another_field() -> None:
-    with pytest.raises(SchemaIncompatible, match="the name a is given to another field: it is an older name of b"):
+    with pytest.raises(SchemaIncompatible, match="the new field a has an older name of the field b"):
         join(record(field("b", aliases=["a"])), record(field("b", aliases=["a"]), field("a")))
 
 

@@ -49,7 +49,9 @@ def test_a_bomb_costs_nothing() -> None:
     assert len(text) < 6_000
     began = time.process_time()
     for use in (parse, columns_of, renames):
-        with pytest.raises(ConfigError, match=f"more than {MOST_COLUMNS:,} columns, fields inside columns counted"):
+        with pytest.raises(
+            ConfigError, match=f"more than {MOST_COLUMNS:,} columns, including the fields inside columns"
+        ):
             use(text)
     with pytest.raises(ConfigError, match="columns"):
         merge_schemas(json.dumps(record(field("a", "int"))), text)
@@ -59,7 +61,7 @@ def test_a_bomb_costs_nothing() -> None:
 def test_two_schemas_within_the_limit_may_be_beyond_it_together() -> None:
     half = MOST_COLUMNS * 2 // 3
     one, two = (json.dumps(record(*(field(f"{name}{at}", "int") for at in range(half)))) for name in "ab")
-    with pytest.raises(SchemaIncompatible, match="joined"):
+    with pytest.raises(SchemaIncompatible, match="after the merge"):
         merge_schemas(one, two)
 
 

@@ -47,7 +47,7 @@ def test_fail_stops_and_stays_as_it_was() -> None:
         assert stopped.value.exit_status == 1
     assert evolution.reader_schema == V1
     assert evolution.known_ids == {1}
-    with pytest.raises(SchemaChanged, match="schema id 4: a is int so far and string for the writer"):
+    with pytest.raises(SchemaChanged, match="schema id 4: a is int in the reader's schema and string in the writer's"):
         evolution.merge_writer_schema(4, MISFIT)
 
 
@@ -60,7 +60,8 @@ def test_a_writer_that_does_not_fit_is_remembered(policy: ChangePolicy) -> None:
     assert evolution.known_ids == {1, 4}
     assert evolution.merged_ids == {1}
     assert evolution.take_notes() == (
-        "schema id 4: a is int so far and string for the writer: no column holds both; its records are not landed",
+        "schema id 4: a is int in the reader's schema and string in the writer's: no column has both; "
+        "its records are not landed",
     )
 
 
