@@ -111,5 +111,5 @@ def test_a_text_of_a_record_that_no_uuid_or_partition_takes_is_a_dead_letter(lak
     rows = sorted((str(row["u"]), str(row["zone-name"])) for row in feed.rows())
     assert rows == [(GOOD, "a"), (GOOD, "é" * 20), ("None", "None")]
     reasons = {each["offset"]: each["reason"] for each in feed.rows(f"{feed.table}_dead")}
-    assert reasons[1] == reasons[4] == "column u of the table takes only a uuid"
+    assert reasons[1] == reasons[4] == "column u of the table accepts only a uuid"
     assert "a text is too long for a partition" in reasons[2]

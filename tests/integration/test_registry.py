@@ -46,7 +46,7 @@ def test_what_is_registered_is_found(registry: SchemaRegistry, subject: str) -> 
     latest = registry.latest(subject)
     assert (latest.subject, latest.version, latest.schema_id, latest.kind) == (subject, 2, second, "AVRO")
     assert json.loads(latest.text) == V2
-    assert json.loads(registry.by_id(first)) == V1
+    assert json.loads(registry.schema(first).text) == V1
     assert subject in registry.subjects()
 
 
@@ -67,7 +67,7 @@ def test_a_missing_subject_names_those_spelt_alike(registry: SchemaRegistry, sub
 
 def test_a_missing_id(registry: SchemaRegistry) -> None:
     with pytest.raises(ResourceMissing, match="has no schema id 2000000000"):
-        registry.by_id(2_000_000_000)
+        registry.schema(2_000_000_000)
 
 
 def test_an_incompatible_schema_is_refused(registry: SchemaRegistry, subject: str) -> None:

@@ -139,7 +139,7 @@ def test_rules_are_not_for_deletes_and_a_column_that_is_not_there_is_named(spark
         classify(decoded(frame(spark, values), spec), RecordPolicy(deletes=wrong))
     for column, misfit in (("op", 1), ("op", True), ("id", "d"), ("id", True)):
         wrong = DeleteRule(tombstones=False, columns=((column, (misfit,)),), keys=("id",))
-        with pytest.raises(ConfigError, match=rf"delete\.equals has {misfit!r}, and the column {column} is"):
+        with pytest.raises(ConfigError, match=rf"delete\.equals has {misfit!r}, but the column {column} is"):
             classify(decoded(frame(spark, values), spec), RecordPolicy(deletes=wrong))
 
 
@@ -190,7 +190,7 @@ def test_a_key_with_its_schema_is_read_where_its_payload_is(spark: SparkSession,
 
 @pytest.mark.parametrize(
     ("after", "why"),
-    [("STRING", "MongoDB"), ("VOID", "as of events that only delete"), ("ARRAY<INT>", "after is array<int>")],
+    [("STRING", "MongoDB"), ("VOID", "as if the topic had only deletes"), ("ARRAY<INT>", "after is array<int>")],
 )
 def test_events_without_columns_are_refused_with_the_reason(spark: SparkSession, after: str, why: str) -> None:
     for spec in (f"after {after}, op STRING", f"payload STRUCT<after: {after}, op: STRING>"):

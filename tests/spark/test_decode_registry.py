@@ -59,14 +59,14 @@ def test_of_several_addresses_another_is_asked_where_one_does_not_answer(spark: 
         broken.failing = 503
         registry.put(1, V1)
         urls = f"{away.url}/, {broken.url},{registry.url}"
-        assert json.loads(SchemaRegistry(urls).by_id(1)) == V1
+        assert json.loads(SchemaRegistry(urls).schema(1).text) == V1
         spec = ConfluentAvro(registry_url=urls, reader_schema=json.dumps(READER))
         assert [each.value.a for each in results(decoded(records(spark, [framed(1, V1, {"a": 7})]), spec))] == [7]
         with pytest.raises(ConfigError, match="contains credentials"):
             SchemaRegistry(f"{registry.url},http://a:b@c")
         registry.failing = broken.failing = 301
         with pytest.raises(ConfigError, match="redirects to another one"):
-            SchemaRegistry(registry.url).by_id(1)
+            SchemaRegistry(registry.url).schema(1)
 
 
 @pytest.mark.quick
@@ -257,7 +257,7 @@ def test_wrong_credentials_fail_at_once(spark: SparkSession) -> None:
 
 
 def test_credentials_that_were_not_put(spark: SparkSession) -> None:
-    with RegistryInAThread() as registry, pytest.raises(ConfigError, match="not known to the JVM"):
+    with RegistryInAThread() as registry, pytest.raises(ConfigError, match="The JVM does not have"):
         decoded(records(spark, [b""]), spec_for(registry, credentials="never-put"))
 
 

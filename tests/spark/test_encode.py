@@ -175,7 +175,7 @@ def test_narrow_types_are_widened_and_optional_fields_may_lack(spark: SparkSessi
         ("SELECT 1L AS id, 2 AS more", record_schema(id="long"), "no field for the columns more"),
         ("SELECT 'x' AS id", record_schema(id="long"), "(?i)string.*long"),
         ("SELECT 1L AS id", record_schema(id="double"), "(?i)bigint.*double|long.*double"),
-        ("SELECT 1L AS id", '"string"', "of type string; rows are records"),
+        ("SELECT 1L AS id", '"string"', "of type string, but rows need a record"),
         ("SELECT 1L AS id", "{nonsense", "not a valid Avro schema"),
         ("SELECT 1L AS id", record_schema(id="longer"), "not a valid Avro schema"),
     ],

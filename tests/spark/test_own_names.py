@@ -51,7 +51,7 @@ def test_a_field_with_the_name_of_an_added_column_is_refused_with_a_way_out_that
         return refused.value
 
     for name in KEEP:
-        assert f"leave {name} out of decode.metadata" in str(refusal(f"kafka_{name}", POLICIES["append"], KEEP).hint)
+        assert f"remove {name} from decode.metadata" in str(refusal(f"kafka_{name}", POLICIES["append"], KEEP).hint)
         assert "decode.metadata" not in str(refusal(f"KAFKA_{name}", UPSERT, KEEP).hint)
     assert "decode.metadata" not in str(refusal(DELETED, UPSERT, KEEP).hint)
     # If no row is deleted, we add no column of that name.

@@ -108,7 +108,7 @@ def test_other_json_is_no_registry(answer: str) -> None:
         registry.raw = answer.encode()
         client = SchemaRegistry(registry.url)
         for asked in (lambda: client.latest("s"), lambda: client.schema(1), lambda: client.register("s", "{}")):
-            with pytest.raises(ConfigError, match="not as a schema registry does"):
+            with pytest.raises(ConfigError, match="not the address of a schema registry"):
                 asked()
 
 

@@ -265,7 +265,7 @@ def test_a_value_that_does_not_fit_its_schema_is_named_by_file_and_line(run: Run
         ("zone: A, fare: 1, way: 1.0e+39", "way is 1e+39, and the schema has float there"),
         (
             "zone: A, fare: 1, kind: BUS",
-            "a row has a value for the field 'kind' that its type in the schema does not have",
+            "a row has a value for the field 'kind' that does not fit the field's type in the schema",
         ),
     ],
 )
@@ -322,7 +322,7 @@ def test_a_key_of_a_map_is_of_its_type(run: Run) -> None:
     )
     assert messages(report) == {"keys": []}
     for field, key in ("stops", "abc"), ("stops", "99999999999"), ("paid", "maybe"):
-        with pytest.raises(ConfigError, match=f"the field '{field}' that its type in the schema does not have"):
+        with pytest.raises(ConfigError, match=f"the field '{field}' that does not fit the field's type in the schema"):
             run(f"{MAPS}    wrong: {{records: [{{value: {{{field}: {{{key}: A}}}}}}], rows: []}}\n")
 
 

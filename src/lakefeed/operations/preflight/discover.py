@@ -112,7 +112,7 @@ def _framed(schema_id: int, registry_url: str) -> Discovery | None:
     """Return the decode block for a value with Confluent's header, if the registry has its schema; else None."""
     registry = SchemaRegistry.of(Registry.from_environment(registry_url, os.environ))
     try:
-        registry.by_id(schema_id)
+        registry.schema(schema_id)
         for subject in registry.subjects()[:_MAX_SUBJECTS]:
             found = registry.latest(subject)
             if found.schema_id == schema_id:

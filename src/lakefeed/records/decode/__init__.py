@@ -1,6 +1,6 @@
-"""Turns records into rows: ``decoded`` reads all values, ``rows`` selects the valid ones.
+"""Turns records into rows: ``decoded`` decodes all values, ``rows`` selects the valid ones.
 
-Between the two, a record has its position and ``decoded: struct<value, schema_id, error>``:
+Between the two, every record has the column ``decoded: struct<value, schema_id, error>``:
 
 ========================  ==========  ===========  =========
 record                    value       schema_id    error
@@ -10,7 +10,7 @@ a null value (tombstone)  null        null         null
 unreadable                null        id if known  the reason
 ========================  ==========  ===========  =========
 
-(``schema_id`` is set only if the format has schema ids.)
+``schema_id`` is null if the format has no schema ids.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Translates registered schemas to Avro schemas, so that tables and their evolution handle only one kind."""
+"""Translates all kinds of schemas to Avro schemas, so that tables and their evolution handle only one kind."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from lakefeed.clients.spark import jvm
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, SchemaIncompatible
 from lakefeed.lazy import SparkSession, py4j, spark_errors
 from lakefeed.records.decode import json_schema
+from lakefeed.records.decode.json_schema_document import MALFORMED, too_deep
 from lakefeed.records.decode.registry import NotARegistry
 from lakefeed.records.schema.parse import parse, require_usable
 
@@ -26,14 +27,14 @@ def avro_schema_of(
     message: str | None = None,
     subject: str | None = None,
 ) -> str:
-    """Return the Avro record schema (JSON) that is equivalent to the schema with this id, for all kinds of schemas.
+    """Translate the registered schema with an id to an Avro record schema (JSON).
 
-    Avro schemas stay unchanged, but contain the schemas that they refer to. In Protobuf and JSON Schema, optional
-    fields become unions with null and the default null; a proto3 field without presence has the default zero.
+    An Avro schema stays unchanged, but contains the schemas that it refers to. Optional fields of Protobuf and JSON
+    Schema become unions with null and the default null; a proto3 field without presence has the default zero.
 
     Args:
         spark: any session; its JVM translates Protobuf.
-        kind: the expected kind of the schema in the registry. Default: any kind.
+        kind: the kind that the schema must have in the registry. Default: any kind.
         message: for Protobuf, the message, with or without the package. Default: the schema's first message.
         subject: the subject of the id, for a registry with several contexts.
 
@@ -44,7 +45,8 @@ def avro_schema_of(
     """
     schema, where = registry.schema(schema_id, subject), f"schema id {schema_id} of {registry.url}"
     if kind not in (None, schema.kind):
-        raise SchemaIncompatible(f"the schema is of kind {schema.kind}, not {kind}", where=where)
+        what, hint = f"the schema is of kind {schema.kind}, not {kind}", "register it under a subject of another topic"
+        raise SchemaIncompatible(what, where=where, hint=hint)
     try:
         return avro_schema_of_schema(spark, schema, message=message)
     except ConfigError as error:
@@ -54,7 +56,7 @@ def avro_schema_of(
 def table_schema(
     spark: SparkSession | None, schema: RegisteredSchema, *, registry: str, message: str | None = None
 ) -> str:
-    """Return an Avro schema (JSON) that can become a table; errors name subject, version and id."""
+    """Translate a schema to an Avro schema (JSON) that can become a table; errors name subject, version and id."""
     try:
         text = avro_schema_of_schema(spark, schema, message=message)
         require_usable(text)
@@ -71,11 +73,11 @@ def usable_versions(
 ) -> Iterator[tuple[RegisteredSchema, str, list[str]]]:
     """Yield the versions of a subject that can become a table, newest first; without any, raise the newest's error.
 
-    A version comes with its Avro schema, and with the errors of newer versions that cannot be used. If ``spark`` is
-    None, Protobuf is not translated.
+    Each comes with its Avro schema and with the errors of newer versions that cannot be used. If ``spark`` is None,
+    Protobuf is not translated.
     """
     refused: list[LakefeedError] = []
-    usable = 0
+    is_usable = False
     for number in _newest_first(client, subject):
         try:
             found = client.latest(subject, block=block, version=number)
@@ -86,14 +88,14 @@ def usable_versions(
         except (ConfigError, ResourceMissing) as unusable:
             refused.append(unusable)
         else:
-            usable += 1
+            is_usable = True
             yield found, text, [each.what for each in refused]
-    if not usable:
+    if not is_usable:
         raise refused[0]
 
 
 def _newest_first(client: SchemaRegistry, subject: str) -> Iterator[int | None]:
-    yield None
+    yield None  # The newest version, without a request for the numbers.
     yield from reversed(client.version_numbers(subject)[:-1])
 
 
@@ -124,7 +126,9 @@ def avro_schema_of_text(
     except (py4j.Py4JJavaError, spark_errors.PySparkException) as error:
         raise ConfigError(
             f"The Protobuf schema cannot be used: {jvm.cause_of(error)}",
-            hint=None if message else "give the files that it imports, and the message if it is not the first",
+            hint="correct the name of the message"
+            if message
+            else "give the files that it imports, and the message if it is not the first",
         ) from None
 
 
@@ -133,8 +137,8 @@ def _of_json_schema(schema: SchemaText) -> str:
         references = {reference.name: reference.text for reference in schema.references}
         text = json_schema.avro_schema(schema.text, references)
     except RecursionError:
-        raise ConfigError("The JSON Schema has too many levels inside each other") from None
+        raise too_deep() from None
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as malformed:
-        raise ConfigError(f"The JSON Schema is malformed: {malformed}") from None
+        raise ConfigError(f"The JSON Schema is malformed: {malformed}", hint=MALFORMED) from None
     parse(text)
     return text

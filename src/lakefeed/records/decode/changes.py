@@ -1,4 +1,4 @@
-"""Handles changes of rows with keys: unwraps Debezium's change events, and marks records that delete a row.
+"""Unwraps Debezium's change events, and marks the records that delete a row.
 
 Format: https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-create-events
 """
@@ -24,7 +24,7 @@ OP = "debezium_op"
 """The column with the operation: c, r (read by a snapshot), u or d."""
 
 TS_MS = "debezium_ts_ms"
-"""The column with the time of the change in the database, or else in the connector, in ms since 1970."""
+"""The column with the time of the change in the database, or if unknown in the connector, in ms since 1970."""
 
 OWN_KEY = f"{OWN}_key"
 """The column with the decoded key, beside the value's fields."""
@@ -41,7 +41,8 @@ class DeleteRule:
         tombstones: whether a record with a null value deletes.
         columns: columns with values; a record with one of the values deletes.
         keys: the key columns; if a delete lacks them, their values come from the record's key.
-        are_columns: whether the rows have the key columns because no transform follows; then keys must not be null.
+        are_columns: whether the decoded rows have the key columns, which then must not be null; False if a transform
+            makes the columns.
     """
 
     tombstones: bool
@@ -54,7 +55,7 @@ def unwrap(records: DataFrame) -> DataFrame:
     """Replace the change events in ``decoded.value`` by their rows.
 
     The row of a delete comes from ``before``, which has the whole row or only its key, depending on the database's
-    log. A tombstone stays null. A truncate has no row, so it is an error of its record, as is an unknown ``op``.
+    log. A tombstone stays null. A truncate and an unknown ``op`` are errors of their records.
     """
     decoded = sf.col("decoded")
     event, schema = decoded["value"], _struct(records.select("decoded.value").schema, "value")
@@ -63,7 +64,7 @@ def unwrap(records: DataFrame) -> DataFrame:
     after = _after(schema)
     for name in after.names:
         if (why := name_taken(name, (OP, TS_MS))) is not None:
-            hint = "give the field another name, in the table or by a transform of the connector"
+            hint = "rename the column in the database, or by a transform of the connector"
             raise ConfigError(why, where="the fields of after", hint=hint)
     in_before = _struct(schema, "before").names
     op = event["op"]
@@ -83,22 +84,22 @@ def unwrap(records: DataFrame) -> DataFrame:
 
 
 def _after(event: StructType) -> StructType:
-    """Return the type of ``after``, which has the rows' columns; raise ConfigError if it is not a record."""
+    """Return the type of ``after``, which has the rows' columns; raise ConfigError if it has no columns."""
     after = event["after"].dataType if "after" in event.names else None
     what = "envelope: debezium requires values with the fields op and after"
     hint = "leave decode.envelope out if the connector unwraps its events itself (ExtractNewRecordState)"
     if "op" in event.names and isinstance(after, t.StringType):
         what, hint = AFTER_IS_TEXT, UNWRAP_DOCUMENTS
     elif "op" in event.names and after is not None and not isinstance(after, t.StructType):
-        what = f"the columns of the rows are not known: after is {after.simpleString()}, as of events that only delete"
-        hint = "begin when the topic has an insert or an update, or give its columns: schema_ddl, schema_file"
+        what = f"the rows' columns are unknown: after is {after.simpleString()}, as if the topic had only deletes"
+        hint = "start when the topic has an insert or an update, or give the columns: schema_ddl or schema_file"
     if not isinstance(after, t.StructType) or "op" not in event.names:
         raise ConfigError(what, where=f"fields of the values: {', '.join(event.names)}", hint=hint)
     return after
 
 
 def why_no_rows(values: StructType) -> ConfigError | None:
-    """Return why change events of this type have no rows; None if they have rows."""
+    """Return the error of ``unwrap`` for events of this type; None if it can unwrap them."""
     try:
         _after(_events(values))
     except ConfigError as error:
@@ -112,7 +113,7 @@ def _events(values: StructType) -> StructType:
 
 
 def row_type(event: StructType) -> StructType:
-    """Return the columns after ``unwrap`` of events of this type; the type itself if it is no event's."""
+    """Return the columns after ``unwrap``; the type itself if these are no events."""
     if "after" not in event.names or not isinstance(event["after"].dataType, t.StructType):
         return event
     added = [t.StructField(OP, t.StringType()), t.StructField(TS_MS, t.LongType())]
@@ -145,14 +146,15 @@ def with_deleted(rows: DataFrame, rule: DeleteRule, *, null_value: Column) -> Da
             raise ConfigError(
                 f"delete.column names '{column}', which the decoded records do not have",
                 where=f"columns: {', '.join(name for name in rows.columns if not name.startswith(OWN))}",
+                hint="set delete.column to one of these columns",
             )
         kind = rows.schema[next(name for name in rows.columns if name.lower() == column.lower())].dataType
         fitting = {"string": str, "boolean": bool}.get(kind.typeName(), int)
         if wrong := [value for value in values if type(value) is not fitting]:
             raise ConfigError(
-                f"delete.equals has {', '.join(map(repr, wrong))}, and the column {column} is {kind.simpleString()}",
+                f"delete.equals has {', '.join(map(repr, wrong))}, but the column {column} is {kind.simpleString()}",
                 where="delete.equals",
-                hint="write values of the column's type: texts in quotes, such as ['1'], numbers and true without",
+                hint="write values of the column's type: texts with quotes, such as ['1'], numbers and true without",
             )
         deleted = deleted | sf.coalesce(sf.col(quoted((column,))).isin(*values), sf.lit(False))
     marked = rows.withColumn(DELETED, deleted)
@@ -163,27 +165,27 @@ def _fault(op: Column, event: Column) -> Column:
     text = sf.coalesce(op, sf.lit("(null)"))
     lacks_row = op.isin(*_UPSERTS) & event["after"].isNull()
     return (
-        sf.when(op == "t", sf.lit("debezium: op t (truncate) empties the whole table, which no row can say"))
+        sf.when(op == "t", sf.lit("debezium: op t (truncate) empties the whole table, and no row can express that"))
         .when(op.isNull() | ~op.isin(*_UPSERTS, _DELETE), sf.concat(sf.lit("debezium: unknown op "), text))
         .when(lacks_row, sf.concat(sf.lit("debezium: op "), op, sf.lit(" without after")))
     )
 
 
 def _struct(schema: StructType, name: str) -> StructType:
-    """Return the type of a field that is a struct; a struct without fields if there is none."""
+    """Return the type of a field that is a struct, or else a struct without fields."""
     field_type = schema[name].dataType if name in schema.names else None
     return field_type if isinstance(field_type, t.StructType) else t.StructType([])
 
 
 def _key_columns(rows: DataFrame, keys: Sequence[str]) -> dict[str, Column]:
-    """Return the key columns; for a delete without them, their values come from the record's key."""
+    """Return the key columns; in a delete, the record's key replaces null values."""
     if OWN_KEY not in rows.columns:
         return {}
     requested = {key.lower() for key in keys}
     key, key_type = sf.col(OWN_KEY), rows.schema[OWN_KEY].dataType
     own = {name.lower() for name in key_type.names} if isinstance(key_type, t.StructType) else set()
     if isinstance(key_type, t.StructType) and "payload" in key_type.names and requested.isdisjoint(own):
-        # Connect's JsonConverter writes keys with their schemas like this.
+        # Connect's JsonConverter writes a key as {"schema": …, "payload": …}.
         key, key_type = key["payload"], key_type["payload"].dataType
     names = {name.lower(): name for name in key_type.names} if isinstance(key_type, t.StructType) else {}
     columns = {}

@@ -18,7 +18,7 @@ from lakefeed.records.schema.parse import require_usable
 from lakefeed.records.spec import DecodeSpec
 
 KEY = "decoded_key"
-"""The column with the decoded key: a struct of the key's fields, or the value itself for formats with one value."""
+"""The column with the decoded key: a struct of the key's fields, or for formats without fields the key itself."""
 
 _RESULT = "_lakefeed_key"
 _VALUE = "_lakefeed_value"
@@ -28,11 +28,11 @@ _ID_HEADER = "_lakefeed_id_header"
 def decoded(records: DataFrame, spec: DecodeSpec, *, key: DecodeSpec | None = None) -> DataFrame:
     """Add the column ``decoded: struct<value, schema_id, error>`` to a batch or a stream.
 
-    An unreadable record gets an ``error`` and never stops the job. But if the schema registry does not answer, the job
-    stops: see ``registry_error_of``.
+    An unreadable record gets an ``error`` and does not stop the job. A schema registry that does not answer stops the
+    job: see ``registry_error_of``.
 
     Args:
-        records: have the column ``value`` (bytes), as Spark's Kafka source returns it.
+        records: have the column ``value`` (bytes), as from Spark's Kafka source.
         spec: the encoding of the values.
         key: the encoding of the keys (column ``key``). It adds the column ``decoded_key``; an unreadable key is an
             error of its record.
@@ -55,48 +55,44 @@ def _with_value(records: DataFrame, spec: DecodeSpec, part: Literal["value", "ke
     try:
         if not isinstance(spec, specs.RegisteredFormat) or "headers" not in records.columns:
             return records.withColumn("decoded", sf.call_function(f"{catalog}.decode", sf.col("value")))
-        found = sf.get(sf.filter("headers", lambda header: header["key"].isin(*specs.ID_HEADERS[part])), sf.lit(0))[
-            "key"
-        ]
-        elsewhere = records.withColumn(_ID_HEADER, found)
-        bare = sf.when(sf.col(_ID_HEADER).isNull(), sf.col("value"))
-        result = elsewhere.withColumn("decoded", sf.call_function(f"{catalog}.decode", bare))
+        id_headers = sf.filter("headers", lambda header: header["key"].isin(*specs.ID_HEADERS[part]))
+        marked = records.withColumn(_ID_HEADER, sf.get(id_headers, sf.lit(0))["key"])
+        has_none = sf.col(_ID_HEADER).isNull()
+        value = sf.when(has_none, sf.col("value"))
+        result = marked.withColumn("decoded", sf.call_function(f"{catalog}.decode", value))
         decoded = sf.col("decoded")
         error = sf.coalesce(decoded["error"], sf.format_string(specs.ID_IN_HEADER, sf.col(_ID_HEADER)))
-        error = sf.when(sf.col(_ID_HEADER).isNull(), decoded["error"]).otherwise(error)
-        value, schema_id = decoded["value"], decoded["schema_id"]
-        return with_result(result, value, schema_id=schema_id, error=error).drop(_ID_HEADER)
+        error = sf.when(has_none, decoded["error"]).otherwise(error)
+        return with_result(result, decoded["value"], schema_id=decoded["schema_id"], error=error).drop(_ID_HEADER)
     except (spark_errors.PySparkException, py4j.Py4JJavaError) as refused:
         is_avro = isinstance(spec, specs.ConfluentAvro | specs.PlainAvro)
         raise ConfigError(
             f"The {'Avro schema' if is_avro else 'schema'} cannot be used: {jvm.cause_of(refused)}",
             where=f"{type(spec).__name__}.reader_schema" if is_avro else type(spec).__name__,
-            hint="it must be a valid Avro schema (JSON)" if is_avro else None,
+            hint="give a valid Avro schema (JSON)" if is_avro else "correct the schema in its file or in the registry",
         ) from None
 
 
 def _by_expression(records: DataFrame, spec: ExpressionFormat) -> DataFrame:
-    """Decode by an installed package's expression; if it returns neither value nor reason, the record is an error."""
+    """Decode by an installed package's expression; a record for which it returns only nulls is an error."""
     name = getattr(spec.decode, "__qualname__", repr(spec.decode))
     try:
         result = records.withColumn("decoded", sf.when(sf.col("value").isNotNull(), spec.decode(sf.col("value"))))
         found = result.schema["decoded"].dataType.simpleString()
     except spark_errors.PySparkException as refused:
-        raise ConfigError(f"the format's expression cannot be used: {jvm.cause_of(refused)}", where=name) from None
+        what = f"the format's expression cannot be used: {jvm.cause_of(refused)}"
+        raise ConfigError(what, where=name, hint="correct the package that has this function") from None
     if not re.fullmatch(r"struct<value:struct<.+>,error:string>", found):
-        expected = "struct<value: struct<…>, error: string>"
-        raise ConfigError(f"the format's expression gives {found}, and {expected} is expected", where=name)
+        what = f"the format's expression returns {found} instead of struct<value: struct<…>, error: string>"
+        raise ConfigError(what, where=name, hint="correct the package that has this function")
     value, error = sf.col("decoded.value"), sf.col("decoded.error")
-    nothing = sf.when(sf.col("value").isNotNull() & value.isNull(), "the format gives neither a value nor a reason")
+    nothing = sf.when(sf.col("value").isNotNull() & value.isNull(), "the format returns neither a value nor an error")
     error = sf.coalesce(error, nothing)
     return with_result(result, sf.when(error.isNull(), value), schema_id=sf.lit(None).cast("int"), error=error)
 
 
 def _with_key(records: DataFrame, spec: DecodeSpec) -> DataFrame:
-    """Add the column ``KEY`` to records with decoded values.
-
-    A record with an unreadable key is an error; its reason begins with ``key:``. A null key stays null.
-    """
+    """Add the column ``KEY`` to decoded records; an unreadable key is an error that begins with ``key:``."""
     decoded = sf.col("decoded")
     as_values = records.withColumnsRenamed({"value": _VALUE, "key": "value", "decoded": KEY})
     keyed = _with_value(as_values, spec, "key").withColumnsRenamed(
@@ -117,7 +113,7 @@ def with_result(records: DataFrame, value: Column, *, schema_id: Column, error: 
 
 
 def _has_one_value(spec: DecodeSpec) -> bool:
-    """Return whether the value's struct wraps a single value without fields."""
+    """Return whether the format has no fields, so that the struct of a decoded key only wraps its value."""
     match spec:
         case specs.String() | specs.Raw():
             return True
@@ -132,7 +128,7 @@ def _has_one_value(spec: DecodeSpec) -> bool:
 
 
 def decoder_options(spark: SparkSession, spec: DecodeSpec) -> dict[str, str]:
-    """Return the decoder's options, which ``DecodeOptions.java`` reads. ``Raw`` needs no decoder and has no options."""
+    """Return the options for ``DecodeOptions.java``; ``Raw``, which needs no decoder, has none."""
     options: dict[str, str] = {}
     if isinstance(spec, specs.RegisteredFormat):
         options = _registry_options(spark, spec)
@@ -173,9 +169,9 @@ def _registry_options(spark: SparkSession, spec: specs.RegisteredFormat) -> dict
     if spec.credentials is not None:
         if not jvm.has_credentials(spark, spec.credentials):
             raise ConfigError(
-                "The schema registry's credentials are not known to the JVM",
+                "The JVM does not have the schema registry's credentials",
                 where=f"credentials {spec.credentials!r}",
-                hint="lakefeed.jvm.put_credentials(spark, name, username=…, password=…) first",
+                hint="call lakefeed.jvm.put_credentials(spark, name, username=…, password=…) before",
             )
         options["credentials"] = spec.credentials
     return options
@@ -202,12 +198,12 @@ def _table_type(spark: SparkSession, text: str, *, of: str) -> StructType:
             document = json.loads(text)
             if document.get("type") == "record":
                 require_usable(text)
-                # Columns may have names that Avro does not allow.
+                # Do not validate names: columns may have names that Avro does not allow.
                 parser = java.org.apache.avro.Schema.Parser(java.org.apache.avro.NameValidator.NO_VALIDATION)
                 converted = java.org.apache.spark.sql.avro.SchemaConverters.toSqlType(parser.parse(text))
                 document = json.loads(str(converted.dataType().json()))
             schema = t.StructType.fromJson(document)
-        else:  # PySpark's own parser needs a session.
+        else:  # PySpark's own parser would need an active session in this thread.
             schema = t.StructType.fromJson(json.loads(java.org.apache.spark.sql.types.StructType.fromDDL(text).json()))
     except LakefeedError as unusable:
         raise ConfigError(
@@ -220,6 +216,7 @@ def _table_type(spark: SparkSession, text: str, *, of: str) -> StructType:
             hint="give Spark DDL (id BIGINT, name STRING), an Avro record schema or the JSON of a StructType",
         ) from None
     if not isinstance(schema, t.StructType) or not schema.fields:
-        raise ConfigError(f"The schema for {of} values has no fields", where=text[:120])
+        what = f"The schema for {of} values has no fields"
+        raise ConfigError(what, where=text[:120], hint="give at least one column, such as id BIGINT")
     refuse_same_but_for_case(schema, where=f"the schema for {of} values")
     return schema

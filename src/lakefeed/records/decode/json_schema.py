@@ -1,10 +1,10 @@
-"""Translates a JSON Schema to the Avro schema of the rows that its objects become.
+"""Translates a JSON Schema of drafts 4 to 2020-12 to the Avro schema of the rows.
 
-It reads the fields and their types from schemas of drafts 4 to 2020-12. A value that no column can hold becomes text
-with its JSON: a choice between types, an object without known fields, a schema inside itself.
+A value without a fixed type becomes text with its JSON: a choice between types, an object without known fields, a
+schema inside itself.
 
-A place of the schema is a tuple of parts, and a value has to meet all parts: ``$ref`` and ``allOf`` add parts to a
-place. ``SchemaDocuments`` has already checked the schemas' shapes, so all keywords have the right types here.
+A place of the schema has several parts, because ``$ref`` and ``allOf`` add schemas to it; a value has to meet all
+parts. ``SchemaDocuments`` has already checked that all keywords have values of the right types.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lakefeed.records.decode.json_schema_document import TYPES, Pointer, Resolve
 from lakefeed.records.schema.avro import ANY, DEEPEST, MOST_COLUMNS
 
 NAME = "lakefeed.json.name"
-"""The attribute of an Avro field with the JSON property's name, if the field cannot have this name."""
+"""The attribute of an Avro field with the name of the JSON property, if the field has another name."""
 
 _FORMATS = {
     "date-time": {"type": "long", "logicalType": "timestamp-micros"},
@@ -39,15 +39,16 @@ _Part: TypeAlias = tuple[Any, Resolver]
 
 
 class _Recursive(Exception):
-    """A schema inside itself."""
+    """The schema at a place contains itself."""
 
 
 class _Made(NamedTuple):
-    """The Avro type of the values at a place; with ``is_any``, the field gets the attribute ``ANY``."""
+    """The Avro type of the values at a place."""
 
     type: Any
     nullable: bool = False
     is_any: bool = False
+    """Whether the field gets the attribute ``ANY``."""
 
     @property
     def schema(self) -> Any:
@@ -60,8 +61,6 @@ _TEXT = _Made("string", is_any=True)
 
 @dataclass(frozen=True, kw_only=True)
 class _Place:
-    """One place of the schema."""
-
     parts: tuple[_Part, ...]
     name: str
     path: Pointer
@@ -75,10 +74,10 @@ class _Place:
 
 
 def avro_schema(text: str, references: Mapping[str, str] | None = None, *, name: str = "Value") -> str:
-    """Translate a JSON Schema to the Avro record schema (JSON) of its objects.
+    """Translate a JSON Schema of objects to an Avro record schema (JSON).
 
-    A field is nullable with the default null, unless ``required`` has the property and its types exclude null.
-    A field has the property's name, even if Avro does not allow the name; only the empty name becomes ``_``.
+    A field is nullable with the default null, unless the property is required and cannot be null. It has the property's
+    name, even if Avro does not allow the name; only the empty name becomes ``_``.
 
     Raises:
         ConfigError: this is no JSON Schema of an object, a ``$ref`` has no target, or there are over 10,000 columns.
@@ -99,7 +98,7 @@ def avro_schema(text: str, references: Mapping[str, str] | None = None, *, name:
         raise too_deep() from None
     if not isinstance(made, dict) or made.get("type") != "record":
         raise ConfigError(
-            "The JSON Schema does not describe an object with properties, so it gives no columns",
+            "The JSON Schema does not describe an object with properties, so it has no columns",
             hint='decode as json with schema_ddl, or give the schema "type": "object" and properties',
         )
     return json.dumps(made)
@@ -126,7 +125,7 @@ class _Translation:
         return self._choice(place, words[0]) if words else self._single(place)
 
     def several(self, root: _Place) -> _Made:
-        """Return a record with the properties of all choices of the root; text if not all choices are objects."""
+        """Return a record with the properties of all choices of the root; text if a choice is no object."""
         with suppress(_Recursive):
             if self._are_objects(root):
                 parts, around = self._flat(root)
@@ -144,15 +143,15 @@ class _Translation:
         return bool(options) and all(map(self._are_objects, inner))
 
     def _flat(self, place: _Place) -> tuple[list[_Part], frozenset[tuple[int, bool]]]:
-        """Return the place's parts, with those of references and ``allOf``, and the references around them."""
-        found: list[_Part] = []
+        """Return the parts of a place after resolving references and ``allOf``, and the references around them."""
+        flat: list[_Part] = []
         around = place.around
         left = [(part, place.around, False, False) for part in reversed(place.parts)]
         while left:
             self._count(place)
             (schema, resolver), known, in_all_of, done = left.pop()
             if done or not isinstance(schema, dict):
-                found.append((schema, resolver))
+                flat.append((schema, resolver))
                 continue
             resolver = self._documents.inside(schema, resolver)
             more = []
@@ -169,15 +168,15 @@ class _Translation:
                 if rest.keys() - _SILENT:
                     more.append(((rest, resolver), known, in_all_of, True))
             left += reversed(more)
-        return found, around
+        return flat, around
 
     def _count(self, place: _Place) -> None:
         self._steps += 1
         if self._columns > MOST_COLUMNS or self._steps > _MOST_STEPS:
             raise ConfigError(
-                f"The JSON Schema has more than {MOST_COLUMNS:,} columns, with all that its references stand for",
+                f"The JSON Schema has more than {MOST_COLUMNS:,} columns, including those behind its references",
                 where=str(place.path),
-                hint="describe what repeats as an object without properties: it becomes a column of JSON text",
+                hint="replace repeated schemas by an object without properties: it becomes a column of JSON text",
             )
 
     def _choice(self, place: _Place, word: str) -> _Made:
@@ -187,13 +186,13 @@ class _Translation:
         return self._one_of(place.having((*base, (option, resolver))) for option in options if option is not False)
 
     def _one_of(self, places: Iterable[_Place]) -> _Made:
-        """Return the type of all places if it is the same, otherwise text."""
-        found = [self.type(place) for place in places]
-        types = [made._replace(nullable=False) for made in found if made.type != "null"]
+        """Return the type of the places if all have the same type, otherwise text."""
+        options = [self.type(place) for place in places]
+        types = [made._replace(nullable=False) for made in options if made.type != "null"]
         if not types:
             return _Made("null", nullable=True)
         same = all(made == types[0] for made in types)
-        return (types[0] if same else _TEXT)._replace(nullable=any(made.nullable for made in found))
+        return (types[0] if same else _TEXT)._replace(nullable=any(made.nullable for made in options))
 
     def _single(self, place: _Place) -> _Made:
         kinds, nullable = _kinds([schema for schema, _ in place.parts])
@@ -233,13 +232,13 @@ class _Translation:
         return _Made({"type": "record", "name": own, "fields": list(fields.values())})
 
     def _sometimes(self, place: _Place) -> dict[str, list[_Part] | None]:
-        """Return the properties that choices and conditions add to an object with properties.
+        """Return the properties that choices and conditions add to an object; None for a property of any type.
 
-        A property is None if it may have any value in some objects: an object of another choice may have any value
-        there, unless that other choice forbids ``additionalProperties``.
+        A property that only some choices describe can have any type in objects of the others, unless these forbid
+        ``additionalProperties``.
         """
         found: dict[str, list[_Part] | None] = {}
-        seen: set[int] = set()
+        visited: set[int] = set()
         left = [(choice, False) for part in place.parts for choice in _choices_of(part)]
         while left:
             options, free = left.pop(0)
@@ -247,8 +246,8 @@ class _Translation:
             closed: list[bool] = []
             for option in options:
                 parts = []
-                if isinstance(option[0], dict) and id(option[0]) not in seen:
-                    seen.add(id(option[0]))
+                if isinstance(option[0], dict) and id(option[0]) not in visited:
+                    visited.add(id(option[0]))
                     with suppress(_Recursive):
                         parts = [each for each in self._flat(place.having((option,)))[0] if isinstance(each[0], dict)]
                 described.append(_properties(parts))
@@ -266,7 +265,7 @@ class _Translation:
         name = key or "_"
         if name in fields:
             raise ConfigError(
-                "The JSON Schema has a property '_' beside the empty name, whose column would be '_' too",
+                "The JSON Schema has a property '_' and one with the empty name, whose column is also called '_'",
                 where=str(place.path),
                 hint="rename one of them, or decode as json with schema_ddl",
             )
@@ -287,7 +286,7 @@ class _Translation:
         return _Made({"type": "array", "items": made.schema}, is_any=made.is_any)
 
     def _unused(self, name: str) -> str:
-        """Return an unused record name: in Avro, a name has one definition, and here every place has its own record."""
+        """Make a record name unique, because every place has its own record, and Avro defines a name only once."""
         name = name[:_LONGEST_RECORD_NAME]
         chosen = name
         while chosen in self._names:
@@ -301,20 +300,20 @@ _FLATTENED = ("allOf", "$ref", "$dynamicRef", "$recursiveRef", "$id", "id", "def
 
 
 def _having(parts: Iterable[_Part], word: str) -> list[_Part]:
-    """Return the values of a keyword, for the parts that have it."""
+    """Return the values of a keyword in the parts that have it."""
     return [(schema[word], resolver) for schema, resolver in parts if word in schema]
 
 
 def _properties(parts: Iterable[_Part]) -> dict[str, list[_Part]]:
-    found: dict[str, list[_Part]] = {}
+    merged: dict[str, list[_Part]] = {}
     for properties, resolver in _having(parts, "properties"):
         for key, value in properties.items():
-            found.setdefault(key, []).append((value, resolver))
-    return found
+            merged.setdefault(key, []).append((value, resolver))
+    return merged
 
 
 def _choices_of(part: _Part) -> Iterator[list[_Part]]:
-    """Yield the schemas of every choice or condition of a part; a value meets at least one of them."""
+    """Yield the schemas of each choice or condition of a part; a value meets at least one schema of each."""
     schema, resolver = part
     yield from _alternatives(part)
     several = [[schema.get("then", {}), schema.get("else", {})]] if "then" in schema or "else" in schema else []
@@ -323,28 +322,28 @@ def _choices_of(part: _Part) -> Iterator[list[_Part]]:
 
 
 def _alternatives(part: _Part) -> Iterator[list[_Part]]:
-    """Yield the schemas of every ``oneOf`` or ``anyOf`` of a part."""
+    """Yield the schemas of ``oneOf`` and of ``anyOf`` in a part."""
     schema, resolver = part
     yield from ([(option, resolver) for option in schema[word]] for word in _CHOICES if word in schema)
 
 
 def _kinds(schemas: Iterable[Mapping[str, Any]]) -> tuple[set[str] | None, bool]:
-    """Return the types, without null, that fit all schemas (None for any type), and whether null fits."""
+    """Return the types without null that all schemas allow (None for any type), and whether they allow null."""
     schemas = list(schemas)
-    said = [kinds for kinds in map(_said, schemas) if kinds is not None]
-    if not said:
+    allowed = [kinds for kinds in map(_allowed, schemas) if kinds is not None]
+    if not allowed:
         if any("properties" in schema for schema in schemas):
             return {"object"}, False
         return ({"array"}, False) if any("items" in schema for schema in schemas) else (None, True)
-    # If the schemas contradict each other, no value fits; the last schema was probably meant to override the others.
-    kinds = set.intersection(*said) or set(said[-1])
+    # If the schemas contradict each other, the user probably meant that the last schema overrides the others.
+    kinds = set.intersection(*allowed) or set(allowed[-1])
     if "number" in kinds:
         kinds.discard("integer")
     return kinds - {"null"}, "null" in kinds
 
 
-def _said(schema: Mapping[str, Any]) -> set[str] | None:
-    """Return the types that one schema allows (None for any type); number includes integer."""
+def _allowed(schema: Mapping[str, Any]) -> set[str] | None:
+    """Return the types that a schema allows (None for any type); with number, integer is also in the set."""
     kinds: set[str] = set(TYPES)
     if "type" in schema:
         kinds &= {schema["type"]} if isinstance(schema["type"], str) else set(schema["type"])
@@ -352,12 +351,12 @@ def _said(schema: Mapping[str, Any]) -> set[str] | None:
         kinds = kinds if kinds or schema["type"] not in ("any", ["any"]) else set(TYPES)
     for values in (schema.get("enum"), [schema["const"]] if "const" in schema else None):
         if values is not None:
-            found = {_kind_of(value) for value in values}
-            kinds &= found | ({"integer"} if "number" in found else set())
-            kinds |= {"number"} if "number" in found and "integer" in kinds else set()
+            own = {_kind_of(value) for value in values}
+            kinds &= own | ({"integer"} if "number" in own else set())
+            kinds |= {"number"} if "number" in own and "integer" in kinds else set()
     if kinds == set(TYPES):
         return None
-    # nullable is a keyword of OpenAPI; schemas in registries use it too.
+    # Schemas in registries also use nullable, a keyword of OpenAPI.
     return kinds | {"null"} if schema.get("nullable") is True else kinds
 
 

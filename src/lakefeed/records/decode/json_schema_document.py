@@ -1,4 +1,4 @@
-"""The documents of a JSON Schema: reads them, checks their shapes, and resolves references."""
+"""Reads the documents of a JSON Schema, checks them, and resolves references."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from lakefeed.errors import ConfigError
 from lakefeed.records.schema.avro import DEEPEST
 
 Resolver: TypeAlias = Any
-"""The resolver of ``referencing``, whose class is not public: it resolves references from one place of a document."""
+"""A resolver of ``referencing``, whose class is not public: it resolves references from one place of a document."""
 
+MALFORMED = "correct the schema and register it again"
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _LEGACY = (DRAFT3, DRAFT4, DRAFT6, DRAFT7)
-# Only later drafts have these keywords; they show the draft of a schema without ``$schema``.
+# Only later drafts have these keywords, which show the draft of a schema without ``$schema``.
 _LATER = ("$defs", "$anchor", "$dynamicAnchor", "$dynamicRef", "prefixItems", "unevaluatedProperties")
 _MAPS = ("properties", "patternProperties", "definitions", "$defs", "dependentSchemas")
 _LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
@@ -44,10 +45,11 @@ _TEXTS = ("$id", "$schema", "$anchor", "$dynamicAnchor", "$ref", "$dynamicRef")
 
 @dataclass(frozen=True)
 class Pointer:
-    """A place in a schema, for error messages; ``level`` is the number of schemas around it."""
+    """A place in a schema, for error messages."""
 
     steps: tuple[str, ...] = ()
     level: int = 0
+    """The number of schemas around this one."""
 
     def below(self, *steps: str) -> Pointer:
         return Pointer((*self.steps, *steps), self.level + 1)
@@ -58,25 +60,25 @@ class Pointer:
 
 
 def malformed(pointer: Pointer, what: str) -> ConfigError:
-    return ConfigError(f"The JSON Schema is malformed at {pointer}: {what}", hint="correct and register it again")
+    return ConfigError(f"The JSON Schema is malformed at {pointer}: {what}", hint=MALFORMED)
 
 
 def too_deep() -> ConfigError:
     return ConfigError(
         f"The JSON Schema is nested deeper than {DEEPEST} levels",
-        hint="describe what is deeper as an object without properties: it becomes a column of JSON text",
+        hint="replace the deeper schemas by an object without properties: it becomes a column of JSON text",
     )
 
 
 class SchemaDocuments:
-    """A JSON Schema and the schemas that it refers to, by their names in ``$ref``."""
+    """A JSON Schema and its references: the schemas that it refers to, by their names in ``$ref``."""
 
     def __init__(self, text: str, references: Mapping[str, str]) -> None:
         self._legacy: dict[int, bool] = {}
         self.root = _read(text, "the JSON Schema")
         self._resources = {"": self._resource(self.root)}
         for name, referred in references.items():
-            self._resources[name] = self._resource(_read(referred, f"the referred schema {name}"))
+            self._resources[name] = self._resource(_read(referred, f"the referenced schema {name}"))
         for resource in tuple(self._resources.values()):
             if (identity := resource.id()) is not None:
                 self._resources.setdefault(identity.rstrip("#"), resource)
@@ -85,11 +87,11 @@ class SchemaDocuments:
         self.resolver: Resolver = registry.resolver_with_root(self._resources[""])
 
     def is_legacy(self, schema: Mapping[str, Any]) -> bool:
-        """Return whether a part of these documents has draft 7 or older, which ignores keywords beside ``$ref``."""
+        """Return whether a schema's draft is 7 or older, and so ignores keywords beside ``$ref``."""
         return self._legacy.get(id(schema), False)
 
     def inside(self, schema: dict[str, Any], resolver: Resolver) -> Resolver:
-        """Return the resolver for the references in ``schema``; the schema may have its own base."""
+        """Return the resolver for the references in ``schema``, which may have its own base address."""
         if not isinstance(schema.get("$id", schema.get("id")), str):
             return resolver
         specification = DRAFT202012 if not self.is_legacy(schema) else DRAFT7 if "$id" in schema else DRAFT4
@@ -101,16 +103,16 @@ class SchemaDocuments:
             if word not in schema:
                 continue
             try:
-                found = lookup_recursive_ref(resolver) if word == "$recursiveRef" else resolver.lookup(schema[word])
+                target = lookup_recursive_ref(resolver) if word == "$recursiveRef" else resolver.lookup(schema[word])
             except (Unresolvable, ValueError, LookupError, TypeError, AttributeError):
-                found = None
-            if found is None or not isinstance(found.contents, dict | bool):
+                target = None
+            if target is None or not isinstance(target.contents, dict | bool):
                 raise ConfigError(
-                    f"The JSON Schema refers to {schema[word]}, which is nowhere",
+                    f"The JSON Schema refers to {schema[word]}, which does not exist",
                     where=str(path),
-                    hint="register it as a reference of the schema, or correct $ref",
+                    hint="correct $ref, or register the other schema as a reference of this one",
                 )
-            yield found.contents, found.resolver
+            yield target.contents, target.resolver
 
     def _resource(self, document: dict[str, Any]) -> Resource[Any]:
         schemas = _check(document)
@@ -119,7 +121,7 @@ class SchemaDocuments:
         return specification.create_resource(document)
 
     def _retrieve(self, uri: str) -> Resource[Any]:
-        """Find the document of an address without an exact match, by the longest common end of the paths."""
+        """Return the document with the longest common end of the path, for an address without an exact match."""
 
         def same(key: str) -> int:
             return sum(1 for _ in takewhile(lambda two: two[0] == two[1], zip(_path(uri), _path(key), strict=False)))
@@ -142,73 +144,73 @@ def _read(text: str, what: str) -> dict[str, Any]:
     except RecursionError:
         raise too_deep() from None
     except ValueError as error:
-        raise ConfigError(f"{what} is not JSON: {error}") from None
+        raise ConfigError(f"{what} is not JSON: {error}", hint=MALFORMED) from None
     if not isinstance(document, dict):
-        raise ConfigError(f"{what} is not a JSON object")
+        raise ConfigError(f"{what} is not a JSON object", hint=MALFORMED)
     return document
 
 
 def _specification(document: Mapping[str, Any], schemas: Iterable[Mapping[str, Any]]) -> Specification[Any]:
-    """Return the draft of a document: the one that it declares, or the oldest draft that has all its keywords."""
-    said = document.get("$schema")
-    if isinstance(said, str):
-        return specification_with(said, default=DRAFT202012)
+    """Return the draft that a document declares, or else the oldest draft that has all its keywords."""
+    declared = document.get("$schema")
+    if isinstance(declared, str):
+        return specification_with(declared, default=DRAFT202012)
     if any(word in schema for schema in schemas for word in _LATER):
         return DRAFT202012
     return DRAFT4 if isinstance(document.get("id"), str) and "$id" not in document else DRAFT7
 
 
 def _check(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return all schemas in a document, after a check of their shapes."""
-    found: list[dict[str, Any]] = []
+    """Check all schemas in a document, and return them."""
+    schemas: list[dict[str, Any]] = []
     left: list[tuple[Any, Pointer]] = [(document, Pointer())]
     while left:
         schema, pointer = left.pop()
         if isinstance(schema, bool):
             continue
         if not isinstance(schema, dict):
-            raise malformed(pointer, "a schema is an object, true or false")
+            raise malformed(pointer, "a schema has to be an object, true or false")
         if pointer.level > DEEPEST:
             raise too_deep()
         _check_words(schema, pointer)
-        found.append(schema)
+        schemas.append(schema)
         left += _schemas_in(schema, pointer)
-    return found
+    return schemas
 
 
 def _check_words(schema: dict[str, Any], pointer: Pointer) -> None:
     for word in _TEXTS:
         if not isinstance(schema.get(word, ""), str):
-            raise malformed(pointer.below(word), "it is text")
+            raise malformed(pointer.below(word), "it has to be text")
     try:
         urlsplit(schema.get("$id", ""))
     except ValueError:
-        raise malformed(pointer.below("$id"), "it is no address") from None
-    said = schema.get("type", [])
-    words = [said] if isinstance(said, str) else said
+        raise malformed(pointer.below("$id"), "it has to be an address") from None
+    types = schema.get("type", [])
+    words = [types] if isinstance(types, str) else types
     if not isinstance(words, list) or ("type" in schema and not words):
-        raise malformed(pointer.below("type"), "it is a type or a list of types")
+        raise malformed(pointer.below("type"), "it has to be a type or a list of types")
     if unknown := [word for word in words if word not in (*TYPES, "any")]:
-        raise malformed(pointer.below("type"), f"{str(unknown[0])[:50]!r} is none of {', '.join(TYPES)}")
+        raise malformed(pointer.below("type"), f"{str(unknown[0])[:50]!r} has to be one of {', '.join(TYPES)}")
     required = schema.get("required", [])
     if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
-        raise malformed(pointer.below("required"), "it is a list of names (as of draft 4)")
+        raise malformed(pointer.below("required"), "it has to be a list of names, as since draft 4")
     if not isinstance(schema.get("enum", []), list):
-        raise malformed(pointer.below("enum"), "it is a list of values")
+        raise malformed(pointer.below("enum"), "it has to be a list of values")
 
 
 def _schemas_in(schema: dict[str, Any], pointer: Pointer) -> Iterator[tuple[Any, Pointer]]:
     for word in (*_MAPS, "dependencies"):
         inside = schema.get(word, {})
         if not isinstance(inside, dict):
-            raise malformed(pointer.below(word), "it is an object of schemas")
+            raise malformed(pointer.below(word), "it has to be an object of schemas")
         for key, each in inside.items():
             if not (word == "dependencies" and isinstance(each, list)):
                 yield each, pointer.below(word, key)
     for word in _LISTS:
         several = schema.get(word, [])
         if not isinstance(several, list) or (word in schema and not several):
-            raise malformed(pointer.below(word), "it is a list of schemas")
+            raise malformed(pointer.below(word), "it has to be a list of schemas")
         yield from ((each, pointer.below(word, str(at))) for at, each in enumerate(several))
     for word in _SCHEMAS:
         if word in schema:

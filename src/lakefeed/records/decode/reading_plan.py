@@ -1,4 +1,4 @@
-"""Plans how to show the bytes of a value or key to people: by a decode block, or with the writer's schema."""
+"""Plans how to decode a value or key for display: by a decode block, or with the writer's schema."""
 
 from __future__ import annotations
 
@@ -16,27 +16,30 @@ from lakefeed.records.decode.registry import SchemaText
 Format = Literal["avro", "protobuf", "json_schema", "json", "text", "bytes", "null"]
 
 HEADER = 5
-"""The number of bytes before a value in the registry's wire format: a zero byte and the schema id."""
+"""The number of bytes before a value in Confluent's wire format: a zero byte and the schema id."""
 _KINDS: dict[str, Format] = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json_schema"}
 
 
 class ReadingPlan(NamedTuple):
-    """The way to read the bytes of a value or a key; ``name`` is unique among a topic's plans."""
+    """The way to read the bytes of a value or a key."""
 
     format: Format
     name: str
+    """Unique among the plans of a topic."""
     skip: int = 0
+    """The number of bytes before the data."""
     schema_id: int | None = None
     options: Callable[[SparkSession], dict[str, str]] | None = None
+    """Returns the decoder's options; None if no decoder is needed."""
 
 
 def schema_id(data: bytes) -> int:
-    """Return the schema id of a value in the registry's wire format."""
+    """Return the schema id of a value in Confluent's wire format."""
     return int.from_bytes(data[1:HEADER], "big")
 
 
 def plan_of(spec: specs.DecodeSpec, part: str) -> ReadingPlan:
-    """Return the plan of a feed for a part of its records: the value or the key."""
+    """Return the plan for a feed's encoding; ``part`` is ``value`` or ``key``."""
     name = f"feed's {part}"
     match spec:
         case specs.Raw():
@@ -44,20 +47,20 @@ def plan_of(spec: specs.DecodeSpec, part: str) -> ReadingPlan:
         case specs.String() | ExpressionFormat():
             return ReadingPlan("text", name)
         case specs.ConfluentAvro() | specs.PlainAvro():
-            found: Format = "avro"
+            kind: Format = "avro"
         case specs.ConfluentProtobuf() | specs.PlainProtobuf():
-            found = "protobuf"
+            kind = "protobuf"
         case specs.ConfluentJson():
-            found = "json_schema"
+            kind = "json_schema"
         case specs.Json():
-            found = "json"
+            kind = "json"
         case _:
-            found = "text"
-    return ReadingPlan(found, name, options=lambda spark: decoder_options(spark, spec))
+            kind = "text"
+    return ReadingPlan(kind, name, options=lambda spark: decoder_options(spark, spec))
 
 
 def writers_plan(number: int, schema: SchemaText) -> ReadingPlan:
-    """Return the plan to read a value with its writer's schema; for Protobuf see ``protobuf_plan``."""
+    """Return the plan to read a value with its writer's schema, except a Protobuf schema: see ``protobuf_plan``."""
     kind = _KINDS[schema.kind]
 
     def options(spark: SparkSession) -> dict[str, str]:
@@ -70,7 +73,7 @@ def writers_plan(number: int, schema: SchemaText) -> ReadingPlan:
 
 
 def protobuf_plan(number: int, schema: SchemaText, path: Sequence[int], end: int) -> ReadingPlan:
-    """Return the plan to read a message; ``path`` are its indexes in the file, ``end`` is where its bytes begin."""
+    """Return the plan to read a message, which ``message_indexes`` has found at ``path`` and ``end``."""
 
     def options(spark: SparkSession) -> dict[str, str]:
         references = tuple(reference.text for reference in schema.references)
@@ -83,7 +86,7 @@ def protobuf_plan(number: int, schema: SchemaText, path: Sequence[int], end: int
 
 
 def message_indexes(data: bytes) -> tuple[list[int], int] | None:
-    """Return the message indexes after a Protobuf header, and the offset where the message begins."""
+    """Return the message indexes after a Protobuf header, and the position of the message's first byte."""
     at = HEADER
 
     def zigzag() -> int:

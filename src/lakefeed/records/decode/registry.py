@@ -1,4 +1,4 @@
-"""A client of a schema registry: looks up, registers and lists schemas. The JVM decoder has another client for records.
+"""A client of schema registries, for commands and a feed's start; the JVM's decoder of records has its own client.
 
 https://docs.confluent.io/platform/current/schema-registry/develop/api.html
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json_schema": "JSON"}
-"""The kinds of schemas in the registry, by the decode blocks of a pipeline file."""
+"""The kind of a registered schema, by the decode block of a pipeline file."""
 
 DEEPEST_REFERENCE = 32
 MOST_REFERENCES = 1_000
@@ -45,9 +45,10 @@ _ACCEPTED = "application/vnd.schemaregistry.v1+json, application/vnd.schemaregis
 
 @dataclass(frozen=True, kw_only=True)
 class ReferredSchema:
-    """A schema that another schema refers to by ``name``: the path of an import, or the value of ``$ref``."""
+    """A schema that another schema refers to."""
 
     name: str
+    """The path of an import, or the value of ``$ref``."""
     text: str
     subject: str
     version: int
@@ -58,9 +59,9 @@ class SchemaText:
     """A registered schema.
 
     Attributes:
-        text: the schema; an Avro schema is complete, because it contains the types of other subjects.
+        text: the schema; an Avro schema also contains the types of the schemas that it refers to.
         kind: ``AVRO``, ``PROTOBUF`` or ``JSON``.
-        references: all schemas that it refers to, in an order in which dependencies come first.
+        references: all schemas that it refers to, directly or indirectly, dependencies first.
     """
 
     text: str
@@ -70,7 +71,7 @@ class SchemaText:
 
 @dataclass(frozen=True, kw_only=True)
 class RegisteredSchema(SchemaText):
-    """One version of a subject, such as ``trips-value``; records have its ``schema_id``."""
+    """One version of a subject, such as ``trips-value``."""
 
     subject: str
     version: int
@@ -78,11 +79,11 @@ class RegisteredSchema(SchemaText):
 
 
 class _Refused(Exception):
-    """Wraps the registry's ``Response`` with an error."""
+    """The registry has answered with an error, the ``Response`` in ``args``."""
 
 
 class NotARegistry(ConfigError):
-    """A server that is no registry answers: the address is wrong, or a load balancer answers during a restart."""
+    """Another server than a registry answers: the address is wrong, or a load balancer answers during a restart."""
 
     passes = True
 
@@ -94,8 +95,7 @@ class SchemaRegistry:
     ResourceMissing if it does not have the subject or id; the hint then has subjects with similar names.
 
     Args:
-        url: the base address without credentials, or several with commas; Apicurio's ends in ``/apis/ccompat/v7``.
-            An unusable address is a ConfigError.
+        url: the base address, or several with commas, without credentials; Apicurio's ends in ``/apis/ccompat/v7``.
         username: for HTTP basic authentication, with the password.
         token: returns a bearer token; called again if the registry refuses the token.
     """
@@ -111,7 +111,8 @@ class SchemaRegistry:
         self.url = registry_address(url)
         self._token = token
         if (username is None) != (password is None):
-            raise ConfigError("A registry's user name and password belong together", where=self.url)
+            what = "The schema registry has a user name without a password, or a password without a user name"
+            raise ConfigError(what, where=self.url, hint="give both, or none of them")
         self._headers = {"accept": _ACCEPTED, "content-type": "application/vnd.schemaregistry.v1+json"}
         if username is not None and password is not None:
             login = f"{username}:{password.get_secret_value()}".encode()
@@ -119,50 +120,44 @@ class SchemaRegistry:
 
     @classmethod
     def of(cls, settings: Registry) -> Self:
-        """Return the client of a pipeline's registry."""
         return cls(settings.url, username=settings.username, password=settings.password, token=_token_of(settings))
 
     def latest(self, subject: str, *, block: str | None = None, version: int | None = None) -> RegisteredSchema:
-        """Return the newest or the given version of a subject; refuse a kind that the block does not decode."""
+        """Return the newest version of a subject, or the given one; refuse a kind that the block does not decode."""
         with self._failures(f"subject {subject}"):
-            found = self._version(subject, str(version or "latest"))
-        if block is not None and found.kind != KINDS[block]:
-            other = next((name for name, kind in KINDS.items() if kind == found.kind), None)
+            schema = self._version(subject, str(version or "latest"))
+        if block is not None and schema.kind != KINDS[block]:
+            other = next((name for name, kind in KINDS.items() if kind == schema.kind), None)
             raise ConfigError(
-                f"version {found.version} of subject {subject} is of kind {found.kind}, not {KINDS[block]}",
+                f"version {schema.version} of subject {subject} is of kind {schema.kind}, not {KINDS[block]}",
                 where=self.url,
-                hint=f"decode it as {other}" if other else None,
+                hint=f"use the block {other} instead of {block} in decode" if other else None,
             )
-        return found
+        return schema
 
     def versions(self, subject: str) -> list[RegisteredSchema]:
-        """Return all versions of a subject without deleted ones, oldest first."""
+        """Return the versions of a subject, oldest first; without deleted versions, as in all methods."""
         with self._failures(f"subject {subject}"):
             return [self._version(subject, str(number)) for number in self.version_numbers(subject)]
 
     def version_numbers(self, subject: str) -> list[int]:
-        """Return the numbers of all versions of a subject without deleted ones, oldest first."""
         with self._failures(f"subject {subject}"):
             return sorted(int(number) for number in self._ask(list, "GET", "subjects", subject, "versions"))
 
     def latest_id(self, subject: str) -> int:
-        """Return the id of a subject's newest version, even if its schema cannot be used."""
+        """Return the id of a subject's newest version without reading its schema, which may be unusable."""
         with self._failures(f"subject {subject}"):
             return int(self._ask(dict, "GET", "subjects", subject, "versions", "latest")["id"])
 
     def schema(self, schema_id: int, subject: str | None = None) -> SchemaText:
-        """Return the schema with this id; a registry with contexts looks the id up in the subject's context."""
+        """Return the schema with an id; in a registry with contexts, the id of the subject's context."""
         query = {"subject": subject} if subject else None
         with self._failures(f"schema id {schema_id}"):
-            found = self._ask(dict, "GET", "schemas", "ids", str(schema_id), query=query)
-            return SchemaText(**self._contents(found, subject))
-
-    def by_id(self, schema_id: int) -> str:
-        """Return the text of the schema with this id: see ``SchemaText.text``."""
-        return self.schema(schema_id).text
+            answer = self._ask(dict, "GET", "schemas", "ids", str(schema_id), query=query)
+            return SchemaText(**self._contents(answer, subject))
 
     def subjects_of(self, schema_id: int, subject: str | None = None) -> set[str]:
-        """Return the subjects with the schema of this id, without deleted versions."""
+        """Return the subjects that have the schema with an id, which is of the context of ``subject``."""
         with self._failures(f"schema id {schema_id}"):
             query = {"subject": subject} if subject and _context(subject) else None
             versions = self._ask(list, "GET", "schemas", "ids", str(schema_id), "versions", query=query)
@@ -171,10 +166,10 @@ class SchemaRegistry:
     def register(
         self, subject: str, text: str, *, kind: str = "AVRO", references: Sequence[ReferredSchema] = ()
     ) -> int:
-        """Register a schema as the next version of ``subject``, unless it is already registered; return its id.
+        """Register a schema as the next version of ``subject``, unless a version has it already; return its id.
 
         Raises:
-            ConfigError: the schema is invalid or incompatible with earlier versions, according to the registry.
+            ConfigError: the registry finds the schema invalid, or incompatible with earlier versions.
         """
         document: dict[str, Any] = {"schema": text}
         if kind != "AVRO":
@@ -187,7 +182,6 @@ class SchemaRegistry:
             return int(self._ask(dict, "POST", "subjects", subject, "versions", document=document)["id"])
 
     def subjects(self) -> list[str]:
-        """Return the names of all subjects, sorted."""
         with self._failures("subjects"):
             return sorted(str(subject) for subject in self._ask(list, "GET", "subjects"))
 
@@ -211,11 +205,13 @@ class SchemaRegistry:
     def _referred(
         self, answer: Mapping[str, Any], seen: set[tuple[str, int]], depth: int, context: str
     ) -> Iterator[ReferredSchema]:
-        """Yield all schemas that a schema refers to, dependencies first; the limits are the same as in Java."""
+        """Yield all schemas that a schema refers to, dependencies first. The JVM's decoder has the same limits."""
         if depth > DEEPEST_REFERENCE or len(seen) > MOST_REFERENCES:
             raise ConfigError(
-                f"the schema refers to more than {MOST_REFERENCES:,} others, or through more than {DEEPEST_REFERENCE}",
+                f"the schema refers to more than {MOST_REFERENCES:,} other schemas, or through more than "
+                f"{DEEPEST_REFERENCE} schemas",
                 where=self.url,
+                hint="register a schema with fewer references",
             )
         for reference in answer.get("references") or ():
             name, subject, version = str(reference["name"]), str(reference["subject"]), int(reference["version"])
@@ -235,7 +231,7 @@ class SchemaRegistry:
         document: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
     ) -> T:
-        """Return the JSON of the answer; if the registry fails for a moment, try all addresses a second time."""
+        """Return the JSON of the answer. If no address answers, try all of them a second time after a moment."""
         if "authorization" not in self._headers:
             self._log_in()
         tail = "/".join(["", *(quote(part, safe="") for part in path)]) + (f"?{urlencode(query)}" if query else "")
@@ -257,7 +253,7 @@ class SchemaRegistry:
         return _checked(kind, json.loads(answer.body))
 
     def _log_in(self) -> bool:
-        """Request a new token if the login uses tokens; return whether it does."""
+        """Request a new token; return False if the login uses no tokens."""
         if self._token is not None:
             self._headers["authorization"] = f"Bearer {self._token()}"
         return self._token is not None
@@ -269,7 +265,7 @@ class SchemaRegistry:
         except _Refused as refused:
             raise self._error_of(refused.args[0], what) from None
         except (ValueError, KeyError, TypeError, RecursionError):
-            # The status is a success, but the body is not a registry's JSON: the server is another web server.
+            # A web server that is no registry has answered with status 200 and another body than a registry's JSON.
             raise _not_a_registry(self.url, 200) from None
         except ssl.SSLError as error:
             raise explain(error, server="the schema registry", where=self.url) from None
@@ -278,7 +274,7 @@ class SchemaRegistry:
             raise Unreachable(
                 f"The schema registry does not answer: {why}",
                 where=self.url,
-                hint="is it running, and is the address right? For the local stack: lakefeed local status",
+                hint="check that it runs at this address; for the local stack: lakefeed local status",
             ) from None
 
     def _error_of(self, answer: Response, what: str) -> LakefeedError:
@@ -287,10 +283,14 @@ class SchemaRegistry:
             return AccessDenied(
                 f"The schema registry refuses the credentials (HTTP status {status})",
                 where=self.url,
-                hint="check the user name and the password, or the token, and what that login may do",
+                hint="check the user name and the password, or the token, and the rights of this login",
             )
         if status == 429 or status >= 500:
-            return Unreachable(f"The schema registry answers with HTTP status {status}", where=where)
+            return Unreachable(
+                f"The schema registry answers with HTTP status {status}",
+                where=where,
+                hint="try again later, and read the registry's log if the status stays",
+            )
         try:
             error = _checked(dict, json.loads(answer.body))
             int(error["error_code"])
@@ -305,10 +305,10 @@ class SchemaRegistry:
                 hint="give new fields a default, or register it under another subject",
             )
         if status == 422:
-            return ConfigError(f"The registry refuses the schema: {error.get('message')}", where=where)
-        return Unreachable(
-            f"The schema registry answers with HTTP status {status}: {error.get('message')}", where=where
-        )
+            what, hint = f"The registry refuses the schema: {error.get('message')}", "correct the schema"
+            return ConfigError(what, where=where, hint=hint)
+        what = f"The schema registry answers with HTTP status {status}: {error.get('message')}"
+        return Unreachable(what, where=where, hint="read the registry's log")
 
     def _nearest(self, what: str) -> str | None:
         kind, _, name = what.partition(" ")
@@ -344,12 +344,12 @@ def _token_of(settings: Registry) -> Callable[[], str] | None:
 def _not_a_registry(url: str, status: int) -> NotARegistry:
     if 300 <= status < 400:
         return NotARegistry(
-            f"This address redirects to another one (HTTP status {status}), to which no login is sent",
+            f"This address redirects to another one (HTTP status {status}), to which lakefeed sends no login",
             where=url,
-            hint="name the address that it leads to, which curl -sI shows in the line Location",
+            hint="write the other address, which curl -sI shows in the line Location",
         )
     return NotARegistry(
-        f"This address answers, but not as a schema registry does (HTTP status {status})",
+        f"This is not the address of a schema registry: another server answers (HTTP status {status})",
         where=url,
         hint="give the base address of Confluent's API; Apicurio's ends in /apis/ccompat/v7",
     )
@@ -362,29 +362,31 @@ def _checked(kind: type[T], answer: Any) -> T:
 
 
 def inline(text: str, referred: Sequence[str]) -> str:
-    """Return an Avro schema (JSON) with the types of ``referred``, dependencies first, defined at their first use."""
+    """Define the types of the schemas ``referred``, dependencies first, at their first use in an Avro schema (JSON)."""
     definitions: dict[str, Any] = {}
     try:
         for schema in referred:
             _collect(json.loads(schema), "", definitions)
         return json.dumps(_with_types(json.loads(text), "", definitions, set()))
     except RecursionError:
-        raise ConfigError("the Avro schema, or one that it refers to, has too many levels inside each other") from None
+        what = "the Avro schema, or a schema that it refers to, has too many levels inside each other"
+        raise ConfigError(what, hint="use a record that contains itself: it becomes one column with JSON") from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        # Parse the schemas one by one: the malformed schema raises an error with the reason.
+        # Parse the schemas one by one: the malformed one raises an error with the reason.
         for schema in (*referred, text):
             parse_any(schema, is_part=True)
-        raise ConfigError("the Avro schema and those that it refers to do not fit together") from None
+        what = "the Avro schema does not fit the schemas that it refers to"
+        raise ConfigError(what, hint="compare the names of its types with those in the references") from None
 
 
 def _names(schema: dict[str, Any], namespace: str) -> tuple[str, str]:
-    """Return the full name of a named type, and the namespace for the types inside it."""
+    """Return the full name of a named type, and the namespace of the types inside it."""
     full = full_name(schema["name"], schema.get("namespace", namespace))
     return full, full.rpartition(".")[0]
 
 
 def _collect(schema: Any, namespace: str, definitions: dict[str, Any]) -> None:
-    """Add all named types to ``definitions`` by full name, with explicit namespaces."""
+    """Add all named types to ``definitions`` by full name; give each a namespace of its own."""
     if isinstance(schema, list):
         for branch in schema:
             _collect(branch, namespace, definitions)
@@ -402,7 +404,7 @@ def _collect(schema: Any, namespace: str, definitions: dict[str, Any]) -> None:
 
 
 def _with_types(schema: Any, namespace: str, definitions: dict[str, Any], known: set[str]) -> Any:
-    """Return ``schema`` with the types of ``definitions`` that are not ``known`` yet defined at their first use."""
+    """Replace the first use of a type by its definition; ``known`` are the types that are defined already."""
     if isinstance(schema, str):
         full = full_name(schema, namespace)
         full = full if full in definitions or full in known else schema

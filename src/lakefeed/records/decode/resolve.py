@@ -1,4 +1,4 @@
-"""Finds the decoder for a ``decode:`` block: reads schema files, and requests the table's schema from the registry."""
+"""Finds the decoder for a ``decode:`` block: reads the schema from a file, or requests it from the registry."""
 
 from __future__ import annotations
 
@@ -44,9 +44,8 @@ def resolve_decoder(
 ) -> ResolvedDecoder:
     """Return the decoder of a source's records.
 
-    The session is a parameter, because a thread of the caller may have no active session. ``kept`` is the reader's
-    schema that the table stores: guessed with ``json: {schema: sample}``, or merged from writers' schemas with a
-    registry. Without it, the reader's schema is the subject's newest version that can be used.
+    ``kept`` is the reader's schema that the table stores, either a guess of ``json: {schema: sample}`` or a merge of
+    writers' schemas. Without it, the subject's newest version that can be used becomes the reader's schema.
     """
     choices = partial(_choices, spark, decode, source, kept, accept)
     return replace(next(choices()), older=lambda: islice(choices(), 1, None))
@@ -55,43 +54,44 @@ def resolve_decoder(
 def _choices(
     spark: SparkSession, decode: Decode, source: NumberedSource, kept: str | None, accept: Accept
 ) -> Iterator[ResolvedDecoder]:
-    """Yield the decoders for all usable versions: for every version of the keys, all of the values, newest first."""
+    """Yield the decoders for all usable versions, newest first: for every version of the keys, all of the values."""
     keys = iter([None]) if decode.key is None else _resolve(spark, decode.key, source, "key", accept)
     values = _resolve(spark, decode, source, "value", accept, kept)
     for key in keys:
         values, again = tee(values)
         for value in again:
             notes = (*value.notes, *(key.notes if key else ()))
-            found = replace(value, key=key.spec if key else None, notes=notes)
-            yield found if decode.registry is None else replace(found, writer_schema=_writers(spark, decode, found))
+            decoder = replace(value, key=key.spec if key else None, notes=notes)
+            if decode.registry is not None:
+                decoder = replace(decoder, writer_schema=_writers(spark, decode, decode.registry, decoder.spec))
+            yield decoder
 
 
-def _writers(spark: SparkSession, decode: Decode, value: ResolvedDecoder) -> Callable[[int], str]:
-    assert decode.registry is not None
-    client, message = SchemaRegistry.of(decode.registry), decode.protobuf.message if decode.protobuf else None
-    spec = value.spec
+def _writers(spark: SparkSession, decode: Decode, registry: Registry, spec: DecodeSpec) -> Callable[[int], str]:
+    """Return the function that returns a writer's schema by id."""
+    client, message = SchemaRegistry.of(registry), decode.protobuf.message if decode.protobuf else None
     assert isinstance(spec, specs.RegisteredFormat)
     read = partial(avro_schema_of, spark, client, kind=KINDS[decode.kind], message=message, subject=spec.subject)
     return partial(_schema_of_subjects, client, spec, read) if spec.subjects else read
 
 
 def put_credentials(spark: SparkSession, decode: Decode) -> None:
-    """Pass the registries' credentials to the JVM, under the names in the specs."""
+    """Pass the registries' credentials to the JVM by the names in the specs."""
     for registry in (decode.registry, decode.key.registry if decode.key else None):
         if registry is not None and registry.credentials is not None and registry.credentials_name is not None:
             jvm.put_secret(spark, registry.credentials_name, registry.credentials)
 
 
 def subject_of(named: str | None, source: NumberedSource, part: Part) -> str:
-    """Return the subject of the table's schema; raise ConfigError for a pattern of topics without a subject."""
+    """Return the subject of the reader's schema; raise ConfigError for a pattern of topics without a subject."""
     if named:
         return named
     if source.topics:
         return f"{source.topics[0]}-{part}"
     raise ConfigError(
-        "with topics_pattern it has to be said whose schema the table has",
+        "with topics_pattern, the subject of the table's schema is unknown",
         where="decode.key" if part == "key" else "decode",
-        hint=f"subject: <topic>-{part} of one of the topics, or for Avro a schema_file",
+        hint=f"set subject: <topic>-{part} for one of the topics, or for Avro a schema_file",
     )
 
 
@@ -103,7 +103,7 @@ def _resolve(
     accept: Accept,
     kept: str | None = None,
 ) -> Iterator[ResolvedDecoder]:
-    """Yield the decoders of the values or the keys; with a registry, one for every usable version of the subject."""
+    """Yield a decoder of the values or keys; with a registry, one for every usable version of the subject."""
     if kept is not None and encoded.json_ is not None and encoded.is_sampled:
         yield ResolvedDecoder(spec=specs.Json(schema=kept, sampled=True, lenient=encoded.json_.lenient))
         return
@@ -116,9 +116,9 @@ def _resolve(
     own, subjects = subject_of(encoded.subject, source, part), _allowed_subjects(encoded, source)
     if subjects and own is not None and own not in subjects:
         raise ConfigError(
-            f"the table's schema comes from the subject {own}, whose records subjects refuses",
+            f"the table's schema comes from the subject {own}, but subjects does not allow its records",
             where="decode.avro.subjects" if part == "value" else "decode.key.avro.subjects",
-            hint=f"add {own}, or name one of them as subject",
+            hint=f"add {own} to subjects, or set subject to one of them",
         )
     find = _registered if kept is None else partial(_kept, kept)
     for each in find(spark, encoded, encoded.registry, own):
@@ -133,14 +133,14 @@ def _accepting(
 
 
 def _allowed_subjects(encoded: Encoded, source: NumberedSource) -> tuple[str, ...]:
-    """Return the subjects whose writers' schemas the decoder accepts; empty to accept all."""
+    """Return the subjects whose schemas the decoder accepts; empty to accept all."""
     named = encoded.avro.subjects if encoded.avro is not None else []
     topics = source.topics or ()
     if not topics and any("{topic}" in subject for subject in named):
         raise ConfigError(
-            "with topics_pattern it is not known which topics {topic} in subjects stands for",
+            "with topics_pattern, {topic} in subjects has no value",
             where="decode.avro.subjects",
-            hint="write the subjects' names",
+            hint="write the names of the subjects",
         )
     names = [s.replace("{topic}", topic) for s in named for topic in (topics if "{topic}" in s else [""])]
     return tuple(dict.fromkeys(names))
@@ -151,7 +151,8 @@ def _schema_of_subjects(
 ) -> str:
     text = writer_schema(schema_id)
     if client.subjects_of(schema_id, spec.subject).isdisjoint(spec.subjects):
-        raise SchemaIncompatible(f"the schema is not registered under {' or '.join(spec.subjects)}", where=client.url)
+        what = f"the schema is not registered under {' or '.join(spec.subjects)}"
+        raise SchemaIncompatible(what, where=client.url, hint="add its subject to decode.avro.subjects")
     return text
 
 
@@ -171,12 +172,12 @@ def _spec(spark: SparkSession, encoded: Encoded, source: NumberedSource) -> Deco
 def _kept(
     reader: str, spark: SparkSession, encoded: Encoded, registry: Registry, subject: str
 ) -> Iterator[ResolvedDecoder]:
-    """Yield the decoder for the table's schema; the subject's newest version is merged later, if possible."""
+    """Yield the decoder for the table's schema; ``ReaderSchema`` later merges the subject's newest version into it."""
     latest_id, notes = None, tuple[str, ...]()
     try:
         latest_id = SchemaRegistry.of(registry).latest_id(subject)
     except ResourceMissing as gone:
-        notes = (f"{gone.what}; the feed resumes with the schema that its table keeps",)
+        notes = (f"{gone.what}; the feed resumes with the schema that its table stores",)
     yield ResolvedDecoder(spec=_registered_spec(encoded, registry, reader), latest_id=latest_id, notes=notes)
 
 
@@ -185,7 +186,7 @@ def _registered(spark: SparkSession, encoded: Encoded, registry: Registry, subje
     message = encoded.protobuf.message if encoded.protobuf else None
     client = SchemaRegistry.of(registry)
     for found, text, passed in usable_versions(spark, client, subject, block=encoded.kind, message=message):
-        notes = tuple(f"{what}; version {found.version} is the reader's schema" for what in passed)
+        notes = tuple(f"{what}; version {found.version} is used as the reader's schema" for what in passed)
         spec = _registered_spec(encoded, registry, text)
         yield ResolvedDecoder(spec=spec, latest_id=found.schema_id, notes=notes)
 
@@ -223,7 +224,7 @@ def _protobuf_file(protobuf: ProtobufDecode) -> DecodeSpec:
 
 
 def _imported(text: str, folder: Path, seen: set[str]) -> Iterator[str]:
-    """Yield the texts of all files that a .proto file imports from its own folder, without Protobuf's own files."""
+    """Yield the texts of the files that a .proto file imports directly or indirectly, without Protobuf's own files."""
     for name in re.findall(r'^\s*import\s+(?:public\s+|weak\s+)?"([^"]+)"\s*;', text, re.MULTILINE):
         path = folder / name
         if name in seen or (name.startswith("google/") and not path.is_file()):
@@ -233,9 +234,9 @@ def _imported(text: str, folder: Path, seen: set[str]) -> Iterator[str]:
             imported = path.read_text("utf-8")
         except FileNotFoundError:
             raise ResourceMissing(
-                f"the .proto file imports '{name}', which is not there",
+                f"the .proto file imports '{name}', which does not exist",
                 where=str(path),
-                hint="put it beside the file, or give a descriptor set: protoc --include_imports",
+                hint="put it into the file's folder, or give a descriptor set: protoc --include_imports",
             ) from None
         yield imported
         yield from _imported(imported, folder, seen)
@@ -254,7 +255,7 @@ def _json_schema(block: JsonDecode, source: NumberedSource) -> str:
         raise ConfigError(
             f"no columns can be guessed from {guess.records} record(s): they are no JSON objects with fields",
             where=", ".join(source.topics or [str(source.topics_pattern)]),
-            hint="lakefeed schema infer shows what was found; or give schema_ddl",
+            hint="give schema_ddl; lakefeed schema infer shows why the records cannot be used",
         )
     text = json.dumps(guess.avro)
     require_usable(text)

@@ -1,6 +1,6 @@
-"""Values that a change event lacks: Debezium writes a placeholder if the database did not log the column.
+"""Handles values that a change event lacks: Debezium writes a placeholder if the database did not log the column.
 
-A column has it as text, as bytes, as the only item of an array or a map, or as an array of its bytes' numbers:
+The placeholder can be text, bytes, the only item of an array or a map, or an array with the numbers of its bytes:
 https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-toasted-values
 """
 
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
 
 Path = tuple[str, ...]
 OnUnavailable = Literal["set_null", "keep", "error"]
-
-
 OfLeaf = Callable[[Path, "Column", "DataType"], "Column | None"]
 
 
 class Leaf(NamedTuple):
-    """A field that may have the placeholder: its path, value and type, and the condition that it is ``lacking``."""
+    """A field that may have the placeholder."""
 
     path: Path
     value: Column
     type: DataType
     lacking: Column
+    """The condition that the field has the placeholder."""
 
 
 @dataclass(frozen=True)
 class Unavailable:
-    """The placeholder, and the treatment of a missing value if its stored value is unknown."""
+    """The rule for missing values."""
 
     placeholder: str
     then: OnUnavailable = "set_null"
+    """What becomes of a missing value that the sink cannot read from its stored row."""
 
     def found(self, column: Column, type_: DataType) -> Column | None:
-        """Return the condition that a value is the placeholder; None if the type cannot hold the placeholder."""
+        """Return the condition that a value is the placeholder; None if no value of the type is."""
         data = self.placeholder.encode()
         match type_:
             case t.StringType():
@@ -62,7 +62,7 @@ class Unavailable:
 
     @classmethod
     def of_records(cls, config: PipelineConfig) -> Self | None:
-        """Return the rule for decoded records; None if the sink has a rule, or no rule is needed."""
+        """Return the rule for decoded records; None if the sink has the rule, or no rule is needed."""
         placeholder, sink = config.decode.placeholder, config.upserting
         if placeholder is None or cls.of_sink(config) is not None or config.decode.on_unavailable == "keep":
             return None
@@ -77,7 +77,7 @@ class Unavailable:
         return cls(placeholder, config.decode.on_unavailable or "set_null")
 
     def without(self, rows: DataFrame) -> DataFrame:
-        """Return rows with placeholders replaced by null, unless the rule keeps placeholders."""
+        """Replace placeholders in rows by null, unless the rule keeps them."""
         if self.then == "keep":
             return rows
         return rows.select(
@@ -93,7 +93,7 @@ class Unavailable:
         decoded = sf.col("decoded")
         value, error, type_ = decoded["value"], decoded["error"], decoded_records.select("decoded.value.*").schema
         if self.then == "error":
-            what = "the event lacks this value, and a document is replaced as a whole (decode.on_unavailable)"
+            what = "the event lacks this value, but the sink replaces a whole document (decode.on_unavailable)"
             for leaf in self.leaves(value, type_):
                 error = sf.coalesce(error, sf.when(leaf.lacking, sf.lit(f"{'.'.join(leaf.path)}: {what}")))
             value = sf.when(error.isNull(), value)
@@ -106,25 +106,25 @@ class Unavailable:
         leaves: list[Leaf] = []
 
         def note(path: Path, column: Column, leaf: DataType) -> None:
-            if (found := self.found(column, leaf)) is not None:
-                leaves.append(Leaf(path, column, leaf, found))
+            if (lacking := self.found(column, leaf)) is not None:
+                leaves.append(Leaf(path, column, leaf, lacking))
 
         rebuilt(value, type_, note, path)
         return leaves
 
     def _null(self, _: Path, column: Column, type_: DataType) -> Column | None:
-        found = self.found(column, type_)
-        return None if found is None else sf.when(found, sf.lit(None)).otherwise(column)
+        lacking = self.found(column, type_)
+        return None if lacking is None else sf.when(lacking, sf.lit(None)).otherwise(column)
 
     def _texts(self) -> set[str]:
-        """Return all texts of the placeholder: itself, its encoded bytes, and JSON of an array or a map with it."""
+        """Return all texts for the placeholder: itself, its encoded bytes, and JSON of an array or a map with it."""
         own, data = self.placeholder, self.placeholder.encode()
         coded = {base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode(), data.hex()}
         return {own, *coded, *(json.dumps(each, separators=(",", ":")) for each in ([own], {own: own}))}
 
 
 def rebuilt(column: Column, type_: DataType, leaf: OfLeaf, path: Path = ()) -> Column | None:
-    """Return a value with its fields at all levels replaced by ``leaf``; None if ``leaf`` replaces no field."""
+    """Replace fields of a value at all levels by the results of ``leaf``; None if all results are None."""
     if not isinstance(type_, t.StructType):
         made = leaf(path, column, type_)
         return made if made is None or not path else made.alias(path[-1])

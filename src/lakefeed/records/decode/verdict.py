@@ -1,6 +1,6 @@
 """Decides whether a decoded record becomes a row, becomes a dead letter, is skipped, or stops the job.
 
-It decides both for the table's rows and for the dead letters. ``DecodedReader.accept`` has the rules of the fast path.
+The table and the dead letters use the same decision. On the fast path, ``DecodedReader.accept`` has the same rules.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ OnError = Literal["fail", "dead_letter"]
 OnNull = Literal["fail", "skip", "keep", "dead_letter"]
 OnBadTimestamp = Literal["error", "keep"]
 METADATA = ("topic", "partition", "offset", "timestamp", "key", "headers", "sequence_number")
-"""The parts of a record that a row can keep beside the value; ``metadata_column`` returns the columns' names."""
+"""The parts of a record that a row can have beside the value; ``metadata_column`` returns the columns' names."""
 
 METADATA_PREFIX = "kafka_"
-"""The prefix is not ``_``: Iceberg reserves the name ``_partition``, and Spark cannot read a column of that name."""
+"""The prefix of metadata columns. ``_`` is not possible, because Iceberg reserves the name ``_partition``."""
 
 ROW, DEAD_LETTER, SKIPPED, STOP = range(4)
-"""The verdicts, with the same numbers as in ``OutcomeFunction.java``."""
+"""The verdicts, as numbers that ``OutcomeFunction.java`` has, too."""
 VERDICTS = {"fail": STOP, "dead_letter": DEAD_LETTER, "skip": SKIPPED, "drop": SKIPPED, "keep": ROW}
 
 TOMBSTONE = "the value is null (a tombstone)"
-"""The reason why a record without a value is no row."""
+"""The reason for a dead letter without a value."""
 
 UUID = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 _ANSI = "spark.sql.ansi.enabled"
@@ -51,8 +51,8 @@ class RowExpectation:
 
     Attributes:
         name: the name of the rule in the reasons of dead letters.
-        rule: SQL over the row's columns that has to be true; null or an error in its computation breaks the rule.
-        on_violation: drop and count the record, make it a dead letter, or stop.
+        rule: SQL over the row's columns that has to be true; null and an error break the rule, too.
+        on_violation: whether to skip the record, make it a dead letter, or stop.
     """
 
     name: str
@@ -67,15 +67,15 @@ class RecordPolicy:
     Attributes:
         on_error: for an unreadable record.
         on_null: for a null value (a tombstone); ``keep`` makes it a row of nulls.
-        on_bad_timestamp: for a timestamp that Spark cannot hold: an ``error`` of its record, or ``keep`` the row with a
-            null time. Default: an error if the rows keep the time.
-        expect: the rules for readable records, in this order; the first broken rule counts.
+        on_bad_timestamp: for a timestamp that does not fit Spark's type: ``error`` makes it an error of its record,
+            ``keep`` makes a row with a null time. Default: an error if the rows have the time.
+        expect: the rules for readable records; the first broken rule counts.
         refused_schemas: the ids of writers' schemas whose records must not become rows, with reasons.
-        takes: columns with an Iceberg type that Spark does not have: ``uuid`` or ``fixed[4]``.
-        isolated: records that made the transform or the sink fail, with reasons.
+        takes: the table's columns with a type that Spark does not have, ``uuid`` or ``fixed[4]``.
+        isolated: records that have made the transform or the sink fail, with reasons.
         envelope: the format of the envelope around the values.
         deletes: the rule for records that delete the row of their key; None if rows are only added.
-        unavailable: the placeholder that no row may have.
+        unavailable: the rule for values that a change event lacks.
     """
 
     on_error: OnError = "fail"
@@ -91,14 +91,14 @@ class RecordPolicy:
 
 
 def metadata_column(name: str) -> str:
-    """Return the name of the column with a record's ``name``, which is one of ``METADATA``."""
+    """Return the name of the column for one of ``METADATA``."""
     return f"{METADATA_PREFIX}{name}"
 
 
 def classify(decoded_records: DataFrame, policy: RecordPolicy, *, keep: Sequence[str] = ()) -> DataFrame:
-    """Return the values' fields, the requested metadata, and the column ``RECORD`` with the verdict.
+    """Return the values' fields, the metadata in ``keep``, and the column ``RECORD`` with the verdict.
 
-    The arguments are those of ``lakefeed.records.decode.rows``. Raises ConfigError if a rule does not fit the columns.
+    The arguments are those of ``rows``. Raises ConfigError if a rule does not fit the columns.
     """
     if policy.envelope is not None:
         decoded_records = unwrap(decoded_records)
@@ -122,7 +122,7 @@ def classify(decoded_records: DataFrame, policy: RecordPolicy, *, keep: Sequence
     )
     if policy.deletes is not None:
         rows = with_deleted(rows, policy.deletes, null_value=sf.col(f"{RECORD}.null_value"))
-    # Without ANSI mode, a rule such as 1/0 > 2 is null and breaks the record; otherwise it would stop the job.
+    # Without ANSI mode, a rule such as 1/0 > 2 is null, which only this record breaks; in ANSI mode it stops the job.
     with spark_setting(rows.sparkSession, _ANSI, "false"):
         reason, verdict = _verdict(rows, policy)
         with_verdict = sf.struct(
@@ -144,9 +144,7 @@ def rows(
     deletes: DeleteRule | None = None,
     unavailable: Unavailable | None = None,
 ) -> DataFrame:
-    """Return the rows of decoded records; an unreadable record stops the job.
-
-    ``decode_error_of`` returns the failed record. A pipeline can continue after it: ``lakefeed.feed.batch_writer``.
+    """Return the rows of decoded records; an unreadable record stops the job, and ``decode_error_of`` then names it.
 
     Args:
         decoded_records: the result of ``decoded``, with the columns topic, partition and offset.
@@ -155,7 +153,7 @@ def rows(
         on_bad_timestamp: as in ``RecordPolicy``.
         keep: names from ``METADATA``; ``offset`` becomes the column ``kafka_offset``.
         deletes: the rule for records that delete the row of their key; it adds the column ``lakefeed_deleted``.
-        unavailable: the placeholder that no row may have.
+        unavailable: the rule for values that a change event lacks.
 
     Raises:
         ConfigError: ``keep`` has an unknown name, the records lack a column, or a field of the value has the name of
@@ -171,7 +169,7 @@ def rows(
     record, verdict = sf.col(f"{RECORD}.record"), sf.col(f"{RECORD}.verdict")
     position = sf.format_string(POSITION, record["topic"], record["partition"], record["offset"])
     stop = sf.raise_error(sf.concat(position, sf.lit(": "), sf.col(f"{RECORD}.reason"))).cast("boolean")
-    # Stop in the filter, because Spark never optimizes the filter away.
+    # Raise the error in the filter, which Spark's optimizer never removes.
     is_row = sf.when(verdict == STOP, stop).otherwise(verdict == ROW)
     return classify(decoded_records, policy, keep=keep).filter(is_row).drop(RECORD)
 
@@ -180,9 +178,9 @@ def _error(policy: RecordPolicy, *, bad_timestamps: bool) -> Column:
     error = sf.col("decoded.error")
     for schema_id, why in policy.refused_schemas.items():
         refused = sf.col("decoded.schema_id") == schema_id
-        # This also replaces an error of decoding, which may come from reading the value with another schema.
-        says_so = sf.coalesce(error.contains(why), sf.lit(False))
-        error = sf.when(refused & ~says_so, sf.lit(f"schema id {schema_id}: {why}")).otherwise(error)
+        # Replace an error of decoding, too: the value may have been decoded by another schema.
+        has_reason = sf.coalesce(error.contains(why), sf.lit(False))
+        error = sf.when(refused & ~has_reason, sf.lit(f"schema id {schema_id}: {why}")).otherwise(error)
     if bad_timestamps:
         message = sf.format_string(BAD_TIMESTAMP_REASON, BAD_TIMESTAMP)
         error = sf.when(sf.col(BAD_TIMESTAMP).isNotNull(), message).otherwise(error)
@@ -194,7 +192,7 @@ def _error(policy: RecordPolicy, *, bad_timestamps: bool) -> Column:
 
 
 def _verdict(rows: DataFrame, policy: RecordPolicy) -> tuple[Column, Column]:
-    """Return the verdict, after the reason why a record is no row (null for rows and skipped records)."""
+    """Return the reason why a record is no row (null for rows and skipped records), and the verdict."""
     if policy.on_null not in VERDICTS:
         raise ConfigError(
             f"on_null: {policy.on_null!r} is not known", hint="use 'fail', 'skip', 'keep' or 'dead_letter'"
@@ -202,7 +200,7 @@ def _verdict(rows: DataFrame, policy: RecordPolicy) -> tuple[Column, Column]:
     error, null_value = sf.col(f"{RECORD}.error"), sf.col(f"{RECORD}.null_value")
     tombstone = sf.lit(TOMBSTONE if policy.on_null in ("fail", "dead_letter") else None)
     reason = sf.when(error.isNotNull(), error)
-    # Rules do not apply to records without a value, or to deletes with only a key.
+    # Rules do not apply to records without a value, nor to deletes with only a key.
     verdict = sf.when(error.isNotNull(), VERDICTS[policy.on_error])
     keyless = _keyless(rows, policy.deletes)
     if policy.on_null == "keep":
@@ -221,22 +219,22 @@ def _verdict(rows: DataFrame, policy: RecordPolicy) -> tuple[Column, Column]:
             value = sf.col(quoted((column,)))
             length = type_.removeprefix("fixed[").removesuffix("]")
             fits = value.rlike(UUID) if type_ == "uuid" else sf.octet_length(value) == int(length)
-            reason = reason.when(~fits, sf.lit(f"column {column} of the table takes only a {type_}"))
+            reason = reason.when(~fits, sf.lit(f"column {column} of the table accepts only a {type_}"))
             verdict = verdict.when(~fits, VERDICTS[policy.on_error])
     reason = reason.when(keyless.isNotNull(), keyless)
     verdict = verdict.when(keyless.isNotNull(), VERDICTS[policy.on_error]).otherwise(ROW)
     if COPY in rows.select(f"{RECORD}.record.*").columns:
-        # A dead letter stays one even if it is a copy: a later search for a batch's letters does not know copies.
+        # Skip only rows: a later search for a batch's dead letters does not recognize copies.
         verdict = sf.when(sf.col(f"{RECORD}.record.{COPY}") & (verdict == ROW), SKIPPED).otherwise(verdict)
     return reason.otherwise(sf.lit(None)).cast("string"), verdict
 
 
 def _keyless(rows: DataFrame, deletes: DeleteRule | None) -> Column:
-    """Return the reason if a key column is null, which an upsert cannot write; null if none is, or with a transform."""
+    """Return the reason why an upsert cannot write a record with a null key column; null for all other records."""
     why, have = sf.lit(None).cast("string"), {name.lower() for name in rows.columns}
     for key in deletes.keys if deletes is not None and deletes.are_columns else ():
         if key.lower() in have:
-            text = f"{NO_KEY} {key} is null, and an upsert has no row for it"
+            text = f"{NO_KEY} {key} is null, so an upsert has no row to change"
             why = sf.coalesce(why, sf.when(sf.col(quoted((key,))).isNull(), sf.lit(text)))
     return why
 
@@ -249,10 +247,11 @@ def _rule(rows: DataFrame, expectation: RowExpectation) -> Column:
         raise ConfigError(
             f"expectation '{expectation.name}' does not fit the rows: {str(error).splitlines()[0]}",
             where=f"columns: {', '.join(name for name in rows.columns if name != RECORD)}",
+            hint="write the rule over these columns",
         ) from None
     if rule_type != "boolean":
         raise ConfigError(
-            f"expectation '{expectation.name}' is no condition: it gives {rule_type}",
+            f"expectation '{expectation.name}' is no condition: its value is of type {rule_type}",
             where=expectation.rule,
             hint="write a rule that is true or false, such as fare >= 0",
         )
@@ -264,16 +263,16 @@ def _require_metadata(decoded_records: DataFrame, keep: Sequence[str], *, delete
         if name not in METADATA:
             raise ConfigError(f"{name!r} is not metadata of a record", hint=f"keep any of {', '.join(METADATA)}")
         if name not in decoded_records.columns:
-            option = "set the option includeHeaders of the Kafka source" if name == "headers" else None
+            option = "set the option includeHeaders of the Kafka source" if name == "headers" else f"keep no {name}"
             raise ConfigError(f"The records have no column {name!r}", where="keep", hint=option)
-    added = {metadata_column(kept): kept for kept in keep}
+    added = {metadata_column(name): name for name in keep}
     if deletes:
         added[DELETED] = ""
     for name in decoded_records.select("decoded.value.*").columns:
         if (why := name_taken(name, added)) is None:
             continue
-        hint = "give the field another name where its records are written"
-        kept = added.get(name.lower())
-        if kept and not (deletes and name.lower() in POSITION_COLUMNS):
-            hint += f", or leave {kept} out of decode.metadata"
+        hint = "give the field another name in the program that writes the records"
+        metadata = added.get(name.lower())
+        if metadata and not (deletes and name.lower() in POSITION_COLUMNS):
+            hint += f", or remove {metadata} from decode.metadata"
         raise SchemaUnusable(why, where="the fields of the values", hint=hint)

@@ -1,4 +1,4 @@
-"""Checks that rows fit Avro schemas, by Spark's own Avro support."""
+"""Checks by Spark's Avro support that rows fit an Avro schema."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from lakefeed.lazy import Column, DataFrame, SparkSession, StructType, py4j, sf,
 from lakefeed.records.schema.fit import WIDER
 
 NULL_MARK = "lakefeed: null where the schema allows none: field"
-"""The beginning of the error that a null in a field without null raises inside Spark; the field's name follows."""
+"""The beginning of Spark's error for a null in a field that must not be null; the field's name follows."""
 _NO_SYMBOL = re.compile(r"cannot be written since it's not defined in enum (?P<symbols>\"[^\n]*\")")
-"""The error of Spark's own encoder for an unknown symbol."""
+"""The error of Spark's encoder for an unknown symbol."""
 _UNFIT = re.compile(r"IllegalArgumentException: field (?P<field>[^\s:]+)[^\n]*\n\s*at io\.lakefeed\.produce\.")
-"""The error of lakefeed's encoders: an unknown symbol, a too large number, or a wrong number of bytes."""
+"""The error of lakefeed's encoders for an unknown symbol, a too large number, or a wrong number of bytes."""
 
 
 def struct_of(spark: SparkSession, schema: str) -> StructType:
@@ -27,18 +27,18 @@ def struct_of(spark: SparkSession, schema: str) -> StructType:
         sql_type = _avro(spark).SchemaConverters.toSqlType(parsed).dataType()
     except py4j.Py4JJavaError:
         raise ConfigError(
-            "rows cannot be written with a schema that contains itself", hint="leave the recursive field out"
+            "rows cannot be written with a schema that contains itself", hint="remove the recursive field"
         ) from None
     if str(parsed.getType()) != "RECORD":
         raise ConfigError(
-            f"the Avro schema is of type {str(parsed.getType()).lower()}; rows are records",
+            f"the Avro schema is of type {str(parsed.getType()).lower()}, but rows need a record",
             hint='give a schema with "type": "record"',
         )
     return t.StructType.fromJson(json.loads(sql_type.json()))
 
 
 def derived(rows: DataFrame, *, name: str) -> str:
-    """Return an Avro schema for the rows' types, with all columns in order."""
+    """Return an Avro schema with all columns of the rows."""
     try:
         converters = _avro(rows.sparkSession).SchemaConverters
         return str(converters.toAvroType(rows._jdf.schema(), False, name, "").toString())
@@ -50,7 +50,7 @@ def derived(rows: DataFrame, *, name: str) -> str:
 
 
 def require_fit(rows: DataFrame, schema: str, *, key: str | None = None) -> None:
-    """Check, before rows are written, that a schema fits them; the schema may lack the column ``key``."""
+    """Refuse rows that do not fit a schema, which may lack the column ``key``."""
     spark = rows.sparkSession
     requested = struct_of(spark, schema)
     required = [field.name for field in requested.fields if not field.nullable]
@@ -68,8 +68,8 @@ def require_fit(rows: DataFrame, schema: str, *, key: str | None = None) -> None
 def columns(rows: DataFrame, schema: str | None, *, refuses_nulls: bool = True) -> list[Column]:
     """Return the value's columns: the schema's fields, widened to its types; without a schema, all columns.
 
-    With ``refuses_nulls``, a null in a field without null stops the job with an error that begins with ``NULL_MARK``.
-    Set it to False if the encoder refuses nulls itself.
+    With ``refuses_nulls``, a null in a field that must not be null stops the job with ``NULL_MARK``; False if the
+    encoder refuses such a null itself.
     """
     if schema is None:
         return [sf.col(quoted((name,))) for name in rows.columns]
@@ -92,7 +92,8 @@ def _parse(spark: SparkSession, schema: str) -> Any:
     try:
         return gateway.org.apache.avro.Schema.Parser().parse(schema)
     except py4j.Py4JJavaError as error:
-        raise ConfigError(f"not a valid Avro schema: {cause_of(error)}") from None
+        what = f"not a valid Avro schema: {cause_of(error)}"
+        raise ConfigError(what, hint="correct the schema in its file or in the registry") from None
 
 
 def _avro(spark: SparkSession) -> Any:
@@ -110,22 +111,22 @@ def _misfit(what: str, rows: DataFrame) -> ConfigError:
 
 
 def row_error(text: str) -> ConfigError | None:
-    """Return the error of a row, if Spark's whole message says that an encoder could not write it.
+    """Return the error of a row from Spark's whole message, if an encoder could not write the row.
 
     The error omits the value, because values of records must not appear in errors.
     """
     hint = "compare the row with the schema: symbols of an enum, bounds of a number, size of bytes"
     if (unfit := _UNFIT.search(text)) is not None:
         field = unfit["field"]
-        what = f"a row has a value for the field '{field}' that its type in the schema does not have"
+        what = f"a row has a value for the field '{field}' that does not fit the field's type in the schema"
         return ConfigError(what, where=f"field {field}", hint=hint)
     if (unknown := _NO_SYMBOL.search(text)) is not None:
-        return ConfigError(f"a row has a value for the enum {unknown['symbols']} that is none of these", hint=hint)
+        return ConfigError(f"a row has a value that is not one of the enum's symbols {unknown['symbols']}", hint=hint)
     if NULL_MARK not in text:
         return None
     field = text.partition(NULL_MARK)[2].split()[0].strip("'\"")
     return ConfigError(
-        f"a row has no value for the field '{field}', and the schema allows no null there",
+        f"a row has no value for the field '{field}', which must not be null",
         where=f"field {field}",
         hint="fix the row, or make the field a union with null in the schema",
     )

@@ -1,4 +1,4 @@
-"""Derives Protobuf and JSON Schemas from the rows' types, if the user gives no schema."""
+"""Derives a Protobuf or JSON Schema from the rows' types, if the user gives no schema."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _JSON: dict[str, dict[str, str]] = {
 
 
 def proto(columns: StructType, *, name: str) -> str:
-    """Return a ``.proto`` text with one message of these columns in order; nullable columns are ``optional``."""
+    """Return a ``.proto`` text with a message of these columns; nullable columns are ``optional``."""
     body = _message(columns, name, indent="")
     imports = 'import "google/protobuf/timestamp.proto";\n\n' if "google.protobuf.Timestamp" in body else ""
     return f'syntax = "proto3";\n\n{imports}{body}'
@@ -45,7 +45,7 @@ def _message(columns: StructType, name: str, *, indent: str) -> str:
 
 
 def _proto_type(type_: DataType, column: str, nested: str, indent: str) -> tuple[str, str]:
-    """Return the Protobuf type, and the definition of its message if it is a message."""
+    """Return a type, and the definition of its message if it is a message."""
     if isinstance(type_, t.StructType):
         return nested, _message(type_, nested, indent=indent)
     if isinstance(type_, t.ArrayType) and not isinstance(type_.elementType, t.ArrayType | t.MapType):
@@ -66,24 +66,20 @@ def _proto_type(type_: DataType, column: str, nested: str, indent: str) -> tuple
 
 
 def json_schema(columns: StructType, *, name: str) -> str:
-    """Return a JSON Schema of an object with these columns; columns that are not nullable are required.
+    """Return a JSON Schema of an object with these columns, which allows more properties, for later versions.
 
-    The schema allows additional properties, so later versions may add columns.
+    Columns that are not nullable are required.
     """
     document = {"$schema": "http://json-schema.org/draft-07/schema#", "title": name, **_object(columns)}
     return json.dumps(document)
 
 
 def _object(columns: StructType) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "type": "object",
-        "properties": {
-            field.name: _json_type(field.dataType, field.name, nullable=field.nullable) for field in columns.fields
-        },
+    properties = {
+        field.name: _json_type(field.dataType, field.name, nullable=field.nullable) for field in columns.fields
     }
-    if required := [field.name for field in columns.fields if not field.nullable]:
-        found["required"] = required
-    return found
+    required = [field.name for field in columns.fields if not field.nullable]
+    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
 
 def _json_type(type_: DataType, column: str, *, nullable: bool) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Encodes rows as records: columns become a key, a value and headers, in the columns of Spark's Kafka sink.
+"""Encodes rows as records: their columns become the columns key, value and headers of Spark's Kafka sink.
 
-The JVM encodes the values: with lakefeed's encoders for Avro and Protobuf, and with Spark's ``to_json`` and ``to_csv``.
-Confluent's wire format is the byte 0, the schema's id in the registry as 4 bytes (big-endian), and then the data. With
-Protobuf, the message's indexes in the schema come before the data:
+The JVM encodes the values: lakefeed's encoders for Avro and Protobuf, and Spark's ``to_json`` and ``to_csv``. In
+Confluent's wire format, a byte 0 and the schema's id as 4 bytes (big-endian) come before the data. With Protobuf, the
+message's indexes in the schema come between:
 https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format
 """
 
@@ -27,12 +27,12 @@ from lakefeed.records.encode import avro, derive
 Format = Literal["confluent-avro", "confluent-protobuf", "json-schema", "avro", "protobuf", "json", "csv", "string"]
 NameStrategy = Literal["topic", "record", "topic-record"]
 FRAMED: Mapping[str, str] = {"confluent-avro": "AVRO", "confluent-protobuf": "PROTOBUF", "json-schema": "JSON"}
-"""The formats with a registered schema, with the schema's kind in the registry."""
+"""The formats with Confluent's header, and the kind of their schemas in the registry."""
 
 ENCODE_CATALOG = "io.lakefeed.produce.EncodeCatalog"
 
 _MOST_COMPILED_AS_A_WHOLE = 100  # A number of columns: Spark's default of spark.sql.codegen.maxFields.
-# The options of RFC 4180, with all blanks of the value.
+# CSV as in RFC 4180; blanks at the ends of values stay.
 _LINES = {
     "nullValue": "",
     "emptyValue": '""',
@@ -40,7 +40,7 @@ _LINES = {
     "ignoreLeadingWhiteSpace": "false",
     "ignoreTrailingWhiteSpace": "false",
 }
-# By default, Spark writes milliseconds, but its values have microseconds.
+# Spark's values have microseconds, but by default Spark writes only milliseconds.
 _EXACT_TIMES = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
@@ -49,15 +49,15 @@ _EXACT_TIMES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """The encoding of values, chosen before the first row is sent.
+    """The encoding of values.
 
     Attributes:
         format: ``confluent-avro``, ``confluent-protobuf`` and ``json-schema`` have Confluent's header; ``avro``,
             ``protobuf``, ``json``, ``csv`` and ``string`` have no header.
         schema: the Avro schema (JSON) with the value's fields; None for all columns unchanged.
-        written: the schema in its own kind, as given or registered, for Protobuf.
-        message: for Protobuf, the message's name; None for the first message.
-        subject: the subject of the registered schema, which has ``schema_id``; None without a registry.
+        written: the schema as it was given or registered, for Protobuf.
+        message: for Protobuf, the message's name. Default: the first message.
+        subject: the subject of the registered schema with ``schema_id``; None without a registry.
     """
 
     format: Format
@@ -71,9 +71,9 @@ class Encoding:
 def to_records(
     rows: DataFrame, *, key: str | None = None, headers: Mapping[str, str] | None = None, **settings: Any
 ) -> DataFrame:
-    """Encode rows into the columns ``key`` (if requested), ``value`` and ``headers`` (if given).
+    """Encode rows into the columns ``value``, ``key`` (if ``key`` is given) and ``headers`` (if given).
 
-    Arguments and errors are those of :func:`settle`; all records have the same ``headers``.
+    All records have the same ``headers``. Other arguments and errors are those of :func:`settle`.
     """
     return encoded(rows, settle(rows, key=key, **settings), key=key, headers=headers)
 
@@ -95,9 +95,9 @@ def settle(
     Args:
         rows: a batch or a stream.
         format: see :class:`Encoding`.
-        topic: the topic; it gives the subject's name, and the name of a schema that is derived from the rows.
+        topic: the topic, from which the names of the subject and of a derived schema are made.
         registry: the registry of the schema, or its URL; the formats with a header need it.
-        subject: the subject, instead of the strategy's.
+        subject: the subject. Default: named by the strategy.
         strategy: the rule for subjects' names: ``topic`` (``<topic>-value``), ``record`` (the record's full name) or
             ``topic-record`` (both, with a hyphen between).
         key: the column that becomes the record's key: binary unchanged, other types as text. The value has this column
@@ -111,7 +111,9 @@ def settle(
     """
     if key is not None and key not in rows.columns:
         raise ConfigError(
-            f"there is no column '{key}' to take the key from", where=f"the columns are {', '.join(rows.columns)}"
+            f"there is no column '{key}' for the key",
+            where=f"the columns are {', '.join(rows.columns)}",
+            hint="name one of these columns as key",
         )
     kind = FRAMED.get(format) or ("PROTOBUF" if format == "protobuf" else "AVRO")
     if isinstance(schema, str):
@@ -131,14 +133,14 @@ def settle(
         raise ConfigError(f"{format} needs a schema registry", hint=hint)
     elif isinstance(registry, str):
         registry = SchemaRegistry(registry)
-    # All formats allow this name: letters, digits and underscores, without a digit at the start.
+    # All kinds of schemas allow this name.
     name = re.sub(r"\W", "_", topic, flags=re.ASCII)
     name = f"_{name}" if name[0].isdigit() else name
 
     def fitting(schema: SchemaText) -> str:
-        found = avro_schema_of_schema(rows.sparkSession, schema, message=message)
-        avro.require_fit(rows, found, key=key)
-        return found
+        translated = avro_schema_of_schema(rows.sparkSession, schema, message=message)
+        avro.require_fit(rows, translated, key=key)
+        return translated
 
     if schema is not None:
         _require_kind(f"the schema of {subject or topic}", schema, kind)
@@ -149,11 +151,11 @@ def settle(
             latest = registry.latest(default)
         if latest is not None:
             _require_kind(f"the schema of subject {default}", latest, kind)
-            # If the rows do not fit, the registry decides whether the rows' own schema may follow the latest one.
+            # If the rows do not fit, register their own schema: the registry checks that it is compatible.
             with suppress(ConfigError):
                 known = Encoding(format=format, schema=fitting(latest), written=latest, message=message)
                 return replace(known, subject=default, schema_id=latest.schema_id)
-    # A JSON Schema of the rows fits them unchanged; do not translate it to Avro, which lacks some names and numbers.
+    # Do not translate the rows' own JSON Schema: it fits them, but Avro does not allow some of its names and numbers.
     fits_as_it_is = schema is None and kind == "JSON"
     if schema is None:
         schema = SchemaText(text=_derived(rows, kind, name), kind=kind)
@@ -173,7 +175,7 @@ def settle(
 def encoded(
     rows: DataFrame, encoding: Encoding, *, key: str | None = None, headers: Mapping[str, str] | None = None
 ) -> DataFrame:
-    """Encode rows with a chosen encoding; see :func:`to_records`."""
+    """Encode rows with the result of :func:`settle`; see :func:`to_records`."""
     rows = _computed_before(rows)
     record = [value_of(rows, encoding, key=key).alias("value")]
     if key is not None:
@@ -190,16 +192,16 @@ def encoded(
 
 
 def _computed_before(rows: DataFrame) -> DataFrame:
-    """Compute many columns before they are encoded: one Java method for both would take Janino minutes to compile."""
+    """Compute many columns in a projection of their own: Janino would compile one method for all code for minutes."""
     if len(rows.columns) <= _MOST_COMPILED_AS_A_WHOLE:
         return rows
-    # Spark splits the code of wide projections. It does not merge two if the first one is not deterministic.
+    # Spark does not merge this projection with the next one, because it is not deterministic.
     first = rows.columns[0]
     return rows.withColumn(first, sf.when(sf.spark_partition_id() >= 0, sf.col(quoted((first,)))))
 
 
 def value_of(rows: DataFrame, encoding: Encoding, *, key: str | None = None) -> Column:
-    """Return a column with the encoded values; see :func:`to_records`."""
+    """Return a column with the encoded values."""
     if encoding.format == "string":
         return sf.col(quoted((_only_column(rows, key),))).cast("string").cast("binary")
     if encoding.schema is not None and encoding.format in ("avro", "confluent-avro"):
@@ -215,7 +217,7 @@ def value_of(rows: DataFrame, encoding: Encoding, *, key: str | None = None) -> 
 
 
 def _avro_value(rows: DataFrame, encoding: Encoding, schema: str) -> Column:
-    """Encode rows as Avro with ``AvroEncode.java``, or with Spark if that does not support one of the types."""
+    """Encode rows as Avro by ``AvroEncode.java``, or by Spark if ``AvroEncode`` does not support one of the types."""
     from pyspark.sql.avro.functions import to_avro
 
     spark = rows.sparkSession
@@ -253,28 +255,28 @@ def _only_column(rows: DataFrame, key: str | None) -> str:
     names = [name for name in rows.columns if name != key]
     if len(names) != 1:
         raise ConfigError(
-            "a value that is one string requires rows of one column beside the key",
+            "the format string needs rows of one column beside the key",
             where=f"the columns are {', '.join(rows.columns)}",
-            hint="encode as csv or json, or give rows of one column",
+            hint="encode as csv or json, or select one column",
         )
     return names[0]
 
 
 def _require_plain(rows: DataFrame) -> None:
-    """Refuse arrays, maps and structs, because Spark writes them as texts that no reader can parse."""
+    """Refuse arrays, maps and structs, which Spark would write as texts that no reader can parse."""
     for field in rows.schema.fields:
         if isinstance(field.dataType, t.ArrayType | t.MapType | t.StructType):
             raise ConfigError(
-                f"a line of CSV has no form for the column {field.name}",
+                f"the column {field.name} cannot be written as CSV",
                 where=f"{field.name} is {field.dataType.simpleString()}",
-                hint="encode as json, or leave the column out",
+                hint="encode as json, or omit the column",
             )
 
 
 def _require_kind(name: str, schema: SchemaText, kind: str) -> None:
     if schema.kind != kind:
         raise ConfigError(
-            f"{name} is of kind {schema.kind}, not {kind}", hint="encode as its format, or use another subject"
+            f"{name} is of kind {schema.kind}, not {kind}", hint="encode in its format, or use another subject"
         )
 
 

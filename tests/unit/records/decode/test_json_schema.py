@@ -127,8 +127,11 @@ def test_all_of_joins_fields() -> None:
         ("[]", "is not a JSON object"),
         ('{"type": "string"}', "does not describe an object"),
         ('{"type": "object"}', "does not describe an object"),
-        ('{"type": "object", "properties": {"a": {"$ref": "no.json"}}}', "refers to no.json, which is nowhere"),
-        ('{"type": "object", "properties": {"a": {"$ref": "#/$defs/no"}}}', "refers to #/$defs/no, which is nowhere"),
+        ('{"type": "object", "properties": {"a": {"$ref": "no.json"}}}', "refers to no.json, which does not exist"),
+        (
+            '{"type": "object", "properties": {"a": {"$ref": "#/$defs/no"}}}',
+            "refers to #/$defs/no, which does not exist",
+        ),
     ],
 )
 def test_schemas_that_give_no_columns(text: str, what: str) -> None:
@@ -204,7 +207,7 @@ def test_what_a_reference_means(schema: dict[str, Any]) -> None:
     ],
 )
 def test_a_reference_that_leads_nowhere_is_named_with_its_place(schema: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="which is nowhere") as refused:
+    with pytest.raises(ConfigError, match="which does not exist") as refused:
         avro_schema(json.dumps({"type": "object", **schema}))
     assert refused.value.where == "#/properties/a"
 
@@ -223,7 +226,7 @@ def test_property_names_are_columns_whatever_they_are() -> None:
     for name, each in found.items():
         assert each["type"][1]["fields"][0]["name"] == name
     assert found["_"][NAME] == ""
-    with pytest.raises(ConfigError, match="beside the empty name"):
+    with pytest.raises(ConfigError, match="one with the empty name"):
         fields({"": {}, "_": {}})
 
 
@@ -270,26 +273,26 @@ def test_a_root_that_is_a_choice_of_objects_has_the_properties_of_all() -> None:
 @pytest.mark.parametrize(
     ("schema", "what"),
     [
-        ({"properties": []}, "malformed at #/properties: it is an object of schemas"),
-        ({"properties": {"a": 5}}, "malformed at #/properties/a: a schema is an object, true or false"),
-        ({"properties": {"a": {"type": 5}}}, "malformed at #/properties/a/type: it is a type or a list"),
-        ({"type": [5]}, "malformed at #/type: '5' is none of null, boolean"),
+        ({"properties": []}, "malformed at #/properties: it has to be an object of schemas"),
+        ({"properties": {"a": 5}}, "malformed at #/properties/a: a schema has to be an object, true or false"),
+        ({"properties": {"a": {"type": 5}}}, "malformed at #/properties/a/type: it has to be a type or a list"),
+        ({"type": [5]}, "malformed at #/type: '5' has to be one of null, boolean"),
         ({"type": [["null"]]}, "malformed at #/type"),
         ({"type": {}}, "malformed at #/type"),
         ({"type": []}, "malformed at #/type"),
-        ({"type": "objekt"}, "malformed at #/type: 'objekt' is none of"),
-        ({"required": "x"}, "malformed at #/required: it is a list of names"),
+        ({"type": "objekt"}, "malformed at #/type: 'objekt' has to be one of"),
+        ({"required": "x"}, "malformed at #/required: it has to be a list of names"),
         ({"required": [1]}, "malformed at #/required"),
         ({"properties": {"a": {"required": True}}}, "malformed at #/properties/a/required"),
-        ({"items": 3}, "malformed at #/items: a schema is"),
-        ({"items": [3]}, "malformed at #/items/0: a schema is"),
-        ({"allOf": {}}, "malformed at #/allOf: it is a list of schemas"),
+        ({"items": 3}, "malformed at #/items: a schema has to be"),
+        ({"items": [3]}, "malformed at #/items/0: a schema has to be"),
+        ({"allOf": {}}, "malformed at #/allOf: it has to be a list of schemas"),
         ({"oneOf": []}, "malformed at #/oneOf"),
         ({"anyOf": ["x"]}, "malformed at #/anyOf/0"),
         ({"enum": 1}, "malformed at #/enum"),
-        ({"$ref": 1}, "malformed at #/$ref: it is text"),
-        ({"$id": 1}, "malformed at #/$id: it is text"),
-        ({"$id": "http://["}, "malformed at #/$id: it is no address"),
+        ({"$ref": 1}, "malformed at #/$ref: it has to be text"),
+        ({"$id": 1}, "malformed at #/$id: it has to be text"),
+        ({"$id": "http://["}, "malformed at #/$id: it has to be an address"),
         ({"$schema": []}, "malformed at #/$schema"),
         ({"$anchor": {}}, "malformed at #/$anchor"),
         ({"$defs": {"a": None}}, "malformed at #/$defs/a"),
