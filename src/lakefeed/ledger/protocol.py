@@ -11,7 +11,7 @@ from lakefeed.ledger.snapshot_summary import Commit
 
 
 class CommitCheck(Enum):
-    """Whether a batch has to be written."""
+    """The result of the check whether a batch has to be written."""
 
     NEW = "new"
     """The batch begins where the last commit ended: write it."""

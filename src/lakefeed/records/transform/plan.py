@@ -45,7 +45,7 @@ class QueryPlan:
 
     @property
     def stateful(self) -> bool:
-        """Whether the transform has to be a part of the streaming query."""
+        """Return whether the transform has to be a part of the streaming query."""
         return bool(self.state)
 
     @classmethod
