@@ -12,7 +12,6 @@ from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.feed.s3_requests import BatchRequests, S3Requests, s3_requests
-from lakefeed.ledger import checkpoint
 from lakefeed.ledger.checkpoint import Claim, Owner
 from lakefeed.pipeline import Pipeline, RunSummary
 from lakefeed.records.transform.plan import PARTS, ROCKSDB, STATE_STORE
