@@ -107,8 +107,8 @@ def test_a_moment_that_no_column_holds_is_an_error(probe: Probe) -> None:
     found = probe.decode(options(millis), [long_bytes(each) for each in (largest, largest + 1, -(2**63), -largest)])
     assert [each["error"] for each in found] == [
         None,
-        "v: a moment is out of range before byte 8",
-        "v: a moment is out of range before byte 10",
+        "v: a timestamp is out of range before byte 8",
+        "v: a timestamp is out of range before byte 10",
         None,
     ]
 

@@ -5,7 +5,6 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.Base64;
-import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.connector.catalog.FunctionCatalog;
@@ -19,9 +18,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * A catalog that has only functions.
  *
  * <p>Spark passes {@code bind} the types of the arguments but never a literal, so a call cannot configure its function.
- * The catalog does: each configuration is a catalog with its own name, and its options are {@code
- * spark.sql.catalog.<name>.<option>}; or {@code encoded} has them all, as a JSON object in Base64, so that Spark does not
- * replace {@code ${env:NAME}} in the text of a schema.
+ * The catalog does: each configuration is a catalog with its own name and the options {@code
+ * spark.sql.catalog.<name>.<option>}. One option, {@code encoded}, can hold all others as a JSON object in Base64:
+ * Spark would replace {@code ${env:NAME}} in the text of a schema.
  */
 public abstract class FunctionsOnly implements FunctionCatalog {
     private static final String ENCODED = "encoded";
@@ -29,10 +28,10 @@ public abstract class FunctionsOnly implements FunctionCatalog {
     private String name;
     private Map<String, Binding> functions;
 
-    /** Creates a function for arguments of the given types. */
+    /** Creates a function for arguments of given types. */
     @FunctionalInterface
     protected interface Binding {
-        /** Creates the function for arguments of these types. */
+        /** Creates the function. */
         BoundFunction bind(StructType arguments);
     }
 
@@ -67,9 +66,7 @@ public abstract class FunctionsOnly implements FunctionCatalog {
 
     @Override
     public final Identifier[] listFunctions(String[] namespace) {
-        List<Identifier> found =
-                functions.keySet().stream().map(each -> Identifier.of(namespace, each)).toList();
-        return found.toArray(Identifier[]::new);
+        return functions.keySet().stream().map(each -> Identifier.of(namespace, each)).toArray(Identifier[]::new);
     }
 
     @Override

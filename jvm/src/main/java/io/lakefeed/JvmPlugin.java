@@ -25,28 +25,25 @@ import org.slf4j.LoggerFactory;
 /**
  * Prepares executors in other JVMs, and brings their counts to the driver: {@code spark.plugins=io.lakefeed.JvmPlugin}.
  *
- * <p>An executor asks for the driver's {@link Trust} when it starts, before its first task. So no file has to be on its
- * machine, and neither a Spark setting nor a command line has the key. It travels over Spark's own connection, which
- * {@code spark.authenticate} and {@code spark.network.crypto.enabled} protect.
+ * <p>An executor fetches the driver's {@link Trust} when it starts, before its first task. So its machine needs no
+ * file, and the private key is in no Spark setting and no command line. The key is sent over Spark's own connection,
+ * which {@code spark.authenticate} and {@code spark.network.crypto.enabled} protect.
  *
- * <p>An executor sends the counts of its {@link RequestMeter} since its start, and what it waits for ({@link Waits}):
- * when a task ends, and once a second while they change or a task waits. So a lost message only delays the counts, and of
- * a lost executor the driver keeps the last ones.
+ * <p>An executor sends the totals of its {@link RequestMeter}, and the server that its tasks wait for ({@link Waits}):
+ * when a task ends, and once a second while the totals change or a task waits. A lost message only delays the totals;
+ * the driver keeps the last totals of a lost executor.
  */
 public final class JvmPlugin implements SparkPlugin {
-    /** Spark's id of the executor in the driver's JVM, which has all that the driver has. */
+    /** Spark's id of the executor in the driver's JVM, which needs no preparation. */
     private static final String DRIVER = "driver";
 
-    /** A text, because an executor reads the answer before it has this application's jars. */
+    /** A string and no class of lakefeed: an executor sends it before it has this application's jars. */
     private static final String TRUST = "lakefeed trust";
 
     private static final Logger LOG = LoggerFactory.getLogger(JvmPlugin.class);
 
-    /** Spark creates it. */
-    public JvmPlugin() {}
-
-    /** The counts of an executor since its start, and the server that it waits for. */
-    private record Said(String executor, List<RequestCount> counts, String waits) implements Serializable {}
+    /** The requests of an executor since its start, and the server that its tasks wait for. */
+    private record Report(String executor, List<RequestCount> counts, String waits) implements Serializable {}
 
     @Override
     public DriverPlugin driverPlugin() {
@@ -61,9 +58,9 @@ public final class JvmPlugin implements SparkPlugin {
 
             @Override
             public Object receive(Object message) {
-                if (message instanceof Said said) {
-                    RequestMeter.executorSaid(application + " " + said.executor(), said.counts());
-                    Waits.executorSaid(application + " " + said.executor(), said.waits());
+                if (message instanceof Report report) {
+                    RequestMeter.putExecutor(application + " " + report.executor(), report.counts());
+                    Waits.putExecutor(application + " " + report.executor(), report.waits());
                 }
                 return TRUST.equals(message) ? Trust.installed() : null;
             }
@@ -78,7 +75,7 @@ public final class JvmPlugin implements SparkPlugin {
     private static final class Executor implements ExecutorPlugin {
         private PluginContext context;
         private ScheduledExecutorService schedule;
-        private Said reported;
+        private Report last;
 
         @Override
         public void init(PluginContext context, Map<String, String> extra) {
@@ -86,11 +83,12 @@ public final class JvmPlugin implements SparkPlugin {
                 return;
             }
             try {
-                String[] said = (String[]) context.ask(TRUST);
-                Trust.install(said[0], said[1], said[2]);
+                String[] trust = (String[]) context.ask(TRUST);
+                Trust.install(trust[0], trust[1], trust[2]);
             } catch (Exception failed) {
-                // An executor that trusts less than the driver would fail later, and in other words.
-                throw new IllegalStateException("The driver's certificates were not installed", failed);
+                // Without the certificates a task would fail later, with an error that does not show the cause.
+                throw new IllegalStateException(
+                        "the executor cannot install the driver's certificates: see the cause below", failed);
             }
             ColumnarModel.install();
             this.context = context;
@@ -99,41 +97,41 @@ public final class JvmPlugin implements SparkPlugin {
                 thread.setDaemon(true);
                 return thread;
             });
-            schedule.scheduleWithFixedDelay(this::tell, 1, 1, TimeUnit.SECONDS);
+            schedule.scheduleWithFixedDelay(this::report, 1, 1, TimeUnit.SECONDS);
         }
 
         @Override
         public void onTaskSucceeded() {
-            tell();
+            report();
         }
 
         @Override
         public void onTaskFailed(TaskFailedReason reason) {
-            tell();
+            report();
         }
 
         @Override
         public void shutdown() {
             if (schedule != null) {
                 schedule.shutdownNow();
-                tell();
+                report();
             }
         }
 
-        private synchronized void tell() {
+        private synchronized void report() {
             if (context == null) {
                 return;
             }
-            Said now = new Said(context.executorID(), new ArrayList<>(RequestMeter.own()), Waits.own());
-            if (now.equals(reported) && now.waits().isEmpty()) {
+            Report now = new Report(context.executorID(), new ArrayList<>(RequestMeter.own()), Waits.own());
+            if (now.equals(last) && now.waits().isEmpty()) {
                 return;
             }
             try {
                 context.send(now);
-                reported = now;
+                last = now;
             } catch (IOException | RuntimeException unreachable) {
-                // The next message has all counts again.
-                LOG.debug("The counts of S3 requests did not reach the driver.", unreachable);
+                // The next message has the totals again.
+                LOG.debug("The totals of S3 requests did not reach the driver; they are sent again.", unreachable);
             }
         }
     }

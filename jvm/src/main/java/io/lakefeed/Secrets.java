@@ -6,21 +6,21 @@ import java.util.concurrent.ConcurrentHashMap;
 /**
  * Stores the secrets of this JVM by name.
  *
- * <p>The driver puts them in through py4j. A function is configured with the <em>name</em> of a secret. The value is
- * copied into the function object when Spark binds it, and reaches the executors only inside the serialised plan. So it
- * is in no Spark conf, no plan text, no event log and no command line.
+ * <p>The driver's Python process puts them in. A function is configured with the <em>name</em> of a secret. The value
+ * is copied into the function object when Spark binds it, and reaches the executors only inside the serialised plan. So
+ * the value is in no Spark setting, plan text, event log or command line.
  */
 public final class Secrets {
     private static final Map<String, String> VALUES = new ConcurrentHashMap<>();
 
     private Secrets() {}
 
-    /** Stores {@code value} under {@code name}; replaces an earlier one. */
+    /** Stores a secret; replaces an earlier one of this name. */
     public static void put(String name, String value) {
         VALUES.put(name, value);
     }
 
-    /** Removes the secret called {@code name}. */
+    /** Removes the secret of this name. */
     public static void remove(String name) {
         VALUES.remove(name);
     }
@@ -31,7 +31,7 @@ public final class Secrets {
     }
 
     /**
-     * Returns the secret called {@code name}.
+     * Returns the secret of this name.
      *
      * @throws IllegalStateException if this JVM has none
      */
@@ -39,7 +39,7 @@ public final class Secrets {
         String value = VALUES.get(name);
         if (value == null) {
             throw new IllegalStateException(
-                    "No secret named '" + name + "' in this JVM: put it with io.lakefeed.Secrets.put first");
+                    "this JVM has no secret named '" + name + "': put it with io.lakefeed.Secrets.put first");
         }
         return value;
     }

@@ -18,7 +18,7 @@ public abstract class SqlFunction<T> implements ScalarFunction<T>, Serializable 
     private final DataType resultType;
     private final DataType[] inputTypes;
 
-    /** Creates a function; its canonical name distinguishes it from those with other settings. */
+    /** Creates a function; functions with other settings have other canonical names. */
     protected SqlFunction(String name, String canonicalName, DataType resultType, DataType... inputTypes) {
         this.name = name;
         this.canonicalName = "io.lakefeed." + canonicalName;
@@ -51,7 +51,7 @@ public abstract class SqlFunction<T> implements ScalarFunction<T>, Serializable 
         return canonicalName;
     }
 
-    /** Shows only the name: Spark prints plans, and a function's settings can have credentials. */
+    /** Returns only the name: Spark prints plans, and a function's settings can contain credentials. */
     @Override
     public final String toString() {
         return canonicalName;

@@ -18,8 +18,8 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
 /**
- * Compares the table in {@code jvm/src/test/interfaces.txt} with the imports of the module and with the annotations of the
- * imported classes. The working directory is the repository.
+ * Compares the table in {@code jvm/src/test/interfaces.txt} with the imports of the module and with the annotations of
+ * the imported classes. The working directory is the repository.
  */
 class InterfacesTest {
     private static final String PACKAGES = "jvm/src/main/java/io/lakefeed";

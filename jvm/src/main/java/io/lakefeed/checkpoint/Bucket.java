@@ -35,17 +35,16 @@ import software.amazon.awssdk.services.s3.model.S3Exception;
 import software.amazon.awssdk.services.s3.model.S3Object;
 
 /**
- * A bucket: requests that S3A makes in a costlier way, sent by S3A's client with its retries, and the known properties
- * of the store. There is one for each bucket and endpoint in a JVM.
+ * Sends the requests to one bucket for which S3A itself would need more of them, with S3A's client and retries. A JVM
+ * has one object for each bucket and endpoint.
  */
 final class Bucket {
     private static final Map<String, Bucket> KNOWN = new ConcurrentHashMap<>();
     static final int PAGE = 1000;
 
-    /** A listing of a directory: its objects and the directories below, by their keys. */
+    /** The objects in a directory, and the keys of the directories in it. */
     record Listing(List<Item> objects, List<String> directories) {}
 
-    /** An object in a listing. */
     record Item(String key, long length, long modified) {}
 
     private final Path root;
@@ -59,13 +58,13 @@ final class Bucket {
     private Bucket(S3AFileSystem files, Configuration conf, Settings settings) {
         this.root = new Path(files.getUri());
         this.conf = conf;
-        // The settings of the file system include those of the bucket.
+        // The file system's settings include the ones for this bucket (fs.s3a.bucket.…).
         this.removal = new Removal(this, files.getConf().getBoolean(Constants.ENABLE_MULTI_DELETE, true));
         this.invoker = new Invoker(new S3ARetryPolicy(files.getConf()), Invoker.NO_OP);
         this.deletions = new Deletions(this, settings);
     }
 
-    /** Returns the bucket of {@code path}; the first caller's settings decide about batches of deletes. */
+    /** Returns the bucket of {@code path}; the first caller's settings decide how deletes are batched. */
     static Bucket of(Path path, Configuration conf, Settings settings) throws IOException {
         S3AFileSystem files = (S3AFileSystem) path.getFileSystem(conf);
         return KNOWN.computeIfAbsent(nameOf(files), name -> new Bucket(files, conf, settings));
@@ -100,7 +99,7 @@ final class Bucket {
         }
     }
 
-    /** Looks the file system up each time: after all were closed, Hadoop creates another. */
+    /** Returns Hadoop's current file system: Hadoop creates another one after {@code FileSystem.closeAll}. */
     S3AFileSystem files() throws IOException {
         return (S3AFileSystem) root.getFileSystem(conf);
     }
@@ -121,15 +120,12 @@ final class Bucket {
         return new Path(root, "/" + key);
     }
 
-    /** Lists the keys that begin with {@code prefix}, down to the next slash, with one request for each thousand. */
+    /** Lists the keys that begin with {@code prefix}, up to the next slash; sends a request for each 1,000 keys. */
     Listing list(String prefix) throws IOException {
         return list(prefix, "/");
     }
 
-    /**
-     * Lists the names directly below a directory, with one request: of objects that are not deleted, with their length,
-     * and of directories, with a length of -1.
-     */
+    /** Returns the names directly below a directory: files with their length, directories with -1. */
     Map<String, Long> names(Path directory) throws IOException {
         Listing listing = list(prefix(directory));
         Map<String, Long> names = new HashMap<>();
@@ -140,10 +136,7 @@ final class Bucket {
         return names;
     }
 
-    /**
-     * Lists all objects below a directory that are not deleted, with one request; empty if there are more than one
-     * request shows.
-     */
+    /** Lists the objects below a directory with one request; empty if one answer does not hold them all. */
     Optional<List<Item>> below(Path directory) throws IOException {
         ListObjectsV2Response page = page(prefix(directory), null, null);
         if (Boolean.TRUE.equals(page.isTruncated())) {
@@ -186,7 +179,7 @@ final class Bucket {
         return files().getS3AInternals().getObjectMetadata(path).metadata();
     }
 
-    /** Writes a small object unless one exists. Returns its version, or null if the bucket keeps none. */
+    /** Writes a small object unless the key exists; returns its version, or null if the bucket has none. */
     String putIfAbsent(String key, String content) throws IOException {
         PutObjectRequest request = files().getS3AInternals()
                 .getStore()
@@ -224,7 +217,7 @@ final class Bucket {
         private final boolean deletesTogether;
         private Boolean versioned;
 
-        /** @param deletesTogether whether the store knows DeleteObjects */
+        /** @param deletesTogether whether the store supports DeleteObjects */
         Removal(Bucket bucket, boolean deletesTogether) {
             this.bucket = bucket;
             this.deletesTogether = deletesTogether;
@@ -233,14 +226,14 @@ final class Bucket {
         /** Removes an object that {@link #putIfAbsent} has just written. */
         void removeNew(String key, String version) throws IOException {
             if (version == null) {
-                // Without a version, versioning is off or suspended: a DELETE would leave a marker if it is suspended.
+                // Versioning is off or suspended. If it is suspended, a plain DELETE would leave a delete marker.
                 remove(List.of(key));
             } else {
                 delete(identifier(key, version));
             }
         }
 
-        /** Removes these objects, on a versioned bucket with all their versions: no older one reappears. */
+        /** Removes objects; in a versioned bucket with all their versions, so that no older version reappears. */
         void remove(Collection<String> keys) throws IOException {
             if (!versioned()) {
                 delete(keys.stream().map(key -> identifier(key, null)).toList());
@@ -268,9 +261,7 @@ final class Bucket {
             }
         }
 
-        /**
-         * Returns whether objects have versions, including those from before versioning was suspended. Asks the store once.
-         */
+        /** Returns whether objects can have versions, also of the time before versioning was suspended. */
         private synchronized boolean versioned() throws IOException {
             if (versioned == null) {
                 try {
@@ -293,7 +284,7 @@ final class Bucket {
             return versioned;
         }
 
-        /** Lists all versions and delete markers below a prefix, of all keys or of the given ones. */
+        /** Lists the versions and delete markers below a prefix: of the {@code required} keys, or of all for null. */
         private List<ObjectIdentifier> versions(String prefix, Set<String> required) throws IOException {
             List<ObjectIdentifier> found = new ArrayList<>();
             String nextKey = null;

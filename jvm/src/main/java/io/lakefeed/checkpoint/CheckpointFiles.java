@@ -16,29 +16,25 @@ import org.apache.hadoop.util.functional.FutureIO;
 /**
  * Lists and reads the files of a checkpoint location before a query starts, with one LIST for all of their names.
  *
- * <p>It is not meant for locations with state stores, which can have many thousands of files.
+ * <p>Locations with state stores can have many thousands of files: this class is not meant for them.
  */
 public final class CheckpointFiles {
-    /** Spark's files, metadata first: a location that has logs and no metadata is one whose removal was interrupted. */
+    /** Removed in this order: logs without {@code metadata} show that a removal was interrupted. */
     private static final String[] OF_SPARK = {"metadata", "offsets", "commits", "sources"};
 
-    /** The state of a query; another query must not find it. */
     private static final String STATE = "state";
 
     private final Path root;
     private final FileSystem files;
     private Map<String, FileStatus> found;
 
-    /** Sends no request yet. */
+    /** Opens a location; sends no request yet. */
     public CheckpointFiles(String location, Configuration conf) throws IOException {
         this.root = new Path(location);
         this.files = root.getFileSystem(conf);
     }
 
-    /**
-     * Returns names relative to the location, such as {@code offsets/12}, one a line: one call over the bridge to
-     * Python.
-     */
+    /** Returns the files' names relative to the location, such as {@code offsets/12}, a line each. */
     public String names() throws IOException {
         return String.join("\n", found().keySet());
     }
@@ -54,15 +50,14 @@ public final class CheckpointFiles {
         if (status == null) {
             throw new FileNotFoundException(name);
         }
-        try (var stream = FutureIO.awaitFuture(
-                files.openFile(status.getPath()).withFileStatus(status).build())) {
+        try (var stream = FutureIO.awaitFuture(files.openFile(status.getPath()).withFileStatus(status).build())) {
             return new String(stream.readAllBytes(), StandardCharsets.UTF_8);
         }
     }
 
     /** Removes Spark's files so that a query starts from the beginning; other files stay. */
     public void discard() throws IOException {
-        // A delayed removal would delete what is written next under the same name.
+        // A removal that still waits would delete the next query's file of the same name.
         Bucket.flush(files);
         boolean hasState = found().keySet().stream().anyMatch(each -> each.startsWith(STATE + "/"));
         for (String name : OF_SPARK) {

@@ -12,22 +12,21 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Collects the deletes of a bucket. Those of expired entries wait until there are enough for one request, until the
- * oldest has waited long enough, or until the JVM ends. After a crash the entries still exist: Spark's purge lists and
- * deletes them after the next start.
+ * Collects the deletes of a bucket. Deletes of expired entries wait until one request can be filled, until the oldest
+ * has waited long enough, or until the JVM ends. After a crash the entries still exist: Spark lists and deletes them
+ * after the next start.
  *
- * <p>A waiting key counts as deleted in this JVM. A writer of the same key calls {@link #revive} first, so that a late
- * delete never removes a new object.
+ * <p>This JVM treats a waiting key as deleted. Before the same key is written, {@link #revive} cancels its delete.
  */
 final class Deletions {
     private static final Logger LOG = LoggerFactory.getLogger(Deletions.class);
-    /** After Spark (50), which may still purge, and before Hadoop closes its file systems (10). */
+    /** Priority of the shutdown hook: after Spark's (50), which may delete entries, and before Hadoop's (10). */
     private static final int BEFORE_FILE_SYSTEMS_CLOSE = 20;
 
     private final Bucket bucket;
     private final int batch;
     private final long age;
-    /** Read without the lock, changed with it; a key stays until the store has confirmed its deletion. */
+    /** Read without the lock, changed under the lock. A key stays until the store has confirmed its deletion. */
     private final Map<String, Boolean> waiting = new ConcurrentSkipListMap<>();
     private ScheduledExecutorService clock;
     private boolean flushPlanned;
@@ -42,7 +41,7 @@ final class Deletions {
         return waiting.containsKey(key);
     }
 
-    /** Deletes an entry later: one that is not needed or written again. */
+    /** Deletes an expired entry later, together with others. */
     synchronized void later(String key) throws IOException {
         waiting.put(key, true);
         if (waiting.size() >= batch) {
@@ -57,7 +56,7 @@ final class Deletions {
         flush();
     }
 
-    /** Cancels the deletion of {@code key} before it is written: the delete must not follow the write. */
+    /** Cancels the waiting delete of a key that is about to be written. */
     void revive(String key, boolean overwrite) throws IOException {
         if (!waiting.containsKey(key)) {
             return;
@@ -101,7 +100,7 @@ final class Deletions {
         try {
             flush();
         } catch (IOException | RuntimeException failed) {
-            LOG.warn("Expired checkpoint entries in {} are not deleted yet ({}); the next flush tries again.",
+            LOG.warn("Expired checkpoint entries in {} cannot be deleted ({}); lakefeed tries again with the next ones.",
                     bucket, failed.toString());
         }
     }

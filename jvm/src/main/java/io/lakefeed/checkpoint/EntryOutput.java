@@ -22,10 +22,10 @@ import org.slf4j.LoggerFactory;
 import software.amazon.awssdk.awscore.exception.AwsServiceException;
 
 /**
- * A checkpoint file that appears whole at {@code close}, or never.
+ * Writes a checkpoint file that becomes visible at {@code close}, complete, or never.
  *
- * <p>Exclusive files are written with {@code If-None-Match: *}. A refusal may answer the retry of a PUT that succeeded
- * without a reply; only then the write id of the object is read.
+ * <p>Exclusive files are written with {@code If-None-Match: *}. If the reply to a PUT is lost, its retry is refused
+ * although the file was written. So after a refusal the object's write id shows whose file it is.
  */
 final class EntryOutput extends CancellableFSDataOutputStream {
     private static final Logger LOG = LoggerFactory.getLogger(EntryOutput.class);
@@ -36,7 +36,7 @@ final class EntryOutput extends CancellableFSDataOutputStream {
     interface Outcome {
         void written(long length, byte[] content);
 
-        /** The file may exist or not. */
+        /** Called after a failure: the file may exist or not. */
         void uncertain();
     }
 
@@ -53,7 +53,7 @@ final class EntryOutput extends CancellableFSDataOutputStream {
     private IOException failure;
 
     private EntryOutput(
-            Bucket bucket, Path path, boolean exclusive, boolean conditional, String writeId, Copy copy, Outcome described) {
+            Bucket bucket, Path path, boolean exclusive, boolean conditional, String writeId, Copy copy, Outcome outcome) {
         super(copy);
         this.bucket = bucket;
         this.path = path;
@@ -61,24 +61,22 @@ final class EntryOutput extends CancellableFSDataOutputStream {
         this.conditional = conditional;
         this.writeId = writeId;
         this.copy = copy;
-        this.outcome = described;
+        this.outcome = outcome;
     }
 
     /**
      * Starts a file; sends nothing yet.
      *
      * @param exclusive whether {@code close} fails if the file exists
-     * @param conditional whether the store decides that; otherwise a request checks first, which is not safe
-     * @param keep the most bytes to keep in memory
+     * @param conditional whether the store checks that; otherwise a separate request checks first, which is not safe
+     * @param keep a file of at most this many bytes is also kept in memory
      */
     static EntryOutput begin(
             Bucket bucket, Path path, boolean exclusive, boolean conditional, int keep, Outcome outcome)
             throws IOException {
         String writeId = UUID.randomUUID().toString();
-        FSDataOutputStream target =
-                ConditionalWrite.create(bucket.files(), path, writeId, exclusive && conditional);
-        return new EntryOutput(
-                bucket, path, exclusive, conditional, writeId, new Copy(target, keep), outcome);
+        FSDataOutputStream target = ConditionalWrite.create(bucket.files(), path, writeId, exclusive && conditional);
+        return new EntryOutput(bucket, path, exclusive, conditional, writeId, new Copy(target, keep), outcome);
     }
 
     @Override
@@ -133,7 +131,7 @@ final class EntryOutput extends CancellableFSDataOutputStream {
                 if (owner != null) {
                     throw exists(failed);
                 }
-                // Another writer has failed, or has deleted the object.
+                // Another writer's PUT has failed, or it has deleted its object: this writer may try again.
                 if (attempt == ATTEMPTS || copy.content() == null) {
                     throw failed;
                 }
@@ -146,13 +144,13 @@ final class EntryOutput extends CancellableFSDataOutputStream {
 
     private void put(FSDataOutputStream target) throws IOException {
         target.close();
-        // An interrupt ends S3A's wait for the upload, whatever the outcome of the upload is.
+        // An interrupt ends S3A's wait for the upload, so nothing is known about the upload.
         if (Thread.currentThread().isInterrupted()) {
             throw new InterruptedIOException("interrupted while writing " + path + "; it may exist or not");
         }
     }
 
-    /** Returns the write id of the object: empty if it has none, null without an object. */
+    /** Returns the write id of the object; empty if the object has none, null if there is no object. */
     private String owner() throws IOException {
         try {
             Map<String, String> metadata = bucket.metadata(path);
@@ -188,7 +186,7 @@ final class EntryOutput extends CancellableFSDataOutputStream {
         }
     }
 
-    /** Writes everything to S3A, and keeps a copy while it is small. */
+    /** Writes to S3A, and keeps a copy as long as the file is small. */
     private static final class Copy extends OutputStream {
         private final FSDataOutputStream target;
         private final int limit;
@@ -228,13 +226,13 @@ final class EntryOutput extends CancellableFSDataOutputStream {
 
     /** Writes an object with one PUT through S3A, and interprets its failures. */
     static final class ConditionalWrite {
-        /** Key of the user metadata that identifies the writer of an object. */
+        /** The key of an object's user metadata that identifies its writer. */
         static final String WRITE_ID = "lakefeed-write";
 
         private ConditionalWrite() {}
 
         /**
-         * Creates a stream whose {@code close} is the PUT; it sends nothing before.
+         * Creates a stream whose {@code close} sends the PUT.
          *
          * @param exclusive whether the store refuses the PUT if the object exists
          */
@@ -249,7 +247,7 @@ final class EntryOutput extends CancellableFSDataOutputStream {
             return builder.build();
         }
 
-        /** Returns whether the object exists (412) or another write is in progress (409). */
+        /** Returns whether the store refused the PUT because the object exists (412) or is being written (409). */
         static boolean isConflict(Throwable failure) {
             for (Throwable each = failure; each != null; each = each.getCause()) {
                 if (each instanceof RemoteFileChangedException) {
@@ -262,7 +260,7 @@ final class EntryOutput extends CancellableFSDataOutputStream {
             return false;
         }
 
-        /** Returns whether the store reports that it does not support conditional writes. */
+        /** Returns whether the store does not support conditional writes. */
         static boolean isNotSupported(Throwable failure) {
             for (Throwable each = failure; each != null; each = each.getCause()) {
                 if (each instanceof AWSUnsupportedFeatureException

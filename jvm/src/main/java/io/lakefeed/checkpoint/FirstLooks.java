@@ -12,12 +12,12 @@ import java.util.concurrent.TimeUnit;
 import org.apache.hadoop.fs.Path;
 
 /**
- * Remembers the listing of a checkpoint location at the start of a query: one LIST instead of requests for its {@code
- * metadata}, for each of its logs, and for each of Spark's checks whether it is empty. One request shows what lies below
- * it too, and with that the logs; a second one is sent only where it does not show all.
+ * Remembers the listing of a checkpoint location at the start of a query. One LIST of everything below the location
+ * replaces requests for its {@code metadata}, for each of its logs, and for Spark's checks whether it is empty. A
+ * second LIST is sent only if the first answer was cut off.
  *
- * <p>A listing is valid for a minute at most, and until its query writes to {@code offsets}: from then on executors
- * write below the location. The conditional PUT detects what another driver writes meanwhile.
+ * <p>A listing is valid for a minute, or until its query writes to {@code offsets}: then executors write below the
+ * location, too. The conditional PUT detects a write of another driver.
  */
 final class FirstLooks {
     private static final long FRESH_NANOS = TimeUnit.MINUTES.toNanos(1);
@@ -29,25 +29,25 @@ final class FirstLooks {
         this.bucket = bucket;
     }
 
-    /** Starts a query on {@code root}: forgets its listing. */
+    /** Starts a query on {@code root}, with a new listing. */
     void begin(Path root) {
         looks.values().removeIf(Look::isOld);
         looks.put(root, new Look(root));
     }
 
-    /** Returns whether {@code path} exists; empty if only the store knows. */
+    /** Returns whether {@code path} exists; empty if the listing cannot answer. */
     Optional<Boolean> shows(Path path) throws IOException {
         Look look = of(path);
         return look == null ? Optional.empty() : look.shows(path);
     }
 
-    /** Returns the length of a file directly below the location; empty if only the store knows. */
+    /** Returns the length of a file directly below the location; empty if the listing cannot answer. */
     Optional<Long> length(Path path) {
         Look look = of(path);
         return look == null ? Optional.empty() : look.length(path);
     }
 
-    /** Returns the objects in a directory of the location, and below it; empty if only the store knows. */
+    /** Returns all objects below a directory of the location; empty if the listing cannot answer. */
     Optional<List<Bucket.Item>> below(Path directory) throws IOException {
         Look look = of(directory);
         return look == null ? Optional.empty() : look.below(directory);
@@ -60,15 +60,13 @@ final class FirstLooks {
         }
     }
 
-    /** Forgets listings of {@code path}, which is about to be deleted. */
+    /** Forgets the listings that contain {@code path}, or lie below it: it is about to be deleted. */
     void forget(Path path) {
         looks.keySet().removeIf(root -> Bucket.prefix(path).startsWith(Bucket.prefix(root))
                 || Bucket.prefix(root).startsWith(Bucket.prefix(path)));
     }
 
-    /**
-     * Returns a log's directory. Spark opens the log of a source twice in one start of a query: it gets the same one.
-     */
+    /** Returns a log's directory: the same object for both times that Spark opens a source's log at a query's start. */
     LogDirectory log(Path directory, int budget) {
         Look look = LogDirectory.isOfSource(directory) ? of(directory) : null;
         return look == null
@@ -91,9 +89,10 @@ final class FirstLooks {
         private final long begun = System.nanoTime();
         private final Map<Path, LogDirectory> sources = new ConcurrentHashMap<>();
         private final Set<String> touched = new HashSet<>();
-        /** The names directly below the root, as {@link Bucket#names}; null until they are needed. */
+        /** As {@link Bucket#names} returns them; null until they are needed. */
         private Map<String, Long> names;
-        /** All objects below the root; null where one request does not show them all, as with many files of state. */
+
+        /** All objects below the root; null if one answer did not hold them all, as with many state files. */
         private List<Bucket.Item> all;
 
         Look(Path root) {

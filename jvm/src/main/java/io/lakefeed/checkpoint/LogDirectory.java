@@ -14,11 +14,12 @@ import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 
 /**
- * One of Spark's metadata logs: listed once, then followed by this writer's own writes and deletes.
+ * Remembers the entries of one of Spark's metadata logs: lists them once, and then follows this JVM's own writes and
+ * deletes.
  *
  * <p>That is safe because entries are written with a conditional PUT and never changed. If another query has written an
  * entry that is unknown here, the PUT of the same entry fails. Spark creates an instance for each start of a query and
- * for each reader, so none starts with old knowledge.
+ * for each reader, so no instance starts with an old list.
  */
 final class LogDirectory {
     static final String OFFSETS = "offsets";
@@ -40,17 +41,17 @@ final class LogDirectory {
         this.budget = budget;
     }
 
-    /** Returns whether Spark keeps a metadata log there: {@code offsets}, {@code commits}, {@code sources/0}, … */
+    /** Returns whether the directory is a metadata log: {@code offsets}, {@code commits}, {@code sources/0}, … */
     static boolean isLog(Path root) {
         return NAMES.contains(root.getName()) || isOfSource(root);
     }
 
-    /** Returns whether a source keeps its log there, which only the source reads. */
+    /** Returns whether the directory is a source's own log. */
     static boolean isOfSource(Path root) {
         return root.getParent() != null && root.getParent().getName().equals("sources");
     }
 
-    /** Returns the batch id, or the version of a state file, at the start of a name; -1 if there is none. */
+    /** Returns the batch id, or a state file's version, at the start of a name; -1 without one. */
     static long batch(String name) {
         Matcher matcher = BATCH.matcher(name);
         return matcher.matches() ? Long.parseLong(matcher.group(1)) : -1;
@@ -81,7 +82,7 @@ final class LogDirectory {
         return batch >= 0 && entries.keySet().stream().anyMatch(each -> batch(each) > batch);
     }
 
-    /** Notes a write that succeeded; {@code content} is null if it was too large to keep. */
+    /** Adds an entry that was written; {@code content} is null if it is too large to keep. */
     synchronized void written(String name, long length, byte[] content) {
         if (loaded) {
             entries.put(name, status(new Path(root, name), length, System.currentTimeMillis()));
@@ -94,7 +95,7 @@ final class LogDirectory {
         drop(name);
     }
 
-    /** Forgets all entries when the state of the store is uncertain; the next call lists them. */
+    /** Forgets all entries, because a write failed and may have happened; the next call lists them. */
     synchronized void forget() {
         loaded = false;
         entries.clear();
@@ -102,7 +103,7 @@ final class LogDirectory {
         kept = 0;
     }
 
-    /** Returns what was written or read before, or null. */
+    /** Returns the content of an entry that was written or read before, or null. */
     synchronized byte[] content(String name) {
         return contents.get(name);
     }

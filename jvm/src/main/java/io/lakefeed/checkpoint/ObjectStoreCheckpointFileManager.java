@@ -14,37 +14,37 @@ import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCh
 import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager;
 
 /**
- * Writes Spark's checkpoint to S3 with one request for each new log entry, and lets the store decide which writer is
- * first.
+ * Writes Spark's checkpoint to S3 with one request for each new log entry; the store accepts only the first of two
+ * writers.
  *
- * <p>It works alone, with this jar on the class path of driver and executors and one setting: {@code
- * spark.sql.streaming.checkpointFileManagerClass=io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager}. All other
- * keys are those of {@link Settings}. On file systems other than S3A it does what Spark does by default.
+ * <p>It needs nothing else of lakefeed: put this jar on the class path of driver and executors, and set {@code
+ * spark.sql.streaming.checkpointFileManagerClass=io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager}. {@link
+ * Settings} lists more keys. On file systems other than S3A it does what Spark does by default.
  *
- * <p>It requires Spark 4.1 and Hadoop 3.4.2, and a store that honours {@code If-None-Match: *}, which it proves at the
- * start.
+ * <p>It requires Spark 4.1 and Hadoop 3.4.2, and a store that honours {@code If-None-Match: *}, which {@link
+ * StoreProof} checks at the start.
  */
 public final class ObjectStoreCheckpointFileManager implements CheckpointFileManager {
     private final CheckpointFileManager chosen;
 
     /**
-     * Spark creates one for the checkpoint location, for each log, and on executors for each state store.
+     * Creates the manager of one directory.
      *
-     * @param path the checkpoint location, or the directory of the log or of the state store
-     * @param conf Hadoop's settings together with the session's
+     * @param path the checkpoint location, a log's directory, or a state store's
+     * @param conf Hadoop's settings and the session's
      */
     public ObjectStoreCheckpointFileManager(Path path, Configuration conf) throws IOException {
-        // Hadoop's cache makes this one file system, and so one S3 client, for the whole JVM.
+        // Hadoop caches the file system, so the JVM has one S3 client.
         FileSystem files = path.getFileSystem(conf);
         this.chosen = files instanceof S3AFileSystem ? new S3ACheckpoint(path, conf) : sparksDefault(path, conf);
     }
 
-    /** Chooses as {@code CheckpointFileManager.create} does without a class. */
+    /** Returns the manager that {@code CheckpointFileManager.create} chooses without a setting. */
     private static CheckpointFileManager sparksDefault(Path path, Configuration conf) {
         try {
             return new FileContextBasedCheckpointFileManager(path, conf);
         } catch (Exception undeclared) {
-            // Scala declares no checked exceptions, so the compiler would refuse to catch this one by its name.
+            // Scala declares no checked exceptions, so javac refuses to catch this one by its name.
             if (undeclared instanceof UnsupportedFileSystemException) {
                 return new FileSystemBasedCheckpointFileManager(path, conf);
             }
@@ -52,7 +52,7 @@ public final class ObjectStoreCheckpointFileManager implements CheckpointFileMan
         }
     }
 
-    /** Sends the deletes that wait in this JVM; otherwise they are sent later, and when the JVM ends. */
+    /** Sends all waiting deletes of this JVM now. */
     public static void flush() throws IOException {
         Bucket.flushAll();
     }

@@ -24,21 +24,22 @@ import org.apache.hadoop.util.functional.FutureIO;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
 
 /**
- * A checkpoint on S3A, where directories exist only as prefixes of keys.
+ * Manages a checkpoint on S3A, where directories exist only as prefixes of keys.
  *
- * <p>{@link LogDirectory} answers for metadata logs from memory. State stores are not remembered: any executor may
- * overwrite their files.
+ * <p>{@link LogDirectory} answers questions about metadata logs from memory. The files of state stores are not
+ * remembered: any executor may overwrite them.
  */
 final class S3ACheckpoint implements CheckpointFileManager {
-    /** Names with a UUID, such as those of RocksDB's files: none is ever written again. */
+    /** Names with a UUID, such as RocksDB's: no such file is written twice. */
     private static final Pattern UNIQUE = Pattern.compile(".*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}.*");
 
     private final Path root;
     private final Settings settings;
     private final Bucket bucket;
-    /** Null where nothing is answered from memory. */
+    /** Null if this directory is no metadata log, or the setting {@code answer-from-memory} is off. */
     private final LogDirectory log;
-    /** By directory, the names that are known to be files: they can be deleted without a request before. */
+
+    /** The names of files by directory: a name that is known to be a file is deleted without a request before. */
     private final Map<Path, Set<String>> files = new ConcurrentHashMap<>();
     private final Set<Path> made = ConcurrentHashMap.newKeySet();
 
@@ -125,7 +126,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
         return new FSDataInputStream(new EntryInput(content));
     }
 
-    /** Opens a file whose length is known: S3A sends no HEAD. */
+    /** Opens a file whose length is known, so that S3A sends no HEAD. */
     private FSDataInputStream openKnown(Path path, long length) throws IOException {
         return FutureIO.awaitFuture(bucket.files()
                 .openFile(path)
@@ -145,7 +146,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
     public FileStatus[] list(Path given, PathFilter filter) {
         return checked(() -> {
             Path path = qualified(given);
-            List<FileStatus> found = log != null && path.equals(root) ? log.all() : ask(path);
+            List<FileStatus> found = log != null && path.equals(root) ? log.all() : listed(path);
             if (found.isEmpty() && !made.contains(path)) {
                 throw absent(path);
             }
@@ -155,7 +156,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
         });
     }
 
-    private List<FileStatus> ask(Path directory) throws IOException {
+    private List<FileStatus> listed(Path directory) throws IOException {
         String prefix = Bucket.prefix(directory);
         Bucket.Listing listing = bucket.list(prefix);
         List<FileStatus> found = new ArrayList<>();
@@ -191,9 +192,9 @@ final class S3ACheckpoint implements CheckpointFileManager {
             if (isEntry(path)) {
                 return log.find(path.getName()) != null;
             }
-            Optional<Boolean> seen = bucket.looks.shows(path);
-            if (seen.isPresent()) {
-                return seen.get();
+            Optional<Boolean> known = bucket.looks.shows(path);
+            if (known.isPresent()) {
+                return known.get();
             }
             Found found = look(key);
             return found.directory() || found.file() && !bucket.deletions.isDeleted(key);
@@ -227,7 +228,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
         } else if (log.hasLater(name)) {
             bucket.deletions.later(key);
         } else {
-            // The entry was rolled back, not expired: this or another driver may write it again.
+            // The newest entry is deleted by a rollback: this or another driver may write it again soon.
             bucket.deletions.now(key);
         }
         log.deleted(name);
@@ -264,7 +265,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
         return false;
     }
 
-    /** Spark calls this once when a query starts, so an unsuitable store is refused here. */
+    /** Refuses an unsuitable store: Spark calls this once, when a query starts. */
     @Override
     public Path createCheckpointDirectory() {
         return checked(() -> {
@@ -287,7 +288,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
 
     private record Found(boolean file, boolean directory) {}
 
-    /** Returns what exists at {@code key}, with one request. */
+    /** Asks the store, with one request, whether {@code key} is a file, a directory or both. */
     private Found look(String key) throws IOException {
         Bucket.Listing listing = bucket.list(key);
         return new Found(
@@ -307,7 +308,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
         return new FileNotFoundException("No such file or directory: " + path);
     }
 
-    /** Passes checked exceptions through methods that Scala declares without any; Spark catches them by their class. */
+    /** Throws checked exceptions out of methods that Scala declares without any; Spark catches them by their class. */
     private static <T> T checked(CallableRaisingIOE<T> action) {
         try {
             return action.apply();
@@ -321,7 +322,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
         throw (E) failed;
     }
 
-    /** A small file in memory, with the interfaces that Hadoop requires. */
+    /** Reads a small file from memory, with the interfaces that Hadoop requires. */
     static final class EntryInput extends ByteArrayInputStream implements Seekable, PositionedReadable {
         EntryInput(byte[] content) {
             super(content);
@@ -330,7 +331,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
         @Override
         public synchronized void seek(long position) throws EOFException {
             if (position < 0 || position > count) {
-                throw new EOFException("no position " + position + " in " + count + " bytes");
+                throw new EOFException("cannot seek to " + position + " in a file of " + count + " bytes");
             }
             pos = (int) position;
         }
@@ -361,7 +362,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
         @Override
         public void readFully(long position, byte[] buffer, int offset, int length) throws EOFException {
             if (read(position, buffer, offset, length) < length) {
-                throw new EOFException("no " + length + " bytes at " + position + " of " + count);
+                throw new EOFException("cannot read " + length + " bytes at " + position + " in a file of " + count + " bytes");
             }
         }
 

@@ -4,15 +4,15 @@ import java.util.concurrent.TimeUnit;
 import org.apache.hadoop.conf.Configuration;
 
 /**
- * The settings; each key may be given to Spark with the prefix {@code spark.hadoop.}.
+ * The settings of the checkpoint. Spark takes each key with the prefix {@code spark.hadoop.}.
  *
- * @param allowUnconditionalWrites whether to accept a store that does not honour {@code If-None-Match}: two queries on
- *     one checkpoint can then both continue, and rows be lost or duplicated
- * @param probeWriters the number of writers that race in the proof of the store, at least 2
+ * @param allowUnconditionalWrites whether to accept a store that does not honour {@code If-None-Match}: then two
+ *     queries on one checkpoint can both continue, and lose or duplicate rows
+ * @param probeWriters the number of writers that race when the store is checked, at least 2
  * @param answerFromMemory whether {@code exists} and {@code list} of log directories are answered without a request
- * @param cacheBytes the bytes of log entries that are kept for each log directory; 0 keeps none
+ * @param cacheBytes the most bytes of entries to keep in memory for each log; 0 keeps none
  * @param deleteBatch the number of expired entries that one request deletes, 1 to 1000
- * @param deleteAgeMillis the longest time that an expired entry waits
+ * @param deleteAgeMillis the longest time that an expired entry waits for its deletion
  */
 record Settings(
         boolean allowUnconditionalWrites,
@@ -30,7 +30,7 @@ record Settings(
     static final String DELETE_AGE = PREFIX + "delete.max-age";
     private static final int LARGEST_DELETE = 1000;
 
-    /** @throws IllegalArgumentException a value is out of its range; the message names key and range */
+    /** @throws IllegalArgumentException if a value is out of its range */
     static Settings of(Configuration conf) {
         return new Settings(
                 conf.getBoolean(ALLOW_UNCONDITIONAL_WRITES, false),
@@ -44,8 +44,7 @@ record Settings(
     private static int between(Configuration conf, String key, int otherwise, int least, int most) {
         int value = conf.getInt(key, otherwise);
         if (value < least || value > most) {
-            throw new IllegalArgumentException(
-                    key + " is " + value + "; it must be from " + least + " to " + most);
+            throw new IllegalArgumentException(key + " is " + value + "; it must be from " + least + " to " + most);
         }
         return value;
     }

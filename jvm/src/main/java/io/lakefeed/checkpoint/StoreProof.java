@@ -14,9 +14,9 @@ import org.apache.hadoop.fs.Path;
 /**
  * Proves that a store lets exactly one of several conditional PUTs succeed, before a query relies on it.
  *
- * <p>It runs once for each bucket and endpoint in a JVM, when a query starts: as many PUTs as there are writers, and
- * one DELETE. In a bucket with versions the winner's answer has the version to delete. In others GetBucketVersioning is
- * sent before, because versions may be suspended.
+ * <p>The proof runs once for each bucket and endpoint in a JVM, when a query starts. It takes a PUT for each writer and
+ * a DELETE. In a versioned bucket the answer to the PUT has the version to delete; in other buckets
+ * GetBucketVersioning is sent first, because versioning may be suspended.
  */
 final class StoreProof {
     private final Bucket bucket;
@@ -27,7 +27,7 @@ final class StoreProof {
     }
 
     /**
-     * Returns if the store passes the proof, now or earlier.
+     * Runs the proof, unless the store has passed it already.
      *
      * @param directory where the probe object is written and removed
      * @throws IOException if the store refuses or ignores {@code If-None-Match}, or cannot be reached
@@ -38,7 +38,7 @@ final class StoreProof {
         }
         long winners = winners(directory, settings.probeWriters());
         if (winners == 0) {
-            // The answer of the winner was lost, and its retry was refused.
+            // The answer to the winner's PUT was lost, and its retry was refused.
             winners = winners(directory, settings.probeWriters());
         }
         if (winners != 1) {
@@ -76,7 +76,7 @@ final class StoreProof {
         }
     }
 
-    /** @param version what was written, null if the bucket keeps none */
+    /** @param version of the object that was written; null if the bucket has no versions */
     private record Attempt(boolean won, String version, IOException failure) {}
 
     private List<Attempt> race(String key, int writers) throws IOException {

@@ -5,7 +5,7 @@ import org.apache.spark.internal.io.FileCommitProtocol;
 import org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol;
 
 /**
- * Commits the files of a batch job as Spark does, unless the {@link Outcomes} of its records refuse them: {@code
+ * Commits the files of a batch job as Spark does, unless the {@link Outcomes} of its records refuse the commit: {@code
  * spark.sql.sources.commitProtocolClass}. The option {@value Ledger#COMMIT_ID} of the write names the outcomes.
  */
 public final class CheckedExport extends SQLHadoopMapReduceCommitProtocol {

@@ -7,12 +7,12 @@ import org.apache.spark.internal.io.FileCommitProtocol;
 import org.apache.spark.sql.execution.streaming.ManifestFileCommitProtocol;
 
 /**
- * Commits a batch to {@code _spark_metadata} as Spark does, unless its {@link Outcomes} refuse it: {@code
+ * Commits a batch to {@code _spark_metadata} as Spark does, unless its {@link Outcomes} refuse the commit: {@code
  * spark.sql.streaming.commitProtocolClass}.
  */
 public final class CheckedFileCommit extends ManifestFileCommitProtocol {
     private static final long serialVersionUID = 1L;
-    /** The sink's path and the id of the commit in progress: Spark creates these objects and passes only the path. */
+    /** The id of the commit in progress by the sink's path, which is all that Spark passes to these objects. */
     private static final Map<String, String> EXPECTED = new ConcurrentHashMap<>();
 
     private final String path;
@@ -28,7 +28,7 @@ public final class CheckedFileCommit extends ManifestFileCommitProtocol {
         EXPECTED.put(path, commitId);
     }
 
-    /** Ends a commit. Returns false if Spark left it out because the log has the batch. */
+    /** Ends a commit; returns false if Spark skipped it because the log has the batch. */
     public static boolean forget(String path) {
         return EXPECTED.remove(path) == null;
     }

@@ -23,22 +23,22 @@ import org.apache.iceberg.io.FileIO;
 import org.apache.iceberg.io.LocationProvider;
 
 /**
- * Accepts a commit of a feed only if it continues where the feed's last one ended and no newer driver has taken over.
+ * Accepts a feed's commit only if it begins where the feed's last commit ended and no newer driver has taken over.
  *
- * <p>The check is here and not in Iceberg's {@code validateWith} because Iceberg retries a commit whose answer was
- * lost. This class recognises its own commit id and reports success; a validation would refuse, and the clean-up would
- * delete the files of a committed snapshot. The delegate succeeds only if {@code base} is still the table's state, so
- * check and commit are one step, repeated on each of Iceberg's retries.
+ * <p>The check is not in Iceberg's {@code validateWith}, because Iceberg retries a commit whose answer was lost. This
+ * class recognises its own commit id and reports success. A validation would refuse the retry, and Iceberg would delete
+ * the files of a committed snapshot. The delegate succeeds only if {@code base} is still the table's state: so check
+ * and commit are one step, which each of Iceberg's retries repeats.
  */
 final class CheckedOperations implements TableOperations {
-    /** May be shared with other loads of the table ({@link FeedCatalog.KnownTables}), and is not made for several threads. */
+    /** Not thread safe, and perhaps shared with other loads of the table ({@link FeedCatalog.KnownTables}). */
     private final TableOperations operations;
     /** The table's full name, under which {@link RecentTables} has its metadata. */
     private final String name;
     /** Snapshots whose commit failed, or succeeded without an answer. */
     private final Set<Long> unanswered = ConcurrentHashMap.newKeySet();
-    /** The metadata of this load: a load beside it may find newer one at any time. */
-    private volatile TableMetadata seen;
+    /** The metadata that this load has read last; another load can read newer metadata at any time. */
+    private volatile TableMetadata loaded;
 
     CheckedOperations(TableOperations operations, String name) {
         this.operations = operations;
@@ -102,9 +102,9 @@ final class CheckedOperations implements TableOperations {
     }
 
     /**
-     * Commits, and asks the table after a failure. Iceberg deletes the files of a commit after some failures ({@code
-     * CleanableFailure}), also when the change was applied: a proxy can answer 401 to it, and a conflict can be one with
-     * the first of two equal requests.
+     * Commits; after a failure it reads the table to find out whether the commit succeeded nevertheless. A proxy can
+     * answer 401 to a change that was applied, and a request that was sent twice conflicts with itself. Iceberg would
+     * delete the files of the commit after such failures ({@code CleanableFailure}).
      */
     private void delegate(TableMetadata base, TableMetadata changed, List<Snapshot> added) {
         try {
@@ -116,18 +116,18 @@ final class CheckedOperations implements TableOperations {
                 throw failure;
             }
         } finally {
-            seen = null;
+            loaded = null;
         }
     }
 
-    /** Notes the rows of a batch that has landed, so that the driver need not look for its snapshot. */
+    /** Notes the rows of a committed batch, so that the driver need not search for its snapshot. */
     private static void noteRows(Snapshot snapshot) {
         Map<String, String> summary = snapshot.summary();
         String rows = summary.getOrDefault(SnapshotSummary.ADDED_RECORDS_PROP, "0");
         Outcomes.land(summary.get(Ledger.COMMIT_ID), Long.parseLong(rows));
     }
 
-    /** Waits for the files that a change names, where the catalog's server writes the table's metadata file. */
+    /** Waits until all files of a commit are uploaded: here the catalog's server writes the table's metadata file. */
     private void awaitUploads() {
         try {
             Uploads.await(operations.metadataFileLocation(""));
@@ -137,8 +137,8 @@ final class CheckedOperations implements TableOperations {
     }
 
     /**
-     * Looks in the table whether a commit with these snapshots succeeded. If the table does not answer, the state of the
-     * commit is unknown, and none of its files may be deleted.
+     * Returns whether the table has these snapshots. If the table does not answer, the state of the commit is unknown,
+     * and none of its files may be deleted.
      */
     private boolean hasLanded(List<Snapshot> added, RuntimeException failure) {
         if (added.isEmpty()) {
@@ -156,8 +156,8 @@ final class CheckedOperations implements TableOperations {
     }
 
     /**
-     * Returns whether the catalog detects concurrent changes of properties. Catalogs that swap the whole metadata do. A
-     * REST catalog checks only what a change requires, and no property.
+     * Returns whether the catalog detects concurrent changes of properties. Catalogs that swap the whole metadata
+     * detect them; a REST catalog checks only the requirements of a change, which include no property.
      */
     boolean guardsProperties() {
         return operations instanceof BaseMetastoreTableOperations;
@@ -194,7 +194,7 @@ final class CheckedOperations implements TableOperations {
         }
     }
 
-    /** Checks that a commit is in the branch that the table has for the feed: each branch is a ledger of its own. */
+    /** Checks that a commit is in the feed's branch: each branch is a ledger of its own. */
     private static void checkBranch(TableMetadata changed, Snapshot snapshot, String feed) {
         Snapshot head = Ledger.head(changed, feed);
         if (head == null || head.snapshotId() != snapshot.snapshotId()) {
@@ -204,8 +204,8 @@ final class CheckedOperations implements TableOperations {
     }
 
     /**
-     * Checks that a feed takes over the table that its position was compared with: the other tool may have committed
-     * since, and its rows would be landed again.
+     * Checks that no one has changed the table since the feed's position was compared with it: the feed would read the
+     * records of another tool's later commit again.
      */
     private static void checkAdoption(TableMetadata base, Map<String, String> summary, String feed, Position last) {
         String adopted = summary.get(Ledger.ADOPTED);
@@ -231,7 +231,7 @@ final class CheckedOperations implements TableOperations {
         }
     }
 
-    /** Checks that the table has none of a backfill's records, and that the feed itself will not read them. */
+    /** Checks that the table has none of a backfill's records, and that the feed will not read them later. */
     private static void checkBackfill(Map<String, String> summary, String feed, Position stands) {
         if (stands == null || stands.covered() == null) {
             throw new BatchRefused("it is not known which records of feed '" + feed + "' the table has");
@@ -257,9 +257,9 @@ final class CheckedOperations implements TableOperations {
     }
 
     /**
-     * Returns whether this change would roll a branch back to a snapshot that a retry takes for its own. Iceberg does so
-     * when a commit succeeded, its answer was lost and another commit followed. That commit may be another feed's or
-     * another writer's: it must stay.
+     * Returns whether this change is a retry that would roll a branch back. If a commit succeeded, its answer was lost
+     * and another commit followed, Iceberg's retry sets the branch back to its own snapshot. The other commit, of
+     * another feed or writer, must stay.
      */
     private boolean landedBefore(TableMetadata base, TableMetadata changed) {
         return changed.refs().entrySet().stream().anyMatch(branch -> {
@@ -270,8 +270,8 @@ final class CheckedOperations implements TableOperations {
     }
 
     /**
-     * Returns the change with the properties that the table keeps of feeds. When a change moves the table to another
-     * line of snapshots, as a rollback does, the positions follow that line, and unknown ones are removed.
+     * Adds the properties of feeds to a change. If a change moves the table to another line of snapshots, as a rollback
+     * does, the positions are set to that line's, and replays that the line lacks are removed.
      */
     private static TableMetadata withProperties(
             TableMetadata base, TableMetadata changed, Map<String, String> positions, List<Snapshot> added) {
@@ -313,30 +313,30 @@ final class CheckedOperations implements TableOperations {
         });
     }
 
-    /** Returns the number of a fence, which its owner follows after a space. */
+    /** Returns the number of a fence: {@code <number> <owner>}. */
     private static long number(String fence) {
         return Long.parseLong(fence.split(" ")[0]);
     }
 
     @Override
     public TableMetadata current() {
-        TableMetadata known = seen;
+        TableMetadata known = loaded;
         if (known == null) {
             synchronized (operations) {
                 known = operations.current();
             }
-            seen = known;
+            loaded = known;
         }
         return known;
     }
 
     @Override
     public TableMetadata refresh() {
-        seen = refresh(operations);
-        return seen;
+        loaded = refresh(operations);
+        return loaded;
     }
 
-    /** Asks the catalog for the current metadata; only a file that is not known yet is read. */
+    /** Asks the catalog for the current metadata; reads the metadata file only if it is new. */
     static TableMetadata refresh(TableOperations operations) {
         synchronized (operations) {
             return operations.refresh();

@@ -10,11 +10,11 @@ import java.util.TreeMap;
 /**
  * The offsets of a feed's topics that a table has: for each partition, intervals that neither touch nor overlap.
  *
- * <p>As JSON: {@code {"topic":{"id":"…","offsets":{"0":[start,end,start,end]}}}}. A recreated topic starts empty, since
- * its offsets mean other records.
+ * <p>As JSON: {@code {"topic":{"id":"…","offsets":{"0":[start,end,start,end]}}}}. A recreated topic has no offsets at
+ * first: its offsets are other records.
  */
 final class Covered {
-    /** A topic's intervals, start to end, by partition. */
+    /** A topic's intervals by partition, from their start to their end. */
     private record Topic(String id, TreeMap<Integer, TreeMap<Long, Long>> partitions) {}
 
     private final TreeMap<String, Topic> topics = new TreeMap<>();
@@ -68,7 +68,7 @@ final class Covered {
                 topic -> !topic.getValue().id.equals(ranges.path(topic.getKey()).path("id").asText(null)));
     }
 
-    /** Returns a sentence about the first of these ranges that is covered already; null if none is. */
+    /** Describes the first of these ranges that the table has already; null if there is none. */
     String overlap(JsonNode ranges) {
         String[] found = new String[1];
         each(ranges, (name, id, partition, start, end) -> {

@@ -28,15 +28,15 @@ import org.apache.spark.unsafe.types.UTF8String;
  * Iceberg's SparkCatalog with tables that check each commit of a feed: {@code
  * spark.sql.catalog.<name>=io.lakefeed.commit.FeedCatalog}.
  *
- * <p>It takes the settings of Iceberg's catalog. Commits without {@code lakefeed.feed} in their summary are not
- * checked; but a rollback moves the recorded positions of the feeds with it ({@link CheckedOperations}).
+ * <p>It has the settings of Iceberg's catalog. Commits without {@code lakefeed.feed} in their summary are not checked,
+ * but a rollback also sets back the recorded positions of feeds ({@link CheckedOperations}).
  */
 public final class FeedCatalog extends SparkCatalog {
     private final KnownTables known = new KnownTables();
 
     /** Spark creates it. */
     public FeedCatalog() {
-        // Executors do so in JvmPlugin.
+        // In executors, JvmPlugin installs it.
         ColumnarModel.install();
     }
 
@@ -59,8 +59,9 @@ public final class FeedCatalog extends SparkCatalog {
     }
 
     /**
-     * Takes fences through the check: Iceberg's implementation bypasses {@link #loadTable}, and two drivers could take
-     * one. Adds columns with defaults, which Iceberg's tables have and its Spark catalog refuses.
+     * Changes a table. Fences are taken through the check: Iceberg's own method bypasses {@link #loadTable}, and two
+     * drivers could take the same fence. Columns with defaults are added here, because Iceberg's Spark catalog refuses
+     * them.
      */
     @Override
     public Table alterTable(Identifier identifier, TableChange... changes) throws NoSuchTableException {
@@ -88,11 +89,11 @@ public final class FeedCatalog extends SparkCatalog {
     }
 
     /**
-     * The tables that a catalog has loaded, so that a metadata file is parsed once.
+     * Keeps the tables that a catalog has loaded, so that a metadata file is parsed once.
      *
-     * <p>A batch asks for its table several times, and Iceberg parses the whole file for each: with thousands of snapshots in
-     * it that would be most of what a small batch costs. The catalog is asked each time which file is current, so that a table
-     * is as fresh as one that is loaded for the first time. That is not so with Iceberg's own cache of tables.
+     * <p>A batch loads its table several times, and Iceberg parses the whole metadata file each time. With thousands of
+     * snapshots in it, that would be most of the time of a small batch. The catalog is still asked each time which file
+     * is current; Iceberg's own cache of tables does not ask.
      */
     static final class KnownTables {
         private static final int MOST_TABLES = 500;
@@ -106,14 +107,14 @@ public final class FeedCatalog extends SparkCatalog {
             }
         };
 
-        /** Keeps a table, if its catalog says which metadata file is current: a REST catalog sends keys with each table. */
+        /** Keeps a table unless it is of a REST catalog, which sends new credentials with each table. */
         synchronized void put(Identifier identifier, BaseTable table) {
             if (table.operations() instanceof BaseMetastoreTableOperations) {
                 tables.put(identifier, new SoftReference<>(table));
             }
         }
 
-        /** Returns a table as it is now; null where it has to be loaded: it is not known, or another has its name. */
+        /** Returns a table with its current metadata; null if it must be loaded, as it is unknown or was recreated. */
         BaseTable refreshed(Identifier identifier) {
             BaseTable table;
             synchronized (this) {
@@ -127,7 +128,7 @@ public final class FeedCatalog extends SparkCatalog {
                 CheckedOperations.refresh(table.operations());
                 return table;
             } catch (RuntimeException changed) {
-                // Dropped, or dropped and created again. If the catalog does not answer, loading it says so.
+                // The table was dropped or recreated. If the catalog does not answer, the load reports it.
                 synchronized (this) {
                     tables.remove(identifier);
                 }
@@ -136,26 +137,25 @@ public final class FeedCatalog extends SparkCatalog {
         }
     }
 
-    /** Adds columns whose default rows from before have too: {@code ALTER TABLE … ADD COLUMNS (c STRING DEFAULT 'x')}. */
+    /** Adds columns with a default, also for older rows: {@code ALTER TABLE … ADD COLUMNS (c STRING DEFAULT 'x')}. */
     static final class ColumnDefaults {
         private ColumnDefaults() {}
 
-        /** Returns whether a change adds a column with a default. */
         static boolean has(TableChange change) {
             return change instanceof TableChange.AddColumn add && add.defaultValue() != null;
         }
 
         /**
-         * Adds columns in one commit.
+         * Adds the columns of one statement in one commit.
          *
-         * @param changes of one statement
-         * @throws UnsupportedOperationException if one of them is more than a new optional column at the end
+         * @throws UnsupportedOperationException if a change is not a new optional column at the end
          */
         static void add(org.apache.iceberg.Table table, List<TableChange> changes) {
             UpdateSchema update = table.updateSchema();
             for (TableChange change : changes) {
                 if (!(change instanceof TableChange.AddColumn add) || !add.isNullable() || add.position() != null) {
-                    throw new UnsupportedOperationException("beside a column with a default there are only optional columns");
+                    throw new UnsupportedOperationException("an ALTER TABLE that adds a column with a default can add only"
+                            + " optional columns at the end: make other changes in another statement");
                 }
                 String[] names = add.fieldNames();
                 String parent = names.length == 1 ? null : String.join(".", Arrays.copyOf(names, names.length - 1));

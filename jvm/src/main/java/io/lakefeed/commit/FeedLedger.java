@@ -26,14 +26,14 @@ public final class FeedLedger {
 
     private FeedLedger() {}
 
-    /** A snapshot for Python, which would need dozens of calls to take one apart. */
+    /** A snapshot as JSON for Python, which would otherwise need dozens of calls to read it. */
     public record Found(long id, Long parent, long sequence, long milliseconds, Map<String, String> summary) {}
 
     /**
-     * Returns the snapshot with this id and those that it descends from, newest first, as a JSON list.
+     * Returns a snapshot and its ancestors, newest first, as a JSON list.
      *
-     * @param from null for the newest snapshot of the feed's branch
-     * @param most how many at most
+     * @param from the snapshot's id; null for the newest one of the feed's branch
+     * @param most the most snapshots to return
      */
     public static String ancestors(Table table, String feed, Long from, int most) throws JsonProcessingException {
         TableMetadata metadata = metadata(table);
@@ -52,20 +52,20 @@ public final class FeedLedger {
         return ((HasTableOperations) table).operations().current();
     }
 
-    /** Loads a table as it is now. */
+    /** Loads a table with its current metadata. */
     public static Table load(SparkSession spark, String table) throws NoSuchTableException, ParseException {
         return Spark3Util.loadIcebergTable(spark, table);
     }
 
-    /** The property of a snapshot's summary that names its commit. */
+    /** The key in a snapshot's summary for the id of its commit. */
     public static final String COMMIT_ID = Ledger.COMMIT_ID;
 
-    /** Returns the columns of a table as Spark shows them: the JSON of a StructType. */
+    /** Returns the columns of a table as the JSON of Spark's StructType. */
     public static String columns(Table table) {
         return SparkSchemaUtil.convert(table.schema()).json();
     }
 
-    /** Returns the columns that take fewer values than Spark shows: name and type, such as {@code fixed[4]}, as JSON. */
+    /** Returns the columns that hold fewer values than Spark's type, with Iceberg's, {@code fixed[4]}, as JSON. */
     public static String constrained(Table table) throws JsonProcessingException {
         Map<String, String> found = new LinkedHashMap<>();
         for (Types.NestedField field : table.schema().columns()) {
@@ -78,10 +78,10 @@ public final class FeedLedger {
 
     /**
      * Returns a feed's position as JSON: {@code commit-id}, {@code snapshot-id} and {@code ranges} of its newest
-     * commit, even after its snapshot expired, and {@code covered} if it is known. Returns null if the table has no
+     * commit, also after the snapshot expired, and {@code covered} if it is known. Returns null if the table has no
      * commit of the feed.
      *
-     * @throws BatchRefused if the table was rolled back and its position is unknown
+     * @throws BatchRefused if the position is unknown after a rollback
      */
     public static String position(Table table, String feed) {
         TableMetadata metadata = metadata(table);
@@ -89,14 +89,14 @@ public final class FeedLedger {
         return position == null ? null : position.toJson();
     }
 
-    /** Returns the newest snapshot of the branch that a feed lands in; null while that has none. */
+    /** Returns the newest snapshot of a feed's branch; null if the branch has none. */
     public static Snapshot head(Table table, String feed) {
         return Ledger.head(metadata(table), feed);
     }
 
     /**
-     * Returns whether the table has the rows of a replay. The last replay is always known, earlier ones while their
-     * snapshots exist.
+     * Returns whether the table has the rows of a replay. The last replay is always known, an earlier one only as long
+     * as its snapshot exists.
      */
     public static boolean hasReplay(Table table, String feed, String id) {
         TableMetadata metadata = metadata(table);
@@ -111,7 +111,7 @@ public final class FeedLedger {
         return !(((HasTableOperations) table).operations() instanceof CheckedOperations checked) || checked.guardsProperties();
     }
 
-    /** Commits a snapshot that adds no rows and carries these properties, to the branch of the feed that they name. */
+    /** Commits a snapshot without rows, with these properties, to the branch of the feed that the properties name. */
     public static void commit(Table table, Map<String, String> properties) {
         AppendFiles append = table.newFastAppend();
         String feed = Ledger.owner(properties);
@@ -123,9 +123,10 @@ public final class FeedLedger {
     }
 
     /**
-     * Runs a statement that changes rows, with its parameters, and adds these properties to its snapshot's summary.
+     * Runs a statement that changes rows, and adds properties to its snapshot's summary.
      *
-     * @param bounds of the keys of a MERGE, which has no parameters then; or null
+     * @param values of the statement's parameters
+     * @param bounds of the keys, for a MERGE without parameters; or null
      */
     public static void commit(
             SparkSession spark,

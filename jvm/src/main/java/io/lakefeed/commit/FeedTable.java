@@ -19,13 +19,13 @@ import org.apache.iceberg.UpdateProperties;
 import org.apache.iceberg.metrics.MetricsReporter;
 import org.apache.iceberg.relocated.com.google.common.util.concurrent.MoreExecutors;
 
-/** A table that adds the counts of a batch to its commit, and refuses the commit of a batch that must not land. */
+/** A table that adds a batch's counts to its commit, and refuses the commit if {@link Outcomes#check} does. */
 final class FeedTable extends BaseTable {
     private static final long serialVersionUID = 1L;
 
     /**
-     * Runs the steps of an append in its own thread. Iceberg hands each of three to a pool and looks every 10 ms whether it is
-     * done, although an append rewrites no manifest but those that it merges, one after the other.
+     * Runs the steps of an append in the calling thread. With a pool, Iceberg looks every 10 ms whether each of three
+     * steps is done. An append gains nothing from a pool: it rewrites only the manifests that it merges.
      */
     private static final ExecutorService CALLER = MoreExecutors.newDirectExecutorService();
 
@@ -40,8 +40,8 @@ final class FeedTable extends BaseTable {
     }
 
     /**
-     * Sets fences, which are properties. Where a catalog does not guard properties, an empty snapshot is part of the
-     * same commit: it makes every commit that was checked before fail.
+     * Sets fences, which are properties. If a catalog does not guard properties, the same commit adds an empty
+     * snapshot: then every commit that was checked before this one fails.
      */
     void takeFences(Map<String, String> fences) {
         boolean guarded = ((CheckedOperations) operations()).guardsProperties();
@@ -53,7 +53,7 @@ final class FeedTable extends BaseTable {
             TableMetadata table = operations().current();
             fences.forEach((key, fence) -> {
                 AppendFiles nothing = transaction.newFastAppend();
-                // Commits to another branch would not notice it.
+                // Only commits to the same branch fail because of the snapshot.
                 nothing.toBranch(Ledger.branch(table, Ledger.fenced(key)));
                 nothing.set(Ledger.TAKEN + key.substring(Ledger.FENCES.length()), fence).commit();
             });
@@ -61,7 +61,7 @@ final class FeedTable extends BaseTable {
         transaction.commitTransaction();
     }
 
-    /** Returns the copy that travels to the executors; BaseTable's own method is private to its package. */
+    /** Returns the copy that is sent to executors; BaseTable's own method is private to its package. */
     Object writeReplace() {
         return SerializableTable.copyOf(this);
     }
@@ -92,8 +92,8 @@ final class FeedTable extends BaseTable {
     }
 
     /**
-     * Wraps an update so that its commit checks the batch's counts, after all tasks, and adds them to the summary. The
-     * properties of the summary are fixed when the write begins, too early for them.
+     * Wraps an update: when all tasks have ended, its commit checks the batch's counts and adds them to the summary.
+     * Spark fixes the summary's properties when the write begins, before there are counts.
      */
     private static <T extends SnapshotUpdate<?>> T counted(Class<T> type, T update, TableOperations operations) {
         String[] commitId = new String[1];

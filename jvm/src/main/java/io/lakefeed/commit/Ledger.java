@@ -17,9 +17,9 @@ import org.apache.iceberg.TableMetadata;
  * Reads the commits of a feed from a table's metadata.
  *
  * <p>The summary of a feed's snapshot has {@value #FEED}, {@value #COMMIT_ID}, {@value #RANGES} and {@value #FENCE}.
- * Ranges are {@code {"topic":{"id":"…","ranges":{"0":[start,end]}}}}, with {@code "marks":{"0":["…","…"]}} where the
- * source has sequence numbers of its own. The same commit stores the newest one in the table's properties ({@value
- * #POSITION} and the feed's name), because snapshots expire.
+ * Ranges are {@code {"topic":{"id":"…","ranges":{"0":[start,end]}}}}, with {@code "marks":{"0":["…","…"]}} if the
+ * source has its own sequence numbers. Because snapshots expire, a commit also stores the feed's position in the
+ * table's property {@value #POSITION} and the feed's name.
  */
 final class Ledger {
     static final String FEED = "lakefeed.feed";
@@ -27,19 +27,19 @@ final class Ledger {
     static final String RANGES = "lakefeed.ranges";
     static final String COUNTS = "lakefeed.counts";
     static final String FENCE = "lakefeed.fence";
-    /** The number of rows that the commit must add, where it is known before. */
+    /** The number of rows that the commit must add, if it is known before. */
     static final String ROWS = "lakefeed.rows";
     /**
-     * {@code sparse} lets a feed leave batches out, as where only dead letters are written. It may not repeat one or go
-     * back.
+     * {@code sparse} lets a feed leave batches out, for instance a feed that writes only dead letters. It must still
+     * not repeat a batch or go back.
      */
     static final String CONTINUITY = "lakefeed.continuity";
 
     /**
      * Marks a commit that moves the feed to other positions and adds no rows: {@code
-     * {"reason":"rewind","positions":{"topic":{"id":"…","ranges":{"0":[from,to]}}}}}. The id is that of the topic
-     * before the move. The ranges of the commit are empty and begin at the new position. After a rollback that leaves
-     * the position unknown it is {@code "unknown":true} instead of positions.
+     * {"reason":"rewind","positions":{"topic":{"id":"…","ranges":{"0":[from,to]}}}}}. The id is the topic's id before
+     * the move. The ranges of the commit are empty and begin at the new position. If the position is unknown after a
+     * rollback, the commit has {@code "unknown":true} instead of positions.
      */
     static final String MOVED = "lakefeed.moved";
 
@@ -50,7 +50,7 @@ final class Ledger {
     static final String ADOPTED = "lakefeed.adopted";
 
     /**
-     * The feed of a backfill: its commit adds records from before the feed's start, or records that were left out.
+     * The feed of a backfill, whose commit adds records from before the feed's start, or records that were left out.
      * Backfills have their own fence.
      */
     static final String BACKFILL_OF = "lakefeed.backfill-of";
@@ -61,23 +61,23 @@ final class Ledger {
     /** Id of a replay of dead letters. */
     static final String REPLAY = "lakefeed.replay";
 
-    /** The feed of a replay: its commit has no ranges. Replays have their own fence. */
+    /** The feed of a replay, whose commit has no ranges. Replays have their own fence. */
     static final String REPLAY_OF = "lakefeed.replay-of";
 
     /** Suffix of the feed's name in the fence of its replays. */
     static final String REPLAYS = ".replays";
 
-    /** Property (with the feed's name) of the branch that the feed lands in; without it that is {@code main}. */
+    /** Property (with the feed's name) of the branch that the feed commits to; {@code main} without it. */
     static final String BRANCH = "lakefeed.branch.";
 
     static final String POSITION = "lakefeed.position.";
-    /** Property (with the feed's name) of the highest fence that a driver has taken. */
+    /** Property (with the feed's name) of the fence that a driver took last. */
     static final String FENCES = "lakefeed.fence.";
 
-    /** Key (with the feed's name) in the summary of an empty snapshot: the fence that its commit took. */
+    /** Key (with the feed's name) in the summary of an empty snapshot that was committed to take this fence. */
     static final String TAKEN = "lakefeed.fence-taken.";
 
-    /** The recorded position after a rollback behind all commits of the feed. */
+    /** The recorded position after a rollback to before all commits of the feed. */
     static final String ROLLED_BACK = "rolled-back";
 
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -85,9 +85,9 @@ final class Ledger {
     private Ledger() {}
 
     /**
-     * A commit, as far as the check of the next one needs it.
+     * The part of a commit that the check of the next commit needs.
      *
-     * @param moved whether it moved the feed; a batch may be without records too
+     * @param moved whether the commit moved the feed; empty ranges do not show it, because a batch can be empty, too
      */
     record Commit(String commitId, long snapshotId, long sequenceNumber, JsonNode ranges, boolean moved) {
         static Commit of(Snapshot snapshot) {
@@ -100,18 +100,17 @@ final class Ledger {
                     summary.containsKey(MOVED));
         }
 
-        /** Returns whether the other is a retry of this commit. The id alone could belong to another run's batch. */
+        /** Returns whether the other commit is a retry of this one: another run's batch can have the same id. */
         boolean is(Commit other) {
             return commitId != null && commitId.equals(other.commitId) && ranges.equals(other.ranges);
         }
     }
 
-    /** Returns the branch that a feed lands in. */
     static String branch(TableMetadata table, String feed) {
         return table.properties().getOrDefault(BRANCH + feed, SnapshotRef.MAIN_BRANCH);
     }
 
-    /** Returns the newest snapshot of a feed's branch; null while the branch has none. */
+    /** Returns the newest snapshot of a feed's branch; null if the branch has none. */
     static Snapshot head(TableMetadata table, String feed) {
         String branch = branch(table, feed);
         if (branch.equals(SnapshotRef.MAIN_BRANCH)) {
@@ -126,7 +125,7 @@ final class Ledger {
         return head == null ? null : head.snapshotId();
     }
 
-    /** Returns the feed that a snapshot with this summary is of, whatever it does for it; null if it is of none. */
+    /** Returns the feed of a batch, move, backfill or replay with this summary; null for another writer's commit. */
     static String owner(Map<String, String> summary) {
         return Stream.of(FEED, BACKFILL_OF, REPLAY_OF)
                 .map(summary::get)
@@ -135,7 +134,7 @@ final class Ledger {
                 .orElse(null);
     }
 
-    /** Returns the feed that a fence is of: the feed's own, or that of its backfills or replays. */
+    /** Returns the feed of a fence, also of the fence of its backfills or replays. */
     static String fenced(String fence) {
         String name = fence.substring(FENCES.length());
         for (String suffix : List.of(BACKFILLS, REPLAYS)) {
@@ -147,17 +146,16 @@ final class Ledger {
     }
 
     /**
-     * Returns the newest commit of a feed that {@code head} descends from, or null.
+     * Returns the newest commit of a feed in the line of snapshots up to {@code head}, or null.
      *
-     * @throws BatchRefused if it is unknown because the table was rolled back to before it
+     * @throws BatchRefused if the table was rolled back to before all known commits of the feed
      */
     static Commit last(TableMetadata table, Long head, String feed) {
         Snapshot found = newest(table, head, feed);
         if (found != null) {
             return Commit.of(found);
         }
-        // No snapshot has a commit: the feed is new, or the snapshots expired, or a rollback removed them from this
-        // line.
+        // No snapshot has a commit: the feed is new, its snapshots expired, or a rollback removed them from this line.
         String recorded = table.properties().get(POSITION + feed);
         if (recorded == null) {
             return null;
@@ -173,8 +171,8 @@ final class Ledger {
     }
 
     /**
-     * Returns whether an expired snapshot can be older than the oldest one that exists in this line. It cannot if the
-     * line is known to its root, or to a snapshot before it: then another engine has rolled the table back.
+     * Returns whether an expired snapshot can have been in this line, before its oldest existing snapshot. It cannot if
+     * the line exists to its root, or to a snapshot before the expired one: then another engine rolled the table back.
      */
     static boolean mayDescendFrom(TableMetadata table, Long head, long sequenceNumber) {
         Snapshot oldest = line(table, head).reduce((newer, older) -> older).orElse(null);
@@ -184,9 +182,9 @@ final class Ledger {
     }
 
     /**
-     * Returns whether the totals of a snapshot without a parent count files that it has not added. Then it had a parent:
-     * pyiceberg removes the id of an expired parent. The first snapshot of a table, or of a replaced one, has only its
-     * own files.
+     * Returns whether the totals of a snapshot without a parent count files of other snapshots. Then it had a parent:
+     * pyiceberg removes the id of an expired parent. The first snapshot of a new or replaced table has only its own
+     * files.
      */
     private static boolean followsFiles(Snapshot snapshot) {
         Map<String, String> summary = snapshot.summary();
@@ -195,19 +193,19 @@ final class Ledger {
                         .equals(summary.getOrDefault(SnapshotSummary.ADDED_FILES_PROP, "0"));
     }
 
-    /** Returns whether the line of snapshots up to {@code head} has this one, or had it before it expired. */
+    /** Returns whether the line of snapshots up to {@code head} has this snapshot, or had it before it expired. */
     static boolean descends(TableMetadata table, Long head, long snapshotId, long sequenceNumber) {
         return line(table, head).anyMatch(each -> each.snapshotId() == snapshotId)
                 || table.snapshot(snapshotId) == null && mayDescendFrom(table, head, sequenceNumber);
     }
 
-    /** Returns whether a snapshot is this one or descends from it, as far as its line exists; that one may have expired. */
+    /** Returns whether {@code ancestor}, which can be expired, is in the line of a snapshot, as far as it exists. */
     static boolean descendsFrom(TableMetadata table, Snapshot snapshot, long ancestor) {
         return line(table, snapshot == null ? null : snapshot.snapshotId())
                 .anyMatch(each -> each.snapshotId() == ancestor || Objects.equals(each.parentId(), ancestor));
     }
 
-    /** Returns the existing snapshots up to {@code head}, newest first. */
+    /** Returns the snapshot {@code head} and its existing ancestors, newest first. */
     static Stream<Snapshot> line(TableMetadata table, Long head) {
         return Stream.iterate(
                 head == null ? null : table.snapshot(head),
@@ -223,8 +221,8 @@ final class Ledger {
     }
 
     /**
-     * Returns the faults of a commit that follows {@code last}. It has none if it begins where that ended, or names
-     * that position as the one that it moves away from.
+     * Returns the faults of a commit after {@code last}. It has none if its ranges begin where {@code last} ended, or
+     * if it moves the feed away from there.
      */
     static List<String> faults(JsonNode last, Map<String, String> summary) {
         JsonNode ranges = parsed(summary.get(RANGES));
@@ -269,10 +267,7 @@ final class Ledger {
         return faults;
     }
 
-    /**
-     * Compares sequence numbers where the source has them, as Kinesis does: the same record number after another one is
-     * another place.
-     */
+    /** Compares sequence numbers if the source has them, as Kinesis does: a count of records is no exact place. */
     private static List<String> marked(String name, JsonNode before, JsonNode now, String partition) {
         JsonNode ended = before.path("marks").path(partition).path(1);
         JsonNode begins = now.path("marks").path(partition).path(0);
@@ -282,7 +277,7 @@ final class Ledger {
                 : List.of(name + " begins after " + begins.asText() + ", the table ends at " + ended.asText());
     }
 
-    /** Describes the ranges that a feed at {@code position} would read itself, and those of another topic. */
+    /** Describes the ranges that a feed at {@code position} will read itself, or that are of another topic. */
     static List<String> ahead(JsonNode position, JsonNode ranges) {
         List<String> ahead = new ArrayList<>();
         ranges.properties().forEach(topic -> topic.getValue().path("ranges").properties().forEach(partition -> {
@@ -296,14 +291,14 @@ final class Ledger {
         return ahead;
     }
 
-    /** Returns the positions that a commit moves the feed from and to; a missing node if it does not move it. */
+    /** Returns the positions that a commit moves the feed from and to; a missing node for a commit without a move. */
     static JsonNode positions(Map<String, String> summary) {
         return parsed(summary.getOrDefault(MOVED, "{}")).path("positions");
     }
 
     /**
-     * Returns whether a commit declares that it moves the feed from an unknown position. The check believes it only
-     * where the position is unknown.
+     * Returns whether a commit claims that it moves the feed from an unknown position. The check accepts the claim only
+     * if the position is unknown.
      */
     static boolean movesFromUnknown(Map<String, String> summary) {
         return parsed(summary.getOrDefault(MOVED, "{}")).path("unknown").asBoolean();
@@ -313,7 +308,7 @@ final class Ledger {
         try {
             return JSON.readTree(json);
         } catch (JsonProcessingException | IllegalArgumentException unreadable) {
-            throw new BatchRefused("these are not the offset ranges of a commit: " + json);
+            throw new BatchRefused("these are not the offset ranges of a commit, which lakefeed writes as JSON: " + json);
         }
     }
 }

@@ -9,11 +9,11 @@ import org.apache.spark.unsafe.types.UTF8String;
  * {@code outcome(topic, partition, offset, verdict, reason, schema id)} counts a record and returns whether it becomes
  * a row.
  *
- * <p>It belongs in a filter just above the decoder, which each record passes once and in order.
+ * <p>Use it in a filter directly after the decoder, where each record passes once and in order.
  */
 public final class OutcomeFunction extends SqlFunction<Boolean> {
     private static final long serialVersionUID = 1L;
-    /** The verdicts other than a row, as {@code lakefeed.records.decode.verdict} has them. */
+    /** The verdicts other than a row, with the numbers of {@code lakefeed.records.decode.verdict}. */
     private static final int DEAD_LETTER = 1;
 
     private static final int SKIPPED = 2;
@@ -77,7 +77,7 @@ public final class OutcomeFunction extends SqlFunction<Boolean> {
     }
 
     private Outcomes.RangeOutcome begin(UTF8String topic, int partition, long offset) {
-        // Copies the bytes: the next record overwrites the row.
+        // A copy, because the next record overwrites the row's bytes.
         this.topic = topic.clone();
         range = new Outcomes.RangeOutcome(topic.toString(), partition, offset);
         lastSchema = NO_SCHEMA;

@@ -24,8 +24,8 @@ import org.apache.spark.util.AccumulatorV2;
  * writers' schemas.
  *
  * <p>It is an accumulator that {@link OutcomeFunction} fills in the tasks. The driver has all counts when the tasks
- * have ended, before a sink commits. A task that runs twice, or a plan that scans its source twice, counts once: the
- * first offset identifies a range.
+ * have ended, before a sink commits. A range is identified by its first offset, so it counts once if a task runs twice
+ * or a plan scans its source twice.
  */
 public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Outcomes.RangeOutcome>> {
     private static final long serialVersionUID = 1L;
@@ -40,13 +40,13 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
 
     private transient Set<Integer> coveredSchemas;
     private transient String refusal;
-    /** How many rows the batch's commit has added; null while there is none, or the sink does not say. */
+    /** The rows that the batch's commit has added; null before it, or if the sink does not report them. */
     private transient volatile Long landed;
 
-    /** When the sink was last allowed to commit, by {@link System#nanoTime}; 0 if it was not yet. */
+    /** When the sink was last allowed to commit, by {@link System#nanoTime}; 0 before. */
     private transient volatile long allowedAt;
 
-    /** The most dead letters, by number and by share, together with those of earlier batches. */
+    /** The most dead letters, by number and by share, including earlier batches. */
     private record Bound(long mostDeadLetters, double mostShare, long recordsBefore, long deadLettersBefore) {
         boolean allows(long deadLetters, long records) {
             long all = deadLettersBefore + deadLetters;
@@ -64,7 +64,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         return outcomes;
     }
 
-    /** Returns the batch with this commit id, or null: only commits of a feed that counts have one. */
+    /** Returns the open batch with this commit id, or null. */
     public static Outcomes of(String commitId) {
         return commitId == null ? null : OPEN.get(commitId);
     }
@@ -89,7 +89,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         OPEN.put(nextCommitId, this);
     }
 
-    /** Notes the rows that the commit with this id has added; nothing if no batch is written with it. */
+    /** Notes the rows that a batch's commit has added; ignores the commits of others. */
     static void land(String commitId, long rows) {
         Outcomes outcomes = of(commitId);
         if (outcomes != null) {
@@ -97,7 +97,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         }
     }
 
-    /** Returns how many rows the commit with this id has added; null if that is not known here. */
+    /** Returns the number of rows that a batch's commit has added; null if it is unknown. */
     public static Long landed(String commitId) {
         Outcomes outcomes = of(commitId);
         return outcomes == null ? null : outcomes.landed;
@@ -109,19 +109,19 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
     }
 
     /**
-     * Adds a bound on the dead letters, which the commit checks.
+     * Adds a limit for dead letters, which the commit checks.
      *
      * @param mostDeadLetters the most dead letters
      * @param mostShare the most dead letters for each record
-     * @param recordsBefore records of earlier batches that count too
-     * @param deadLettersBefore dead letters among them
+     * @param recordsBefore the records of earlier batches, which count, too
+     * @param deadLettersBefore the dead letters of earlier batches
      */
     public void bound(long mostDeadLetters, double mostShare, long recordsBefore, long deadLettersBefore) {
         bounds = new ArrayList<>(bounds);
         bounds.add(new Bound(mostDeadLetters, mostShare, recordsBefore, deadLettersBefore));
     }
 
-    /** Sets the ids of the writers' schemas that the rows cover: a batch with another one is not committed. */
+    /** Sets the ids of the writers' schemas that the table's columns cover; other schemas refuse the commit. */
     public void cover(Collection<Integer> schemaIds) {
         coveredSchemas = new HashSet<>(schemaIds);
     }
@@ -132,7 +132,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
     }
 
     /**
-     * Checks the batch after all tasks and before the sink commits.
+     * Checks the batch when all tasks have ended and before the sink commits.
      *
      * @throws BatchRefused if the batch must not be committed
      */
@@ -155,13 +155,13 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         allowedAt = Math.max(1, System.nanoTime());
     }
 
-    /** Returns for how many seconds the sink has been allowed to commit; -1 if it was not, or never asked. */
+    /** Returns for how many seconds the sink has been allowed to commit; -1 if it was not allowed, or did not ask. */
     public double secondsSinceAllowed() {
         long at = allowedAt;
         return at == 0 ? -1 : Math.max(0, System.nanoTime() - at) / 1e9;
     }
 
-    /** Returns where and why the feed must stop; null if it need not. */
+    /** Returns the record that stops the feed, with the reason; null if there is none. */
     public String stop() {
         return ranges.values().stream()
                 .filter(each -> each.stop != null)
@@ -185,12 +185,12 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         return ranges.values().stream().mapToLong(each -> each.skipped).sum();
     }
 
-    /** Returns the number of rows whose records have fields that no column has. */
+    /** Returns the number of rows whose records have a field without a column. */
     public long leftOut() {
         return ranges.values().stream().mapToLong(each -> each.leftOut).sum();
     }
 
-    /** Returns one of these fields, the same whichever task was first; null if there is none. */
+    /** Returns one field without a column, the same for each order of the tasks; null if there is none. */
     public String leftOutField() {
         return ranges.values().stream()
                 .filter(each -> each.leftOut > 0)
@@ -222,7 +222,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
 
     /**
      * Returns the counts for a snapshot's summary: {@code {"topic":{"0":[records,dead letters,skipped]}}}, without
-     * partitions that have no records; a fourth number counts rows whose records have fields that no column has.
+     * partitions that have no records. A fourth number is the rows whose records have a field without a column.
      */
     public String toJson() {
         Map<String, Map<Integer, long[]>> topics = new TreeMap<>();
@@ -238,8 +238,8 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
     }
 
     /**
-     * Returns the offsets between which dead letters lie: {@code {"topic":{"0":[first,last + 1]}}}, without partitions
-     * that have none.
+     * Returns the range of offsets that holds a partition's dead letters: {@code {"topic":{"0":[first,last + 1]}}},
+     * without partitions that have none.
      */
     public String deadRanges() {
         Map<String, Map<Integer, long[]>> topics = new TreeMap<>();
@@ -268,8 +268,9 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
 
     @Override
     public boolean isZero() {
-        // Spark registers a counter with its task before the fields are read. A heartbeat may ask then, and an exception
-        // would end all heartbeats of the executor, which Spark's driver takes for lost two minutes later.
+        // Spark registers the counter with its task before it has read the fields, and a heartbeat may call this then.
+        // An exception would end the executor's heartbeats, and two minutes later the driver would give the executor
+        // up.
         return ranges == null || ranges.isEmpty();
     }
 
@@ -300,10 +301,10 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         return List.copyOf(ranges.values());
     }
 
-    /** The outcomes of the records of one partition that one task has read. */
+    /** The outcomes of the records that one task has read from one partition. */
     static final class RangeOutcome implements Serializable {
         private static final long serialVersionUID = 1L;
-        /** The most reasons that are counted separately: memory is bounded whatever the records hold. */
+        /** The most reasons that are counted separately, so that broken records cannot fill the memory. */
         private static final int MOST_REASONS = 20;
 
         private static final int LONGEST_REASON = 200;
@@ -321,17 +322,17 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         long skipped;
         long firstDead = Long.MAX_VALUE;
         long lastDead = -1;
-        /** The rows whose records have fields that no column has, and one of these fields. */
+        /** The number of rows whose records have a field without a column, and one of these fields. */
         long leftOut;
 
         String leftOutField;
-        /** Where and why the feed must stop; null if it need not. */
+        /** The record that stops the feed, with the reason; null if there is none. */
         String stop;
 
-        /** Identifies a range in every attempt of its task. */
+        /** Identifies a range in all attempts of its task. */
         record Key(String topic, int partition, long firstOffset) implements Serializable {}
 
-        /** A kind of dead letter. Numbers in the text are replaced, so that a thousand positions are one kind. */
+        /** A kind of dead letter, whose text has no numbers, so that errors at different positions are one kind. */
         public record Reason(String text, long count, String sample) implements Serializable {
             Reason and(Reason other) {
                 return new Reason(text, count + other.count, sample);
@@ -348,7 +349,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
             return new Key(topic, partition, firstOffset);
         }
 
-        /** Stops the feed at a record; the first one is reported. */
+        /** Stops the feed at a record; of several the first is reported. */
         void stop(long offset, String reason) {
             if (stop == null) {
                 stop = "topic " + topic + ", partition " + partition + ", offset " + offset + ": " + reason;

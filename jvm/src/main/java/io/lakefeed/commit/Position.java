@@ -15,9 +15,9 @@ import org.apache.iceberg.TableMetadata;
  *
  * @param commit the feed's newest commit
  * @param covered the offsets that the table has; null if they are unknown
- * @param kept the offsets that a rewind has gone back over while their rows were kept: the table may have several rows
- *     of each
- * @param at the newest snapshot that has changed what is covered: a commit, a move or a backfill
+ * @param kept the offsets whose rows stayed in the table when a rewind went back over them: the table may have several
+ *     rows of each record
+ * @param at the newest snapshot that has changed {@code covered}: a commit, a move or a backfill
  * @param sequence that snapshot's sequence number
  */
 record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, long sequence) {
@@ -56,9 +56,10 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
     }
 
     /**
-     * Returns a feed's position in the line of snapshots up to {@code head}; null if it has no commit there.
+     * Returns a feed's position in the line of snapshots up to {@code head}; null if the line has no commit of the
+     * feed.
      *
-     * @throws BatchRefused if it is unknown
+     * @throws BatchRefused if the position is unknown
      */
     static Position of(TableMetadata table, Long head, String feed) {
         Ledger.Commit last = Ledger.last(table, head, feed);
@@ -99,9 +100,9 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
     }
 
     /**
-     * The offsets whose rows were kept by the moves up to {@code head}.
+     * Returns the offsets whose rows the moves up to {@code head} have kept.
      *
-     * @param before those of moves whose snapshots have expired; may have more, which the snapshots that are left correct
+     * @param before the offsets that are recorded, from moves whose snapshots may have expired
      */
     private static Covered kept(TableMetadata table, Long head, String feed, Covered before) {
         List<Snapshot> line = new ArrayList<>(Ledger.line(table, head).toList());
@@ -130,8 +131,8 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
     }
 
     /**
-     * Returns what to record after a move to another line of snapshots, such as a rollback: the newest commit of the
-     * new line, and what it covers.
+     * Returns the position to record after a move of the table to another line of snapshots, such as a rollback: the
+     * newest commit of the new line, and the offsets that it covers.
      */
     static String afterMove(TableMetadata base, TableMetadata changed, String feed) {
         Long head = Ledger.headId(changed, feed);
@@ -148,7 +149,7 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
                 .toJson();
     }
 
-    /** Returns what was kept, and what the moves of the line that is left have deleted: a rollback brings those rows back. */
+    /** Returns the kept offsets, with rows that moves in the old line have deleted: the rollback brings them back. */
     private static Covered keptBefore(TableMetadata base, TableMetadata changed, String feed) {
         String text = base.properties().get(Ledger.POSITION + feed);
         Covered kept = text.equals(Ledger.ROLLED_BACK) ? Covered.nothing() : Covered.of(ofJson(text).kept.toJson());
@@ -202,10 +203,7 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
         covered.add(ranges);
     }
 
-    /**
-     * Undoes a snapshot; false if its effect is unknown: a move to another topic discarded what was covered of the old
-     * one.
-     */
+    /** Undoes a snapshot; returns false for a move to another topic, which has discarded the old topic's offsets. */
     private static boolean takeBack(Covered covered, Snapshot snapshot) {
         Map<String, String> summary = snapshot.summary();
         JsonNode ranges = Ledger.parsed(summary.get(Ledger.RANGES));
@@ -223,7 +221,7 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
         return true;
     }
 
-    /** Returns the offsets that a move goes back over, as ranges. */
+    /** Returns the ranges that a move goes back over. */
     private static JsonNode rewound(Map<String, String> summary) {
         ObjectNode rewound = JsonNodeFactory.instance.objectNode();
         Ledger.positions(summary).properties().forEach(topic -> {

@@ -10,9 +10,9 @@ import org.apache.iceberg.TableOperations;
 import org.apache.iceberg.exceptions.CommitFailedException;
 
 /**
- * Publishes what a feed has landed in its branch: moves {@code main} to a snapshot of the branch that was audited.
+ * Publishes the commits of a feed's branch: moves {@code main} to an audited snapshot of the branch.
  *
- * <p>Iceberg's own fast-forward takes the branch's head at the moment of the commit, which may not have been audited.
+ * <p>Iceberg's own fast-forward moves {@code main} to the branch's newest snapshot, which may not be audited yet.
  */
 public final class Publication {
     private static final int TRIES = 20;
@@ -20,9 +20,9 @@ public final class Publication {
     private Publication() {}
 
     /**
-     * Returns how {@code main} stands to a feed's branch: {@code published} if it has all of it, {@code ahead} if only
-     * the branch has more, {@code diverged} if {@code main} has commits that the branch lacks, {@code missing} without
-     * such a branch.
+     * Compares {@code main} with a feed's branch: {@code published} if {@code main} has all commits of the branch,
+     * {@code ahead} if only the branch has more, {@code diverged} if {@code main} has commits that the branch lacks,
+     * {@code missing} without a branch.
      */
     public static String state(Table table, String feed) {
         TableMetadata metadata = FeedLedger.metadata(table);
@@ -31,10 +31,10 @@ public final class Publication {
     }
 
     /**
-     * Moves {@code main} to a snapshot that descends from it, and sets properties in the same commit. If {@code main}
-     * has the snapshot already, it stays.
+     * Moves {@code main} to a snapshot that descends from it, and sets properties in the same commit. In other states
+     * than {@code ahead} it changes nothing.
      *
-     * @return the state that it found: see {@link #state(Table, String)}
+     * @return the state before: see {@link #state(Table, String)}
      */
     public static String publish(Table table, long snapshotId, Map<String, String> properties) {
         TableOperations operations = ((HasTableOperations) table).operations();
@@ -53,7 +53,7 @@ public final class Publication {
                                 .build());
                 return state;
             } catch (CommitFailedException conflict) {
-                // The feed's next batch, or a commit of another writer to main: look again.
+                // The feed's next batch, or another writer's commit to main: compare again.
                 if (attempt >= TRIES) {
                     throw conflict;
                 }
@@ -61,10 +61,7 @@ public final class Publication {
         }
     }
 
-    /**
-     * Moves a feed's branch back to {@code main}: what was not published is in the table no more, and the feed's
-     * position is that of {@code main}.
-     */
+    /** Moves a feed's branch, and so the feed's position, back to {@code main}; unpublished rows are dropped. */
     public static void discard(Table table, String feed) {
         TableOperations operations = ((HasTableOperations) table).operations();
         TableMetadata base = operations.refresh();
@@ -76,7 +73,7 @@ public final class Publication {
                         .build());
     }
 
-    /** Returns whether {@code main} has a commit of a feed: a branch can only go back to where the feed's position is known. */
+    /** Returns whether {@code main} has a commit of a feed; without one {@link #discard} would lose its position. */
     public static boolean hasPublished(Table table, String feed) {
         TableMetadata metadata = FeedLedger.metadata(table);
         Snapshot main = metadata.currentSnapshot();

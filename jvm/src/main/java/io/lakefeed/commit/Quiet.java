@@ -7,16 +7,16 @@ import org.apache.iceberg.TableMetadata;
 import org.apache.iceberg.exceptions.ValidationException;
 
 /**
- * Pauses rewrites of the table's files for a writer: a MERGE that lost against a rewrite runs again, and would lose
- * against the next one too. The property {@value #PROPERTY} is the time, in milliseconds since 1970, until which no
- * rewrite is committed. The writer's commit ends the pause.
+ * Pauses rewrites of the table's files for a writer: a MERGE that conflicts with a rewrite runs again, and would
+ * conflict with the next rewrite, too. No rewrite is committed until the time in the property {@value #PROPERTY}, in
+ * milliseconds since 1970. The writer's commit ends the pause.
  */
 final class Quiet {
     static final String PROPERTY = "lakefeed.upkeep.quiet";
 
     private Quiet() {}
 
-    /** @throws ValidationException if one of these is a rewrite, and a writer has asked for none */
+    /** @throws ValidationException if one of the snapshots is a rewrite, and a writer has paused rewrites */
     static void check(TableMetadata base, List<Snapshot> added) {
         String until = base.properties().get(PROPERTY);
         if (until != null
@@ -26,7 +26,7 @@ final class Quiet {
         }
     }
 
-    /** Returns whether this commit of a feed ends the pause. */
+    /** Returns whether the table has a pause that this commit ends. */
     static boolean isEndedBy(TableMetadata base, List<Snapshot> added) {
         return base.properties().containsKey(PROPERTY)
                 && added.stream().anyMatch(each -> each.summary().containsKey(Ledger.FEED));

@@ -15,14 +15,10 @@ import org.apache.iceberg.SchemaParser;
 import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.TableMetadata;
 
-/**
- * Keeps the metadata of tables as this driver has loaded or committed them last, for views that must not send requests.
- *
- * <p>The JSON has the names of Iceberg's specification. It is bounded: a table may have thousands of snapshots.
- */
+/** Keeps the metadata of tables that this driver loaded or committed last, for views that must not send requests. */
 public final class RecentTables {
     private static final int MOST_TABLES = 500;
-    /** Of a summary, only these: ranges of many partitions are long. */
+    /** The keys of a summary to show; others, such as the ranges of many partitions, can be long. */
     private static final Set<String> SUMMARY = Set.of(
             "added-data-files",
             "added-records",
@@ -38,13 +34,13 @@ public final class RecentTables {
 
     private static final ObjectMapper JSON = new ObjectMapper();
 
-    private record Seen(SoftReference<TableMetadata> metadata, long at) {}
+    private record Loaded(SoftReference<TableMetadata> metadata, long at) {}
 
-    private static final Map<String, Seen> SEEN = new LinkedHashMap<>(16, 0.75f, true) {
+    private static final Map<String, Loaded> LOADED = new LinkedHashMap<>(16, 0.75f, true) {
         private static final long serialVersionUID = 1L;
 
         @Override
-        protected boolean removeEldestEntry(Map.Entry<String, Seen> eldest) {
+        protected boolean removeEldestEntry(Map.Entry<String, Loaded> eldest) {
             return size() > MOST_TABLES;
         }
     };
@@ -52,26 +48,27 @@ public final class RecentTables {
     private RecentTables() {}
 
     static void put(String table, TableMetadata metadata) {
-        synchronized (SEEN) {
-            SEEN.put(table, new Seen(new SoftReference<>(metadata), System.currentTimeMillis()));
+        synchronized (LOADED) {
+            LOADED.put(table, new Loaded(new SoftReference<>(metadata), System.currentTimeMillis()));
         }
     }
 
     /**
-     * Returns a table's newest snapshots and schemas as JSON, each oldest first, and {@code seen-ms}, when it was
-     * loaded; null if this driver has not loaded it, or memory was scarce.
+     * Returns a table's newest snapshots and schemas, oldest first, and {@code seen-ms}, when the table was loaded, as
+     * JSON with the names of Iceberg's specification. Returns null if this driver has not loaded the table, or memory
+     * is scarce.
      */
     public static String describe(String table, int mostSnapshots, int mostSchemas) {
-        Seen seen;
-        synchronized (SEEN) {
-            seen = SEEN.get(table);
+        Loaded loaded;
+        synchronized (LOADED) {
+            loaded = LOADED.get(table);
         }
-        TableMetadata metadata = seen == null ? null : seen.metadata().get();
+        TableMetadata metadata = loaded == null ? null : loaded.metadata().get();
         if (metadata == null) {
             return null;
         }
         ObjectNode json = JSON.createObjectNode();
-        json.put("seen-ms", seen.at());
+        json.put("seen-ms", loaded.at());
         json.put("current-schema-id", metadata.currentSchemaId());
         Snapshot current = metadata.currentSnapshot();
         if (current != null) {

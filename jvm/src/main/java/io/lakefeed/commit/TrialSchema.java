@@ -17,7 +17,7 @@ import org.apache.iceberg.types.TypeUtil;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
-/** Tries the columns of a table without a commit: Iceberg itself says which it refuses. */
+/** Tries changes of a table's columns without a commit, to get Iceberg's own reason if it refuses them. */
 public final class TrialSchema {
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -26,8 +26,8 @@ public final class TrialSchema {
     /**
      * Returns why Iceberg refuses to change the columns of a table; null if it does not.
      *
-     * @param steps a JSON list of lists, each one commit: {@code ["rename", path, name]}, {@code ["optional", path]},
-     *     {@code ["widen", path, type]} or {@code ["add", path of the struct or null, name, type]}
+     * @param steps a JSON list with a list for each commit, of {@code ["rename", path, name]}, {@code ["optional",
+     *     path]}, {@code ["widen", path, type]} or {@code ["add", path of the struct or null, name, type]}
      */
     public static String refusal(Table table, String steps) throws JsonProcessingException {
         JsonNode groups = JSON.readTree(steps);
@@ -91,7 +91,7 @@ public final class TrialSchema {
         return SparkSchemaUtil.convert(DataType.fromJson(json.asText()));
     }
 
-    /** Iceberg takes such a column, and Spark cannot read the table then. */
+    /** Refuses a column that Iceberg would accept, because Spark could not read the table with it. */
     private static void refuseReserved(String name) {
         ValidationException.check(
                 !MetadataColumns.isMetadataColumn(name), "the name %s is reserved for a metadata column of Iceberg", name);

@@ -6,10 +6,10 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * {@code batch(source)} returns the streaming query and the batch number of the current task, as {@code query/number},
- * for a query whose plan is the same for all its batches.
+ * {@code batch(source)} returns the task's streaming query and batch number as {@code query/number}, for a query whose
+ * plan is the same for all its batches.
  *
- * <p>The argument only keeps Spark from computing it on the driver, where there is no task.
+ * <p>The argument is not used: without one Spark would call the function on the driver, where there is no task.
  */
 public final class BatchFunction extends SqlFunction<UTF8String> {
     private static final long serialVersionUID = 1L;

@@ -24,12 +24,12 @@ import org.apache.spark.sql.types.DataTypes;
  * Removes the duplicates that lakefeed's Kafka sink writes when it sends a batch again.
  *
  * <p>It reads the headers {@code lakefeed.batch} ({@code query/number}), {@code lakefeed.source} ({@code
- * topic/partition/offset}) and {@code lakefeed.row} (a number among equal rows of the batch). The writer starts a batch
- * after all of the last one is acknowledged, and sends a row always to the same partition. So in each partition of the
- * topic the duplicates of a row come before the next batch. The state has the rows of the newest batch, and only the
- * highest offsets of older ones. Records without these headers are kept.
+ * topic/partition/offset}) and {@code lakefeed.row} (a number that distinguishes equal rows of a batch). The sink
+ * starts a batch only when Kafka has acknowledged the last one, and sends a row to the same partition each time. So in
+ * each partition the duplicates of a row come before the next batch. The state has the rows of the newest batch, and
+ * the highest offsets of older batches. Records without these headers are kept.
  *
- * <p>If partitions were added to the topic between the two, a duplicate may be in another one, and is kept.
+ * <p>A duplicate is kept if partitions were added to the topic between the two: it may be in another partition.
  */
 public final class OnceOnly {
     /** The column that {@link #marked} adds. */
@@ -52,7 +52,7 @@ public final class OnceOnly {
         return marked(records).filter("NOT " + COPY).drop(COPY);
     }
 
-    /** Returns all records with one column more: whether the record is a duplicate of an earlier one. */
+    /** Returns all records, and the column {@value #COPY}: whether the record is a duplicate of an earlier one. */
     public static Dataset<Row> marked(Dataset<Row> records) {
         MapFunction<Row, String> writer = OnceOnly::writer;
         FlatMapGroupsWithStateFunction<String, Row, byte[], Row> once = OnceOnly::once;
@@ -65,7 +65,7 @@ public final class OnceOnly {
                         GroupStateTimeout.NoTimeout());
     }
 
-    /** Returns the partition of the topic and the query that has written the record. */
+    /** Returns the record's partition, and the query that wrote it: {@code topic/partition/query}. */
     private static String writer(Row record) {
         Map<String, String> headers = headers(record);
         boolean known = headers.containsKey(SOURCE) || headers.containsKey(ROW);
@@ -87,7 +87,7 @@ public final class OnceOnly {
         return RowFactory.create(values);
     }
 
-    /** The records of one writer in one partition; at their end it stores the state of the newest batch. */
+    /** Marks the records of one writer in one partition; after the last one it stores the newest batch's rows. */
     private static final class Marked implements Iterator<Row> {
         private final Iterator<Row> records;
         private final GroupState<byte[]> state;
@@ -131,9 +131,9 @@ public final class OnceOnly {
         }
 
         /**
-         * Returns whether a record of an older batch is a duplicate: all of that batch came before the newest one.
-         * After a rollback of a checkpoint, though, the writer's numbers return with other records; so the source's
-         * offset is compared with the highest one. A record without a source's offset is kept.
+         * Returns whether a record of an older batch is a duplicate, by its offset in the source. The batch number is
+         * not enough: after a rollback of its checkpoint the writer uses the same numbers for other records. A record
+         * without an offset in the source is kept.
          */
         private boolean isBehind(Map<String, String> headers) {
             String source = headers.get(SOURCE);
@@ -141,7 +141,6 @@ public final class OnceOnly {
         }
     }
 
-    /** Adds the row; returns whether it is new. */
     private static boolean isNew(Row record, Map<String, String> headers, RowsSeen seen) {
         String source = headers.get(SOURCE);
         String row = headers.get(ROW);
@@ -165,7 +164,7 @@ public final class OnceOnly {
             for (byte[] each : new byte[][] {
                 record.<byte[]>getAs("key"), record.<byte[]>getAs("value"), bytes(source), bytes(row)
             }) {
-                // The length comes first, so that different rows never have the same bytes.
+                // With the lengths, different rows never give the same bytes.
                 digest.update(ByteBuffer.allocate(4).putInt(each == null ? -1 : each.length).flip());
                 digest.update(each == null ? new byte[0] : each);
             }
@@ -180,7 +179,7 @@ public final class OnceOnly {
         return text == null ? null : text.getBytes(StandardCharsets.UTF_8);
     }
 
-    /** Returns lakefeed's headers of a record; the last one of each name counts. */
+    /** Returns lakefeed's headers of a record; of two with one name the last counts. */
     private static Map<String, String> headers(Row record) {
         Map<String, String> found = new HashMap<>();
         int column = record.fieldIndex("headers");
@@ -191,7 +190,7 @@ public final class OnceOnly {
                 }
             }
         }
-        // Any producer can write headers of these names.
+        // Any producer can write headers with these names.
         if (!A_SOURCE.matcher(found.getOrDefault(SOURCE, "")).matches()) {
             found.remove(SOURCE);
         }

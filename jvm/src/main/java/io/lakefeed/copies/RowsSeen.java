@@ -15,9 +15,8 @@ import java.util.UUID;
 import org.roaringbitmap.longlong.Roaring64NavigableMap;
 
 /**
- * The rows of one batch of one writer that were read in one partition of a topic: offsets of source partitions as
- * bitmaps, other rows as digests of 128 bits. And the highest offset of each source partition, over all batches of the
- * writer.
+ * The rows of one writer's batch that one partition of a topic has. A row is its offset in the source, in a bitmap, or
+ * a digest of 128 bits. The highest offset of each source partition is kept over all batches of the writer.
  */
 final class RowsSeen {
     private final Map<String, Roaring64NavigableMap> offsets = new HashMap<>();
@@ -36,7 +35,7 @@ final class RowsSeen {
         return new RowsSeen(highest);
     }
 
-    /** Returns whether any batch had this offset of a source partition, or a higher one. */
+    /** Returns whether any batch had this offset of the source partition, or a higher one. */
     boolean reached(String partition, long offset) {
         return highest.getOrDefault(partition, -1L) >= offset;
     }

@@ -1,14 +1,12 @@
 package io.lakefeed.decode;
 
-import com.fasterxml.jackson.core.JsonGenerator;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.Stream;
 import org.apache.avro.Schema;
 
 /**
- * Decides which writers' schemas are read: the rule {@code schema.accept} of a pipeline file. It is applied once for
- * each schema.
+ * Decides which writers' schemas are read, once for each schema: the option {@code schema.accept} of a pipeline file.
  *
  * <p>Python has the same rule in {@code lakefeed.records.schema.reader}, which decides whether a table follows a
  * schema; a test compares the two.
@@ -18,22 +16,19 @@ enum Acceptance {
     RESOLVABLE,
     ANY;
 
-    /** Returns the rule of a catalog's option; the default for null. */
+    /** Returns the rule that a catalog's option names; the default for null. */
     static Acceptance of(String option) {
         return option == null ? SAME_RECORD : valueOf(option.toUpperCase(java.util.Locale.ROOT));
     }
 
-    /**
-     * Returns the plan for reading records of {@code writer} as {@code reader}, or one that refuses them with a reason.
-     */
+    /** Returns the plan for reading records of {@code writer} as {@code reader}; it refuses records with a reason. */
     AvroStep plan(Schema writer, Schema reader) {
         if (writer.isUnion() && !reader.isUnion()) {
-            AvroStep[] branches =
-                    writer.getTypes().stream().map(each -> plan(each, reader)).toArray(AvroStep[]::new);
+            AvroStep[] branches = writer.getTypes().stream().map(each -> plan(each, reader)).toArray(AvroStep[]::new);
             return new AvroNested.OfUnion(branches);
         }
         String why = refusal(writer, reader);
-        return why == null ? AvroPlan.of(writer, reader) : new Refused(why);
+        return why == null ? AvroPlan.of(writer, reader) : new AvroObjects.Refusal(why);
     }
 
     /** Returns why records of {@code writer} must not become rows of {@code reader}; null if they may. */
@@ -72,7 +67,7 @@ enum Acceptance {
         return null;
     }
 
-    /** Compares by name or alias on either side. Namespaces do not count, as in Avro's resolution. */
+    /** Compares names and aliases of both sides without namespaces, as Avro's resolution does. */
     private static boolean isSameRecord(Schema writer, Schema reader) {
         return Stream.concat(Stream.of(reader.getName()), reader.getAliases().stream().map(Acceptance::shortName))
                         .anyMatch(writer.getName()::equals)
@@ -92,24 +87,5 @@ enum Acceptance {
             }
         }
         return false;
-    }
-
-    /** The plan of a schema that is refused. */
-    private static final class Refused extends AvroStep {
-        private final String why;
-
-        Refused(String why) {
-            this.why = why;
-        }
-
-        @Override
-        Object read(BoundedDecoder in) {
-            throw new BadRecord(why);
-        }
-
-        @Override
-        void write(BoundedDecoder in, JsonGenerator json) {
-            throw new BadRecord(why);
-        }
     }
 }

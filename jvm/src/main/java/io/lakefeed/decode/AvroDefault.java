@@ -15,17 +15,16 @@ final class AvroDefault {
     private AvroDefault() {}
 
     /**
-     * Returns the default as Spark's internal value; null if there is none and the field may be null.
+     * Returns the default as Spark's internal value; null if there is none and the field is nullable.
      *
-     * @throws BadRecord if there is none and the field may not be null
+     * @throws BadRecord if there is none and the field is not nullable
      */
     static Object of(Schema.Field field, DataType type) {
         if (!field.hasDefaultValue()) {
-            if (isNullable(field.schema())) {
+            if (field.schema().isNullable()) {
                 return null;
             }
-            throw new BadRecord("the writer's schema does not fit the reader's: it has no field " + field.name()
-                    + ", which the reader requires");
+            throw new BadRecord(AvroPlan.MISMATCH + "it has no field " + field.name() + ", which the reader requires");
         }
         Object datum = GenericData.get().getDefaultValue(field);
         if (datum == null) {
@@ -41,19 +40,9 @@ final class AvroDefault {
         return new AvroDeserializer(schema, type, "CORRECTED", false, "", -1).deserialize(datum).get();
     }
 
-    /** Returns whether null is one of its values. */
-    static boolean isNullable(Schema schema) {
-        return schema.isUnion() ? schema.getTypes().stream().anyMatch(Schema::isNullable) : schema.isNullable();
-    }
-
-    /** Returns the other type of a union of null and one type; any other schema as it is. */
+    /** Returns the one type in a union of null and another type; any other schema unchanged. */
     static Schema withoutNull(Schema schema) {
-        if (!schema.isUnion()) {
-            return schema;
-        }
-        List<Schema> others = schema.getTypes().stream()
-                .filter(each -> each.getType() != Schema.Type.NULL)
-                .toList();
+        List<Schema> others = schema.isUnion() ? AvroTypes.types(schema) : List.of();
         return others.size() == 1 ? others.get(0) : schema;
     }
 }

@@ -20,27 +20,27 @@ import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Writes values as JSON in the form of Spark's {@code to_json}: records and maps are objects, bytes are Base64, dates
- * and moments are ISO 8601, not-a-number is text, a union of several types is an object with one member.
+ * Writes values as JSON, in the form of Spark's {@code to_json}: records and maps are objects, bytes are Base64, dates
+ * and timestamps are ISO 8601, NaN is text, and a union of several types is an object with one member.
  */
 final class AvroJson {
     private static final JsonFactory FACTORY = new JsonFactoryBuilder()
             .disable(StreamWriteFeature.AUTO_CLOSE_CONTENT)
-            // The decoder checks the depth.
+            // The decoder limits the depth.
             .streamWriteConstraints(
                     StreamWriteConstraints.builder().maxNestingDepth(Integer.MAX_VALUE).build())
             .rootValueSeparator((String) null)
             .build();
 
-    /** The buffer of a longer text is discarded. */
+    /** A larger buffer is not kept. */
     private static final int LARGE = 1 << 20;
 
-    /** The memory of a value besides its text. */
+    /** The memory of a value, without its text. */
     private static final int VALUE = 80;
 
     private AvroJson() {}
 
-    /** Returns the next value, read by {@code step}, as JSON; charges its memory to {@code in}. */
+    /** Reads the next value with {@code step} and returns it as JSON; charges its memory to {@code in}. */
     static UTF8String text(AvroStep step, BoundedDecoder in) {
         if (in.json == null) {
             in.json = new Text();
@@ -53,7 +53,7 @@ final class AvroJson {
         }
     }
 
-    /** A generator and its buffer, reused: creating one costs more than most values. */
+    /** A generator and its buffer, which are reused: creating them costs more than most values. */
     static final class Text {
         private Buffer buffer = new Buffer();
         private JsonGenerator json;
@@ -97,7 +97,7 @@ final class AvroJson {
         }
     }
 
-    /** Writes one of Spark's internal values that is neither an array nor a map nor a struct. */
+    /** Writes a value of Spark that is neither an array nor a map nor a struct. */
     static void write(JsonGenerator json, Object value, DataType type) throws IOException {
         if (type == DataTypes.DateType) {
             json.writeString(LocalDate.ofEpochDay((Integer) value).toString());

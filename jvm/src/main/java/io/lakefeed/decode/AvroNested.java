@@ -14,9 +14,9 @@ import org.apache.spark.unsafe.types.UTF8String;
 final class AvroNested {
     private AvroNested() {}
 
-    /** A record: the writer's fields in their order, then the fields that only the reader has. */
+    /** Reads a record: the writer's fields in their order, then the fields that only the reader has. */
     static final class OfRecord extends AvroStep {
-        /** The position of a field that is skipped. */
+        /** The place of a field that is skipped. */
         static final int NOWHERE = -1;
 
         private AvroStep[] steps;
@@ -26,16 +26,17 @@ final class AvroNested {
         private byte[] common;
         private final boolean repeated;
 
-        /** Creates the step of a record; {@code repeated} if one record can contain any number of it. */
+        /** Creates the step of a record; {@code repeated} if it can occur any number of times in one record. */
         OfRecord(boolean repeated) {
             this.repeated = repeated;
         }
 
         /**
-         * Sets the steps, once; after the constructor, because a record may contain itself.
+         * Sets the steps after the constructor, because a record can contain itself.
          *
+         * @param places the steps' fields in the row
          * @param names of the reader's fields
-         * @param written name of each step's field, for errors
+         * @param written names of the steps' fields, for errors
          */
         void become(AvroStep[] steps, int[] places, String[] names, String[] written) {
             this.steps = steps;
@@ -99,7 +100,7 @@ final class AvroNested {
         }
     }
 
-    /** A field that the reader does not have. */
+    /** Skips a field that the reader does not have. */
     static final class Skipped extends AvroStep {
         private final AvroSkip skip;
 
@@ -124,7 +125,7 @@ final class AvroNested {
         }
     }
 
-    /** A value of a writer's union: the index of a branch, then its value. */
+    /** Reads a value of a writer's union: the index of a branch, then the branch's value. */
     static final class OfUnion extends AvroStep {
         private final AvroStep[] branches;
 
@@ -152,7 +153,7 @@ final class AvroNested {
         }
     }
 
-    /** A value of a reader's union of several types: a struct whose one field is set. */
+    /** Reads a value of a reader's union of several types: a struct with one field that is set. */
     static final class OfMember extends AvroStep {
         private final boolean repeated;
         private final int members;
@@ -230,11 +231,11 @@ final class AvroNested {
         }
     }
 
-    /** A map; the last value of a duplicate key counts, as for Avro's reader. */
+    /** Reads a map; of two values with one key the last counts, as in Avro's reader. */
     static final class OfMap extends AvroStep {
         private static final Object[] NONE = {};
         private static final MapData EMPTY_MAP = new ArrayBasedMapData(EMPTY, EMPTY);
-        /** The memory of an entry: a reference to its key and to its value. */
+        /** The memory of an entry: references to its key and its value. */
         private static final int ENTRY = 2 * REFERENCE;
 
         private final AvroStep value;
@@ -294,7 +295,7 @@ final class AvroNested {
         }
     }
 
-    /** A record inside a record of its own type: a text column with the value as JSON. */
+    /** Reads a record inside a record of its own type as JSON, which a text column holds. */
     static final class AsJson extends AvroStep {
         private final AvroStep step;
 
@@ -314,14 +315,14 @@ final class AvroNested {
     }
 
     /**
-     * The distinct keys of one map, in their order of appearance.
+     * The distinct keys of one map, in the order of their first occurrence.
      *
-     * <p>This is no {@code HashMap}: a producer that knows the hash of Spark's text can write a map whose keys all have the
-     * same hash, which takes much memory there. Here the hash depends on secret numbers, and a key takes only a few bytes
-     * more than its text.
+     * <p>A {@code HashMap} would be unsafe and larger: a producer that knows the hash of Spark's text can write a map
+     * whose keys all have the same hash. Here the hash depends on secret numbers, and a key takes a few bytes besides
+     * its text.
      */
     static final class AvroKeys {
-        /** Up to this number, comparing a key with all others is faster than hashing. */
+        /** With fewer keys, comparing a key with all others is faster than hashing. */
         private static final int FEW = 8;
 
         private static final Object[] NONE = {};
@@ -330,7 +331,7 @@ final class AvroNested {
 
         private Object[] keys = NONE;
         private int size;
-        /** Positions of keys by their hash, counted from 1; 0 where there is none. Null for few keys. */
+        /** Hash table of the keys' positions, counted from 1; 0 for a free slot. Null for few keys. */
         private int[] table;
 
         int size() {
@@ -341,7 +342,7 @@ final class AvroNested {
             keys = AvroStep.roomFor(size + more, keys);
         }
 
-        /** Returns the position of a key, which is {@link #size} before this call if it is new. */
+        /** Returns the position of a key; adds a new key. */
         int place(UTF8String key) {
             if (size < FEW) {
                 for (int at = 0; at < size; at++) {
@@ -363,7 +364,7 @@ final class AvroNested {
             return size++;
         }
 
-        /** Returns the slot of a key in the table, or the free slot where it belongs. */
+        /** Returns the slot of a key in the table; for a new key the free slot to use. */
         private int slot(UTF8String key) {
             int mask = table.length - 1;
             int slot = hash(key) & mask;

@@ -8,11 +8,11 @@ import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.unsafe.Platform;
 
-/** Steps for values that a row stores without an object: booleans, numbers, dates and moments. */
+/** Steps for values that a row stores without an object: booleans, numbers, dates and timestamps. */
 final class AvroNumbers {
     private AvroNumbers() {}
 
-    /** A number of {@code bytes} bytes, of Spark's type {@code type}. */
+    /** Reads a number that takes {@code bytes} bytes in Spark. */
     private abstract static class Fixed extends AvroStep {
         private static final byte[] NONE = {};
         private final DataType type;
@@ -26,7 +26,7 @@ final class AvroNumbers {
         @Override
         abstract void read(BoundedDecoder in, DecodedRow row, int field);
 
-        /** Reads into an array of bytes at this offset of Spark's {@link Platform}. */
+        /** Reads a value into {@code items}, at an offset as Spark's {@link Platform} counts it. */
         abstract void read(BoundedDecoder in, byte[] items, long offset);
 
         @Override
@@ -100,7 +100,7 @@ final class AvroNumbers {
         }
     }
 
-    /** A long, read from a long or an int, times a constant. */
+    /** Reads a long or an int as a long, and multiplies it by a constant. */
     static final class OfLong extends Fixed {
         private final boolean fromInt;
         private final long factor;
@@ -123,7 +123,7 @@ final class AvroNumbers {
             }
             long product = value * factor;
             if (Math.multiplyHigh(value, factor) != product >> 63) {
-                throw new BadRecord("a moment is out of range before byte " + in.position());
+                throw new BadRecord("a timestamp is out of range before byte " + in.position());
             }
             return product;
         }

@@ -15,8 +15,8 @@ import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Steps for single values that are objects in Spark (text, bytes, symbols of enums, decimals), for defaults and for
- * mismatches.
+ * Steps for values that are objects in Spark (text, bytes, symbols of enums, decimals), for defaults, and for places
+ * where schemas do not fit.
  */
 final class AvroObjects {
     private AvroObjects() {}
@@ -66,7 +66,7 @@ final class AvroObjects {
         }
     }
 
-    /** Bytes: {@code size} of them, or as many as the length before them says. */
+    /** Reads bytes: of Avro's type fixed, or with their length before them. */
     static final class OfBytes extends Single {
         private final int size;
 
@@ -104,13 +104,13 @@ final class AvroObjects {
         Object read(BoundedDecoder in) {
             int index = in.readIndex(symbols.length, "an enum");
             if (symbols[index] == null) {
-                throw AvroPlan.mismatch("its enum has no symbol " + written.get(index) + " and no default");
+                throw new BadRecord(AvroPlan.MISMATCH + "its enum has no symbol " + written.get(index) + " and no default");
             }
             return symbols[index];
         }
     }
 
-    /** A decimal in bytes: {@code size} of them, or as many as the length before them says. */
+    /** Reads a decimal in bytes: of Avro's type fixed, or with their length before them. */
     static final class OfDecimal extends Single {
         private final int size;
         private final AvroDecimal decimal;
@@ -127,7 +127,7 @@ final class AvroObjects {
         }
     }
 
-    /** A decimal that Spark has written as a long. */
+    /** Reads a decimal that Spark has written as a long. */
     static final class OfLongDecimal extends Single {
         private final AvroDecimal decimal;
 
@@ -142,7 +142,7 @@ final class AvroObjects {
         }
     }
 
-    /** A reader's default: the same for all records. */
+    /** Returns a reader's default, which is the same for all records. */
     static final class Constant extends AvroStep {
         private final byte[] encoded;
         private final AvroStep step;
@@ -178,38 +178,39 @@ final class AvroObjects {
         }
     }
 
-    /** A place where the schemas do not fit: an error of the records that reach it, and of no others. */
-    static final class Mismatch extends AvroStep {
+    /** Refuses the records that reach a place where the schemas do not fit; other records are read. */
+    static final class Refusal extends AvroStep {
         private final String why;
 
-        Mismatch(String why) {
+        Refusal(String why) {
             this.why = why;
         }
 
         @Override
         Object read(BoundedDecoder in) {
-            throw AvroPlan.mismatch(why);
+            throw new BadRecord(why);
         }
 
         @Override
         void write(BoundedDecoder in, JsonGenerator json) {
-            throw AvroPlan.mismatch(why);
+            throw new BadRecord(why);
         }
     }
 
     /**
-     * Reads a decimal from the two's complement of its unscaled value, highest byte first. The number stays the same in the
-     * reader's scale, or is an error: rounding would change it.
+     * Reads a decimal from the two's complement of its unscaled value, highest byte first. A number that the reader's
+     * scale would round is refused.
      *
-     * <p>Its cost depends neither on the writer's scale nor on the length of the number: more than {@value #MOST_BYTES}
-     * bytes are refused.
+     * <p>The cost has a limit whatever the writer's scale is: numbers of more than {@value #MOST_BYTES} bytes are
+     * refused.
      */
     record AvroDecimal(int writtenScale, DecimalType type) {
-        /** More than 2,400 digits: enough for every number that fits into 38 digits after a realistic change of scale. */
+        /** About 2,400 digits: a realistic change of scale does not turn more of them into 38 digits. */
         private static final int MOST_BYTES = 1_024;
-        /** The memory of a number that is no long, including intermediate objects. */
+
+        /** The memory of a number that does not fit into a long, with intermediate objects. */
         private static final int LARGE = 320;
-        /** The number of digits that always fit into a long. */
+        /** Each number of so many digits fits into a long. */
         private static final int LONG_DIGITS = 18;
 
         private static final long[] POWERS = new long[LONG_DIGITS + 1];
@@ -226,7 +227,7 @@ final class AvroObjects {
                 throw new BadRecord("a decimal of 0 bytes");
             }
             int first = 0;
-            // Leading bytes that repeat the sign add nothing.
+            // Leading bytes that only repeat the sign are skipped.
             while (first < bytes.length - 1 && bytes[first] == bytes[first + 1] >> 7 && (bytes[first] == 0 || bytes[first] == -1)) {
                 first++;
             }
@@ -250,7 +251,7 @@ final class AvroObjects {
                 return decimal(unscaled);
             }
             if (more < 0) {
-                // A long has 19 digits, so only 0 ends with more zeros than that.
+                // A long has 19 digits, so no other number than 0 ends with more than 18 zeros.
                 if (-more > LONG_DIGITS || unscaled % POWERS[-more] != 0) {
                     throw inexact();
                 }
@@ -281,8 +282,8 @@ final class AvroObjects {
 
         private Decimal large(BigInteger unscaled, BoundedDecoder in) {
             in.charge(LARGE);
-            // A zero at the end takes more than three bits. Without this check, 10 to the power of the scale would take
-            // minutes.
+            // Each zero at a number's end takes more than three bits, so this number cannot end with enough of them.
+            // Without this check, computing 10 to the power of the scale could take minutes.
             if (3L * (writtenScale - type.scale()) > unscaled.bitLength()) {
                 throw inexact();
             }

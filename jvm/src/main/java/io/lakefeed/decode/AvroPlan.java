@@ -23,20 +23,23 @@ import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Compiles a writer's and a reader's schema into steps from the writer's bytes to Spark's values.
+ * Compiles a writer's and a reader's schema into steps that read the writer's bytes as Spark's values.
  *
- * <p>Avro's {@link Resolver} decides the resolution; the values are those of {@code from_avro}. In addition, the writer
- * decides the unit of a moment and the scale of a decimal where its schema names them.
+ * <p>Avro's {@link Resolver} decides how fields match, and the values are the same as from {@code from_avro}. In
+ * addition, the unit of a timestamp and the scale of a decimal in the writer's schema are used.
  */
 final class AvroPlan {
     private static final GenericData GENERIC = new GenericData();
-    /** Branches of a writer's unions multiply, even where the reader's schema is small. */
+    /** The beginning of the error for schemas that do not fit. */
+    static final String MISMATCH = "the writer's schema does not fit the reader's: ";
+
+    /** Branches of a writer's unions multiply, so that a small schema of the reader can mean many steps. */
     private static final int MOST_STEPS = 20 * AvroTypes.SchemaLimits.MOST_COLUMNS;
 
-    /** Inside JSON, where types may be recursive, a record's step may contain itself. */
+    /** The steps of records inside JSON, where types can be recursive: such a step can contain itself. */
     private final Map<Action, AvroNested.OfRecord> records = new IdentityHashMap<>();
 
-    /** The number of arrays and maps around the present place: what is inside one may occur any number of times. */
+    /** The number of arrays and maps around the current place; a value in one can occur any number of times. */
     private int containers;
 
     private int steps;
@@ -44,19 +47,16 @@ final class AvroPlan {
     private AvroPlan() {}
 
     /**
-     * Returns the plan for reading records of {@code writer} as {@code reader}, whose columns are {@link AvroTypes#of}.
+     * Returns the plan for reading records of {@code writer} as {@code reader}, into the columns of {@link
+     * AvroTypes#of}.
      *
-     * @throws AvroRuntimeException if a default of the reader's does not fit its field's type, or the plan is too large
+     * @throws AvroRuntimeException if a default of the reader does not fit its field's type, or the plan is too large
      */
     static AvroStep of(Schema writer, Schema reader) {
         return new AvroPlan().step(Resolver.resolve(writer, reader, GENERIC), Set.of());
     }
 
-    static BadRecord mismatch(String why) {
-        return new BadRecord("the writer's schema does not fit the reader's: " + why);
-    }
-
-    /** Returns the step for one action; {@code open} has the names of the records around it, null inside JSON. */
+    /** Returns the step for an action; {@code open} has the names of the records around it, and is null inside JSON. */
     private AvroStep step(Action action, Set<String> open) {
         if (++steps > MOST_STEPS) {
             throw new AvroRuntimeException("reading it takes more than " + MOST_STEPS + " steps");
@@ -83,7 +83,7 @@ final class AvroPlan {
                 Resolver.ReaderUnion union = (Resolver.ReaderUnion) action;
                 yield branch(reader, union.firstMatch, union.actualAction, open);
             }
-            case ERROR -> new AvroObjects.Mismatch(action.toString().replaceFirst("^Found ", "found "));
+            case ERROR -> new AvroObjects.Refusal(MISMATCH + action.toString().replaceFirst("^Found ", "found "));
             case SKIP -> throw new IllegalStateException("a field that is skipped has no value");
         };
     }
@@ -106,7 +106,7 @@ final class AvroPlan {
         };
     }
 
-    /** Returns the step of a long, in another unit of time if writer and reader name one each. */
+    /** Returns the step of a long; it converts the unit of time if writer and reader name one each. */
     private static AvroStep moment(Schema writer, Schema reader, DataType type) {
         boolean micros = type == DataTypes.TimestampType || type == DataTypes.TimestampNTZType;
         long required = micros ? 1_000 : nanos(reader);
@@ -115,13 +115,13 @@ final class AvroPlan {
             return new AvroNumbers.OfLong(type, writer.getType(), 1);
         }
         if (written < required) {
-            return new AvroObjects.Mismatch("found " + writer.getLogicalType().getName() + ", which is finer than "
-                    + reader.getLogicalType().getName());
+            return new AvroObjects.Refusal(MISMATCH + "found " + writer.getLogicalType().getName()
+                    + ", which is finer than " + reader.getLogicalType().getName());
         }
         return new AvroNumbers.OfLong(type, writer.getType(), written / required);
     }
 
-    /** Returns the unit of a schema's time or moment in nanoseconds; 0 if it has none. */
+    /** Returns the unit of a schema's time or timestamp in nanoseconds; 0 if the schema names none. */
     private static long nanos(Schema schema) {
         LogicalType logical = schema.getLogicalType();
         String name = logical == null ? "" : logical.getName();
@@ -173,8 +173,7 @@ final class AvroPlan {
             written[at] = field.name();
             steps[at] = constant(field.schema(), action.defaults[next++ - action.firstDefault], inside);
         }
-        String[] names =
-                action.reader.getFields().stream().map(Schema.Field::name).toArray(String[]::new);
+        String[] names = action.reader.getFields().stream().map(Schema.Field::name).toArray(String[]::new);
         record.become(steps, places, names, written);
         return record;
     }
@@ -201,7 +200,7 @@ final class AvroPlan {
         return new AvroNested.OfUnion(branches);
     }
 
-    /** Returns the step for one branch of a reader's union, in the form of the whole union. */
+    /** Returns the step for one branch of a reader's union, whose value has the type of the whole union. */
     private AvroStep branch(Schema union, int index, Action action, Set<String> open) {
         List<Schema> types = AvroTypes.types(union);
         Schema branch = union.getTypes().get(index);

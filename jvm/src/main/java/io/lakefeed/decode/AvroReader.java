@@ -9,7 +9,7 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Reads Avro by a plan ({@link AvroPlan}) for each writer's schema. The row inside a result is reused for the next
+ * Reads Avro with a plan ({@link AvroPlan}) for each writer's schema. The row of a result is reused for the next
  * record, as in {@code from_avro}.
  */
 final class AvroReader extends RecordReader {
@@ -21,7 +21,7 @@ final class AvroReader extends RecordReader {
     private final Writers<Schema> writers;
     private final Map<Integer, AvroStep> plans = new HashMap<>();
 
-    /** The plan for the last record; for records without a header the only one. */
+    /** The plan of the last record; the only one for records without a header. */
     private AvroStep plan;
 
     private int planOf;
@@ -43,7 +43,7 @@ final class AvroReader extends RecordReader {
         this.takesEmpty = AvroSkip.isFree(writerSchema);
     }
 
-    /** A record without fields has no bytes. */
+    /** Returns true if the writer's schema is a record without fields, which has no bytes. */
     @Override
     boolean takesEmpty() {
         return takesEmpty;
@@ -53,10 +53,10 @@ final class AvroReader extends RecordReader {
         try {
             return accept.plan(AvroTypes.SchemaLimits.bounded(writerSchema), readerSchema);
         } catch (AvroRuntimeException unfit) {
-            return new AvroObjects.Mismatch(unfit.getMessage());
+            return new AvroObjects.Refusal(AvroPlan.MISMATCH + unfit.getMessage());
         } catch (RuntimeException | StackOverflowError unfit) {
-            // For example a default that does not fit its field. It must not be compiled again for each record.
-            return new AvroObjects.Mismatch("it cannot be resolved to it");
+            // For example a default that does not fit its field. A step, so that it is not compiled for each record.
+            return new AvroObjects.Refusal(AvroPlan.MISMATCH + "it cannot be resolved to it");
         }
     }
 

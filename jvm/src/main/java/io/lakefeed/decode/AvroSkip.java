@@ -69,7 +69,7 @@ interface AvroSkip {
         List<String> names = new ArrayList<>();
         for (Schema.Field field : writer.getFields()) {
             AvroSkip skip = of(field.schema(), records);
-            // Fields without bytes would cost time for each of the items that a record claims to have.
+            // A record can claim any number of items without bytes: they must cost no time.
             if (skip != NOTHING) {
                 fields.add(skip);
                 names.add(field.name());
@@ -100,7 +100,7 @@ interface AvroSkip {
         }
     }
 
-    /** A record, which may contain itself. */
+    /** Skips a record, which can contain itself. */
     final class OfRecord implements AvroSkip {
         private AvroSkip[] fields;
         private String[] names;

@@ -7,12 +7,12 @@ import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
 
 /**
- * One step of a plan ({@link AvroPlan}): reads a value of the writer's schema as the reader's schema requires it.
+ * One step of a plan ({@link AvroPlan}): reads a value of the writer's schema as a value of the reader's.
  *
- * <p>Steps have no state, so one plan can read any number of records.
+ * <p>Steps keep nothing of a record, so a plan can read any number of records.
  */
 abstract class AvroStep {
-    /** A kind of {@link #common}: none of the others. */
+    /** The kind ({@link #common}) of all other fields. */
     static final byte OTHER = 0;
 
     static final byte INT = 1;
@@ -20,14 +20,14 @@ abstract class AvroStep {
     static final byte DOUBLE = 3;
     static final byte STRING = 4;
 
-    /** Bytes of an item in an array of objects. */
+    /** The bytes of an item in an array of objects. */
     static final int REFERENCE = 4;
 
     static final ArrayData EMPTY = new GenericArrayData(new Object[0]);
 
     private static final Object[] NONE = {};
 
-    /** Returns the value in Spark's internal form, null for null. */
+    /** Reads a value and returns it in Spark's internal form. */
     abstract Object read(BoundedDecoder in);
 
     void read(BoundedDecoder in, DecodedRow row, int field) {
@@ -39,7 +39,7 @@ abstract class AvroStep {
         }
     }
 
-    /** Returns the kind of a common field: a record reads these itself, which saves a call for each. */
+    /** Returns the kind of a common field, which a record reads itself: that saves a call for each. */
     byte common() {
         return OTHER;
     }
@@ -59,16 +59,16 @@ abstract class AvroStep {
                 throw BadRecord.of(bad).item(size);
             }
         }
-        // All empty arrays are one object: an array of empty arrays would take much more memory than its bytes.
+        // Empty arrays share one object: an array of empty arrays would take much more memory than its bytes.
         return size == 0 ? EMPTY : new GenericArrayData(size == items.length ? items : Arrays.copyOf(items, size));
     }
 
-    /** Reads the value and writes it as JSON, inside recursive types, which no column can hold otherwise. */
+    /** Reads a value and writes it as JSON: a value inside a recursive type, which only a text column can hold. */
     abstract void write(BoundedDecoder in, JsonGenerator json) throws IOException;
 
     /**
-     * Returns an array with room for {@code required} items: it grows by half at least, so that many small blocks do not
-     * copy it each time.
+     * Returns an array with room for {@code required} items. A larger one has at least half more room, so that many
+     * small blocks do not copy it each time.
      */
     static Object[] roomFor(int required, Object[] items) {
         return required <= items.length ? items : Arrays.copyOf(items, Math.max(required, items.length + (items.length >> 1)));

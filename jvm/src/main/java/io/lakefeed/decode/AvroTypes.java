@@ -19,22 +19,26 @@ import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Maps Avro's types to Spark's as {@code from_avro} does, except recursive ones: a record inside a record of its own
- * name is a string, because a table's type is finite (see {@link AvroNested.AsJson}).
+ * Maps Avro's types to Spark's as {@code from_avro} does, except recursive types: a record inside a record of its own
+ * name is a string with JSON, because a table's type is finite ({@link AvroNested.AsJson}).
  */
 final class AvroTypes {
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private AvroTypes() {}
 
-    /** Parses a schema as it is: neither odd names nor a default of the wrong type stops reading. */
+    /** Returns a parser of writers' schemas, which accepts odd names and defaults of the wrong type. */
+    static Schema.Parser parser() {
+        return new Schema.Parser(NameValidator.NO_VALIDATION).setValidateDefaults(false);
+    }
+
     static Schema parsed(String schema) {
-        return new Schema.Parser(NameValidator.NO_VALIDATION).setValidateDefaults(false).parse(schema);
+        return parser().parse(schema);
     }
 
     /**
-     * Parses a reader's schema. A nullable field without a default gets the default null: Avro would otherwise refuse
-     * all records of writers that do not have the field.
+     * Parses a reader's schema. Nullable fields without a default get the default null: otherwise Avro refuses the
+     * records of writers that lack such a field.
      */
     static Schema reader(String schema) {
         try {
@@ -72,7 +76,7 @@ final class AvroTypes {
         return (type.isObject() ? type.path("type") : type).asText().equals("null");
     }
 
-    /** Puts null first: a default must fit the first branch of a union. */
+    /** Gives a field the default null and puts null first in its union, because a default must fit the first branch. */
     private static void putNullFirst(ObjectNode field, ArrayNode union) {
         for (int at = 0; at < union.size(); at++) {
             if (isNull(union.get(at))) {
@@ -97,11 +101,11 @@ final class AvroTypes {
             case RECORD -> open.contains(schema.getFullName()) ? DataTypes.StringType : struct(schema, open);
             case ARRAY -> {
                 Schema items = schema.getElementType();
-                yield new ArrayType(of(items, open), isNullable(items));
+                yield new ArrayType(of(items, open), items.isNullable());
             }
             case MAP -> {
                 Schema values = schema.getValueType();
-                yield new MapType(DataTypes.StringType, of(values, open), isNullable(values));
+                yield new MapType(DataTypes.StringType, of(values, open), values.isNullable());
             }
             case UNION -> union(schema, open);
             default -> single(schema);
@@ -116,12 +120,12 @@ final class AvroTypes {
         Set<String> inside = with(open, record);
         StructType struct = new StructType();
         for (Schema.Field field : record.getFields()) {
-            struct = struct.add(field.name(), of(field.schema(), inside), isNullable(field.schema()));
+            struct = struct.add(field.name(), of(field.schema(), inside), field.schema().isNullable());
         }
         return struct;
     }
 
-    /** Returns the names of the records around a field of {@code record}. */
+    /** Adds the name of {@code record} to the names of the records around it. */
     static Set<String> with(Set<String> open, Schema record) {
         Set<String> inside = new HashSet<>(open);
         inside.add(record.getFullName());
@@ -144,6 +148,7 @@ final class AvroTypes {
         return members;
     }
 
+    /** Returns the types of a union without null. */
     static List<Schema> types(Schema union) {
         return union.getTypes().stream()
                 .filter(each -> each.getType() != Schema.Type.NULL)
@@ -151,8 +156,9 @@ final class AvroTypes {
     }
 
     /**
-     * Returns the type that holds both numbers of a union of two, int and long or float and double; null for any other
-     * union. A union with logical types is none: one column could not show whether a value is a date or a moment.
+     * Returns the type that holds the numbers of a union of int and long, or of float and double; null for other
+     * unions. A union with a logical type is no such union: the column could not show whether a value is a date or a
+     * timestamp.
      */
     static DataType number(List<Schema> types) {
         if (types.size() != 2 || types.stream().anyMatch(each -> each.getLogicalType() != null)) {
@@ -174,21 +180,16 @@ final class AvroTypes {
         return "member" + at;
     }
 
-    private static boolean isNullable(Schema schema) {
-        return schema.getType() == Schema.Type.NULL
-                || schema.getType() == Schema.Type.UNION && types(schema).size() < schema.getTypes().size();
-    }
-
     /**
-     * Limits the size of a schema, because producers may register any. The limits are those of {@code
-     * lakefeed.records.schema.avro}. They apply to the columns and not to the text: a few named types that use each other
-     * can mean millions of columns.
+     * Limits the size of a schema, because producers can register any schema. {@code lakefeed.records.schema.avro} has
+     * the same limits. They count columns and not characters: a few named types that use each other can mean millions
+     * of columns.
      */
     static final class SchemaLimits {
-        /** Columns and fields inside them, at all levels. */
+        /** The most columns and fields inside them, at all levels. */
         static final int MOST_COLUMNS = 10_000;
 
-        /** Levels of records, arrays, maps and unions inside each other. */
+        /** The most levels of records, arrays, maps and unions. */
         static final int DEEPEST = 100;
 
         private int columns;

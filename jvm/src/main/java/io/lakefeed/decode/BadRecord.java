@@ -6,10 +6,11 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * One record cannot be read; its message becomes the record's error: {@code items[3].price: why}. Costs no stack trace.
+ * Reports that one record cannot be read; the message becomes the record's error: {@code items[3].price: why}. It has no
+ * stack trace, which would take time.
  *
- * <p>Who reads a value knows what is wrong with it, and who reads the values around it knows where it is. So a format
- * throws this with a reason alone, and each level that it passes adds its own name with {@link #at} or {@link #item}:
+ * <p>The reader of a value knows the reason, and the readers of the values around it know the place. So a format throws
+ * this with the reason alone, and each level around it adds its name with {@link #at} or {@link #item}:
  *
  * <pre>{@code
  * try {
@@ -19,36 +20,36 @@ import org.slf4j.LoggerFactory;
  * }
  * }</pre>
  *
- * <p>A block of {@code try} costs nothing while nothing is thrown; put it around the loop over the fields, not into it.
- * Reasons have neither values of the record nor a text of Java's.
+ * <p>Put the {@code try} around the loop over the fields, not into it. A reason must contain neither values of the record
+ * nor messages of Java's exceptions.
  */
 public final class BadRecord extends RuntimeException {
     private static final long serialVersionUID = 1L;
     private static final Logger LOG = LoggerFactory.getLogger(BadRecord.class);
-    /** Of a longer path, the names at both ends are shown. */
+    /** The number of names at each end of a long path that are shown. */
     private static final int SHOWN_AT_EACH_END = 8;
-    /** The reason for a failure that no part of the decoder expects. */
+    /** The reason of a failure that the decoder does not expect. */
     private static final String DEFECT = "the decoder fails on this value, which is a defect of lakefeed: please report it";
 
     private static final int LONGEST_NAME = 100;
     private static final int MOST_DEFECTS_LOGGED = 20;
     private static final AtomicInteger DEFECTS_LOGGED = new AtomicInteger();
 
-    /** Names of fields and numbers of items; those between both ends are not kept. */
+    /** Names of fields and numbers of items at both ends of the path. */
     private final transient Object[] innermost = new Object[SHOWN_AT_EACH_END];
 
     private final transient Object[] outermost = new Object[SHOWN_AT_EACH_END];
     private int depth;
 
-    /** Creates the error of a record; the reason has no value of the record in it. */
+    /** Creates the error of a record; the reason must not contain values of the record. */
     public BadRecord(String message) {
         super(message, null, false, false);
     }
 
     /**
-     * Converts an exception that a reader caught. A {@link BadRecord} stays as it is. A {@link RegistryException} is
-     * thrown again, because the record is not at fault. Anything else is a defect of the decoder: it is logged without
-     * its message, which may contain values.
+     * Converts an exception that a reader caught. A {@link BadRecord} is returned unchanged. A {@link
+     * RegistryException} is thrown again, because the record is not its cause. Other exceptions are defects of the
+     * decoder: they are logged without their messages, which can contain values.
      */
     static BadRecord of(RuntimeException caught) {
         if (caught instanceof BadRecord bad) {
@@ -67,12 +68,12 @@ public final class BadRecord extends RuntimeException {
         return new BadRecord(DEFECT);
     }
 
-    /** Adds the name of the field that the value is in. */
+    /** Adds the name of the field that contains the value. */
     public BadRecord at(String name) {
         return inside(name);
     }
 
-    /** Adds the index of the array item, or of the map entry, that the value is in. */
+    /** Adds the index of the array item, or of the map entry, that contains the value. */
     public BadRecord item(long index) {
         return inside(index);
     }

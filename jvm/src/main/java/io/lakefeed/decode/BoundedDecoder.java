@@ -10,10 +10,10 @@ import org.apache.spark.unsafe.types.UTF8String;
 /**
  * Reads Avro's binary encoding from a byte array, and trusts no length in it.
  *
- * <p>Avro's {@code BinaryDecoder} allocates what a length asks for before it checks that the bytes exist: ten bytes can
- * ask for an array of 2^31 items and end the JVM. Here every length is compared with the remaining bytes, and so is
- * every number of items, since an item takes a byte or more. Steps charge other items, such as null, to the record's
- * {@link MemoryBudget}. Records inside records of recursive types may be nested {@value #DEEPEST} deep.
+ * <p>Avro's {@code BinaryDecoder} allocates memory for a length before it checks that the bytes exist: ten bytes can
+ * claim an array of 2^31 items and end the JVM. Here each length is compared with the number of remaining bytes, and
+ * each number of items, too, since an item takes a byte or more. Items without bytes, such as null, are charged to the
+ * record's {@link MemoryBudget}. Recursive records can be nested {@value #DEEPEST} deep.
  *
  * <p>Encoding: Avro specification 1.12, "Binary Encoding". Not thread safe; {@link #over} starts a new record.
  */
@@ -22,11 +22,11 @@ final class BoundedDecoder {
     private static final long HIGHEST_BITS = 0x8080808080808080L;
     private static final VarHandle INTS = MethodHandles.byteArrayViewVarHandle(int[].class, LITTLE_ENDIAN);
     private static final VarHandle LONGS = MethodHandles.byteArrayViewVarHandle(long[].class, LITTLE_ENDIAN);
-    /** Texts of one ASCII character, such as flags: they need no new object. */
+    /** Texts of one ASCII character, such as flags, which need no new object. */
     private static final UTF8String[] CHARACTERS = characters();
 
     private final MemoryBudget budget;
-    /** Writes JSON for all records; null before the first and after one that failed. */
+    /** Writes JSON for all records; null before the first JSON value. */
     AvroJson.Text json;
 
     private byte[] bytes;
@@ -34,7 +34,7 @@ final class BoundedDecoder {
     private int end;
     private int depth;
 
-    /** Creates a decoder of records, for which the caller starts {@code budget}. */
+    /** Creates a decoder; the caller starts {@code budget} for each record. */
     BoundedDecoder(MemoryBudget budget) {
         this.budget = budget;
     }
@@ -47,14 +47,14 @@ final class BoundedDecoder {
         return all;
     }
 
-    /** Returns a decoder of bytes from the user's schema, which need no bound. */
+    /** Returns a decoder of bytes that come from the user's schema, without a limit for memory. */
     static BoundedDecoder ofTrusted(byte[] bytes) {
         MemoryBudget budget = new MemoryBudget();
         budget.start(Integer.MAX_VALUE);
         return new BoundedDecoder(budget).over(bytes, 0);
     }
 
-    /** Starts at {@code from} of {@code record}, to its end. */
+    /** Starts a record at its byte {@code from}. */
     BoundedDecoder over(byte[] record, int from) {
         bytes = record;
         at = from;
@@ -71,12 +71,11 @@ final class BoundedDecoder {
         return end - at;
     }
 
-    /** Takes {@code size} bytes out of the record's memory budget. */
     void charge(long size) {
         budget.charge(size);
     }
 
-    /** Enters a record that may contain others of its type. */
+    /** Enters a record that can contain records of its own type. */
     void enter() {
         if (++depth > DEEPEST) {
             throw new BadRecord("nested too deeply");
@@ -142,7 +141,7 @@ final class BoundedDecoder {
         return readLongByBytes();
     }
 
-    /** Reads a long of nine or ten bytes, or one of the last bytes of the record. */
+    /** Reads a long that has nine or ten bytes, or stands in the last bytes of the record. */
     private long readLongByBytes() {
         int position = at;
         long value = 0;
@@ -160,14 +159,14 @@ final class BoundedDecoder {
         throw new BadRecord("an int or long of more than 10 bytes at byte " + at);
     }
 
-    /** Returns the lower seven bits of all eight bytes, side by side: first of two bytes, then of four, then of eight. */
+    /** Joins the lower seven bits of all eight bytes: of two bytes, then of four, then of eight. */
     private static long sevenBits(long word) {
         long pairs = word & 0x007F007F007F007FL | (word & 0x7F007F007F007F00L) >>> 1;
         long fours = pairs & 0x00003FFF00003FFFL | (pairs & 0x3FFF00003FFF0000L) >>> 2;
         return fours & 0x000000000FFFFFFFL | (fours & 0x0FFFFFFF00000000L) >>> 4;
     }
 
-    /** Returns the number of a zigzag code: 0, -1, 1, -2 and so on. */
+    /** Returns the number of a zigzag code; the codes 0, 1, 2, 3 are the numbers 0, -1, 1, -2. */
     private static long signed(long code) {
         return (code >>> 1) ^ -(code & 1);
     }
@@ -190,7 +189,7 @@ final class BoundedDecoder {
         return Double.longBitsToDouble(bits);
     }
 
-    /** Reads text and checks that it is UTF-8. The text shares the record's bytes, which do not change. */
+    /** Reads text and checks that it is UTF-8. The text uses the record's bytes without a copy. */
     UTF8String readString() {
         int length = available(readLong(), "a string");
         int from = at;
@@ -247,9 +246,10 @@ final class BoundedDecoder {
     }
 
     /**
-     * Reads the number of items in the next block, 0 after the last; the size of the block follows a negative number.
+     * Reads the number of items in the next block; 0 after the last block. A negative number is followed by the block's
+     * size in bytes.
      *
-     * @param free whether the items take no bytes: the caller must charge them
+     * @param free whether the items take no bytes: then the caller must charge them
      */
     int readItemCount(boolean free) {
         long count = readLong();
@@ -260,10 +260,7 @@ final class BoundedDecoder {
         return counted(count, free);
     }
 
-    /**
-     * Skips blocks that have their size. Returns the number of items of the first block without one, which are skipped
-     * one by one.
-     */
+    /** Skips blocks with a size; returns the number of items in the next block without one, for the caller to skip. */
     int skipItems(boolean free) {
         long count = readLong();
         while (count < 0) {
@@ -288,9 +285,7 @@ final class BoundedDecoder {
         skip(length, "a fixed");
     }
 
-    /**
-     * A method, because {@code at += …readLong()…} would use the value of {@code at} from before the length is read.
-     */
+    /** Skips bytes; a method, because {@code at += readLong()} would add to the position from before the length. */
     private void skip(long length, String of) {
         at += available(length, of);
     }

@@ -5,7 +5,7 @@ import java.util.Map;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * The decoder as an SQL function: {@code <catalog>.decode(bytes)}.
+ * Provides the decoder as an SQL function: {@code <catalog>.decode(bytes)}.
  *
  * <pre>
  * spark.conf.set("spark.sql.catalog.taxi", "io.lakefeed.decode.DecodeCatalog")

@@ -21,9 +21,9 @@ public final class DecodeFunction extends SqlFunction<InternalRow> {
     /**
      * Creates the function that a catalog's options describe.
      *
-     * @throws IllegalArgumentException if the options are invalid: the user sees it on the driver, before any task runs
+     * @throws IllegalArgumentException if the options are invalid, so that the driver reports it before any task runs
      */
-    DecodeFunction(String name, CaseInsensitiveStringMap options) {
+    public DecodeFunction(String name, CaseInsensitiveStringMap options) {
         this(name, new DecodeOptions(options));
     }
 
@@ -40,11 +40,6 @@ public final class DecodeFunction extends SqlFunction<InternalRow> {
         options.newReader();
     }
 
-    /** Returns the function that these options describe, for a reader that decodes what it reads. */
-    public static DecodeFunction of(CaseInsensitiveStringMap options) {
-        return new DecodeFunction("records", options);
-    }
-
     /** Returns the fields of a decoded value. */
     public StructType columns() {
         return options.columns();
@@ -59,7 +54,7 @@ public final class DecodeFunction extends SqlFunction<InternalRow> {
         return reader.read(record);
     }
 
-    /** A task deserialises its own function, so nearly always one thread calls it and no look-up is needed. */
+    /** Returns the reader of the calling thread. A task has its own function, so nearly always one thread calls it. */
     private synchronized RecordReader ofThisThread() {
         if (readers == null) {
             readers = ThreadLocal.withInitial(options::newReader);

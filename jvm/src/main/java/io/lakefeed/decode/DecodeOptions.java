@@ -28,18 +28,18 @@ import org.apache.spark.unsafe.types.UTF8String;
  * <p>{@code format} is {@code avro} (default), {@code protobuf}, {@code json}, {@code string}, or the class of an installed
  * package's {@link RecordReader}. Records in Confluent wire format need {@code registry-url}, and may have {@code credentials}
  * (a name in {@link Secrets}; its value is {@code user:password}), {@code registry-patience-seconds} (60), {@code accept}
- * ({@link Acceptance}), {@code subject} (whose ids they have) and {@code subjects} (a JSON array). The other options depend
- * on the format:
+ * ({@link Acceptance}), {@code subject} (the context of the ids) and {@code subjects} (a JSON array of the subjects to
+ * accept). The other options depend on the format:
  *
  * <ul>
  *   <li>{@code avro}: {@code reader-schema}; and {@code writer-schema} for records without a header;
  *   <li>{@code protobuf}: {@code reader-schema} (Avro); and a writer's schema for messages without a header: {@code
  *       writer-schema} with {@code writer-references} (a JSON array of texts), or {@code writer-set} (a descriptor set in
  *       Base64), and {@code message};
- *   <li>{@code json}: {@code reader-schema} (Avro) or {@code reader-type} (JSON of a StructType); {@code lenient}, true for
- *       {@link TextValue.Rules#lenient}; {@code time-zone} of moments that have none of their own (UTC);
+ *   <li>{@code json}: {@code reader-schema} (Avro) or {@code reader-type} (JSON of a StructType); {@code lenient}, see
+ *       {@link TextValue.Rules#lenient}; {@code time-zone} of timestamps without one (UTC);
  *   <li>{@code string}: none;
- *   <li>a class: {@code reader-type}, and options of its own.
+ *   <li>a class: {@code reader-type}, and its own options.
  * </ul>
  */
 final class DecodeOptions implements Serializable {
@@ -58,7 +58,7 @@ final class DecodeOptions implements Serializable {
         this.type = type();
     }
 
-    /** Returns the fields of {@code value} in the result; a value that is no record is the field {@code value}. */
+    /** Returns the fields of the result's {@code value}; a value that is no record is its one field {@code value}. */
     StructType columns() {
         return type instanceof StructType struct ? struct : new StructType().add("value", type);
     }
@@ -89,7 +89,8 @@ final class DecodeOptions implements Serializable {
         } catch (InvocationTargetException refused) {
             throw new IllegalArgumentException(refused.getCause().getMessage(), refused.getCause());
         } catch (ReflectiveOperationException | ClassCastException missing) {
-            throw new IllegalArgumentException("the decoder has no format " + format(), missing);
+            throw new IllegalArgumentException("the decoder has no format " + format()
+                    + ": use avro, protobuf, json, string or the class of an installed package's reader", missing);
         }
     }
 
@@ -100,7 +101,7 @@ final class DecodeOptions implements Serializable {
     private String required(String key) {
         String value = options.get(key);
         if (value == null) {
-            throw new IllegalArgumentException("the decoder's catalog has no option " + key);
+            throw new IllegalArgumentException("the decoder's catalog has no option " + key + ": set it");
         }
         return value;
     }
@@ -114,7 +115,8 @@ final class DecodeOptions implements Serializable {
         }
         DataType read = AvroTypes.of(readerSchema());
         if (!format().equals("avro") && !(read instanceof StructType)) {
-            throw new IllegalArgumentException("the reader's schema is no record");
+            throw new IllegalArgumentException(
+                    "the reader's schema is no record: only the format avro reads values of other types");
         }
         return read;
     }
@@ -137,7 +139,7 @@ final class DecodeOptions implements Serializable {
         return new Writers<>(registry, Duration.ofSeconds(patience), kind, subjects());
     }
 
-    /** Keeps the order of the file, in which an error names the subjects. */
+    /** Returns the subjects in the order of the file, which an error uses, too. */
     private Set<String> subjects() {
         return new LinkedHashSet<>(Arrays.asList(texts("subjects")));
     }
@@ -152,11 +154,11 @@ final class DecodeOptions implements Serializable {
         try {
             return JSON.readValue(options.getOrDefault(key, "[]"), String[].class);
         } catch (JsonProcessingException invalid) {
-            throw new IllegalArgumentException(key + " is not a JSON array of texts");
+            throw new IllegalArgumentException("the decoder's option " + key + " must be a JSON array of texts");
         }
     }
 
-    /** Reads values that are text in UTF-8, including empty text. */
+    /** Reads values that are text in UTF-8; empty text is a value, too. */
     static final class StringReader extends RecordReader {
         @Override
         boolean takesEmpty() {

@@ -13,10 +13,10 @@ import org.apache.spark.unsafe.types.UTF8String;
 import org.apache.spark.unsafe.types.VariantVal;
 
 /**
- * A row that stores numbers without boxing them. A new one is all zeros and no nulls; each field must be set.
+ * A row that stores numbers without boxing them. A new row has zeros and no nulls; each field must be set.
  *
- * <p>{@code words} has one word for each number, then a bit for each field that is null; everything else is in {@code
- * objects}.
+ * <p>{@code words} has a word for each field, for numbers, and then a bit for each field, for null. Other values are in
+ * {@code objects}.
  */
 final class DecodedRow extends InternalRow {
     private static final long serialVersionUID = 1L;
@@ -33,7 +33,7 @@ final class DecodedRow extends InternalRow {
         this.objects = objects;
     }
 
-    /** Returns the memory of a row with that many fields, without the values in {@code objects}. */
+    /** Returns the memory of a row with so many fields, without the values in {@code objects}. */
     static long memory(int fields) {
         return 3L * MemoryBudget.OBJECT + 12L * fields + (fields >> 3);
     }
@@ -57,7 +57,7 @@ final class DecodedRow extends InternalRow {
         words[field] = Float.floatToRawIntBits(value);
     }
 
-    /** Sets a field that is no number. */
+    /** Sets a field to a value that is neither null nor a number. */
     void put(int field, Object value) {
         objects[field] = value;
     }
@@ -146,7 +146,7 @@ final class DecodedRow extends InternalRow {
         return SpecializedGettersReader.read(this, field, type, true, true);
     }
 
-    /** Returns a value that is no number; null where the field is null, as Spark expects. */
+    /** Returns a value that is no number; null if the field is null, which Spark expects. */
     private Object object(int field) {
         return isNullAt(field) ? null : objects[field];
     }

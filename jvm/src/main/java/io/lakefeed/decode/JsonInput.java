@@ -19,26 +19,23 @@ import org.apache.spark.unsafe.types.UTF8String;
 /**
  * Reads the tokens of one JSON document within the memory budget of its record.
  *
- * <p>Jackson neither interns nor caches the names of fields here: where the keys of objects are data, it would copy the
- * cache for each record. Jackson bounds only the nesting; {@link TextValue} bounds the length of numbers.
+ * <p>Jackson must not cache the names of fields: if keys of objects are data, it would copy the cache for each record.
+ * It limits only the nesting; {@link TextValue} limits the length of numbers.
  */
 final class JsonInput implements Closeable {
     private static final int DEEPEST = 1_000;
     private static final char REPLACEMENT = '\uFFFD';
     private static final JsonFactory STRICT = factory().build();
-    private static final JsonFactory LENIENT =
-            factory().enable(JsonReadFeature.ALLOW_NON_NUMERIC_NUMBERS).build();
+    private static final JsonFactory LENIENT = factory().enable(JsonReadFeature.ALLOW_NON_NUMERIC_NUMBERS).build();
 
-    /** The parser, at the next token. */
     final JsonParser parser;
-    /** The memory of the record. */
     final MemoryBudget budget;
 
-    /** Takes fields that no column has; null where they are not counted. */
+    /** Notes fields without a column; null if they are not counted. */
     LeftOut leftOut;
 
     private final boolean lenient;
-    /** Whether there are escapes: only an escape can put half of a surrogate pair into valid UTF-8. */
+    /** Whether the document has escapes: only an escape can put half of a surrogate pair into valid UTF-8. */
     private final boolean escapes;
 
     /** Opens a document; {@code lenient} is {@link TextValue.Rules#lenient}. */
@@ -67,7 +64,7 @@ final class JsonInput implements Closeable {
         parser.close();
     }
 
-    /** Describes a token of the wrong type: the expected type and the kind of value found. */
+    /** Returns the error for a token that is not of the expected type. */
     BadRecord misfit(String expected) {
         return new BadRecord("expected " + expected + ", found " + switch (parser.currentToken()) {
             case START_ARRAY -> "an array";
@@ -79,12 +76,12 @@ final class JsonInput implements Closeable {
         });
     }
 
-    /** Returns the text of the present string or number. */
+    /** Returns the text of the current string or number. */
     String text() throws IOException {
         return checked(parser.getText());
     }
 
-    /** Returns the name of the present field. */
+    /** Returns the name of the current field. */
     String name() throws IOException {
         return checked(parser.currentName());
     }
@@ -112,7 +109,7 @@ final class JsonInput implements Closeable {
         return repaired == null ? text : repaired.toString();
     }
 
-    /** Returns the present value as compact JSON, with its numbers as they are written; ends at its last token. */
+    /** Returns the current value as compact JSON, with its numbers unchanged; ends at the value's last token. */
     UTF8String json() throws IOException {
         StringWriter text = new StringWriter();
         try (JsonGenerator generator = STRICT.createGenerator(text)) {
@@ -138,7 +135,7 @@ final class JsonInput implements Closeable {
         return UTF8String.fromString(text.toString());
     }
 
-    /** Returns the reason for an exception, without the parser's message, which contains values of the record. */
+    /** Converts an exception to a record's error without the parser's message, which contains values of the record. */
     static BadRecord reason(Exception caught) {
         if (caught instanceof RuntimeException unexpected) {
             return BadRecord.of(unexpected);

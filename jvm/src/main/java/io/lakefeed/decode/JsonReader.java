@@ -7,8 +7,8 @@ import org.apache.spark.sql.catalyst.InternalRow;
 /**
  * Reads values that are exactly one JSON object in UTF-8 (RFC 8259), with or without Confluent's header.
  *
- * <p>Spark's {@code from_json} stops after the first object, takes the last of two fields with one name, and replaces
- * invalid UTF-8: each loses data silently.
+ * <p>Spark's {@code from_json} would lose data silently: it stops after the first object, takes the last of two fields
+ * with one name, and replaces invalid UTF-8.
  */
 final class JsonReader extends RecordReader {
     private final JsonValue.Record record;
@@ -17,7 +17,7 @@ final class JsonReader extends RecordReader {
     private final LeftOut leftOut = LeftOut.ofThread();
     private int lastId = -1;
 
-    /** Creates a reader of records; with a header if {@code writers} is not null. */
+    /** Creates a reader of records, which have a header if {@code writers} is not null. */
     JsonReader(JsonValue.Record record, boolean lenient, Writers<String> writers) {
         super(writers);
         this.record = record;
@@ -28,7 +28,7 @@ final class JsonReader extends RecordReader {
     @Override
     protected InternalRow value(byte[] bytes, int from, int schemaId) {
         if (writers != null && schemaId != lastId) {
-            // The value does not need its schema, but an id that is not registered is a mistake.
+            // The value can be read without its schema, but the id must be registered.
             writers.schema(schemaId);
             lastId = schemaId;
         }

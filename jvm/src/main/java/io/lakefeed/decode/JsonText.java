@@ -5,7 +5,7 @@ import java.util.Arrays;
 import java.util.Base64;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Writes JSON into a reused buffer of bytes: the generator of a library costs more than a short text. */
+/** Writes JSON into a reused buffer of bytes: a library's generator costs more than a short text. */
 final class JsonText {
     private static final int KEPT = 1 << 20;
     private static final byte[] HEX = "0123456789abcdef".getBytes(StandardCharsets.US_ASCII);
@@ -19,7 +19,7 @@ final class JsonText {
         this.budget = budget;
     }
 
-    /** Returns the text and starts the next one. */
+    /** Returns the text and starts a new one. */
     UTF8String taken() {
         budget.charge(MemoryBudget.OBJECT + length);
         UTF8String text = UTF8String.fromBytes(Arrays.copyOf(bytes, length));
@@ -27,7 +27,6 @@ final class JsonText {
         return text;
     }
 
-    /** Starts a new text. */
     void begin() {
         length = 0;
         first = true;
@@ -47,7 +46,7 @@ final class JsonText {
         first = false;
     }
 
-    /** Separates a value from the one before it, if there is one. */
+    /** Writes the comma before a value that is not the first. */
     void next() {
         if (!first) {
             put((byte) ',');
@@ -55,7 +54,7 @@ final class JsonText {
         first = false;
     }
 
-    /** Writes the name of a value in an object. */
+    /** Writes the name of a field in an object. */
     void name(byte[] utf8) {
         next();
         string(utf8);
@@ -64,20 +63,20 @@ final class JsonText {
 
     void number(long whole) {
         if (whole >= 0 && whole < 10) {
-            put((byte) ('0' + whole)); // Most unset fields are empty.
+            put((byte) ('0' + whole)); // Fast for the 0 of unset fields.
         } else {
             plain(Long.toString(whole));
         }
     }
 
-    /** Writes what is the same in JSON: numbers, true, null. */
+    /** Writes text without quotes: numbers, true, null. */
     void plain(String ascii) {
         for (int at = 0; at < ascii.length(); at++) {
             put((byte) ascii.charAt(at));
         }
     }
 
-    /** Writes a floating-point number; as text if JSON has no such number. */
+    /** Writes a floating-point number; NaN and infinities as text, because JSON has no such numbers. */
     void real(Number real) {
         if (Double.doubleToRawLongBits(real.doubleValue()) == 0) {
             plain("0.0");

@@ -26,16 +26,16 @@ import org.apache.spark.unsafe.types.UTF8String;
 
 /** Reads one JSON value as the reader's type; created once for each type. */
 interface JsonValue {
-    /** A property of a field in the reader's Avro schema: if true, the field takes any JSON as text. */
+    /** A property of a field in the reader's Avro schema: if true, the field holds any JSON as text. */
     String ANY = "lakefeed.json";
 
-    /** A property of a field in the reader's Avro schema: its name in JSON, where Avro does not allow that name. */
+    /** A property of a field in the reader's Avro schema: its name in JSON, if Avro does not allow that name. */
     String NAME = "lakefeed.json.name";
 
     /**
-     * Returns Spark's internal value.
+     * Reads a value and returns it in Spark's internal form.
      *
-     * @param in at the first token of the value; at its last one afterwards
+     * @param in at the first token of the value before the call, at its last token after it
      * @throws BadRecord if the value does not fit the type
      */
     Object read(JsonInput in) throws IOException;
@@ -43,8 +43,8 @@ interface JsonValue {
     /**
      * Returns the reader of a record.
      *
-     * @param schema of the reader, for defaults and for fields of any JSON; without one, strings take any JSON
-     * @throws IllegalArgumentException if the type has a part that JSON cannot be
+     * @param schema of the reader, for defaults and for fields with any JSON; without it, strings hold any JSON
+     * @throws IllegalArgumentException if no JSON value can become a part of the type
      */
     static Record record(StructType type, Schema schema, TextValue.Rules rules) {
         return new Compiler(rules).record(type, schema, false, "");
@@ -55,7 +55,7 @@ interface JsonValue {
         /**
          * Creates the reader of a record.
          *
-         * @param repeated whether one record may contain many of them, so that their memory is charged
+         * @param repeated whether it can occur any number of times in one record, so that its memory must be charged
          */
         private Record record(StructType type, Schema schema, boolean repeated, String path) {
             Map<String, Integer> slots = new HashMap<>();
@@ -89,7 +89,8 @@ interface JsonValue {
             }
             if (type instanceof MapType map) {
                 if (!(map.keyType() instanceof StringType)) {
-                    throw new IllegalArgumentException("keys of JSON objects are text, not " + map.keyType().simpleString());
+                    throw new IllegalArgumentException("keys of JSON objects are text: the column " + path
+                            + " cannot be a map with keys of type " + map.keyType().simpleString());
                 }
                 Schema values = schema == null ? null : AvroDefault.withoutNull(schema.getValueType());
                 return new Entries(of(map.valueType(), values, any, true, path), map.valueContainsNull());
@@ -101,9 +102,10 @@ interface JsonValue {
             }
             TextValue text = TextValue.as(type, rules);
             if (text == null) {
-                throw new IllegalArgumentException("JSON values cannot become " + type.simpleString());
+                throw new IllegalArgumentException(
+                        "JSON values cannot become " + type.simpleString() + ", the type of column " + path);
             }
-            // A recursive record is text in Spark's type.
+            // In Spark's type, a recursive record is text.
             boolean recursive = schema != null && schema.getType() == Schema.Type.RECORD;
             boolean quoted = rules.lenient() || !(TextValue.isNumber(type) || type == DataTypes.BooleanType);
             return new Single(type, text, type instanceof StringType && (any || recursive), quoted, rules.lenient());
@@ -111,9 +113,9 @@ interface JsonValue {
     }
 
     /**
-     * A text, number, boolean or moment.
+     * Reads a text, number, boolean or timestamp.
      *
-     * @param any whether other values are accepted too, as JSON
+     * @param any whether other values are accepted, as JSON
      * @param quoted whether strings are accepted
      */
     record Single(DataType type, TextValue text, boolean any, boolean quoted, boolean lenient) implements JsonValue {
@@ -158,7 +160,6 @@ interface JsonValue {
         }
     }
 
-    /** An array. */
     record Items(JsonValue item, boolean nullable) implements JsonValue {
         @Override
         public Object read(JsonInput in) throws IOException {
@@ -178,7 +179,7 @@ interface JsonValue {
         }
     }
 
-    /** An object whose keys are data. */
+    /** Reads an object whose keys are data. */
     record Entries(JsonValue value, boolean nullable) implements JsonValue {
         @Override
         public Object read(JsonInput in) throws IOException {
@@ -216,9 +217,9 @@ interface JsonValue {
         return null;
     }
 
-    /** An object whose keys are the fields of a struct; other keys are ignored. */
+    /** Reads an object whose keys are the fields of a struct; ignores other keys. */
     final class Record implements JsonValue {
-        /** The value of a field that has not been read. */
+        /** The value of a field that the record does not have. */
         private static final Object ABSENT = new Object();
 
         private static final int ROW = 40;
@@ -284,7 +285,7 @@ interface JsonValue {
             } catch (IOException | RuntimeException bad) {
                 BadRecord reason = JsonInput.reason(bad);
                 if (slot == null && in.parser.currentName() != name) {
-                    slot = slots.get(in.parser.currentName()); // The parser has read the number or word with the name.
+                    slot = slots.get(in.parser.currentName()); // The parser fails at a value after it has read its name.
                 }
                 throw slot == null ? reason : reason.at(names[slot]);
             }

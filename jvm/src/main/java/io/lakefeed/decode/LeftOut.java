@@ -3,14 +3,14 @@ package io.lakefeed.decode;
 import org.apache.spark.TaskContext;
 
 /**
- * A field of the record that this thread decodes which no column has, for the counter of the record: JSON alone has
- * fields that are not in a schema.
+ * The field without a column in the record that this thread decodes; {@link io.lakefeed.commit.OutcomeFunction} counts
+ * such records. Only JSON has fields that are not in a schema.
  *
- * <p>It costs a record without such a field nothing, and one with them no object.
+ * <p>It creates no object for a record.
  */
 public final class LeftOut {
     private static final ThreadLocal<LeftOut> OF_THREAD = ThreadLocal.withInitial(LeftOut::new);
-    /** So many fields of a task are compared with the columns in any case; most names come again in each record. */
+    /** After so many fields of a task, names are not compared with columns any more: they repeat in each record. */
     private static final int MOST_COMPARED = 1_000;
 
     private long task = -1;
@@ -19,7 +19,7 @@ public final class LeftOut {
     private String name;
     private String column;
 
-    /** Returns that of the calling thread; it is empty when a task begins. */
+    /** Returns the calling thread's object, which is empty when a task begins. */
     public static LeftOut ofThread() {
         LeftOut found = OF_THREAD.get();
         TaskContext context = TaskContext.get();
@@ -32,7 +32,7 @@ public final class LeftOut {
         return found;
     }
 
-    /** Notes a field; the first of a record counts, or the first whose name differs from a column's in case only. */
+    /** Notes a field; of several in a record the first, or one whose name differs from a column's only in case. */
     void note(String parent, String name, Iterable<String> columns) {
         if (this.name == null) {
             this.parent = parent;
@@ -55,13 +55,13 @@ public final class LeftOut {
         return name != null;
     }
 
-    /** Describes the field by its path. */
+    /** Returns the field's path, and the column whose name differs only in case. */
     public String described() {
         String path = parent.isEmpty() ? name : parent + "." + name;
         return column == null ? path : path + " (the column is " + column + ")";
     }
 
-    /** Forgets the record. */
+    /** Forgets the field. */
     public void clear() {
         parent = null;
         name = null;

@@ -1,24 +1,26 @@
 package io.lakefeed.decode;
 
 /**
- * The memory that decoding one record may take: {@value #TIMES} times its size and {@value #FREE} bytes.
+ * Limits the memory that decoding one record may take: {@value #TIMES} times its size and {@value #FREE} bytes.
  *
- * <p>A few bytes can mean much memory: a million items of no bytes each, or a short item for which the reader has a
- * thousand defaults. A format charges for everything that a record can repeat, <em>before</em> it allocates it: items
- * of arrays, entries of maps, repeated messages. What the schema fixes, such as the row and its structs, is not
- * charged: the number of columns bounds it, and wide tables of small records are legitimate.
+ * <p>A few bytes can mean much memory: a million items without bytes, or a short item for which the reader has a
+ * thousand defaults. A format charges everything that a record can repeat <em>before</em> it allocates it: items of
+ * arrays, entries of maps, repeated messages. The row and its structs are not charged: their size depends on the number
+ * of columns, and wide tables with small records are legitimate.
  *
  * <p>Not thread safe; {@link RecordReader} restarts it for each record.
  */
 final class MemoryBudget {
-    /** Bytes of memory for each byte of the record. */
+    /** The bytes of memory for each byte of the record. */
     static final int TIMES = 64;
-    /** Bytes of memory that every record may take. */
+
+    /** The bytes of memory that every record may take. */
     static final int FREE = 64 * 1024;
-    /** The size of a value's object, with its header and the reference to it; for {@link #charge}. */
+
+    /** The bytes to charge for an object: its header and the reference to it. */
     static final int OBJECT = 24;
 
-    /** A reserve for what no format charges: the row itself, the result and its error. */
+    /** The bytes for objects that no format charges: the row, the result and its error. */
     private static final int UNCHARGED = 4 * 1024;
 
     private long left;
@@ -43,7 +45,7 @@ final class MemoryBudget {
     }
 
     /**
-     * Takes {@code count} times {@code bytes} out of the budget; {@code count} may be any number.
+     * Takes {@code count} times {@code bytes} out of the budget, also if the product overflows a long.
      *
      * @throws BadRecord if the budget is exceeded
      */

@@ -12,10 +12,10 @@ import org.apache.avro.Schema;
 import org.apache.avro.Schema.Type;
 
 /**
- * Converts a message type to an Avro schema, so that tables and their evolution need one kind of schema.
+ * Converts a message type to an Avro schema, so that tables and their evolution work with one kind of schema.
  *
- * <p>A field that can be unset is a union with null. A field without presence has the default zero. Enums are strings,
- * because writers may have more symbols than readers. Keys of maps are text.
+ * <p>A field with presence is a union with null; a field without presence has zero as its default. Enums are strings,
+ * because writers can have more symbols than readers. Keys of maps are text.
  */
 final class ProtobufAvro {
     private static final int UINT64_DIGITS = 20;
@@ -96,7 +96,7 @@ final class ProtobufAvro {
             case FLOAT -> 0.0f;
             case BOOL -> false;
             case STRING, BYTES -> "";
-            case UINT64, FIXED64 -> "\u0000"; // The number 0 in one byte, as Avro writes bytes in JSON.
+            case UINT64, FIXED64 -> "\u0000"; // The number 0 in one byte, in Avro's JSON form of bytes.
             case ENUM -> field.symbols().stream()
                     .filter(each -> each.number() == 0)
                     .map(each -> each.name())

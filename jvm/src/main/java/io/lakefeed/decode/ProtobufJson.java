@@ -17,17 +17,17 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Reads messages as JSON text where a column cannot hold them: a message inside a message of its own type, and {@code
+ * Reads messages as JSON text if a column cannot hold them: a message inside a message of its own type, and {@code
  * google.protobuf.Struct}, {@code Value} and {@code ListValue}, which represent JSON.
  *
- * <p>While a message is read it is an array with an item for each field: a scalar, the array of a message, a list, or a
- * map. Unset fields are written with the text.
+ * <p>An unfinished message is an array with an item for each field: a scalar, an inner message's array, a list, or a
+ * map. Unset fields get their zero values when the text is written.
  */
 final class ProtobufJson implements ProtobufNested.ProtobufPart {
     private static final String STRUCT = "google.protobuf.Struct";
     private static final String VALUE = "google.protobuf.Value";
     private static final String LIST = "google.protobuf.ListValue";
-    /** Bytes of memory of a list or a map, and of an item in it. */
+    /** The memory of a list or a map, and of an entry in a map. */
     private static final int COLLECTION = 112;
 
     private static final int ENTRY = 64;
@@ -57,7 +57,7 @@ final class ProtobufJson implements ProtobufNested.ProtobufPart {
         }
     }
 
-    /** Returns whether the type represents any JSON. */
+    /** Returns whether a message of this type represents any JSON value. */
     static boolean isJson(ProtoMessage message) {
         return List.of(STRUCT, VALUE, LIST).contains(message.fullName());
     }
@@ -141,7 +141,7 @@ final class ProtobufJson implements ProtobufNested.ProtobufPart {
         text.close('}');
     }
 
-    /** A field, and how its values are read and written. */
+    /** Reads and writes the values of one field. */
     private final class Member {
         final int at;
         final Field field;
@@ -152,7 +152,7 @@ final class ProtobufJson implements ProtobufNested.ProtobufPart {
         private final Object zero;
         private final byte[] zeroText;
         private final String zeroPlain;
-        /** Reads a message; created when the first one is read, because types contain each other. */
+        /** Reads a message; created at the first use, because types can contain each other. */
         private ProtobufJson inner;
 
         Member(int at, Field field) {
@@ -235,7 +235,7 @@ final class ProtobufJson implements ProtobufNested.ProtobufPart {
             return unfinished;
         }
 
-        /** Writes its value; the unset one if the value is null. */
+        /** Writes the field's value; for null the value of an unset field. */
         @SuppressWarnings("unchecked")
         void write(Object value) {
             if (field.isMap()) {

@@ -15,7 +15,7 @@ import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
-/** A field whose values are messages: a row, JSON text, or one value for some of Protobuf's well-known types. */
+/** Reads a field whose values are messages: as rows, JSON text, or single values for some well-known types. */
 final class ProtobufNested {
     private static final String KNOWN = "google.protobuf.";
     private static final Set<String> WRAPPERS = Set.of(
@@ -23,7 +23,7 @@ final class ProtobufNested {
             KNOWN + "Int32Value", KNOWN + "UInt32Value", KNOWN + "BoolValue", KNOWN + "StringValue",
             KNOWN + "BytesValue");
     private static final int NANOS = 1_000_000_000;
-    /** 0001-01-01 and the end of 9999, the range that Protobuf gives a timestamp. */
+    /** Protobuf's range of a timestamp: the years 1 to 9999. */
     private static final long FIRST_SECOND = -62_135_596_800L;
 
     private static final long LAST_SECOND = 253_402_300_799L;
@@ -31,13 +31,13 @@ final class ProtobufNested {
             .add("seconds", DataTypes.LongType, false)
             .add("nanos", DataTypes.IntegerType, false);
 
-    /** A message that is present, and of which nothing has been read. */
+    /** An unfinished message that is present and has no bytes. */
     private static final Object EMPTY = new Object();
 
     private final Field field;
     private final ProtobufPart part;
     private final MemoryBudget budget;
-    /** The value of an empty message, shared: a million of them take two million bytes of a record. */
+    /** The value of an empty message; shared, because a record of two million bytes can have a million of them. */
     private Object empty;
 
     private ProtobufNested(Field field, ProtobufPart part, MemoryBudget budget) {
@@ -47,9 +47,9 @@ final class ProtobufNested {
     }
 
     /**
-     * Returns how a message field becomes a value of the reader's type.
+     * Returns the reader of a message field as the reader's type.
      *
-     * @throws BadRecord if it cannot
+     * @throws BadRecord if the type cannot hold the messages
      */
     static ProtobufNested of(Field field, DataType target, Schema schema, MemoryBudget budget) {
         return new ProtobufNested(field, part(field, target, schema, budget), budget);
@@ -82,7 +82,7 @@ final class ProtobufNested {
         return WRAPPERS.contains(message.fullName());
     }
 
-    /** Reads a message, or the next piece of one; {@code before} is the message so far, or null. */
+    /** Reads a message, or a further piece of the unfinished message {@code before}; null for none. */
     Object read(WireInput input, int tag, Object before, int depth) {
         int outer = begin(input, tag, depth);
         if (before == null && !field.delimited() && input.atEnd()) {
@@ -95,7 +95,7 @@ final class ProtobufNested {
         return unfinished;
     }
 
-    /** Reads a message in one piece and returns its value. */
+    /** Reads a message that comes in one piece, and returns its value. */
     Object whole(WireInput input, int tag, int depth) {
         int outer = begin(input, tag, depth);
         if (!field.delimited() && input.atEnd()) {
@@ -133,7 +133,7 @@ final class ProtobufNested {
         return empty;
     }
 
-    /** Returns the value of what has been read. */
+    /** Returns the value of an unfinished message. */
     Object finished(Object unfinished) {
         return unfinished == EMPTY ? empty() : part.finished(unfinished);
     }
@@ -145,7 +145,7 @@ final class ProtobufNested {
         }
     }
 
-    /** Reads messages as rows, and converts finished ones. */
+    /** Reads messages as rows, and converts a finished row to a value. */
     private record Rows(ProtobufPlan plan, Maker maker) implements ProtobufPart {
         interface Maker {
             Object of(Object[] row);
@@ -173,8 +173,8 @@ final class ProtobufNested {
     }
 
     /**
-     * Returns an Avro record with the names of {@code type}; a plan needs its fields' schemas only where they are
-     * nested.
+     * Returns an Avro record with the names of {@code type}. A plan uses the schemas of fields only if they are nested,
+     * so only the last one is given.
      *
      * @param last schema of the last field
      */
@@ -204,24 +204,22 @@ final class ProtobufNested {
         }
     }
 
-    /**
-     * Reads a message inside a message. It may come in several pieces, which Protobuf merges, so a value may be unfinished.
-     */
+    /** Reads a message inside a message. It can come in several pieces, which Protobuf merges. */
     interface ProtobufPart {
-        /** Returns a message of which nothing has been read. */
+        /** Returns a new unfinished message. */
         Object begun();
 
         /**
          * Reads a piece of the message.
          *
-         * @param group number of the group that it ends with; 0 if it ends with the input
+         * @param group the number of the group whose end ends the piece; 0 if the input's end does
          */
         void read(WireInput input, Object unfinished, int group, int depth);
 
         /** Returns the value for Spark. */
         Object finished(Object unfinished);
 
-        /** Returns the bytes of memory that an empty message takes. */
+        /** Returns the memory of an empty message. */
         int cost();
     }
 }

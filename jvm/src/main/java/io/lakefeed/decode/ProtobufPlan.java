@@ -21,10 +21,10 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Converts messages of one writer's type to rows of the reader's: compiled once, then applied to each record.
+ * Converts messages of one writer's type to rows of the reader's type; compiled once for many records.
  *
- * <p>Fields are matched by name, or by an alias of the reader's. While a message is read its row has unfinished lists,
- * maps and rows, because Protobuf allows a message to come in several pieces.
+ * <p>Fields match by their name or by an alias in the reader's schema. Until the end of a message its row has
+ * unfinished lists, maps and rows, because a message can come in several pieces.
  */
 final class ProtobufPlan {
     private final ProtoMessage writer;
@@ -34,29 +34,29 @@ final class ProtobufPlan {
     private final Map<Integer, ProtobufNested> empties = new HashMap<>();
     private final MemoryBudget budget;
 
-    /** The value of unset repeated fields, shared: Spark does not write to rows. */
+    /** The values of unset repeated fields; shared, because Spark does not write to rows. */
     private static final GenericArrayData NO_ITEMS = new GenericArrayData(new Object[0]);
 
     private static final ArrayBasedMapData NO_ENTRIES = new ArrayBasedMapData(NO_ITEMS, NO_ITEMS);
-    /** Bytes of memory that a row, a list and a map take, including the objects around them. */
+    /** The memory of a row, a list, a map and its entry, including the objects around them. */
     private static final int ROW = 80;
 
     private static final int LIST = 112;
     private static final int MAP = 224;
     private static final int ENTRY = 100;
 
-    /** Reads a field's value into its slot, after its tag. */
+    /** Reads a field's value, after its tag, into a slot of the row. */
     interface Reading {
         void read(WireInput input, int tag, Object[] row, int depth);
     }
 
-    /** What no slot has, for a field that is finished whatever its slot has. */
+    /** A value that no slot has, for a field that always needs finishing. */
     private static final Object ANY = new Object();
 
     /**
      * Finishes a field when the message has ended.
      *
-     * @param finished value of the slot that needs no finishing: most fields of a wide message are unset
+     * @param finished the value that needs no finishing, which unset fields have
      */
     private record Finish(String name, int slot, Object finished, Finishing finishing) {}
 
@@ -67,13 +67,13 @@ final class ProtobufPlan {
     /**
      * Handles the field of one number.
      *
-     * @param name of the field, as it is written
-     * @param reading null if the reader does not need it
-     * @param excluded slots of the other fields of its oneof, which it clears
+     * @param name of the field in the writer's schema
+     * @param reading null if the reader does not need the field
+     * @param excluded the slots of the other fields in its oneof, which it clears
      */
     private record Step(String name, Reading reading, int[] excluded) {}
 
-    /** Creates a plan without steps, for rows with so many slots. */
+    /** Creates a plan without steps, for rows with a number of slots. */
     ProtobufPlan(ProtoMessage writer, int slots, MemoryBudget budget) {
         this.writer = writer;
         this.budget = budget;
@@ -103,7 +103,7 @@ final class ProtobufPlan {
         return plan;
     }
 
-    /** Returns the reader's position of each writer's field that it needs, by its name or else by an alias. */
+    /** Returns the reader's positions of the writer's fields that it needs, by their names; also matches aliases. */
     private static Map<String, Integer> slots(ProtoMessage writer, Schema reader) {
         List<String> written = writer.fields().stream().map(Field::name).toList();
         Map<String, Integer> slots = new HashMap<>();
@@ -120,7 +120,7 @@ final class ProtobufPlan {
         return slots;
     }
 
-    /** Adds the step of a field; {@code slots} has those of other fields by their names. */
+    /** Adds the step of a field; {@code slots} has the slots of all fields by their names. */
     void add(Field field, Reading reading, Map<String, Integer> slots) {
         int[] excluded = writer.fields().stream()
                 .filter(other -> field.oneof() != null && field.oneof().equals(other.oneof()) && !other.equals(field))
@@ -130,12 +130,12 @@ final class ProtobufPlan {
         steps.put(field.number(), new Step(field.name(), reading, excluded));
     }
 
-    /** Returns a row of which nothing has been read. */
+    /** Returns a row with the values of unset fields. */
     Object[] fresh() {
         return template.clone();
     }
 
-    /** Returns the bytes of memory that a row takes. */
+    /** Returns the memory of a row. */
     int cost() {
         return ROW + 4 * template.length;
     }
@@ -143,7 +143,7 @@ final class ProtobufPlan {
     /**
      * Reads fields into an unfinished row.
      *
-     * @param group number of the group that they end with; 0 if they end with the input
+     * @param group the number of the group whose end ends the fields; 0 if the input's end does
      */
     void read(WireInput input, Object[] row, int group, int depth) {
         Step step = null;
@@ -182,7 +182,7 @@ final class ProtobufPlan {
         }
     }
 
-    /** Returns the same row with its values in Spark's form. */
+    /** Converts the row's values to Spark's form and returns the same row. */
     Object[] finished(Object[] row) {
         String name = null;
         try {
@@ -292,14 +292,12 @@ final class ProtobufPlan {
         return (List<Object>) row[slot];
     }
 
-    /**
-     * Reads a map, whose entries are messages of a key and a value; the reader's keys are text, as in Protobuf's JSON.
-     */
+    /** Reads a map, whose entries are messages with a key and a value; keys become text, as in Protobuf's JSON. */
     private Reading map(Field field, int slot, DataType target, Schema schema) {
         if (!(target instanceof MapType type)) {
             throw ProtobufValue.misfit(field, target);
         }
-        // Nullable, because a value that is a message may be missing: then it is an empty one.
+        // Nullable: a value that is a message can be missing, and is replaced by an empty message below.
         StructType entryType = new StructType().add("key", type.keyType(), false).add("value", type.valueType());
         ProtobufPlan plan = of(
                 field.message(), ProtobufNested.record(entryType, schema.getValueType()), entryType, budget);

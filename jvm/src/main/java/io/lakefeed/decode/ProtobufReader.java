@@ -15,10 +15,11 @@ import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Protobuf messages. Behind Confluent's header stand message indexes, which say which message of the schema it is:
- * their number and each of them as zigzag varints; a single 0 is short for the first message.
+ * Reads Protobuf messages. After Confluent's header come message indexes, the place of the message in the schema: their
+ * number and each of them as zigzag varints; a single 0 is short for the first message.
  *
- * @see <a href="https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format">
+ * @see <a
+ *     href="https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format">
  *     the wire format</a>
  */
 final class ProtobufReader extends RecordReader {
@@ -46,15 +47,11 @@ final class ProtobufReader extends RecordReader {
 
     /** Creates a reader of messages of one type, without a header. */
     ProtobufReader(Schema readerSchema, StructType type, ProtoMessage writer) {
-        super(null);
-        this.accept = Acceptance.ANY;
-        this.readerSchema = readerSchema;
-        this.type = type;
-        this.writers = null;
+        this(readerSchema, type, null, Acceptance.ANY);
         this.last = ProtobufPlan.of(writer, readerSchema, type, budget);
     }
 
-    /** A message whose fields are all unset has no bytes. */
+    /** Returns true: a message without set fields has no bytes. */
     @Override
     boolean takesEmpty() {
         return true;
@@ -103,7 +100,7 @@ final class ProtobufReader extends RecordReader {
         return last;
     }
 
-    /** Returns the plan, or as text why there is none. */
+    /** Returns the plan, or the reason why there is none as a String. */
     private Object newPlan(Key key) {
         ProtoMessage message = writers.schema(key.schemaId).message(key.indexes);
         if (!isReaders(message.name())) {
@@ -120,7 +117,7 @@ final class ProtobufReader extends RecordReader {
         }
     }
 
-    /** Compares as Avro resolves records: by the name without namespace, or an alias. */
+    /** Compares names without namespaces and aliases, as Avro's resolution of records does. */
     private boolean isReaders(String name) {
         return readerSchema.getName().equals(name)
                 || readerSchema.getAliases().stream().anyMatch(alias -> alias.substring(alias.lastIndexOf('.') + 1).equals(name));

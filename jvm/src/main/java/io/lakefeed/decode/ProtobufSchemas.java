@@ -14,9 +14,9 @@ public final class ProtobufSchemas {
     /**
      * Returns the types of a schema.
      *
-     * @param text as {@link ProtoTypes#read} takes it
+     * @param text of the schema, in a form that {@link ProtoTypes#read} parses
      * @param referred texts of the files that it imports
-     * @throws SchemaException if one of them cannot be read; it has the number of a reference
+     * @throws SchemaException if a text cannot be read; it has the number of the reference
      */
     public static ProtoTypes types(String text, List<String> referred) {
         List<ProtoFile> files = new ArrayList<>();
@@ -35,12 +35,12 @@ public final class ProtobufSchemas {
         return ProtoTypes.ofSet(Base64.getDecoder().decode(base64));
     }
 
-    /** Returns the Avro schema (JSON) of the message called {@code name}, or of the first if that is null. */
+    /** Returns the Avro schema (JSON) of a message; of the first one if {@code name} is null. */
     public static String avroSchema(ProtoTypes types, String name) {
         return ProtobufAvro.of(types.message(name)).toString();
     }
 
-    /** Returns the full names of the messages that a value can be. */
+    /** Returns the full names of the messages that a record can have. */
     public static List<String> messages(ProtoTypes types) {
         return List.copyOf(types.messages().keySet());
     }

@@ -16,33 +16,32 @@ import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Reads one scalar value as the reader's type; conversions without loss are allowed, such as int32 to a long. */
+/** Reads a scalar value as the reader's type; conversions without loss are allowed, such as int32 to a long. */
 interface ProtobufValue {
-    /** Returns the value at the input's position, after its tag. */
+    /** Reads a value, after its tag. */
     Object read(WireInput input);
 
-    /** Returns the value of a missing field without presence: eight zero bytes are zero in every encoding. */
+    /** Returns the zero value of the type: eight zero bytes are zero in every encoding. */
     default Object zero() {
         return read(new WireInput().over(new byte[8], 0));
     }
 
     /**
-     * Returns how values of a field become values of {@code target}.
+     * Returns the reader of a field's values as {@code target}.
      *
-     * @throws BadRecord if they cannot
+     * @throws BadRecord if the type cannot hold the values
      */
     static ProtobufValue of(Field field, DataType target) {
-        ProtobufValue found =
-                switch (field.type()) {
-                    case DOUBLE -> target == DataTypes.DoubleType ? input -> Double.longBitsToDouble(input.fixed64()) : null;
-                    case FLOAT -> ofFloat(target);
-                    case BOOL -> ofBool(target);
-                    case STRING -> target instanceof StringType ? ProtobufValue::text : null;
-                    case BYTES -> target == DataTypes.BinaryType ? ProtobufValue::bytes : null;
-                    case ENUM -> ofEnum(field, target);
-                    case MESSAGE -> null;
-                    default -> ofInteger(field, target);
-                };
+        ProtobufValue found = switch (field.type()) {
+            case DOUBLE -> target == DataTypes.DoubleType ? input -> Double.longBitsToDouble(input.fixed64()) : null;
+            case FLOAT -> ofFloat(target);
+            case BOOL -> ofBool(target);
+            case STRING -> target instanceof StringType ? ProtobufValue::text : null;
+            case BYTES -> target == DataTypes.BinaryType ? ProtobufValue::bytes : null;
+            case ENUM -> ofEnum(field, target);
+            case MESSAGE -> null;
+            default -> ofInteger(field, target);
+        };
         if (found == null) {
             throw misfit(field, target);
         }
@@ -53,8 +52,8 @@ interface ProtobufValue {
     static BadRecord misfit(Field field, DataType target) {
         String repeated = field.presence() == ProtoFile.Presence.REPEATED ? "repeated " : "";
         String type = field.message() == null ? field.type().wordOf() : field.message().fullName();
-        return new BadRecord("the writer's schema does not fit the reader's: field " + field.name() + " is "
-                + repeated + type + ", which cannot become " + target.simpleString());
+        return new BadRecord(AvroPlan.MISMATCH + "field " + field.name() + " is " + repeated + type
+                + ", which cannot become " + target.simpleString());
     }
 
     private static ProtobufValue ofFloat(DataType target) {
@@ -71,26 +70,25 @@ interface ProtobufValue {
         return target instanceof StringType ? input -> UTF8String.fromString(String.valueOf(input.varint() != 0)) : null;
     }
 
-    /** Reads an integer type's values as a long; for uint64 its bits. */
+    /** Reads a value of an integer type as a long; of uint64 and fixed64 its bits. */
     interface Whole {
         long read(WireInput input);
     }
 
     private static ProtobufValue ofInteger(Field field, DataType target) {
-        Whole whole =
-                switch (field.type()) {
-                    case INT32 -> input -> (int) input.varint();
-                    case SINT32 -> input -> {
-                        int bits = (int) input.varint();
-                        return (bits >>> 1) ^ -(bits & 1);
-                    };
-                    case UINT32 -> input -> input.varint() & 0xFFFFFFFFL;
-                    case FIXED32 -> input -> input.fixed32() & 0xFFFFFFFFL;
-                    case SFIXED32 -> WireInput::fixed32;
-                    case SINT64 -> WireInput::zigzag;
-                    case FIXED64, SFIXED64 -> WireInput::fixed64;
-                    default -> WireInput::varint;
-                };
+        Whole whole = switch (field.type()) {
+            case INT32 -> input -> (int) input.varint();
+            case SINT32 -> input -> {
+                int bits = (int) input.varint();
+                return (bits >>> 1) ^ -(bits & 1);
+            };
+            case UINT32 -> input -> input.varint() & 0xFFFFFFFFL;
+            case FIXED32 -> input -> input.fixed32() & 0xFFFFFFFFL;
+            case SFIXED32 -> WireInput::fixed32;
+            case SINT64 -> WireInput::zigzag;
+            case FIXED64, SFIXED64 -> WireInput::fixed64;
+            default -> WireInput::varint;
+        };
         boolean unsigned = switch (field.type()) {
             case UINT64, FIXED64 -> true;
             default -> false;
@@ -118,7 +116,7 @@ interface ProtobufValue {
             return input -> unsigned ? exact(whole.read(input)).doubleValue() : (double) whole.read(input);
         }
         if (target instanceof DecimalType type) {
-            // No BigInteger on the way: a packed field has a million values in a megabyte.
+            // Without a BigInteger for small numbers: a packed field can have a million values in a megabyte.
             long small = type.scale() == 0 ? (long) Math.pow(10, Math.min(type.precision(), 18)) : 0;
             return input -> {
                 long bits = whole.read(input);
@@ -145,7 +143,7 @@ interface ProtobufValue {
         return new BigDecimal(Long.toUnsignedString(unsigned));
     }
 
-    /** Reads a symbol's name; the number of one that the writer's schema does not have. */
+    /** Reads an enum's value as the symbol's name; as its number, if the writer's schema does not name it. */
     private static ProtobufValue ofEnum(Field field, DataType target) {
         if (target == DataTypes.IntegerType) {
             return input -> (int) input.varint();
@@ -162,7 +160,7 @@ interface ProtobufValue {
         };
     }
 
-    /** Reads text in the record's bytes, without a copy. */
+    /** Reads text, which uses the record's bytes without a copy. */
     static UTF8String text(WireInput input) {
         int length = input.length();
         UTF8String text = UTF8String.fromBytes(input.bytes(), input.take(length), length);
@@ -178,7 +176,7 @@ interface ProtobufValue {
         return Arrays.copyOfRange(input.bytes(), from, from + length);
     }
 
-    /** Whole numbers as text; the small ones, which take one byte of a record, are shared. */
+    /** Numbers as text; small numbers, which take one byte of a record, share their texts. */
     static final class SmallNumbers {
         private static final UTF8String[] SHARED = new UTF8String[128];
 

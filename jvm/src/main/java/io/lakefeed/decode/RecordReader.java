@@ -8,14 +8,14 @@ import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Reads the records of one thread in one format, each into the struct (value, schema id, error).
+ * Reads records of one format in one thread, each into the struct (value, schema id, error).
  *
- * <p>A format converts the bytes to the value, and throws {@link BadRecord} with the path of the field for a record
- * that it cannot read. It charges its memory budget for everything that a record can repeat. Any other failure of one
- * record becomes its error too, also when memory runs out. Only a {@link RegistryException} is thrown.
+ * <p>A format converts a record's bytes to the value, and charges its memory budget for everything that a record can
+ * repeat. For a record that it cannot read, it throws {@link BadRecord} with the path of the field. Other exceptions,
+ * also a lack of memory, become the record's error, too; only a {@link RegistryException} is thrown on.
  *
- * <p>A format of an installed package has a public subclass with a public constructor of the columns and the options,
- * {@code (StructType, Map<String, String>)}; an {@link IllegalArgumentException} of it is shown on the driver.
+ * <p>A format of an installed package has a public subclass with a public constructor for the columns and the options,
+ * {@code (StructType, Map<String, String>)}. The driver shows an {@link IllegalArgumentException} of the constructor.
  */
 public abstract class RecordReader {
     private static final byte[] BYTE_ORDER_MARK = {(byte) 0xEF, (byte) 0xBB, (byte) 0xBF};
@@ -25,7 +25,6 @@ public abstract class RecordReader {
     /** The only thread that may call {@link #read}: a reader reuses its buffers. */
     final Thread owner = Thread.currentThread();
 
-    /** The memory budget of the present record. */
     final MemoryBudget budget = new MemoryBudget();
 
     private final Writers<?> writers;
@@ -36,7 +35,7 @@ public abstract class RecordReader {
         this(null);
     }
 
-    /** Creates a reader of records with a header if {@code writers} is not null, else without. */
+    /** Creates a reader of records, which have a header if {@code writers} is not null. */
     RecordReader(Writers<?> writers) {
         this.writers = writers;
     }
@@ -49,14 +48,14 @@ public abstract class RecordReader {
     /**
      * Returns the value of one record.
      *
-     * @param from its position, after the header if there is one
-     * @param schemaId from the header; 0 without one
+     * @param from the position of the value's first byte, after the header if there is one
+     * @param schemaId from the header; 0 without a header
      * @throws BadRecord if the record cannot be read
      */
     protected abstract InternalRow value(byte[] record, int from, int schemaId);
 
     /**
-     * Returns the text of a value in UTF-8; RFC 8259 allows a reader to ignore a byte order mark.
+     * Returns a value as text. It must be UTF-8; a byte order mark is ignored, as RFC 8259 allows.
      *
      * @param from the position of its first byte
      */
@@ -72,7 +71,7 @@ public abstract class RecordReader {
         return new String(bytes, start, bytes.length - start, StandardCharsets.UTF_8);
     }
 
-    /** Returns the struct of one record; throws only if the registry is unavailable. */
+    /** Returns the struct of a record; throws only a {@link RegistryException}. */
     final InternalRow read(byte[] record) {
         if (record == null) {
             return result(null, null, null);
@@ -85,7 +84,7 @@ public abstract class RecordReader {
             int from = 0;
             if (writers != null) {
                 int id = WireFormat.schemaId(record);
-                // The same object while the id stays the same: most topics have few.
+                // No new Integer as long as the id stays the same: most topics have few ids.
                 latest = latest == id ? latest : (Integer) id;
                 schemaId = latest;
                 from = WireFormat.HEADER;
@@ -116,11 +115,10 @@ public abstract class RecordReader {
     /**
      * Gets writers' schemas from the registry.
      *
-     * @param patience how long an unavailable registry is retried
-     * @param subjects a schema must be registered under one of these; empty for any
+     * @param patience how long to wait for an unavailable registry
+     * @param subjects the subjects whose schemas are accepted; empty for all
      */
     record Writers<T>(Registry registry, Duration patience, WriterSchema<T> kind, Set<String> subjects) {
-        /** Returns the schema with this id. */
         T schema(int schemaId) {
             T schema = registry.schema(schemaId, patience, kind);
             if (!subjects.isEmpty()) {
@@ -131,13 +129,14 @@ public abstract class RecordReader {
     }
 
     /**
-     * Confluent's wire format: one zero byte, the schema's id as four bytes, big end first, then the data.
+     * Confluent's wire format: a zero byte, the schema's id in four bytes, highest first, then the data.
      *
-     * @see <a href="https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format">
+     * @see <a
+     *     href="https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format">
      *     the format's description</a>
      */
     static final class WireFormat {
-        /** The length of the header; the data follow it. */
+        /** The length of the header. */
         static final int HEADER = 5;
 
         private static final byte MAGIC = 0;
@@ -159,7 +158,7 @@ public abstract class RecordReader {
             return (record[1] & 0xFF) << 24 | (record[2] & 0xFF) << 16 | (record[3] & 0xFF) << 8 | record[4] & 0xFF;
         }
 
-        /** Returns a hint for the error of a value that is read without a header and begins like one with a header. */
+        /** Returns a hint for the error of a value that is read without a header but seems to have one. */
         static String described(byte[] record) {
             boolean framed = record.length > HEADER && record[0] == MAGIC && schemaId(record) > 0;
             return framed ? "; it begins as values of a schema registry do, with schema id " + schemaId(record) : "";

@@ -44,12 +44,12 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Shows single records of a topic as JSON, in a JVM without a Spark session: it starts in a second.
+ * Shows single records of a topic as JSON, in a JVM without a Spark session, which starts in a second.
  *
- * <p>Records are decoded by the feed's own {@link DecodeFunction}; conditions and columns are Spark's expressions,
- * interpreted. An expression sees the fields of the value and, unless a field has that name, {@code kafka_topic}, {@code
- * kafka_partition}, {@code kafka_offset}, {@code kafka_timestamp}, {@code kafka_key}, {@code kafka_headers}, {@code
- * schema_id} and {@code error}. As in a feed's rules, an expression that fails is null.
+ * <p>The feed's own {@link DecodeFunction} decodes the records; Spark interprets conditions and columns. An expression
+ * can use the fields of the value and, unless a field has the same name, {@code kafka_topic}, {@code kafka_partition},
+ * {@code kafka_offset}, {@code kafka_timestamp}, {@code kafka_key}, {@code kafka_headers}, {@code schema_id} and {@code
+ * error}. As in a feed's rules, an expression that fails is null.
  */
 public final class RecordView {
     private static final StructType HEADERS =
@@ -68,6 +68,7 @@ public final class RecordView {
     private final DecodeFunction value;
     private final DecodeFunction key;
     private final StructType valueType;
+    private final StructType keyType;
     private final List<Integer> shown = new ArrayList<>();
     private final BasePredicate condition;
     private final Function1<InternalRow, InternalRow> columns;
@@ -77,11 +78,11 @@ public final class RecordView {
     /**
      * Prepares a view.
      *
-     * @param valueOptions how values are decoded, as {@link DecodeOptions} has it
-     * @param keyOptions the same of keys
+     * @param valueOptions the {@link DecodeOptions} of values
+     * @param keyOptions the {@link DecodeOptions} of keys
      * @param where a condition in SQL; null for all records
-     * @param fields the columns to show, as after SELECT; null for the value as it is
-     * @throws IllegalArgumentException if an expression is not of one record
+     * @param fields the columns to show, in the form of a SELECT list; null for the whole value
+     * @throws IllegalArgumentException if an expression needs more than one record
      */
     public RecordView(Map<String, String> valueOptions, Map<String, String> keyOptions, String where, String fields) {
         SQLConf conf = SQLConf.get();
@@ -90,9 +91,9 @@ public final class RecordView {
         conf.setConfString("spark.sql.codegen.factoryMode", "NO_CODEGEN");
         value = new DecodeFunction("value", new CaseInsensitiveStringMap(valueOptions));
         key = new DecodeFunction("key", new CaseInsensitiveStringMap(keyOptions));
-        valueType = (StructType) type(value);
-        StructType keyType = (StructType) type(key);
-        StructType input = input(keyType);
+        valueType = value.columns();
+        keyType = key.columns();
+        StructType input = input();
         List<Attribute> columnsOfInput = new ArrayList<>(CollectionConverters.asJava(DataTypeUtils.toAttributes(input)));
         Seq<Attribute> attributes = CollectionConverters.asScala(columnsOfInput).toSeq();
         LocalRelation records = LocalRelation$.MODULE$.apply(attributes);
@@ -105,7 +106,7 @@ public final class RecordView {
         StructType result = project == null ? valueType : DataTypeUtils.fromAttributes(project.output());
         resultType = new StructType()
                 .add("value", result)
-                .add("key", single(keyType))
+                .add("key", keyDataType())
                 .add("schema_id", DataTypes.IntegerType)
                 .add("error", DataTypes.StringType);
         json = new JSONOptions(
@@ -115,18 +116,13 @@ public final class RecordView {
                 "");
     }
 
-    /** Returns the columns that a condition can use, as DDL. */
-    public String columnsDdl() {
-        return input((StructType) type(key)).toDDL();
-    }
-
     /**
-     * Shows records, each in a line of JSON with {@code value}, {@code key}, {@code schema_id} and {@code error}; the line
-     * of a record that the condition leaves out is empty.
+     * Shows records, each in a line of JSON with {@code value}, {@code key}, {@code schema_id} and {@code error}. The
+     * line of a record that does not meet the condition is empty.
      *
-     * @param records one after the other: topic, partition (int), offset (long), time in microseconds (long; the smallest
-     *     for none), key, value, number of headers (int) and their names and values; a text or value is its length (int; -1
-     *     for null) and bytes
+     * @param records one after the other: topic, partition (int), offset (long), time in microseconds (long; the
+     *     smallest for none), key, value, number of headers (int), and their names and values. A text or value is its
+     *     length (int; -1 for null) and its bytes
      */
     public String show(byte[] records) {
         ByteBuffer input = ByteBuffer.wrap(records);
@@ -162,8 +158,7 @@ public final class RecordView {
             error = UTF8String.fromString("key: " + decodedKey.getUTF8String(2));
         }
         Object schemaId = decoded.isNullAt(1) ? null : decoded.getInt(1);
-        StructType keyType = (StructType) type(key);
-        Object keyValue = keyOf(decodedKey, keyType);
+        Object keyValue = keyOf(decodedKey);
         if (condition == null && columns == null) {
             return new GenericInternalRow(new Object[] {fields, keyValue, schemaId, error});
         }
@@ -186,15 +181,14 @@ public final class RecordView {
         return new GenericInternalRow(new Object[] {selected, keyValue, schemaId, error});
     }
 
-    /** Returns the columns of an expression; notes in {@link #shown} which facts of the record are among them. */
-    private StructType input(StructType keyType) {
+    /** Returns the columns that an expression can use; stores the position columns among them in {@link #shown}. */
+    private StructType input() {
         Set<String> taken = new LinkedHashSet<>();
         for (String name : valueType.fieldNames()) {
             taken.add(name.toLowerCase(Locale.ROOT));
         }
-        shown.clear();
         StructType all = new StructType(valueType.fields());
-        StructField[] facts = POSITION.add(KEY, single(keyType)).fields();
+        StructField[] facts = POSITION.add(KEY, keyDataType()).fields();
         for (int at = 0; at < facts.length; at++) {
             if (!taken.contains(facts[at].name())) {
                 all = all.add(facts[at]);
@@ -204,7 +198,7 @@ public final class RecordView {
         return nullable(all);
     }
 
-    /** A record without a value has none of its fields. */
+    /** Makes all columns nullable, because a record without a value has no fields. */
     private static StructType nullable(StructType type) {
         StructType all = new StructType();
         for (StructField field : type.fields()) {
@@ -213,25 +207,21 @@ public final class RecordView {
         return all;
     }
 
-    private static DataType type(DecodeFunction function) {
-        return ((StructType) function.resultType()).apply("value").dataType();
+    /** Returns the type of the key's value: a key of text or a number is not shown as a record with one field. */
+    private DataType keyDataType() {
+        return hasSingleKey() ? keyType.apply(0).dataType() : keyType;
     }
 
-    /** A key of text or of one number is that, not a record with one field. */
-    private static DataType single(StructType keyType) {
-        return isSingle(keyType) ? keyType.apply(0).dataType() : keyType;
-    }
-
-    private static boolean isSingle(StructType keyType) {
+    private boolean hasSingleKey() {
         return keyType.size() == 1 && keyType.apply(0).name().equals("value");
     }
 
-    private static Object keyOf(InternalRow decodedKey, StructType keyType) {
+    private Object keyOf(InternalRow decodedKey) {
         if (decodedKey.isNullAt(0)) {
             return null;
         }
         InternalRow struct = decodedKey.getStruct(0, keyType.size());
-        if (!isSingle(keyType)) {
+        if (!hasSingleKey()) {
             return struct;
         }
         return struct.isNullAt(0) ? null : struct.get(0, keyType.apply(0).dataType());
@@ -242,7 +232,8 @@ public final class RecordView {
         if (!(analyzed(new Filter(parsed, records)) instanceof Filter filter
                 && filter.child() instanceof LocalRelation
                 && !SubqueryExpression$.MODULE$.hasSubquery(filter.condition()))) {
-            throw new IllegalArgumentException("the condition is not of one record alone");
+            throw new IllegalArgumentException(
+                    "the condition needs more than one record: use no aggregates, windows or subqueries");
         }
         BasePredicate predicate = Predicate$.MODULE$.create(filter.condition(), attributes);
         predicate.initialize(0);
@@ -257,7 +248,8 @@ public final class RecordView {
                 && !project.expressions().exists(SubqueryExpression$.MODULE$::hasSubquery)) {
             return project;
         }
-        throw new IllegalArgumentException("the columns are not of one record alone");
+        throw new IllegalArgumentException(
+                "the columns need more than one record: use no aggregates, windows or subqueries");
     }
 
     private static Seq<Expression> expressions(Project project) {
@@ -276,7 +268,7 @@ public final class RecordView {
 
     private static UTF8String text(ByteBuffer input) {
         byte[] text = bytes(input);
-        // A header's name is text by Kafka's protocol, and a record may break it: no such bytes reach an expression.
+        // A name of a header can have bytes that are no UTF-8, against Kafka's protocol; Java replaces them.
         return text == null ? null : UTF8String.fromString(new String(text, StandardCharsets.UTF_8));
     }
 

@@ -19,13 +19,13 @@ import java.util.concurrent.TimeUnit;
 /**
  * Caches writers' schemas by id, which {@link RegistryClient} fetches.
  *
- * <p>There is one for each registry and JVM. A schema is fetched once, by the first thread that needs it, because an id
- * never changes its meaning. Threads that need the same one wait; those that need another one do not.
+ * <p>A JVM has one object for each registry. The first thread that needs a schema fetches it; an id never changes its
+ * meaning, so one request is enough. Only threads that need the same schema wait.
  *
- * <p>An unknown id is remembered for {@value #UNKNOWN_SECONDS} s, so that many records with one unknown id cause one
- * request; at most {@value #UNKNOWN_MOST} are remembered. {@link MissBudget} bounds a flood of distinct unknown ids:
- * when it is spent, a new id is refused without a request. An id that occurs again has a budget of its own, so that a
- * schema that was registered during the flood is found by its second record.
+ * <p>An unknown id is remembered for {@value #UNKNOWN_SECONDS} s, so that many records with it cause one request; at
+ * most {@value #UNKNOWN_MOST} ids are remembered. {@link MissBudget} limits the requests for many different unknown
+ * ids: when it is spent, a new id is refused without a request. Ids that occur again have a separate budget, so that a
+ * schema that was registered meanwhile is found at its second record.
  */
 final class Registry {
     private static final int UNKNOWN_SECONDS = 30;
@@ -35,19 +35,19 @@ final class Registry {
     private static final int MOST_CHARACTERS = 16 << 20;
     private static final Map<Address, Registry> ALL = new ConcurrentHashMap<>();
 
-    /** An id is one schema's in each context of a registry, so that the subject belongs to the address. */
+    /** With the subject, because each context of a registry has its own ids. */
     private record Address(String url, String credentials, String subject) {}
 
     private record Known(String kind, Object schema) {}
 
-    /** An id may be wrong for one kind of schema and right for another. */
+    /** With the kind, because an id can be wrong for one kind of schema and right for another. */
     private record Asked(int id, String kind) {}
 
     /**
      * An id without a schema.
      *
-     * @param why null for "unknown", of which there may be many
-     * @param until when it is requested again; 0 if it was not requested
+     * @param why the error; null for the common one, "unknown", to save memory
+     * @param until when the id is requested again; 0 if it was not requested
      */
     private record Unknown(String why, long until) {}
 
@@ -70,13 +70,11 @@ final class Registry {
     };
 
     /**
-     * Returns this JVM's client of the registry at {@code url}; {@code credentials} is {@code user:password} or null.
+     * Returns this JVM's cache of a registry.
+     *
+     * @param credentials as {@link io.lakefeed.http.Login} reads them, or null
+     * @param subject for a registry with contexts: a subject in the context of the ids; or null
      */
-    static Registry at(String url, String credentials) {
-        return at(url, credentials, null);
-    }
-
-    /** Returns the client that asks for ids as those of {@code subject}, which a registry with contexts needs. */
     static Registry at(String url, String credentials, String subject) {
         return ALL.computeIfAbsent(new Address(url, credentials, subject), Registry::new);
     }
@@ -92,7 +90,7 @@ final class Registry {
     /**
      * Returns the schema with this id, with its references resolved.
      *
-     * @param patience how long an unavailable registry is retried
+     * @param patience how long to wait for an unavailable registry
      * @param required the expected kind
      * @throws BadRecord if the registry has no such schema, or it is of another kind
      * @throws RegistryException if the registry is unavailable, or refuses
@@ -143,9 +141,9 @@ final class Registry {
     }
 
     /**
-     * Returns the budget to charge if the id is unknown.
+     * Returns the budget to charge if the registry does not know the id.
      *
-     * @throws BadRecord if the id is known to be unknown, or no budget is left
+     * @throws BadRecord if the registry did not know the id lately, or the budget is spent
      */
     private MissBudget budgetOf(Asked asked) {
         Unknown before;
@@ -189,7 +187,7 @@ final class Registry {
         }
     }
 
-    /** The subjects that are known for an id; null to ask, since a schema may be registered under more of them later. */
+    /** Returns the cached subjects of an id; null if they must be requested again, because a new one may be there. */
     private Subjects usable(int id, Set<String> subjects) {
         Subjects found = subjectsOf.get(id);
         return found != null && (found.any(subjects) || System.nanoTime() - found.until < 0) ? found : null;
@@ -202,7 +200,7 @@ final class Registry {
         return found;
     }
 
-    /** The subjects of a schema, and when they are requested again. */
+    /** The subjects of a schema, and the time when they are requested again. */
     private record Subjects(Set<String> names, long until) {
         static Subjects of(JsonNode versions) {
             Set<String> names = new HashSet<>();
@@ -223,7 +221,7 @@ final class Registry {
         return URLEncoder.encode(segment, StandardCharsets.UTF_8).replace("+", "%20");
     }
 
-    /** Fetches one schema with its references, within bounds. */
+    /** Fetches one schema with its references, up to limits. */
     private final class Fetch {
         private final String what;
         private final Patience patience;
@@ -243,20 +241,20 @@ final class Registry {
             requireKind(required, kindOf(answer), what);
             collect(answer, what, 0);
             try {
-                return required.parse(answer.path("schema").asText(), referred);
+                return required.parser().apply(answer.path("schema").asText(), referred);
             } catch (SchemaException invalid) {
                 boolean own = invalid.reference() < 0;
                 String of = own ? what : names.get(invalid.reference());
                 String why = (own ? invalid : invalid.getCause()).getMessage();
-                throw new BadRecord(of + " is not a valid " + required + " schema: " + why);
+                throw new BadRecord(of + " is not a valid " + required.name() + " schema: " + why);
             } catch (StackOverflowError deep) {
-                throw new BadRecord(what + " is not a valid " + required + " schema: nested too deeply");
+                throw new BadRecord(what + " is not a valid " + required.name() + " schema: nested too deeply");
             } catch (RuntimeException invalid) {
-                throw new BadRecord(what + " is not a valid " + required + " schema: " + invalid.getMessage());
+                throw new BadRecord(what + " is not a valid " + required.name() + " schema: " + invalid.getMessage());
             }
         }
 
-        /** Adds the texts of all schemas that {@code answer} refers to, each after those that it needs itself. */
+        /** Adds the texts of the schemas that {@code answer} refers to, each after the ones that it needs itself. */
         private void collect(JsonNode answer, String of, int depth) throws InterruptedException {
             if (depth > DEEPEST_REFERENCE) {
                 throw new BadRecord(of + " is nested in more than " + DEEPEST_REFERENCE + " references");
@@ -286,8 +284,8 @@ final class Registry {
     }
 
     /**
-     * Bounds the time spent on schemas that the registry does not have: {@value #SECONDS} s at once, and a tenth of the
-     * time after that. It counts time and not requests, because waiting is what stops a feed.
+     * Limits the time for ids that the registry does not know: {@value #SECONDS} s, and then a tenth of the time. It
+     * counts time and not requests, because the wait delays the feed.
      */
     static final class MissBudget {
         private static final int SECONDS = 5;
@@ -303,7 +301,7 @@ final class Registry {
             return left > 0;
         }
 
-        /** Charges the time of an answer "no such schema". */
+        /** Charges the time of a request whose answer was "no such schema". */
         synchronized void charge(long nanoseconds) {
             refill();
             left -= nanoseconds;

@@ -17,14 +17,14 @@ import java.util.function.Predicate;
 import java.util.stream.Stream;
 
 /**
- * Asks a schema registry with Confluent's REST API. What it does decides what follows:
+ * Sends requests to a schema registry with Confluent's REST API. Depending on the answer:
  *
  * <ul>
- *   <li>it answers: the JSON object, or a {@link BadRecord} if there is no such thing (error code 404xx);
- *   <li>no connection, no whole answer in time, 5xx or 429: asked again after growing pauses for the time allowed,
- *       then a {@link RegistryException}: the task fails, no record is blamed;
- *   <li>anything else (401, 403, a page of another server): a {@link RegistryException} at once, if it has given no
- *       right answer before; else as if there was no answer.
+ *   <li>an object of the registry: returns its JSON, or throws a {@link BadRecord} for "not found" (error code 404xx);
+ *   <li>no connection, no complete answer in time, 5xx or 429: sends the request again after growing pauses, for the
+ *       allowed time; then throws a {@link RegistryException}, so that the task fails and not the record;
+ *   <li>anything else (401, 403, another server's page): throws a {@link RegistryException} at once; but if the registry
+ *       has given a right answer before, waits as for no answer.
  * </ul>
  */
 final class RegistryClient {
@@ -34,7 +34,7 @@ final class RegistryClient {
     private static final long LONGEST_PAUSE_MILLIS = 5_000;
     private static final ObjectMapper JSON = new ObjectMapper();
 
-    /** A registry keeps schemas in records of a Kafka topic, which are smaller. */
+    /** More than a schema can have: a registry stores it in a record of a Kafka topic. */
     private static final int MOST_BYTES = 16 << 20;
 
     private final String url;
@@ -42,12 +42,14 @@ final class RegistryClient {
     private final Login login;
     private final HttpClient http;
     private volatile boolean answered;
-    /** The address that is asked: another one after each that gives no answer. */
+    /** The index of the address to use: the next one after a request without an answer. */
     private volatile int asked;
 
     /**
-     * Creates a client of the registry at {@code url}, several addresses with commas between them; {@code credentials}
-     * are those of {@link Login}, or null.
+     * Creates a client.
+     *
+     * @param url one or more addresses of the registry, separated by commas
+     * @param credentials as {@link Login} reads them, or null
      */
     RegistryClient(String url, String credentials) {
         this.url = url;
@@ -59,7 +61,7 @@ final class RegistryClient {
         login = Login.of(credentials, http);
     }
 
-    /** How long an unavailable registry is retried, and until when that is. */
+    /** How long to wait for an unavailable registry, and when that ends. */
     record Patience(Duration all, long deadline) {
         static Patience of(Duration all) {
             return new Patience(all, System.nanoTime() + all.toNanos());
@@ -72,15 +74,15 @@ final class RegistryClient {
     }
 
     /**
-     * Returns the JSON object at {@code path}.
+     * Returns the JSON of the schema at {@code path}.
      *
-     * @param missing the error if there is none
+     * @param missing the error if the registry does not have it
      */
     JsonNode get(String path, Patience patience, String missing) throws InterruptedException {
         return get(path, patience, missing, answer -> answer.path("schema").isTextual());
     }
 
-    /** Returns the JSON at {@code path}; {@code usable} distinguishes a registry's answer from another server's. */
+    /** Returns the JSON at {@code path}; {@code usable} recognises a registry's answer, not another server's. */
     JsonNode get(String path, Patience patience, String missing, Predicate<JsonNode> usable)
             throws InterruptedException {
         try {
@@ -97,14 +99,14 @@ final class RegistryClient {
         while (true) {
             String trouble;
             try {
-                // At least a second: the last attempt may be the one that succeeds.
+                // At least a second, so that the last attempt can succeed.
                 Duration within = Duration.ofNanos(
                         Math.min(ANSWER.toNanos(), Math.max(patience.left(), TimeUnit.SECONDS.toNanos(1))));
                 String authorization = login.header();
                 HttpResponse<byte[]> response =
                         WholeAnswer.of(http, request(path, authorization), within, MOST_BYTES);
                 int status = response.statusCode();
-                // Its server may end a token before its time, once.
+                // A token can become invalid early: get another one, but only once.
                 if (status == 401 && !renewed && login.renew(authorization)) {
                     renewed = true;
                     continue;
@@ -116,7 +118,7 @@ final class RegistryClient {
                         answered = true;
                         return found;
                     } catch (RegistryException unusable) {
-                        // After a right answer it is of something before the registry, as while that is restarted.
+                        // The registry has answered before, so a proxy answers now, for instance during a restart.
                         if (!answered) {
                             throw unusable;
                         }
@@ -159,7 +161,7 @@ final class RegistryClient {
         try {
             answer = JSON.readTree(body);
         } catch (IOException notJson) {
-            // Reported below, like any other answer that is not a registry's.
+            // Reported below, like other answers that are not a registry's.
         }
         if (answer != null && status == 200 && usable.test(answer)) {
             return answer;

@@ -1,13 +1,13 @@
 package io.lakefeed.decode;
 
 /**
- * Reports that the schema registry is unavailable, refuses, or is another server. It never concerns one record: it
- * makes the task fail, so that an outage causes a retry and not a dead letter.
+ * Reports that the schema registry is unavailable, refuses requests, or is another server. It makes the task fail, so
+ * that an outage causes a retry and not dead letters.
  */
 public final class RegistryException extends RuntimeException {
     private static final long serialVersionUID = 1L;
 
-    /** Python recognises the error by this prefix, and shows the text behind it. */
+    /** Python recognises the error by this prefix, and shows the text after it. */
     static final String PREFIX = "lakefeed schema registry ";
 
     RegistryException(String reason, String message) {

@@ -10,20 +10,20 @@ import java.util.concurrent.TimeoutException;
 import java.util.function.Supplier;
 
 /**
- * Sends one request when several tasks of a JVM need the same answer at once: one thread asks, the others wait.
+ * Sends one request if several tasks of a JVM need the same answer at once: one thread sends it, the others wait.
  *
- * <p>No lock is held while a thread asks or waits, so requests for other keys continue.
+ * <p>Requests for other keys do not wait.
  */
 final class SingleFlight<K, V> {
     private final RegistryClient client;
     private final Map<K, CompletableFuture<V>> running = new ConcurrentHashMap<>();
 
-    /** Asks the registry, and stores the answer for {@code known}. */
+    /** Sends the request, and stores its answer where {@code known} finds it. */
     interface Request<V> {
         V answer() throws InterruptedException;
     }
 
-    /** Creates it for a registry, whose client has the errors for a wait without an answer. */
+    /** Creates it with the client of the registry, which creates the errors for a wait without an answer. */
     SingleFlight(RegistryClient client) {
         this.client = client;
     }
@@ -31,8 +31,8 @@ final class SingleFlight<K, V> {
     /**
      * Returns the answer for {@code key}.
      *
-     * @param known returns the answer that another thread has stored since the caller looked; null if there is none
-     * @throws BadRecord if that is the answer, also where another thread asked
+     * @param known returns an answer that another thread has stored in the meantime; null if there is none
+     * @throws BadRecord if the answer is an error of the record
      * @throws RegistryException if there is no answer
      */
     V answer(K key, Patience patience, Supplier<V> known, Request<V> request) {
@@ -59,12 +59,12 @@ final class SingleFlight<K, V> {
             throw definite;
         } finally {
             running.remove(key);
-            // If this thread is interrupted, one of the waiting threads asks.
+            // If this thread is interrupted, one of the waiting threads sends the request.
             mine.complete(null);
         }
     }
 
-    /** Returns the answer that another thread gets; null if that thread is interrupted before. */
+    /** Waits for another thread's answer; returns null if that thread is interrupted. */
     private V await(CompletableFuture<V> other, Patience patience) {
         try {
             return other.get(Math.max(0, patience.left()), TimeUnit.NANOSECONDS);

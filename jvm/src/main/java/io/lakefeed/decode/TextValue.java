@@ -20,19 +20,19 @@ import scala.Option;
 
 /** Converts text to a value of one of Spark's types, for JSON strings and CSV. */
 public interface TextValue {
-    /** Characters of the longest number: a longer one would cost more than its size allows, and fits no type. */
+    /** The most characters of a number: a longer one fits no type, and parsing it takes long. */
     int LONGEST_NUMBER = 1_000;
 
-    /** A whole day, with or without a time: Spark would read "2026" and "12:30" as moments too. */
+    /** A date with or without a time: Spark would read "2026" and "12:30" as timestamps, too. */
     Pattern MOMENT = Pattern.compile("\\d{4}-\\d{2}-\\d{2}([Tt ].*)?");
 
-    /** Characters of the longest moment. */
+    /** The most characters of a timestamp. */
     int LONGEST_MOMENT = 100;
 
-    /** Whole numbers up to this one are doubles and lose no digits. */
+    /** A double holds each whole number up to this one exactly. */
     long WHOLE_DOUBLES = 1L << 53;
 
-    /** Whole numbers up to this one are floats and lose no digits. */
+    /** A float holds each whole number up to this one exactly. */
     long WHOLE_FLOATS = 1L << 24;
 
     /** Returns Spark's internal value; null if the text does not fit the type. */
@@ -41,7 +41,7 @@ public interface TextValue {
     /**
      * The rules for reading values.
      *
-     * @param zone of moments without one of their own
+     * @param zone the time zone of timestamps without one
      * @param lenient whether JSON may have text for numbers and booleans, NaN and infinities, and whole numbers that
      *     lose digits as doubles
      */
@@ -53,11 +53,7 @@ public interface TextValue {
         }
     }
 
-    /**
-     * Returns how text becomes values of a type.
-     *
-     * @return null if text never becomes one
-     */
+    /** Returns the converter of text to a type; null if no text can become a value of the type. */
     static TextValue as(DataType type, Rules rules) {
         if (type instanceof StringType) {
             return UTF8String::fromString;
@@ -94,7 +90,7 @@ public interface TextValue {
         return isNumber(type) ? text -> number(text, type, rules.lenient()) : null;
     }
 
-    /** Returns whether {@link #number} returns values of the type. */
+    /** Returns whether {@link #number} can return values of the type. */
     static boolean isNumber(DataType type) {
         return type == DataTypes.LongType
                 || type == DataTypes.IntegerType
@@ -105,10 +101,7 @@ public interface TextValue {
                 || type instanceof DecimalType;
     }
 
-    /**
-     * Returns a whole number as a value of the type; null if it does not fit, or {@link #number(String, DataType,
-     * boolean)} must decide.
-     */
+    /** Returns a whole number as a value of the type; null if it does not fit, or only its text can decide that. */
     static Object number(long number, DataType type) {
         if (type == DataTypes.LongType) {
             return number;
@@ -132,8 +125,7 @@ public interface TextValue {
     }
 
     /**
-     * Returns a number as a value of the type; null if it is none, does not fit, or would lose digits that the type
-     * keeps.
+     * Returns a number as a value of the type; null if the text is no number, does not fit, or would lose digits.
      *
      * @param lenient whether a whole number may lose digits as a double
      */
@@ -156,7 +148,7 @@ public interface TextValue {
         }
     }
 
-    /** Java would also accept other scripts' digits, hexadecimal numbers and the suffixes d and f. */
+    /** Returns whether a number has only digits, signs, points and exponents: Java would accept hexadecimal numbers. */
     private static boolean isAscii(String number) {
         for (int at = 0; at < number.length(); at++) {
             char c = number.charAt(at);
@@ -168,27 +160,27 @@ public interface TextValue {
     }
 
     /**
-     * Returns whether a binary number keeps the text's value: each digit of a whole number, so that no identifier
-     * changes; and that any other number is not zero. A whole number may be the shortest text of the binary one, as
-     * JavaScript writes large ones.
+     * Returns whether a binary number keeps the value of a text. A whole number must keep each digit, so that no
+     * identifier changes, or be the shortest text of the binary number, as JavaScript writes large ones. Another number
+     * must only not become zero.
      */
     private static boolean keeps(String text, double value, int digits) {
         if (text.indexOf('.') < 0 && text.indexOf('e') < 0 && text.indexOf('E') < 0) {
             if (Math.abs(value) < (digits == 9 ? WHOLE_FLOATS : WHOLE_DOUBLES) && text.length() <= 16) {
                 return true;
             }
-            BigDecimal said = new BigDecimal(text);
-            BigDecimal held = new BigDecimal(value);
-            int precision = said.signum() == 0 ? 1 : said.stripTrailingZeros().precision();
-            return held.compareTo(said) == 0
-                    || precision <= digits && held.round(new MathContext(precision)).compareTo(said) == 0;
+            BigDecimal decimal = new BigDecimal(text);
+            BigDecimal binary = new BigDecimal(value);
+            int precision = decimal.signum() == 0 ? 1 : decimal.stripTrailingZeros().precision();
+            return binary.compareTo(decimal) == 0
+                    || precision <= digits && binary.round(new MathContext(precision)).compareTo(decimal) == 0;
         }
         return value != 0 || new BigDecimal(text).signum() == 0;
     }
 
     private static Object exact(BigDecimal number, DataType type) {
         int digits = type instanceof DecimalType decimal ? decimal.precision() - decimal.scale() : 19;
-        // Checked before any computation: 1e999999999 is a short text.
+        // Checked before the computation, which a short text such as 1e999999999 would make slow.
         if (number.signum() != 0 && (long) number.precision() - number.scale() > digits) {
             return null;
         }
@@ -201,7 +193,7 @@ public interface TextValue {
                 return exact.scale() > decimal.scale() ? null : Decimal.apply(exact, decimal.precision(), decimal.scale());
             }
             if (number.signum() != 0 && number.scale() > number.precision()) {
-                return null; // It is below 1, so it is not whole.
+                return null; // A number below 1 is not whole.
             }
             if (type == DataTypes.LongType) {
                 return number.longValueExact();
@@ -225,7 +217,7 @@ public interface TextValue {
 
     private static Object date(String text) {
         if (text.length() != "2026-01-02".length()) {
-            return null; // Years have four digits, as in moments.
+            return null; // As in timestamps, a year has four digits.
         }
         try {
             return Math.toIntExact(LocalDate.parse(text).toEpochDay());
@@ -234,7 +226,7 @@ public interface TextValue {
         }
     }
 
-    /** RFC 3339 allows lower-case T and Z; Spark does not. */
+    /** Reads a timestamp. RFC 3339 allows a lower-case t and z, which Spark does not. */
     private static Object moment(String text, Function<UTF8String, Option<Object>> read) {
         if (text.length() > LONGEST_MOMENT || !MOMENT.matcher(text).matches()) {
             return null;

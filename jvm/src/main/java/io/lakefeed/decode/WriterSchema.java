@@ -2,81 +2,29 @@ package io.lakefeed.decode;
 
 import io.lakefeed.protobuf.ProtoTypes;
 import java.util.List;
-import org.apache.avro.NameValidator;
+import java.util.function.BiFunction;
 import org.apache.avro.Schema;
 
 /**
- * Parses registered schemas of one kind.
+ * A kind of registered schemas.
  *
+ * @param kind the registry's name of it
+ * @param name for errors
+ * @param parser parses a schema's text; its second argument are the texts of the schemas that it refers to, each after
+ *     the ones that it needs itself
  * @param <T> the parsed schema
  */
-interface WriterSchema<T> {
-    /** Avro: references define types that the schema uses by their names. */
-    WriterSchema<Schema> AVRO = new WriterSchema<>() {
-        @Override
-        public String kind() {
-            return "AVRO";
-        }
-
-        @Override
-        public Schema parse(String text, List<String> referred) {
-            // A writer's schema is taken as it is: neither odd names nor a default of the wrong type stops reading.
-            Schema.Parser parser = new Schema.Parser(NameValidator.NO_VALIDATION);
-            parser.setValidateDefaults(false);
-            referred.forEach(parser::parse);
-            return parser.parse(text);
-        }
-
-        @Override
-        public String toString() {
-            return "Avro";
-        }
-    };
+record WriterSchema<T>(String kind, String name, BiFunction<String, List<String>, T> parser) {
+    /** Avro: a schema uses the types of its references by their names. */
+    static final WriterSchema<Schema> AVRO = new WriterSchema<>("AVRO", "Avro", (text, referred) -> {
+        Schema.Parser parser = AvroTypes.parser();
+        referred.forEach(parser::parse);
+        return parser.parse(text);
+    });
 
     /** Protobuf: references are imported files. */
-    WriterSchema<ProtoTypes> PROTOBUF = new WriterSchema<>() {
-        @Override
-        public String kind() {
-            return "PROTOBUF";
-        }
-
-        @Override
-        public ProtoTypes parse(String text, List<String> referred) {
-            return ProtobufSchemas.types(text, referred);
-        }
-
-        @Override
-        public String toString() {
-            return "Protobuf";
-        }
-    };
+    static final WriterSchema<ProtoTypes> PROTOBUF = new WriterSchema<>("PROTOBUF", "Protobuf", ProtobufSchemas::types);
 
     /** JSON Schema: values describe themselves, so the schema must only exist. */
-    WriterSchema<String> JSON = new WriterSchema<>() {
-        @Override
-        public String kind() {
-            return "JSON";
-        }
-
-        @Override
-        public String parse(String text, List<String> referred) {
-            return text;
-        }
-
-        @Override
-        public String toString() {
-            return "JSON";
-        }
-    };
-
-    /** Returns the registry's name of the kind. */
-    String kind();
-
-    /**
-     * Parses {@code text}.
-     *
-     * @param referred texts of the schemas that it refers to, each after those that it needs itself
-     * @throws RuntimeException if it is not valid
-     */
-    T parse(String text, List<String> referred);
+    static final WriterSchema<String> JSON = new WriterSchema<>("JSON", "JSON", (text, referred) -> text);
 }

@@ -16,11 +16,11 @@ import org.apache.hadoop.fs.Syncable;
 import org.apache.hadoop.fs.permission.FsPermission;
 
 /**
- * Writes files of this machine so that a closed file survives a loss of power: {@code fs.file.impl}.
+ * Writes local files so that a closed file survives a loss of power: {@code fs.file.impl}.
  *
- * <p>A commit in the catalog's database is on the disk when it returns, and must not refer to files that are still in
- * memory alone. Hadoop's own file system leaves that to the operating system. It also writes a file of checksums beside
- * each file, {@code .name.crc}, which no other reader of a table knows; Parquet and Avro have checksums of their own.
+ * <p>A commit in the catalog's database is on the disk when it returns, so the files that it refers to must be, too.
+ * Hadoop's own file system leaves that to the operating system. It also writes checksums to {@code .name.crc} beside
+ * each file, which other readers of a table do not know; Parquet and Avro have checksums of their own.
  */
 public final class DurableFileSystem extends LocalFileSystem {
     private static final int LONGEST_NAME = 255;
@@ -39,7 +39,7 @@ public final class DurableFileSystem extends LocalFileSystem {
     private static final class Files extends RawLocalFileSystem {
         @Override
         public boolean mkdirs(Path folder) throws IOException {
-            // Hadoop says that it cannot make the folder, as it does where it lacks the right.
+            // Hadoop's own error would be the same as for a missing permission.
             if (folder.getName().getBytes(StandardCharsets.UTF_8).length > LONGEST_NAME) {
                 throw new IllegalArgumentException("lakefeed: a text is too long for a partition: its folder's name has more"
                         + " than " + LONGEST_NAME + " bytes");
@@ -60,7 +60,7 @@ public final class DurableFileSystem extends LocalFileSystem {
         }
     }
 
-    /** Puts file and name on the disk before it closes. */
+    /** Writes the file and its name to the disk before it closes. */
     private static final class Synced extends FilterOutputStream implements Syncable, StreamCapabilities {
         private final java.nio.file.Path path;
         private boolean closed;

@@ -14,18 +14,18 @@ import java.util.Base64;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The header that logs in: basic, a bearer token, or tokens of OAuth 2.0 for a client's own credentials (RFC 6749,
- * section 4.4), which are fetched again before they expire.
+ * Provides the header that logs in: basic, a bearer token, or tokens that it fetches with a client's credentials (OAuth
+ * 2.0, RFC 6749, section 4.4) and renews before they expire.
  */
 public final class Login {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final Duration ANSWER = Duration.ofSeconds(10);
     private static final int MOST_BYTES = 1 << 20;
-    /** Of a token whose server does not say how long it is valid. */
+    /** How long a token is used if its server does not state how long it is valid. */
     private static final long UNKNOWN_SECONDS = 60;
 
     private final HttpClient http;
-    /** A header that does not change; null where tokens are fetched. */
+    /** The header if it does not change; null if tokens are fetched, or without a login. */
     private final String fixed;
 
     private final JsonNode client;
@@ -40,7 +40,7 @@ public final class Login {
 
     /**
      * Reads credentials: {@code user:password}; or a JSON object with {@code token}, or with {@code token_url}, {@code
-     * client_id}, {@code client_secret} and maybe {@code scope}. Null is no login.
+     * client_id}, {@code client_secret} and optionally {@code scope}. Null is no login.
      */
     public static Login of(String credentials, HttpClient http) {
         if (credentials == null || !credentials.startsWith("{\"token")) {
@@ -50,7 +50,8 @@ public final class Login {
         try {
             found = JSON.readTree(credentials);
         } catch (IOException malformed) {
-            throw new IllegalArgumentException("credentials are no JSON object"); // Not the cause: it quotes them.
+            // Without the cause, whose message quotes the credentials.
+            throw new IllegalArgumentException("the credentials begin with '{\"token' and are no JSON object: correct them");
         }
         boolean ready = found.has("token");
         return new Login(http, ready ? "Bearer " + found.get("token").asText() : null, ready ? null : found);
@@ -59,7 +60,7 @@ public final class Login {
     /**
      * Returns the value of the header {@code Authorization}; null without a login.
      *
-     * @throws IOException if no token is given out
+     * @throws IOException if the server gives no token
      */
     public synchronized String header() throws IOException, InterruptedException {
         if (client == null) {
@@ -71,7 +72,7 @@ public final class Login {
         return "Bearer " + token;
     }
 
-    /** Drops a token that a server has refused; returns whether another one may be accepted. */
+    /** Drops a token that a server has refused; returns whether the next header has another one. */
     public synchronized boolean renew(String refused) {
         if (client == null) {
             return false;
@@ -97,12 +98,12 @@ public final class Login {
                 .POST(HttpRequest.BodyPublishers.ofString(form.toString()))
                 .build();
         HttpResponse<byte[]> answer = WholeAnswer.of(http, request, ANSWER, MOST_BYTES);
-        JsonNode said = answer.statusCode() == 200 ? JSON.readTree(answer.body()) : null;
-        if (said == null || !said.path("access_token").isTextual()) {
+        JsonNode json = answer.statusCode() == 200 ? JSON.readTree(answer.body()) : null;
+        if (json == null || !json.path("access_token").isTextual()) {
             throw new IOException(url + " gave no token: HTTP status " + answer.statusCode());
         }
-        token = said.get("access_token").asText();
-        long seconds = said.path("expires_in").asLong(UNKNOWN_SECONDS);
+        token = json.get("access_token").asText();
+        long seconds = json.path("expires_in").asLong(UNKNOWN_SECONDS);
         renewAt = System.nanoTime() + TimeUnit.SECONDS.toNanos(seconds) * 8 / 10;
     }
 

@@ -4,17 +4,17 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 
-/** Keeps the servers that the tasks of this JVM and, on the driver, of the executors wait for. */
+/** Keeps the servers that tasks of this JVM wait for; on the driver, also the ones that tasks of executors wait for. */
 public final class Waits {
     private static final long KEPT_NANOS = TimeUnit.SECONDS.toNanos(10);
     private static final Map<String, String> OWN = new ConcurrentHashMap<>();
-    private static final Map<String, Said> EXECUTORS = new ConcurrentHashMap<>();
+    private static final Map<String, Report> EXECUTORS = new ConcurrentHashMap<>();
 
-    private record Said(String waits, long at) {}
+    private record Report(String waits, long at) {}
 
     private Waits() {}
 
-    /** Notes that a task asks a server again, which has given this answer. */
+    /** Notes that a task will ask a server again after this answer. */
     public static void began(String server, String answer) {
         OWN.put(server, answer);
     }
@@ -32,9 +32,9 @@ public final class Waits {
                 .orElse("");
     }
 
-    /** Replaces what an executor waits for. One that says nothing more for some seconds is gone, and waits no more. */
-    public static void executorSaid(String executor, String waits) {
-        EXECUTORS.put(executor, new Said(waits, System.nanoTime()));
+    /** Replaces the server that an executor waits for; without a further report it is forgotten after ten seconds. */
+    public static void putExecutor(String executor, String waits) {
+        EXECUTORS.put(executor, new Report(waits, System.nanoTime()));
     }
 
     /** Returns a server that a task of any executor waits for, with its answer; empty if there is none. */
@@ -44,6 +44,6 @@ public final class Waits {
             return own;
         }
         EXECUTORS.values().removeIf(each -> each.waits.isEmpty() || System.nanoTime() - each.at > KEPT_NANOS);
-        return EXECUTORS.values().stream().findFirst().map(Said::waits).orElse("");
+        return EXECUTORS.values().stream().findFirst().map(Report::waits).orElse("");
     }
 }

@@ -18,10 +18,10 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
 /**
- * Sends a request and waits for the whole answer, within a deadline and a size.
+ * Sends a request and waits for the whole answer, with a limit for its time and its size.
  *
- * <p>The timeout of {@link HttpRequest} ends with the headers, and its body has no bound: a server that sends one byte
- * a second, or sends forever, would block the caller or fill the memory.
+ * <p>The timeout of {@link HttpRequest} covers only the headers, and its body has no limit: a server that sends one
+ * byte a second, or does not stop, would block the caller or fill the memory.
  */
 public final class WholeAnswer {
     private WholeAnswer() {}
@@ -29,10 +29,10 @@ public final class WholeAnswer {
     /**
      * Sends a request and reads the answer.
      *
-     * @param within from connecting to the last byte of the body
-     * @param most bytes of the body
-     * @throws HttpTimeoutException if the answer is incomplete at the deadline
-     * @throws IOException if the server is unavailable, the answer is cut off, or its body has more bytes
+     * @param within the most time from connecting to the last byte of the body
+     * @param most the most bytes of the body
+     * @throws HttpTimeoutException if the answer takes longer
+     * @throws IOException if the server is unavailable, the answer is cut off, or its body is larger
      */
     public static HttpResponse<byte[]> of(HttpClient http, HttpRequest request, Duration within, int most)
             throws IOException, InterruptedException {
@@ -41,7 +41,7 @@ public final class WholeAnswer {
         try {
             return answer.get(within.toNanos(), TimeUnit.NANOSECONDS);
         } catch (TimeoutException late) {
-            throw new HttpTimeoutException("no whole answer within " + within.toMillis() + " ms");
+            throw new HttpTimeoutException("the answer was not complete within " + within.toMillis() + " ms");
         } catch (ExecutionException failed) {
             if (failed.getCause() instanceof IOException broken) {
                 throw broken;

@@ -23,10 +23,10 @@ import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Reads the rows of one task: of each record of its ranges that is one. The others are counted. */
+/** Reads the records of one task's ranges, returns the ones that become rows, and counts all of them. */
 final class DecodedReader implements PartitionReader<InternalRow> {
     private static final UTF8String NO_REASON = UTF8String.fromString("");
-    /** Spark's setting, which bounds its own reader's wait too. */
+    /** Spark's setting for the time that its own reader waits for records. */
     private static final String TIMEOUT = "spark.network.timeout";
 
     private final Iterator<Range> ranges;
@@ -34,7 +34,7 @@ final class DecodedReader implements PartitionReader<InternalRow> {
     private final Policy policy;
     private final DecodeFunction decode;
     private final OutcomeFunction outcome;
-    private final long patience = SparkEnv.get().conf().getTimeAsMs(TIMEOUT, "120s");
+    private final long timeoutMs = SparkEnv.get().conf().getTimeAsMs(TIMEOUT, "120s");
     private final InternalRow nulls;
     private final GenericInternalRow metadata;
     private final JoinedRow joined = new JoinedRow();
@@ -62,7 +62,7 @@ final class DecodedReader implements PartitionReader<InternalRow> {
             if (consumer == null && !open()) {
                 return false;
             }
-            ConsumerRecord<byte[], byte[]> record = consumer.next(range.until(), patience);
+            ConsumerRecord<byte[], byte[]> record = consumer.next(range.until(), timeoutMs);
             if (record == null) {
                 consumer.keep();
                 consumer = null;
@@ -84,7 +84,7 @@ final class DecodedReader implements PartitionReader<InternalRow> {
         return true;
     }
 
-    /** Decodes a record and counts it; returns whether it is a row. */
+    /** Decodes and counts a record; returns whether it becomes a row. */
     private boolean accept(ConsumerRecord<byte[], byte[]> record) {
         String header = policy.idHeaders().isEmpty() ? null : idHeader(record.headers().toArray());
         InternalRow decoded = header == null
@@ -94,7 +94,7 @@ final class DecodedReader implements PartitionReader<InternalRow> {
         int schemaId = decoded.isNullAt(1) ? NO_SCHEMA : decoded.getInt(1);
         String error = decoded.isNullAt(2) ? null : decoded.getUTF8String(2).toString();
         if (schemaId != NO_SCHEMA && !policy.refused().isEmpty()) {
-            // Also where the value cannot be read: it was read with the schema of others, and that error may be a result.
+            // This reason comes first: a schema that is refused can be the cause of the value's error.
             String refused = policy.refused().get(schemaId);
             if (refused != null && (error == null || !error.contains(refused))) {
                 error = "schema id " + schemaId + ": " + refused;
@@ -115,7 +115,7 @@ final class DecodedReader implements PartitionReader<InternalRow> {
             value = decoded.getStruct(0, options.fields());
         }
         if (reason != null && reason.startsWith(policy.unknownSchema())) {
-            // An id out of broken bytes is no schema that the rows could cover.
+            // The id comes from broken bytes: no schema has it, so rows cannot cover it.
             schemaId = NO_SCHEMA;
         }
         UTF8String why = reason == null ? NO_REASON : UTF8String.fromString(reason);
@@ -148,7 +148,7 @@ final class DecodedReader implements PartitionReader<InternalRow> {
                     metadata.update(at, isTime ? time * 1000 : null);
                 }
                 case "headers" -> metadata.update(at, headers(record.headers().toArray()));
-                default -> throw new IllegalArgumentException("no metadata: " + policy.keep());
+                default -> throw new IllegalArgumentException("unknown metadata column in " + policy.keep());
             }
         }
         return metadata;
@@ -170,7 +170,7 @@ final class DecodedReader implements PartitionReader<InternalRow> {
         return row;
     }
 
-    /** A consumer whose range was not read to its end is not kept: its task has failed, and it may be the reason. */
+    /** Closes the consumer of a range that was not read to its end: the task has failed, perhaps because of it. */
     @Override
     public void close() {
         if (consumer != null) {

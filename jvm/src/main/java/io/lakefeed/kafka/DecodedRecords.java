@@ -20,14 +20,11 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * Reads, decodes and counts the records of explicit offset ranges in one step: {@code
  * spark.read.format("io.lakefeed.kafka.DecodedRecords")}.
  *
- * <p>The rows are those that {@link KafkaRecords}, {@code decode} and {@code outcome} give one after the other; no row
- * exists of a record that is not decoded. {@link DirectOptions} has the options.
+ * <p>The rows are the same as from {@link KafkaRecords}, {@code decode} and {@code outcome} one after the other, but
+ * Spark has no row for the undecoded record. {@link DirectOptions} has the options.
  */
 public final class DecodedRecords implements TableProvider {
-    /** Spark creates it. */
-    public DecodedRecords() {}
-
-    /** Closes what this JVM has kept for the next batch of a run, which has ended. Executors close theirs when they are old. */
+    /** Closes the consumers that this JVM kept for a run's next batch. Executors close theirs after five minutes. */
     public static void endRun(String run) {
         PartitionConsumer.closeKept(run);
     }
@@ -50,7 +47,7 @@ public final class DecodedRecords implements TableProvider {
             return options.columns();
         }
 
-        /** Shows only this: Spark prints plans, and the options have credentials. */
+        /** Does not show the options, which have credentials: Spark prints plans. */
         @Override
         public String description() {
             return "decoded records";
@@ -75,12 +72,13 @@ public final class DecodedRecords implements TableProvider {
         public PartitionReaderFactory createReaderFactory() {
             Outcomes outcomes = Outcomes.of(options.commitId());
             if (outcomes == null) {
-                throw new IllegalStateException("the batch has ended: its records cannot be counted any more");
+                throw new IllegalStateException("the batch " + options.commitId()
+                        + " has ended, so its records cannot be counted: read them before the commit");
             }
             DecodeFunction decode = options.decoder();
             OutcomeFunction outcome = outcomes.function();
             DirectOptions.OfTasks ofTasks = options.ofTasks();
-            // A task has its own copies of these.
+            // Each task gets its own copies of these.
             return partition -> new DecodedReader((DirectOptions.DirectTask) partition, ofTasks, decode, outcome);
         }
     }

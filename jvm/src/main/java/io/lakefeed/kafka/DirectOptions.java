@@ -21,10 +21,10 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * The options of {@link DecodedRecords}.
  *
  * <ul>
- *   <li>{@code tasks}: what each task reads, JSON {@code [[["topic", partition, from, until], …], …]};
- *   <li>{@code kafka.…}: the consumers' settings; {@code consumers}: those with the same name are used again;
+ *   <li>{@code tasks}: the ranges of each task, JSON {@code [[["topic", partition, from, until], …], …]};
+ *   <li>{@code kafka.…}: the consumers' settings; {@code consumers}: batches with the same name share consumers;
  *   <li>{@code decoder}: a JSON object with the options of a {@link io.lakefeed.decode.DecodeCatalog};
- *   <li>{@code commit-id}: of the batch, whose {@link io.lakefeed.commit.Outcomes} count the records;
+ *   <li>{@code commit-id}: the batch whose {@link io.lakefeed.commit.Outcomes} count the records;
  *   <li>{@code policy}: JSON of {@link Policy}.
  * </ul>
  */
@@ -39,18 +39,18 @@ final class DirectOptions {
     private final StructType columns;
 
     /**
-     * Which records become rows, as {@code lakefeed.records.decode.verdict} says.
+     * Decides which records become rows, with the rules of {@code lakefeed.records.decode.verdict}.
      *
      * @param onError the verdict on a record that cannot be read
      * @param onNull the verdict on a record without a value
-     * @param nullReason why that is no row; null where it is one, or is skipped
-     * @param refused the reasons why records of some writers' schemas are no rows, by schema id
-     * @param unknownSchema how the error begins of a record whose schema id is not known
-     * @param badTimestamp why a record is none whose timestamp Spark cannot hold, a format; null if its row has no time
-     * @param keep the metadata columns: names of columns of {@link RecordRows}
-     * @param prefix of their names
-     * @param idHeaders headers that hold a schema's id, so that the value does not begin with it
-     * @param idInHeader why such a record is none, a format
+     * @param nullReason the error of a record without a value; null if it becomes a row or is skipped
+     * @param refused the error of records by schema id, for schemas whose records must not become rows
+     * @param unknownSchema the beginning of the error for an unknown schema id
+     * @param badTimestamp the error for a timestamp that Spark cannot hold, a format; null if rows have no time
+     * @param keep the metadata columns, by their names in {@link RecordRows}
+     * @param prefix of the metadata columns in the result
+     * @param idHeaders the headers that can hold a schema's id instead of the value's first bytes
+     * @param idInHeader the error of a record with such a header, a format
      */
     record Policy(
             int onError,
@@ -66,7 +66,7 @@ final class DirectOptions {
             implements Serializable {}
 
     /**
-     * What the tasks need.
+     * The options that tasks need.
      *
      * @param fields the number of fields of a value
      */
@@ -74,8 +74,8 @@ final class DirectOptions {
 
     DirectOptions(CaseInsensitiveStringMap options) {
         this.options = options;
-        this.decoder = DecodeFunction.of(
-                new CaseInsensitiveStringMap(parsed("decoder", new TypeReference<Map<String, String>>() {})));
+        this.decoder = new DecodeFunction(
+                "records", new CaseInsensitiveStringMap(parsed("decoder", new TypeReference<Map<String, String>>() {})));
         this.policy = parsed("policy", new TypeReference<Policy>() {});
         StructType fields = new StructType();
         for (StructField field : decoder.columns().fields()) {
@@ -92,7 +92,7 @@ final class DirectOptions {
         try {
             return JSON.readValue(options.getOrDefault(option, "{}"), type);
         } catch (JsonProcessingException invalid) {
-            throw new IllegalArgumentException("the option " + option + " is not as it should be", invalid);
+            throw new IllegalArgumentException("the option " + option + " has JSON of another form: see the cause", invalid);
         }
     }
 
@@ -128,15 +128,15 @@ final class DirectOptions {
         });
         consumer.put(ConsumerConfig.KEY_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class.getName());
         consumer.put(ConsumerConfig.VALUE_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class.getName());
-        // An offset that is gone is an error; and the ledger has the offsets, no group.
+        // A missing offset must be an error. The ledger has the offsets, so there is no group.
         consumer.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none");
         consumer.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, "false");
         return new OfTasks(consumer, options.get("consumers"), policy, decoder.columns().size());
     }
 
-    /** The ranges that one task reads, one after the other. */
+    /** The ranges that one task reads. */
     record DirectTask(List<Range> ranges) implements InputPartition {
-        /** Offsets of one partition, without {@code until}. */
+        /** The offsets of one partition from {@code from} to before {@code until}. */
         record Range(String topic, int partition, long from, long until) implements java.io.Serializable {}
     }
 }

@@ -29,15 +29,15 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * Reads Kafka topics with {@code spark.readStream.format("io.lakefeed.kafka.KafkaRecords")}, and with {@code
  * spark.read}.
  *
- * <p>It is Spark's Kafka source, with its options and offsets; {@link Readers} read the records, and {@link RecordRows}
- * creates the rows. Spark's own step throws if a timestamp overflows a long of microseconds, and its error has no
- * position.
+ * <p>It is Spark's Kafka source, with its options and offsets; but {@link Readers} read the records, and {@link
+ * RecordRows} creates the rows. Spark's own code throws, without the record's offset, if a timestamp overflows a long
+ * of microseconds.
  *
  * <p>The columns are those of Spark's source, and {@code bad_timestamp}: see {@link RecordRows}.
  */
 public final class KafkaRecords implements TableProvider {
     private static final String HEADERS = "includeHeaders";
-    /** Option: true for lakefeed's readers, not Spark's. */
+    /** Option: true for lakefeed's readers, false for Spark's. */
     private static final String FAST = "fastPath";
 
     @Override
@@ -91,7 +91,7 @@ public final class KafkaRecords implements TableProvider {
         }
     }
 
-    /** Spark's stream of topics with other readers; offsets, limits, triggers and metrics are Spark's. */
+    /** Spark's stream of topics, with other readers. */
     static final class KafkaStream
             implements MicroBatchStream, SupportsTriggerAvailableNow, SupportsRealTimeMode, ReportsSourceMetrics {
         private final KafkaMicroBatchStream spark;
@@ -126,7 +126,7 @@ public final class KafkaRecords implements TableProvider {
 
         @Override
         public void prepareForRealTimeMode() {
-            // Its readers wait for records without an end.
+            // In real-time mode a reader waits for records forever, which only Spark's readers do.
             fast = false;
             spark.prepareForRealTimeMode();
         }

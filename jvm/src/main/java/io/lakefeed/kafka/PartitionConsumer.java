@@ -15,38 +15,40 @@ import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * Reads one partition of a topic, with one consumer, which fetches ahead.
+ * Reads one partition of a topic with its own Kafka consumer, which fetches ahead.
  *
- * <p>A consumer is kept for the next batch, with what it has fetched: a stream resumes where it ended. Where a topic has
- * more partitions than consumers are kept, one reads a partition after the other: a new consumer asks the broker for all
- * partitions of the topic, so that the work of a batch would grow with their square. Not thread safe; {@link #take} gives
- * each one to one task.
+ * <p>The consumer and the records that it has fetched are kept for the next batch. If a topic has more partitions than
+ * consumers are kept, a kept consumer moves to another partition. A new consumer would ask the broker for all
+ * partitions of the topic, so that the work of a batch would grow with the square of their number. Not thread safe:
+ * {@link #take} gives a consumer to one task.
  */
 final class PartitionConsumer implements AutoCloseable {
-    /** As many as Spark keeps: {@code spark.kafka.consumer.cache.capacity}. */
+    /** The default of Spark's {@code spark.kafka.consumer.cache.capacity}. */
     private static final int MOST_KEPT = 64;
-    /** How long a poll waits before the task looks whether it was killed. */
+
+    /** The longest wait of a poll, so that a killed task ends soon. */
     private static final long POLL_MILLISECONDS = 1_000;
 
     private static final long LONGEST_KEPT_NANOS = 300_000_000_000L;
 
     /**
-     * Kafka's default of {@code fetch.max.wait.ms}: so long the broker may hold back the answer to the last fetch, and the
-     * consumer waits for it before it fetches of another partition.
+     * Kafka's default of {@code fetch.max.wait.ms}. The broker may delay the answer to the last fetch by this time, and
+     * a consumer does not fetch from another partition before that answer.
      */
     private static final long LAST_FETCH_NANOS = 500_000_000L;
 
     private static final LinkedHashMap<Key, PartitionConsumer> KEPT = new LinkedHashMap<>();
-    /** How many consumers tasks have now. */
+    /** The number of consumers that tasks use now. */
     private static int taken;
 
     private final Key key;
     private final TopicPartition partition;
     private final KafkaConsumer<byte[], byte[]> consumer;
     private Iterator<ConsumerRecord<byte[], byte[]>> fetched = Collections.emptyIterator();
-    /** The first record that the range before did not include; null if there is none. */
+    /** A record that was taken from {@code fetched} and lies after the last range; null if there is none. */
     private ConsumerRecord<byte[], byte[]> ahead;
-    /** The offset that {@code fetched} continues with; nothing is known of what is before it. */
+
+    /** The offset at which {@code ahead} and {@code fetched} continue; -1 at the beginning. */
     private long next = -1;
 
     private long keptAt;
@@ -67,9 +69,9 @@ final class PartitionConsumer implements AutoCloseable {
     }
 
     /**
-     * Returns a consumer of the partition that no other task has.
+     * Returns a consumer of the partition for one task alone.
      *
-     * @param of the query or run that it is for: another one must not find what this one has fetched
+     * @param of the query or run of the task: another query must not get records that this one has fetched
      */
     static PartitionConsumer take(String of, Map<String, Object> settings, TopicPartition partition) {
         Key key = new Key(of, settings, partition);
@@ -84,14 +86,14 @@ final class PartitionConsumer implements AutoCloseable {
         }
         PartitionConsumer created =
                 new PartitionConsumer(key, longest == null ? new KafkaConsumer<>(settings) : longest.consumer);
-        // Counted only now: no task gives back a consumer that could not be created.
+        // Counted only now: if the creation fails, no task gives the consumer back.
         synchronized (KEPT) {
             taken++;
         }
         return created;
     }
 
-    /** Removes the consumer of the topic that was kept for the longest time; null if none can begin another partition. */
+    /** Removes the consumer of the topic that was kept for the longest time; returns null if none is ready to move. */
     private static PartitionConsumer removeLongest(Key key) {
         long latest = System.nanoTime() - LAST_FETCH_NANOS;
         for (PartitionConsumer each : KEPT.values()) {
@@ -102,7 +104,7 @@ final class PartitionConsumer implements AutoCloseable {
         return null;
     }
 
-    /** Keeps the consumer for another task, and closes those that no task has used for long. */
+    /** Keeps the consumer for another task, and closes consumers that no task has used for five minutes. */
     void keep() {
         keptAt = System.nanoTime();
         List<PartitionConsumer> old = new ArrayList<>();
@@ -133,7 +135,7 @@ final class PartitionConsumer implements AutoCloseable {
         kept.forEach(PartitionConsumer::end);
     }
 
-    /** Ends the consumer of a task, which does not keep it. */
+    /** Closes the consumer instead of keeping it. */
     @Override
     public void close() {
         synchronized (KEPT) {
@@ -142,12 +144,12 @@ final class PartitionConsumer implements AutoCloseable {
         end();
     }
 
-    /** Ends the consumer without waiting for the broker: it belongs to no group, so nothing is left to say. */
+    /** Closes the consumer without waiting for the broker: it is in no group that it would have to leave. */
     private void end() {
         consumer.close(Duration.ZERO);
     }
 
-    /** Begins a range; records that are fetched already are used if it continues where the last one ended. */
+    /** Begins a range; uses the fetched records if the range continues where the last one ended. */
     void begin(long offset) {
         if (offset != next) {
             fetched = Collections.emptyIterator();
@@ -160,22 +162,23 @@ final class PartitionConsumer implements AutoCloseable {
     /**
      * Returns the next record before {@code until}; null if there is none.
      *
-     * @param patience how many milliseconds to wait for a broker that gives no record
-     * @throws IllegalStateException if records of the range are not in the topic any more, or do not come in time
+     * @param timeoutMs how long to wait for a record
+     * @throws IllegalStateException if records of the range are not in the topic any more
+     * @throws UncheckedIOException if no record comes in time
      */
-    ConsumerRecord<byte[], byte[]> next(long until, long patience) {
+    ConsumerRecord<byte[], byte[]> next(long until, long timeoutMs) {
         while (next < until) {
             ConsumerRecord<byte[], byte[]> record = ahead;
             ahead = null;
             if (record == null) {
                 if (!fetched.hasNext()) {
-                    fetch(until, patience);
+                    fetch(until, timeoutMs);
                     continue;
                 }
                 record = fetched.next();
             }
             if (record.offset() >= until) {
-                // Offsets before it were markers of transactions, or were compacted away.
+                // The offsets before it are markers of transactions, or were compacted away.
                 ahead = record;
                 next = until;
                 return null;
@@ -186,24 +189,24 @@ final class PartitionConsumer implements AutoCloseable {
         return null;
     }
 
-    private void fetch(long until, long patience) {
-        long deadline = System.nanoTime() + patience * 1_000_000;
+    private void fetch(long until, long timeoutMs) {
+        long deadline = System.nanoTime() + timeoutMs * 1_000_000;
         try {
             while (true) {
-                // What is left of a range may be markers of transactions, behind which the consumer is already.
+                // The rest of a range can be markers of transactions, which the consumer has passed.
                 long position = consumer.position(partition);
                 if (position > next) {
                     next = Math.min(position, until);
                     return;
                 }
-                fetched = consumer.poll(Duration.ofMillis(Math.min(patience, POLL_MILLISECONDS)))
+                fetched = consumer.poll(Duration.ofMillis(Math.min(timeoutMs, POLL_MILLISECONDS)))
                         .records(partition)
                         .iterator();
                 if (fetched.hasNext()) {
                     return;
                 }
                 if (consumer.position(partition) == next && System.nanoTime() - deadline >= 0) {
-                    throw late(patience);
+                    throw late(timeoutMs);
                 }
             }
         } catch (OffsetOutOfRangeException gone) {
@@ -211,7 +214,7 @@ final class PartitionConsumer implements AutoCloseable {
         }
     }
 
-    private RuntimeException late(long patience) {
+    private RuntimeException late(long timeoutMs) {
         long earliest = consumer.beginningOffsets(List.of(partition)).get(partition);
         long latest = consumer.endOffsets(List.of(partition)).get(partition);
         if (next < earliest || next >= latest) {
@@ -219,7 +222,7 @@ final class PartitionConsumer implements AutoCloseable {
         }
         return new UncheckedIOException(
                 new IOException("topic " + partition.topic() + ", partition " + partition.partition()
-                        + ": no record came from offset " + next + " on within " + patience + " ms"));
+                        + ": no record came from offset " + next + " on within " + timeoutMs + " ms"));
     }
 
     private IllegalStateException lost(OffsetOutOfRangeException gone) {

@@ -13,17 +13,17 @@ import org.apache.spark.sql.kafka010.KafkaOffsetRange;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Creates the reader of each slice of a topic: {@link RangeReader}, or Spark's with other rows.
+ * Creates the readers of a topic's ranges: {@link RangeReader}, or Spark's reader with other rows.
  *
- * @param fast whether to use {@link RangeReader} where it reads what Spark's does
- * @param keeps whether consumers are kept for the next batch
+ * @param fast whether to use {@link RangeReader} if it reads the same records as Spark's
+ * @param keeps whether to keep consumers for the next batch
  */
 record Readers(StructType columns, boolean fast, boolean keeps) implements PartitionReaderFactory {
     private static final String TOKENS = "spark.kafka.clusters.";
 
     @Override
     public PartitionReader<InternalRow> createReader(InputPartition partition) {
-        // Only Spark's reader takes part in Spark's delegation tokens.
+        // Only Spark's reader supports delegation tokens.
         boolean usesTokens = SparkEnv.get().conf().getAllWithPrefix(TOKENS).length > 0;
         if (fast && partition instanceof KafkaBatchInputPartition slice && RangeReader.takes(slice) && !usesTokens) {
             return new RangeReader(slice, new RecordRows(columns), keeps);
@@ -36,30 +36,30 @@ record Readers(StructType columns, boolean fast, boolean keeps) implements Parti
     /**
      * Reads the records of one range of offsets.
      *
-     * <p>Spark's reader takes the time of each record, and asks the broker for the first and the last offset after each poll.
+     * <p>It is faster than Spark's reader, which measures the time of each record, and asks the broker for the first
+     * and the last offset after each poll.
      */
     static final class RangeReader implements PartitionReader<InternalRow> {
         private final PartitionConsumer consumer;
         private final long until;
-        private final long patience;
+        private final long timeoutMs;
         private final RecordRows rows;
         private final boolean keeps;
         private ConsumerRecord<byte[], byte[]> record;
-        private boolean whole;
+        private boolean ended;
 
         RangeReader(KafkaBatchInputPartition slice, RecordRows rows, boolean keeps) {
             KafkaOffsetRange range = slice.offsetRange();
             this.rows = rows;
             this.keeps = keeps;
             until = range.untilOffset();
-            patience = slice.pollTimeoutMs();
-            consumer = PartitionConsumer.take(
-                    // Spark gives each query a group of its own.
-                    "", slice.executorKafkaParams(), range.topicPartition());
+            timeoutMs = slice.pollTimeoutMs();
+            // No name: the settings differ between queries, since Spark gives each query its own group.
+            consumer = PartitionConsumer.take("", slice.executorKafkaParams(), range.topicPartition());
             consumer.begin(range.fromOffset());
         }
 
-        /** Returns whether this reader reads the slice as Spark's would. */
+        /** Returns whether this reader reads the same records of the slice as Spark's. */
         static boolean takes(KafkaBatchInputPartition slice) {
             KafkaOffsetRange range = slice.offsetRange();
             return slice.failOnDataLoss() && range.fromOffset() >= 0 && range.untilOffset() >= 0;
@@ -67,9 +67,9 @@ record Readers(StructType columns, boolean fast, boolean keeps) implements Parti
 
         @Override
         public boolean next() {
-            record = consumer.next(until, patience);
-            whole = record == null;
-            return !whole;
+            record = consumer.next(until, timeoutMs);
+            ended = record == null;
+            return !ended;
         }
 
         @Override
@@ -77,10 +77,10 @@ record Readers(StructType columns, boolean fast, boolean keeps) implements Parti
             return rows.apply(record);
         }
 
-        /** A consumer whose range was not read to its end is not kept: its task has failed, and it may be the reason. */
+        /** Closes the consumer of a range that was not read to its end: the task has failed, perhaps because of it. */
         @Override
         public void close() {
-            if (whole && keeps) {
+            if (ended && keeps) {
                 consumer.keep();
             } else {
                 consumer.close();

@@ -19,7 +19,7 @@ import scala.runtime.AbstractFunction1;
  * {@code timestamp} is null and {@code bad_timestamp} has the timestamp in milliseconds; otherwise {@code
  * bad_timestamp} is null.
  *
- * <p>Each call fills the same row again, as Spark's own step does. Not thread safe.
+ * <p>Each call fills the same row again, as in Spark's source. Not thread safe.
  */
 final class RecordRows extends AbstractFunction1<ConsumerRecord<byte[], byte[]>, UnsafeRow> {
     private static final StructType COLUMNS = StructType.fromDDL("key BINARY, value BINARY, topic STRING, partition INT,"
@@ -49,11 +49,7 @@ final class RecordRows extends AbstractFunction1<ConsumerRecord<byte[], byte[]>,
         return withHeaders ? WITH_HEADERS : COLUMNS;
     }
 
-    /**
-     * Replaces the step of Spark's partition reader that creates rows.
-     *
-     * <p>The reader has the step in a private field, and no other way to change it.
-     */
+    /** Replaces the function with which Spark's partition reader creates rows; it is in a private field. */
     static void replaceIn(KafkaBatchPartitionReader reader, StructType columns) {
         try {
             Field step = KafkaBatchPartitionReader.class.getDeclaredField(PLACE);
@@ -61,7 +57,8 @@ final class RecordRows extends AbstractFunction1<ConsumerRecord<byte[], byte[]>,
             step.set(reader, new RecordRows(columns));
         } catch (ReflectiveOperationException other) {
             reader.close();
-            throw new IllegalStateException("this version of Spark's Kafka source has no " + PLACE, other);
+            throw new IllegalStateException("this version of Spark's Kafka source has no field " + PLACE
+                    + ", which lakefeed replaces: use the version of Spark that lakefeed is tested with", other);
         }
     }
 
@@ -93,7 +90,7 @@ final class RecordRows extends AbstractFunction1<ConsumerRecord<byte[], byte[]>,
         return row.getRow();
     }
 
-    /** Returns whether milliseconds fit into a long of microseconds. */
+    /** Returns whether a time in milliseconds fits into a long of microseconds. */
     static boolean fits(long time) {
         return time >= EARLIEST && time <= LATEST;
     }
@@ -123,10 +120,7 @@ final class RecordRows extends AbstractFunction1<ConsumerRecord<byte[], byte[]>,
         }
     }
 
-    /**
-     * Returns the topic as Spark's text. A reader has one topic, whose name is the same object in all records of a
-     * fetch.
-     */
+    /** Returns a topic's name as Spark's text. The records of a fetch share the name's object. */
     private UTF8String text(String name) {
         if (name != topic) {
             topic = name;

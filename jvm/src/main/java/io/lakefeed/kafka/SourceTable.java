@@ -9,7 +9,7 @@ import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** A source as Spark's table; the scan is made of the options of one read. */
+/** A source as Spark's table; the options of a read create its scan. */
 @SuppressWarnings("deprecation") // Spark asks for the schema where a table names no columns.
 record SourceTable(
         String name, StructType schema, Set<TableCapability> capabilities, Function<CaseInsensitiveStringMap, Scan> scans)

@@ -19,14 +19,12 @@ import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
 /**
- * Lets the writer of a table take the rows of {@link DecodedRecords} as they are: a session extension of Spark.
+ * Lets the writer of a table read the rows of {@link DecodedRecords} without a copy: a session extension of Spark.
  *
- * <p>Spark plans a projection behind each source of rows, which copies every row into an {@code UnsafeRow}. A shuffle and
- * a sort depend on that. A writer does not: it reads each row once, before the next one.
+ * <p>Spark plans a projection after each source of rows, which copies every row into an {@code UnsafeRow}. A shuffle
+ * and a sort need the copy; a writer does not, because it reads a row before the source returns the next one.
  */
 public final class UncopiedRows extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
-    /** Spark creates it. */
-    public UncopiedRows() {}
 
     @Override
     public BoxedUnit apply(SparkSessionExtensions extensions) {
@@ -39,7 +37,7 @@ public final class UncopiedRows extends AbstractFunction1<SparkSessionExtensions
         return BoxedUnit.UNIT;
     }
 
-    /** Runs when all that a plan requires has been added to it, and before code is generated for it. */
+    /** Runs when Spark has added shuffles and sorts to a plan, and before it generates code. */
     private static final class AfterPlanning extends ColumnarRule {
         @Override
         public Rule<SparkPlan> postColumnarTransitions() {
@@ -61,7 +59,7 @@ public final class UncopiedRows extends AbstractFunction1<SparkSessionExtensions
         }
     }
 
-    /** Checks that a projection gives the same columns at the same places; a writer does not ask for their names. */
+    /** Returns whether a projection returns the same columns in the same order; a writer does not use their names. */
     private static boolean keepsColumns(Seq<NamedExpression> projected, Seq<AttributeReference> read) {
         if (projected.size() != read.size()) {
             return false;

@@ -1,2 +1,2 @@
-/** Spark's Kafka source, with rows for records whose timestamp Spark cannot hold. */
+/** Reads Kafka topics: with Spark's source and other rows, or in one step with decoding. */
 package io.lakefeed.kafka;

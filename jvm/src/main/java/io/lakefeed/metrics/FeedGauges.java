@@ -9,13 +9,13 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * The newest numbers of each feed of this driver, as gauges of a registry.
+ * Provides the newest numbers of this driver's feeds as gauges of a registry.
  *
- * <p>All numbers of a feed come in one call, as text: py4j would make a call of each entry of a map. A reader of a gauge
- * takes what came last, and waits for nothing.
+ * <p>Python reports all numbers of a feed in one call, as text: a map would take a call of py4j for each entry. A gauge
+ * returns the last reported number without waiting.
  */
 public final class FeedGauges {
-    /** So many gauges of all feeds together; a registry keeps each until it is removed. */
+    /** The most gauges of all feeds together: a registry keeps a gauge until it is removed. */
     static final int MOST_GAUGES = 100_000;
 
     private static final Map<String, Map<String, Number>> FEEDS = new ConcurrentHashMap<>();
@@ -28,11 +28,11 @@ public final class FeedGauges {
         registry = opened;
         REGISTERED.clear();
         FEEDS.clear();
-        // Spark leaves out a plugin whose registry is empty at its start.
+        // Spark ignores a plugin whose registry is empty when it starts.
         registry.register("feeds", (Gauge<Integer>) FEEDS::size);
     }
 
-    /** Takes no numbers for this registry any more; the last ones stay, as the sinks report once more after this. */
+    /** Ends the reports to this registry; its gauges stay, because Spark's sinks read them once more after this. */
     static synchronized void close(MetricRegistry closed) {
         if (registry == closed) {
             registry = null;
@@ -40,7 +40,7 @@ public final class FeedGauges {
         }
     }
 
-    /** Whether Spark has started the plugin; else no sink reads the numbers. */
+    /** Returns whether Spark has started the plugin; otherwise no sink reads the numbers. */
     public static synchronized boolean isOpen() {
         return registry != null;
     }
@@ -78,7 +78,7 @@ public final class FeedGauges {
 
     private static Number number(String feed, String name) {
         Number found = FEEDS.getOrDefault(feed, Map.of()).get(name);
-        // It is not known any more, and a reader still holds the gauge.
+        // A reader still has the gauge of a number that is no longer reported.
         return found == null ? Double.NaN : found;
     }
 
@@ -93,7 +93,7 @@ public final class FeedGauges {
         return numbers;
     }
 
-    /** Whole numbers stay whole: a sink writes 4100000000, not 4.1E9. */
+    /** Returns a Long for a whole number: a sink writes 4100000000, not 4.1E9. */
     private static Number number(String text) {
         try {
             return Long.valueOf(text);

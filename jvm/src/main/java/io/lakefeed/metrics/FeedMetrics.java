@@ -11,7 +11,7 @@ import org.apache.spark.api.plugin.SparkPlugin;
 /**
  * Registers the numbers of feeds with Spark's metric system: {@code spark.plugins=io.lakefeed.metrics.FeedMetrics}.
  *
- * <p>So each of Spark's sinks reports them: Prometheus, JMX, StatsD, Graphite, CSV. The driver's Python process puts the
+ * <p>Then Spark's sinks report them: Prometheus, JMX, StatsD, Graphite, CSV. The driver's Python process puts the
  * numbers into {@link FeedGauges}; executors have none.
  */
 public final class FeedMetrics implements SparkPlugin {

@@ -20,8 +20,8 @@ import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * A column of texts or bytes. Values and dictionary entries are kept in the plain encoding, so that a page of them is
- * ready: each with its length before it, or alone if all have the same length.
+ * A column of texts or bytes. Values and dictionary entries are kept in Parquet's plain encoding, so that a page can
+ * copy them: each with its length before it, or alone if all have the same length.
  */
 final class BytesBuffer extends PageBuffer {
     private static final VarHandle INTS = MethodHandles.byteArrayViewVarHandle(int[].class, LITTLE_ENDIAN);
@@ -33,14 +33,15 @@ final class BytesBuffer extends PageBuffer {
     private static final int SMALLEST = 1 << 10;
 
     private final ValueKind kind;
-    /** The bytes of a length; 0 if all values have the same. */
+    /** The bytes of a length before a value; 0 if all values have the same length. */
     private final int prefix;
-    /** The bytes of each value where all have the same length. */
+
+    /** The length of each value if all have the same; otherwise 0. */
     private final int fixed;
 
     private byte[] bytes = new byte[SMALLEST];
     private int end;
-    /** The position of each value, behind its length, and the end of the last. */
+    /** The position of each value, after its length, and the end of the last value. */
     private int[] starts = new int[SMALLEST_TABLE];
 
     private byte[] entries = new byte[SMALLEST];
@@ -50,7 +51,7 @@ final class BytesBuffer extends PageBuffer {
     private long[] hashes = new long[SMALLEST_TABLE];
     private int size;
     private int[] table = new int[SMALLEST_TABLE * 2];
-    /** The last page that has the entry. */
+    /** By entry, the last page that has it. */
     private int[] pageOfEntry = new int[SMALLEST_TABLE];
 
     private int page;
@@ -84,7 +85,7 @@ final class BytesBuffer extends PageBuffer {
                 ORDERED.set(bytes, end + Long.BYTES, uuid.getLeastSignificantBits());
                 end += 2 * Long.BYTES;
             }
-            case LONG_DECIMAL -> putDecimal(ValueKind.Decimals.of(from, at, type).toJavaBigDecimal().unscaledValue());
+            case LONG_DECIMAL -> putDecimal(ValueKind.decimal(from, at, type).toJavaBigDecimal().unscaledValue());
             case INT96 -> {
                 var julian = DateTimeUtils.toJulianDay(from.getLong(at));
                 begin(fixed);
@@ -92,7 +93,7 @@ final class BytesBuffer extends PageBuffer {
                 INTS.set(bytes, end + Long.BYTES, (int) julian._1());
                 end += fixed;
             }
-            default -> throw new IllegalArgumentException("no bytes: " + kind);
+            default -> throw new IllegalArgumentException("values of the kind " + kind + " are not stored as bytes");
         }
     }
 
@@ -106,7 +107,7 @@ final class BytesBuffer extends PageBuffer {
         end += value.length;
     }
 
-    /** Stores a number as two's complement, big end first, in all bytes of the value. */
+    /** Stores a number as two's complement, highest byte first, in all bytes of the value. */
     private void putDecimal(BigInteger unscaled) {
         byte[] digits = unscaled.toByteArray();
         begin(fixed);
@@ -149,7 +150,7 @@ final class BytesBuffer extends PageBuffer {
     void clearValues() {
         end = 0;
         if (bytes.length > 2 * limits.pageBytes()) {
-            // One huge value must not keep its room for the rest of the file.
+            // One huge value must not hold its memory for the rest of the file.
             bytes = new byte[SMALLEST];
         }
     }
@@ -189,7 +190,7 @@ final class BytesBuffer extends PageBuffer {
                 && Arrays.equals(bytes, from, from + length, entries, start, start + length);
     }
 
-    /** Mixes eight bytes at a time; the bytes after a value are read too, and masked. */
+    /** Mixes eight bytes at a time; the last step also reads bytes after the value, and masks them. */
     private static long hash(byte[] from, int at, int length) {
         long hash = length * MIX;
         int until = at + length;
@@ -199,7 +200,7 @@ final class BytesBuffer extends PageBuffer {
         }
         int left = until - at;
         if (left > 0) {
-            // There is room for a long behind every value.
+            // begin() leaves room for a long after each value.
             long rest = (long) LONGS.get(from, at) & (1L << 8 * left) - 1;
             hash = (hash ^ rest) * MIX;
         }
@@ -272,7 +273,7 @@ final class BytesBuffer extends PageBuffer {
     @Override
     void addStatistics(Statistics<?> statistics, boolean indexed) {
         if (kind == ValueKind.INT96) {
-            // Parquet defines no order of such values, so that their bounds would say nothing.
+            // Parquet defines no order of these values, so bounds would mean nothing.
             return;
         }
         BinaryStatistics found = (BinaryStatistics) statistics;
@@ -293,7 +294,7 @@ final class BytesBuffer extends PageBuffer {
         found.updateStats(copied(bytes, starts[most], length(most)));
     }
 
-    /** Compares each entry once, however often the page has it. */
+    /** Adds the bounds of a page with indices; compares each dictionary entry once. */
     private void addIndexed(BinaryStatistics found) {
         page++;
         int least = indices[0];
@@ -325,7 +326,7 @@ final class BytesBuffer extends PageBuffer {
         return Arrays.compareUnsigned(in, start, start + length, in, otherStart, otherStart + otherLength);
     }
 
-    /** Copies a value: the page's buffer is used again. */
+    /** Copies a value, because the page's buffer is reused. */
     private static Binary copied(byte[] from, int start, int length) {
         return Binary.fromConstantByteArray(Arrays.copyOfRange(from, start, start + length));
     }

@@ -22,17 +22,17 @@ import org.apache.iceberg.shaded.org.apache.parquet.schema.MessageType;
 import org.apache.spark.sql.catalyst.InternalRow;
 
 /**
- * Appends rows to a Parquet file, as Iceberg's own appender does, with pages that are encoded a column at a time.
+ * Appends rows to a Parquet file, as Iceberg's own appender does, but encodes pages a column at a time.
  *
- * <p>parquet-java writes pages, row groups, indexes and the footer; Iceberg takes the metrics from the footer.
+ * <p>parquet-java writes pages, row groups, indexes and the footer; Iceberg reads the metrics from the footer.
  */
 final class ColumnarAppender implements FileAppender<InternalRow> {
-    /** The footer of a file that was written by columns has this key. */
+    /** A key in the footer that marks files of this appender. */
     private static final String ENCODER = "lakefeed.encoder";
 
     private final OutputFile file;
     private final MessageType schema;
-    /** The column at each position of the rows, and the columns of the file, of which a nested one has several. */
+    /** The columns of the rows, and the columns of the file; a nested column of a row has several in the file. */
     private final Column[] roots;
 
     private final PageBuffer[] columns;
@@ -48,11 +48,11 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
     private boolean closed;
 
     /**
-     * When a row group ends.
+     * Decides when a row group ends.
      *
-     * @param bytes of a full one
-     * @param fewest rows between two looks at its size
-     * @param most rows between two looks at its size
+     * @param bytes of a full row group
+     * @param fewest the fewest rows before its size is checked again
+     * @param most the most rows before its size is checked again
      */
     record RowGroups(long bytes, int fewest, int most) {}
 
@@ -95,7 +95,8 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
     public void add(InternalRow row) {
         try {
             for (int at = 0; at < roots.length; at++) {
-                // The cast lets HotSpot call flat columns directly, whatever other files have.
+                // The cast lets HotSpot call the methods of flat columns directly, also if other files have nested
+                // ones.
                 if (roots[at] instanceof PageBuffer flat) {
                     flat.write(row, at, 0);
                     flat.endRow();
@@ -108,11 +109,11 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
                 endFullRowGroup();
             }
         } catch (IOException failed) {
-            throw new UncheckedIOException("the Parquet file cannot be written", failed);
+            throw new UncheckedIOException("the Parquet file " + file.getPath() + " cannot be written", failed);
         }
     }
 
-    /** Looks at the size again after half of the rows that fit into the group, as Iceberg does: rows may be huge. */
+    /** Ends a full row group; otherwise checks again after half of the rows that still fit, as Iceberg does. */
     private void endFullRowGroup() throws IOException {
         long size = bufferedBytes();
         long ofRow = Math.max(1, size / rows);
@@ -146,7 +147,7 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
         pages.close();
     }
 
-    /** Creates the file before its first row group: without this, a file without rows is none, as in Iceberg. */
+    /** Creates the file; called before the first row group, so that without rows no file is created, as in Iceberg. */
     void open() throws IOException {
         if (writer != null) {
             return;
@@ -163,7 +164,7 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
         writer.start();
     }
 
-    /** Returns the length of the file so far; exact once it is closed. */
+    /** Returns the length of the file, which is exact only when the file is closed. */
     @Override
     public long length() {
         try {
@@ -177,7 +178,7 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
     @Override
     public Metrics metrics() {
         if (!closed) {
-            throw new IllegalStateException("a file has metrics when it is closed");
+            throw new IllegalStateException("the file " + file.getPath() + " has no metrics before it is closed");
         }
         if (writer == null) {
             return new Metrics(0L, null, null, null, null);

@@ -25,7 +25,7 @@ import org.apache.iceberg.util.PropertyUtil;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.types.StructType;
 
-/** Decides which files of Iceberg tables are written by columns: those with no type or setting that is unknown here. */
+/** Creates the appenders of Iceberg tables' files, unless a type or a setting is unknown here. */
 final class ColumnarFile {
     private static final String WRITER_PROPERTIES = "write.parquet.";
     private static final Set<String> KNOWN_PROPERTIES = Set.of(
@@ -37,13 +37,13 @@ final class ColumnarFile {
             TableProperties.PARQUET_ROW_GROUP_SIZE_BYTES,
             TableProperties.PARQUET_ROW_GROUP_CHECK_MIN_RECORD_COUNT,
             TableProperties.PARQUET_ROW_GROUP_CHECK_MAX_RECORD_COUNT,
-            // Spark's writes always have the first; these files have no variant.
+            // Spark sets the first for each write; these files have no variants.
             TableProperties.PARQUET_SHRED_VARIANTS,
             TableProperties.PARQUET_VARIANT_BUFFER_SIZE);
 
     private ColumnarFile() {}
 
-    /** Returns the appender of a file; null if Iceberg's own has to write it. */
+    /** Returns the appender of a file; null if Iceberg's own appender must write it. */
     static FileAppender<InternalRow> appender(
             EncryptedOutputFile file,
             Schema schema,
@@ -84,7 +84,7 @@ final class ColumnarFile {
                 byNamesInFile(metricsConfig, schema, parquet));
     }
 
-    /** Returns why Iceberg's own writer has to write rows of this type; null if it does not have to. */
+    /** Returns why Iceberg's own appender must write rows of this type; null if it need not. */
     static String refusal(Schema schema, StructType rows, Map<String, String> properties) {
         for (String name : properties.keySet()) {
             boolean isUnknown = name.startsWith(WRITER_PROPERTIES) && !KNOWN_PROPERTIES.contains(name);
@@ -103,7 +103,7 @@ final class ColumnarFile {
                 TableProperties.PARQUET_COMPRESSION, TableProperties.PARQUET_COMPRESSION_DEFAULT));
     }
 
-    /** Chooses metrics by the names in the file's footer, where Iceberg looks them up: Parquet spells some differently. */
+    /** Chooses metrics by the names in the file's footer, as Iceberg does: Parquet changes some names. */
     private static MetricsConfig byNamesInFile(MetricsConfig config, Schema schema, MessageType parquet) {
         Schema inFile = ParquetSchemaUtil.convertAndPrune(parquet);
         Map<String, String> modes = new HashMap<>();
@@ -120,7 +120,7 @@ final class ColumnarFile {
     private static int number(Map<String, String> properties, String name, int otherwise) {
         int number = PropertyUtil.propertyAsInt(properties, name, otherwise);
         if (number <= 0) {
-            throw new IllegalArgumentException(name + " must be greater than 0, and is " + number);
+            throw new IllegalArgumentException("the table's property " + name + " is " + number + ": set it to 1 or more");
         }
         return number;
     }

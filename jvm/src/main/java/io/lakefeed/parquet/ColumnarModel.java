@@ -26,14 +26,14 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Iceberg's model of Parquet files with Spark's rows, except that files are written by {@link ColumnarAppender}.
+ * Iceberg's model of Parquet files with Spark's rows, except that {@link ColumnarAppender} writes data files.
  *
- * <p>Everything else is Iceberg's: reading, files whose schema or properties {@link ColumnarFile} does not take, delete
- * files, and all that happens to a file once it is written.
+ * <p>Iceberg still reads files, and writes delete files and files with a schema or property that {@link ColumnarFile}
+ * does not know.
  */
 public final class ColumnarModel implements FormatModel<InternalRow, StructType> {
     private static final String MODELS = "MODELS";
-    /** Spark's setting: false for Iceberg's own writer everywhere. */
+    /** Spark's setting: true for {@link ColumnarAppender}, false for Iceberg's own appender. */
     private static final String SETTING = "spark.lakefeed.fastPath";
 
     private final FormatModel<InternalRow, StructType> iceberg;
@@ -45,7 +45,7 @@ public final class ColumnarModel implements FormatModel<InternalRow, StructType>
     /**
      * Replaces Iceberg's model in this JVM, once.
      *
-     * <p>The registry of models accepts no second one for the same format and rows, so this changes its private map.
+     * <p>The registry accepts no second model for the same format and rows, so this changes its private map.
      *
      * @throws IllegalStateException if this version of Iceberg has no such map
      */
@@ -58,7 +58,8 @@ public final class ColumnarModel implements FormatModel<InternalRow, StructType>
                     (Map<Pair<FileFormat, Class<?>>, FormatModel<?, ?>>) models.get(null);
             all.computeIfPresent(Pair.of(FileFormat.PARQUET, InternalRow.class), (key, model) -> over(model));
         } catch (ReflectiveOperationException other) {
-            throw new IllegalStateException("this version of Iceberg has no " + MODELS, other);
+            throw new IllegalStateException("this version of Iceberg has no field " + MODELS
+                    + ", which lakefeed changes: use the version that lakefeed is tested with", other);
         }
     }
 
@@ -67,13 +68,13 @@ public final class ColumnarModel implements FormatModel<InternalRow, StructType>
         return model instanceof ColumnarModel ? model : new ColumnarModel((FormatModel<InternalRow, StructType>) model);
     }
 
-    /** Returns why Iceberg's own writer has to write the files of a table; null if it does not have to. */
+    /** Returns why Iceberg's own appender must write the files of a table; null if it need not. */
     public static String refusal(Table table) {
         return refusal(SparkSchemaUtil.convert(table.schema()).json(), table.properties());
     }
 
     /**
-     * Returns the same for a table that is to be created.
+     * Returns why Iceberg's own appender must write the files of a new table; null if it need not.
      *
      * @param columns Spark's schema of the table, as JSON
      * @param properties of the table
@@ -85,12 +86,12 @@ public final class ColumnarModel implements FormatModel<InternalRow, StructType>
         }
         StructType rows = (StructType) DataType.fromJson(columns);
         Map<String, String> ofFiles = new HashMap<>(properties);
-        // What Iceberg puts into the properties of each new table.
+        // Iceberg adds this property to each new table.
         ofFiles.putIfAbsent(TableProperties.PARQUET_COMPRESSION, TableProperties.PARQUET_COMPRESSION_DEFAULT_SINCE_1_4_0);
         return ColumnarFile.refusal(SparkSchemaUtil.convert(rows), rows, ofFiles);
     }
 
-    /** A task has the settings of the session that it works for. */
+    /** Returns the setting; in a task, {@code SQLConf.get()} has the session's settings. */
     static boolean isOn(SQLConf settings) {
         return Boolean.parseBoolean(settings.getConfString(SETTING, "false"));
     }
@@ -120,7 +121,7 @@ public final class ColumnarModel implements FormatModel<InternalRow, StructType>
         return new Builder(iceberg.writeBuilder(file), file);
     }
 
-    /** Passes all settings on to Iceberg's builder, and keeps those that a columnar file needs. */
+    /** Passes all settings to Iceberg's builder, and keeps the ones that {@link ColumnarFile} needs. */
     private static final class Builder implements ModelWriteBuilder<InternalRow, StructType> {
         private final ModelWriteBuilder<InternalRow, StructType> iceberg;
         private final EncryptedOutputFile file;

@@ -38,10 +38,10 @@ import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Spark's Parquet files, except that they are written by {@link ColumnarAppender}.
+ * Spark's Parquet format, except that {@link ColumnarAppender} writes the files.
  *
- * <p>Schema, metadata, names and the commit of files are Spark's. Files with a setting or a type that is unknown here
- * are written by Spark.
+ * <p>Schema, metadata, names and the commit of files are Spark's. Spark also writes the files with a setting or a type
+ * that is unknown here.
  */
 public final class ColumnarParquet extends ParquetFileFormat {
     private static final long serialVersionUID = 1L;
@@ -53,36 +53,32 @@ public final class ColumnarParquet extends ParquetFileFormat {
             ParquetOutputFormat.PAGE_ROW_COUNT_LIMIT,
             ParquetOutputFormat.COMPRESSION,
             ZSTD_LEVEL,
-            // Spark sets these three for each write.
+            // Spark sets the following three for each write.
             ParquetOutputFormat.WRITER_VERSION,
             ParquetOutputFormat.WRITE_SUPPORT_CLASS,
             ParquetOutputFormat.JOB_SUMMARY_LEVEL);
 
-    /** Spark's settings of how old dates and timestamps are written. */
+    /** Spark's settings for dates and timestamps of the Julian calendar. */
     private static final List<String> REBASES =
             List.of("spark.sql.parquet.datetimeRebaseModeInWrite", "spark.sql.parquet.int96RebaseModeInWrite");
-
-    /** Creates the format, as Spark does its own. */
-    public ColumnarParquet() {}
 
     @Override
     public OutputWriterFactory prepareWrite(
             SparkSession spark, Job job, scala.collection.immutable.Map<String, String> options, StructType rows) {
         OutputWriterFactory sparks = super.prepareWrite(spark, job, options, rows);
-        // Hadoop replaces ${name} in settings: it must find none in a column's name.
+        // Hadoop would replace ${name} in the setting, also in a column's name.
         Configuration own = job.getConfiguration();
         String schema = own.getRaw(ParquetWriteSupport.SPARK_ROW_SCHEMA());
         own.set(ParquetWriteSupport.SPARK_ROW_SCHEMA(), schema.replace("$", "\\u0024"));
         SQLConf settings = spark.sessionState().conf();
-        boolean columnar =
-                ColumnarModel.isOn(settings) && refusal(settings, own, rows) == null;
+        boolean columnar = ColumnarModel.isOn(settings) && refusal(settings, own, rows) == null;
         return columnar ? new Factory(sparks) : sparks;
     }
 
     /**
-     * Returns why Spark's own writer has to write files; null if it does not have to.
+     * Returns why Spark's own writer must write files; null if it need not.
      *
-     * @param columns Spark's schema of the rows in the files, as JSON
+     * @param columns Spark's schema of the files' rows, as JSON
      * @param options as for {@code DataFrameWriter}
      */
     public static String refusal(SparkSession spark, String columns, Map<String, String> options) throws IOException {
@@ -110,7 +106,7 @@ public final class ColumnarParquet extends ParquetFileFormat {
             }
         }
         if (session.maxConcurrentOutputFileWriters() > 0) {
-            // Spark's writers share the memory of a task among its open files.
+            // With this setting Spark keeps several files of a task open, for which it has its own writers.
             return "spark.sql.maxConcurrentOutputFileWriters is set";
         }
         if (codec(settings).isEmpty()) {
@@ -123,17 +119,14 @@ public final class ColumnarParquet extends ParquetFileFormat {
         return Compression.named(ParquetOutputFormat.getCompression(settings).name());
     }
 
-    /** The converter of the parquet-java that Iceberg brings. */
+    /** The converter of Iceberg's copy of parquet-java. */
     private static final class ShadedConverter
             extends org.apache.iceberg.shaded.org.apache.parquet.format.converter.ParquetMetadataConverter {}
 
-    /** The schema and the metadata of a file, as Spark writes them. */
+    /** The schema and the metadata that Spark writes to a file. */
     private record Context(MessageType schema, Map<String, String> metadata) {}
 
-    /**
-     * Returns what Spark's writer would write, in the classes of the parquet-java that Iceberg brings. Both know the
-     * format's footer.
-     */
+    /** Returns Spark's schema and metadata in classes of Iceberg's parquet-java: writes a footer and reads it again. */
     private static Context context(Configuration settings) {
         WriteContext sparks = new ParquetWriteSupport().init(settings);
         FileMetaData file = new FileMetaData(sparks.getSchema(), sparks.getExtraMetaData(), "");
@@ -143,8 +136,7 @@ public final class ColumnarParquet extends ParquetFileFormat {
             Util.writeFileMetaData(new ParquetMetadataConverter().toParquetMetadata(1, empty), footer);
             var read = org.apache.iceberg.shaded.org.apache.parquet.format.Util.readFileMetaData(
                     new ByteArrayInputStream(footer.toByteArray()));
-            MessageType schema =
-                    new ShadedConverter().fromParquetMetadata(read).getFileMetaData().getSchema();
+            MessageType schema = new ShadedConverter().fromParquetMetadata(read).getFileMetaData().getSchema();
             return new Context(schema, sparks.getExtraMetaData());
         } catch (IOException impossible) {
             throw new UncheckedIOException(impossible);

@@ -19,7 +19,7 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructType;
 
-/** The columns of one file: a tree for each column of the rows, whose leaves are buffers of pages. */
+/** The columns of one file: a tree for each column of the rows, whose leaves are the file's columns. */
 final class Columns {
     private final Iterator<ColumnDescriptor> descriptors;
     private final Limits limits;
@@ -78,7 +78,7 @@ final class Columns {
         return buffer;
     }
 
-    /** Returns why rows of this type are not written by columns into files of this schema; null if they can be. */
+    /** Returns why rows of this type cannot be written by columns into files of this schema; null if they can. */
     static String refusal(MessageType schema, StructType rows) {
         if (schema.getFieldCount() != rows.size() || rows.isEmpty()) {
             return "the rows have other columns than the table";
@@ -122,7 +122,7 @@ final class Columns {
         return refused(name, rows);
     }
 
-    /** Checks that a group has the three levels of a list or a map, as Spark's older files do not. */
+    /** Returns whether a group has the three levels of a list or a map; files in Spark's legacy format have two. */
     private static boolean isRepeated(GroupType group, int fields, Class<?> annotation) {
         return annotation.isInstance(group.getLogicalTypeAnnotation())
                 && group.getFieldCount() == 1

@@ -13,9 +13,9 @@ import org.apache.iceberg.shaded.org.apache.parquet.bytes.BytesInput;
 import org.apache.iceberg.shaded.org.apache.parquet.compression.CompressionCodecFactory.BytesInputCompressor;
 import org.apache.iceberg.shaded.org.apache.parquet.hadoop.metadata.CompressionCodecName;
 
-/** Chooses how pages are compressed: with zstd in one call, with other codecs as parquet-java does. */
+/** Compresses pages: with zstd in one call, with other codecs like parquet-java. */
 record Compression(CompressionCodecName codec, Optional<String> level) {
-    /** Where no level is set: 3, parquet-java's default, takes a fifth more time and makes files no smaller. */
+    /** The default level: parquet-java's default, 3, takes a fifth more time and makes files no smaller. */
     private static final String LEVEL = "1";
 
     private static final Set<CompressionCodecName> KNOWN = Set.of(
@@ -24,10 +24,10 @@ record Compression(CompressionCodecName codec, Optional<String> level) {
             CompressionCodecName.GZIP,
             CompressionCodecName.LZ4_RAW,
             CompressionCodecName.UNCOMPRESSED);
-    /** The name under which Hadoop's codec looks up the level of gzip. */
+    /** Hadoop's setting for the level of gzip. */
     static final String GZIP_LEVEL = "zlib.compress.level";
 
-    /** Returns the codec of this name; empty if it is none that files are written with here. */
+    /** Returns the codec of this name; empty if it is not supported here. */
     static Optional<CompressionCodecName> named(String name) {
         return KNOWN.stream()
                 .filter(each -> each.name().equals(name.toUpperCase(Locale.ROOT)))
@@ -43,7 +43,9 @@ record Compression(CompressionCodecName codec, Optional<String> level) {
         return new ParquetCodecFactory(settings, pageBytes).getCompressor(codec);
     }
 
-    /** Compresses whole pages in one call. Parquet's own codec copies them through a stream, which it makes for each. */
+    /**
+     * Compresses a page in one call; Parquet's own codec copies it through a stream, which it creates for each page.
+     */
     static final class Zstd implements BytesInputCompressor {
         private final ZstdCompressCtx context;
         private byte[] compressed = new byte[0];

@@ -16,7 +16,7 @@ import org.apache.iceberg.shaded.org.apache.parquet.column.statistics.Statistics
 import org.apache.iceberg.types.Types;
 import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
 
-/** A column of booleans or numbers, each of which is the lower bits of a long. */
+/** A column of booleans or numbers; a value is the lower bits of a long. */
 final class FixedBuffer extends PageBuffer {
     /** Small, because a task may have a file open for each of many partitions. */
     private static final int SMALLEST_TABLE = 1 << 7;
@@ -31,7 +31,7 @@ final class FixedBuffer extends PageBuffer {
     private long[] entries = new long[SMALLEST_TABLE / 2];
 
     private int size;
-    /** A hash table with open addressing: indices plus 1, and 0 for an empty place. */
+    /** A hash table with open addressing: indices plus 1; 0 for an empty slot. */
     private int[] table = new int[SMALLEST_TABLE];
 
     private long nans;
@@ -46,7 +46,7 @@ final class FixedBuffer extends PageBuffer {
             case BOOLEAN -> 1;
             case INT32, FLOAT -> Integer.BYTES;
             case INT64, DOUBLE -> Long.BYTES;
-            default -> throw new IllegalArgumentException("no number: " + type);
+            default -> throw new IllegalArgumentException("values of the type " + type + " are not stored as numbers");
         };
         this.values = new long[SMALLEST_TABLE];
     }
@@ -64,8 +64,8 @@ final class FixedBuffer extends PageBuffer {
             case BOOLEAN -> from.getBoolean(at) ? 1 : 0;
             case SHORT -> from.getShort(at);
             case BYTE -> from.getByte(at);
-            case DECIMAL -> ValueKind.Decimals.of(from, at, type).toUnscaledLong();
-            default -> throw new IllegalArgumentException("no number: " + kind);
+            case DECIMAL -> ValueKind.decimal(from, at, type).toUnscaledLong();
+            default -> throw new IllegalArgumentException("values of the kind " + kind + " are not stored as numbers");
         };
     }
 
@@ -218,7 +218,7 @@ final class FixedBuffer extends PageBuffer {
         }
     }
 
-    /** Parquet's own statistics order NaN above all numbers; Iceberg's leave it out. */
+    /** Adds bounds for Parquet's statistics, in which NaN is above all numbers, and for Iceberg's, which ignore NaN. */
     private void addReals(Statistics<?> statistics) {
         double least = real(0);
         double most = least;

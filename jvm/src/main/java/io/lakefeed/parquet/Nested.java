@@ -6,13 +6,14 @@ import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.MapData;
 
-/** A column of structs, arrays or maps: it hands their values on to the columns below. */
+/** A column of structs, arrays or maps, which passes their values to the columns below it. */
 abstract class Nested implements Column {
     final Column[] parts;
     private final String name;
     private final boolean optional;
-    /** The definition level if the value is there; of an array or a map, if it is not empty. */
+    /** The definition level of a value that is present; of an array or a map that is not empty. */
     private final int definition;
+
     /** The definition level of null. */
     private final int ofNull;
 
@@ -25,7 +26,7 @@ abstract class Nested implements Column {
     }
 
     /**
-     * Describes where a nested column is.
+     * The place of a nested column.
      *
      * @param definition the definition level of its value
      * @param repetition the repetition level of its value
@@ -39,7 +40,7 @@ abstract class Nested implements Column {
         } else if (optional) {
             absent(repetition, ofNull);
         } else {
-            throw new IllegalArgumentException("the column " + name + " is required, and a row has null");
+            throw new IllegalArgumentException("the column " + name + " is required, but a row has null");
         }
     }
 

@@ -16,41 +16,41 @@ import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
 /**
  * Buffers the values of one column and encodes a page of them at once.
  *
- * <p>Pages are version 1, as Iceberg writes them by default: levels, then values, plain or as indices of a dictionary. A
- * column chunk begins with a dictionary, and drops it for good when its first page is not smaller with it, or when it is
- * full: parquet-java decides so too.
+ * <p>Pages have version 1, Iceberg's default: levels, then values, plain or as indices of a dictionary. A column chunk
+ * begins with a dictionary. As in parquet-java, the dictionary is dropped if it does not make the first page smaller,
+ * or when it is full.
  */
-@SuppressWarnings("deprecation") // The names of encodings in pages of version 1.
+@SuppressWarnings("deprecation") // The encodings of pages of version 1 are deprecated.
 abstract class PageBuffer implements Column {
     private static final byte[] NO_LEVELS = {};
 
     final PrimitiveType type;
     final Limits limits;
 
-    /** The number of values in the page; nulls are not among them. */
+    /** The number of values in the page, without nulls. */
     int count;
 
     /** The number of nulls in all pages. */
     long nullsOfFile;
 
-    /** The indices of the page's values in the dictionary. */
+    /** The page's values as indices of the dictionary. */
     int[] indices = new int[0];
 
     private final boolean optional;
-    /** The definition level of a value, and the repetition level of one inside the innermost list. */
+    /** The definition level of a value, and the repetition level of a further value of the innermost list. */
     private final int definition;
 
     private final int repetition;
     private PageWriter pages;
     private int rows;
     private int nulls;
-    /** The levels of the page's values and nulls; definition levels are kept only for a page with nulls. */
+    /** The levels of the page's values and nulls; definition levels only if the page has nulls. */
     private int[] definitions = {};
 
     private int[] repetitions = {};
     private boolean usesDictionary;
     private boolean isFirstPage;
-    /** Whether the dictionary has to be in the file. */
+    /** Whether a page of the chunk needs the dictionary. */
     private boolean hasIndexedPages;
 
     private byte[] scratch = new byte[0];
@@ -91,7 +91,7 @@ abstract class PageBuffer implements Column {
         } else if (optional) {
             absent(level, definition - 1);
         } else {
-            throw new IllegalArgumentException("the column " + type.getName() + " is required, and a row has null");
+            throw new IllegalArgumentException("the column " + type.getName() + " is required, but a row has null");
         }
     }
 
@@ -114,7 +114,7 @@ abstract class PageBuffer implements Column {
         }
     }
 
-    /** Makes room for the level of one more value or null; those that are not set yet are of values. */
+    /** Makes room for one more definition level; new levels are a value's until they are set. */
     private void roomForDefinition() {
         int length = definitions.length;
         if (count + nulls >= length) {
@@ -125,14 +125,14 @@ abstract class PageBuffer implements Column {
 
     @Override
     public final void endRow() throws IOException {
-        // A level is counted as a byte: a list can have very many values that take no room.
+        // A level counts as a byte: a list can have very many values without bytes.
         long size = repetition > 0 ? plainBytes() + count + nulls : plainBytes();
         if (++rows >= limits.pageRows() || size >= limits.pageBytes()) {
             endPage();
         }
     }
 
-    /** Encodes the rows so far as a page. */
+    /** Encodes the buffered rows as a page. */
     final void endPage() throws IOException {
         if (rows == 0) {
             return;
@@ -151,7 +151,7 @@ abstract class PageBuffer implements Column {
         }
         BytesInput values = indexed ? indexedValues() : plainValues();
         if (nulls > 0) {
-            // For the values behind the last null, which have noted no level.
+            // The values after the last null have set no level.
             roomForDefinition();
         }
         pages.writePage(
@@ -170,7 +170,7 @@ abstract class PageBuffer implements Column {
         clearValues();
     }
 
-    /** Ends the column chunk: its last page, and its dictionary if a page needs it. */
+    /** Writes the column chunk's last page, and its dictionary if a page needs it. */
     final void endChunk() throws IOException {
         endPage();
         if (hasIndexedPages) {
@@ -184,7 +184,7 @@ abstract class PageBuffer implements Column {
         return pages.getMemSize() + plainBytes() + (hasIndexedPages ? dictionaryBytes() : 0);
     }
 
-    /** Returns the page's levels of one kind, up to {@code most}, which all of them are if they are {@code same}. */
+    /** Encodes the page's levels of one kind; {@code same} if all of them are {@code most}. */
     private BytesInput levels(int[] levels, int most, boolean same) {
         if (most == 0) {
             return BytesInput.from(NO_LEVELS);
@@ -214,7 +214,7 @@ abstract class PageBuffer implements Column {
         return BytesInput.from(scratch, 0, RunLengths.write(indices, count, width, scratch, 1));
     }
 
-    /** Returns a length for so many entries: a page's at most where that is enough, and little where a file has few rows. */
+    /** Returns an array's length for a number of entries: twice as many, but at most a page's if that is enough. */
     private int roomFor(int entries) {
         int twice = Math.max(64, 2 * entries);
         return entries > limits.pageRows() ? twice : Math.min(twice, limits.pageRows());
@@ -240,7 +240,7 @@ abstract class PageBuffer implements Column {
 
     abstract void clearValues();
 
-    /** Finds the page's values in the dictionary, or adds them; returns whether it has them all. */
+    /** Sets {@link #indices}, and adds new values to the dictionary; returns false if the dictionary is full. */
     abstract boolean index();
 
     abstract void clearDictionary();
@@ -253,7 +253,7 @@ abstract class PageBuffer implements Column {
 
     abstract void addStatistics(Statistics<?> statistics, boolean indexed);
 
-    /** Returns the metrics of the file that its footer does not have; null if there are none. */
+    /** Returns the file's metrics that are not in its footer; null if there are none. */
     FieldMetrics<?> metrics() {
         return null;
     }
@@ -270,7 +270,7 @@ abstract class PageBuffer implements Column {
         /** Returns the most bytes that {@code count} values of {@code width} bits can take. */
         static int mostBytes(int count, int width) {
             int groups = (count + GROUP - 1) / GROUP;
-            // A run takes at most five bytes of header and four of value, and replaces a group or more.
+            // A run takes at most nine bytes, five for its header and four for its value, and replaces a group or more.
             return groups * Math.max(width, 9) + 16;
         }
 

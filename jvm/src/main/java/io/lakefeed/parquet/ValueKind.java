@@ -14,7 +14,7 @@ import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.StringType;
 
-/** How the values of a column are read from rows and stored. */
+/** The kinds of values: how they are read from rows and stored. */
 enum ValueKind {
     BOOLEAN,
     BYTE,
@@ -30,10 +30,10 @@ enum ValueKind {
     UUID,
     /** A decimal as bytes of one length. */
     LONG_DECIMAL,
-    /** Nanoseconds of the day and the Julian day: Spark's older form of timestamps. */
+    /** A timestamp in Spark's older form: nanoseconds of the day, and the Julian day. */
     INT96;
 
-    /** Returns how values of Spark's type are stored in a column of this type; null if no file is written so here. */
+    /** Returns the kind of Spark's values in a column of this type; null if it is not supported here. */
     static ValueKind of(PrimitiveType type, DataType rows) {
         LogicalTypeAnnotation logical = type.getLogicalTypeAnnotation();
         if (logical instanceof DecimalLogicalTypeAnnotation decimal) {
@@ -82,18 +82,14 @@ enum ValueKind {
         return logical == null && rows == DataTypes.BinaryType ? BYTES : null;
     }
 
-    /** Reads decimals, and refuses those that their column cannot hold, as Iceberg's writer does. */
-    static final class Decimals {
-        private Decimals() {}
-
-        static Decimal of(SpecializedGetters from, int at, PrimitiveType type) {
-            DecimalLogicalTypeAnnotation decimal = (DecimalLogicalTypeAnnotation) type.getLogicalTypeAnnotation();
-            Decimal value = from.getDecimal(at, decimal.getPrecision(), decimal.getScale());
-            if (value.scale() != decimal.getScale() || value.precision() > decimal.getPrecision()) {
-                throw new IllegalArgumentException("Cannot write value as decimal(" + decimal.getPrecision() + ","
-                        + decimal.getScale() + "): " + value);
-            }
-            return value;
+    /** Reads a decimal, and refuses a value that the column cannot hold, as Iceberg's appender does. */
+    static Decimal decimal(SpecializedGetters from, int at, PrimitiveType type) {
+        DecimalLogicalTypeAnnotation decimal = (DecimalLogicalTypeAnnotation) type.getLogicalTypeAnnotation();
+        Decimal value = from.getDecimal(at, decimal.getPrecision(), decimal.getScale());
+        if (value.scale() != decimal.getScale() || value.precision() > decimal.getPrecision()) {
+            throw new IllegalArgumentException("Cannot write value as decimal(" + decimal.getPrecision() + ","
+                    + decimal.getScale() + "): " + value);
         }
+        return value;
     }
 }

@@ -11,13 +11,13 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * {@code encode(struct)}: the struct as an Avro record, behind Confluent's header if there is a schema id.
+ * {@code encode(struct)} returns the struct as an Avro record, after Confluent's header if there is a schema id.
  *
  * <p>Options of its catalog ({@link EncodeCatalog}): {@code avro} (the schema), {@code schema-id}.
  */
 public final class AvroEncode extends StructEncode {
     private static final long serialVersionUID = 1L;
-    /** One for each thread: it has room for the largest record so far. */
+    /** One for each thread; it has room for the thread's largest record. */
     private static final ThreadLocal<WireOutput> OUTPUT = ThreadLocal.withInitial(WireOutput::new);
 
     private final String schema;
@@ -32,7 +32,7 @@ public final class AvroEncode extends StructEncode {
         begin();
     }
 
-    /** Returns why rows of a type, given as JSON, are not encoded here; null if they are. */
+    /** Returns why rows of a type (JSON) cannot be encoded here; null if they can. */
     public static String refusal(String schema, String type) {
         try {
             new AvroWriter(parsed(schema), (StructType) DataType.fromJson(type));

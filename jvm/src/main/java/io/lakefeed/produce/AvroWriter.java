@@ -21,10 +21,10 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Writes rows as Avro records straight out of Spark's row, without Avro's own objects in between.
+ * Writes Spark's rows as Avro records, without Avro's own objects in between.
  *
- * <p>It is compiled once for a schema and a row's type. The bytes are those of {@code to_avro} of the same columns,
- * but for times before 1900, which that refuses by default.
+ * <p>It is compiled once for a schema and a row's type. The bytes are the same as from {@code to_avro}, which by
+ * default refuses times before 1900.
  */
 final class AvroWriter {
     private static final long MILLI = 1_000;
@@ -33,12 +33,12 @@ final class AvroWriter {
 
     private final Struct record;
 
-    /** Writes one value, which stands at a place of a row or an array. */
+    /** Writes the value at a position of a row or an array. */
     private interface Value {
         void write(SpecializedGetters from, int at, WireOutput out);
     }
 
-    /** Writes the fields of a record, each out of a column. */
+    /** Writes the fields of a record, each from a column. */
     private record Struct(Value[] values, int[] columns) {
         void write(SpecializedGetters row, WireOutput out) {
             for (int number = 0; number < values.length; number++) {
@@ -47,7 +47,7 @@ final class AvroWriter {
         }
     }
 
-    /** Says why a column is not written here. */
+    /** Reports that a column cannot be written here. */
     static final class Unfit extends RuntimeException {
         private static final long serialVersionUID = 1L;
 
@@ -59,7 +59,7 @@ final class AvroWriter {
     /**
      * Creates a writer of rows of one type.
      *
-     * @throws Unfit if it does not write one of the columns
+     * @throws Unfit if a column cannot be written
      */
     AvroWriter(Schema schema, StructType type) {
         record = struct(schema, type);
@@ -69,7 +69,7 @@ final class AvroWriter {
         record.write(row, out);
     }
 
-    /** Returns a writer of a field, which may be a union of a type and null. */
+    /** Returns the writer of a field, which can be a union of a type and null. */
     private static Value field(String name, Schema schema, DataType type) {
         int absent = absent(schema);
         if (absent < 0) {
@@ -92,7 +92,7 @@ final class AvroWriter {
         };
     }
 
-    /** Returns the place of null in a union of it and one type; -1 for any other schema. */
+    /** Returns the index of null in a union of null and one type; -1 for any other schema. */
     private static int absent(Schema schema) {
         if (schema.getType() != Schema.Type.UNION || schema.getTypes().size() != 2) {
             return -1;
@@ -195,7 +195,7 @@ final class AvroWriter {
             byte[] bytes = from.getBinary(at);
             if (bytes.length != size) {
                 throw new IllegalArgumentException(
-                        "field " + name + " has " + bytes.length + " bytes, and requires " + size);
+                        "field " + name + " has " + bytes.length + " bytes, but the schema requires " + size);
             }
             out.raw(bytes);
         };

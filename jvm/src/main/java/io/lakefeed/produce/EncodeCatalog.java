@@ -4,8 +4,7 @@ import io.lakefeed.FunctionsOnly;
 import java.util.Map;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** The encoder as an SQL function: {@code <catalog>.encode(struct)}; {@link AvroEncode} and {@link
- * ProtobufEncode} list the options. */
+/** Provides {@code <catalog>.encode(struct)}; {@link AvroEncode} and {@link ProtobufEncode} list the options. */
 public final class EncodeCatalog extends FunctionsOnly {
     @Override
     protected Map<String, Binding> functions(String name, CaseInsensitiveStringMap options) {

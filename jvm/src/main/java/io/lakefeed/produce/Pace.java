@@ -7,10 +7,10 @@ import org.apache.spark.TaskContext;
 import org.apache.spark.sql.types.DataTypes;
 
 /**
- * {@code pace(bytes)} returns the bytes, no faster than a rate for all tasks of this JVM together.
+ * {@code pace(bytes)} returns the bytes, and delays the tasks of this JVM so that they keep to a rate together.
  *
- * <p>It assigns time in slots of up to {@value #SLOT_MILLIS} ms, so that a million rows a second do not take a lock
- * each. Unused time is lost: no burst follows a pause. Each executor has the whole rate. A killed task stops waiting.
+ * <p>A task takes a lock only once for all rows of a slot of {@value #SLOT_MILLIS} ms. No burst follows a pause,
+ * because unused time is lost. Each executor has the whole rate. A killed task stops waiting.
  */
 public final class Pace extends SqlFunction<byte[]> {
     private static final long serialVersionUID = 1L;
@@ -29,7 +29,7 @@ public final class Pace extends SqlFunction<byte[]> {
         this.rowsPerSecond = rowsPerSecond;
     }
 
-    /** The start of the next slot, shared by all tasks of the JVM. */
+    /** The start of the next slot, which all tasks of the JVM share. */
     private static final class Clock {
         private long next = System.nanoTime();
 
@@ -66,7 +66,7 @@ public final class Pace extends SqlFunction<byte[]> {
             }
         } catch (InterruptedException stopped) {
             Thread.currentThread().interrupt();
-            throw new IllegalStateException("stopped while waiting for the next slot", stopped);
+            throw new IllegalStateException("the task was stopped while pace() waited", stopped);
         }
         rowsLeft = rows;
     }

@@ -12,7 +12,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * {@code encode(struct)}: the struct as a Protobuf message, behind Confluent's header if there is a schema id.
+ * {@code encode(struct)} returns the struct as a Protobuf message, after Confluent's header if there is a schema id.
  *
  * <p>Options of its catalog ({@link EncodeCatalog}): {@code schema} (text, or a descriptor in Base64), {@code message},
  * {@code references.0}, {@code references.1}, … (texts of imported files), {@code schema-id}.
@@ -35,7 +35,7 @@ public final class ProtobufEncode extends StructEncode {
         long count = options.keySet().stream().filter(key -> key.startsWith("references.")).count();
         references = new String[(int) count];
         Arrays.setAll(references, at -> options.get("references." + at));
-        begin(); // A column that does not fit fails on the driver.
+        begin(); // Here on the driver, which then reports a column that does not fit.
     }
 
     private void begin() {

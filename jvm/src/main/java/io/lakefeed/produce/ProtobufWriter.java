@@ -27,8 +27,8 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Writes rows as Protobuf messages, for rows of the types that the decoder returns. It is compiled once for a message
- * type and a row's type; fields are matched by name.
+ * Writes rows as Protobuf messages, from the column types that the decoder returns. It is compiled once for a message
+ * type and a row's type; fields match by name.
  */
 final class ProtobufWriter {
     /** Python recognises the error of a row with a null by this prefix. */
@@ -39,7 +39,7 @@ final class ProtobufWriter {
 
     private final List<Part> parts = new ArrayList<>();
 
-    /** Writes one value of the field, without its tag. */
+    /** Writes one value of a field, without its tag. */
     private interface Value {
         void write(Object value, WireOutput out);
     }
@@ -153,7 +153,7 @@ final class ProtobufWriter {
         };
     }
 
-    /** Writes the keys of a map: the decoder returns numbers and booleans as text, which may say something else. */
+    /** Returns the writer of a map's keys, which are text, also for numbers and booleans: it checks the text. */
     private static Value keys(Field map, Field key, DataType type) {
         Value value = value(key, type);
         return (of, out) -> {
@@ -266,7 +266,7 @@ final class ProtobufWriter {
         throw new IllegalArgumentException("field " + field.name() + ": " + value + " is no number");
     }
 
-    /** Checks a whole number against the bounds of the field's type; returns the bits of an unsigned one of 64 bits. */
+    /** Checks that a whole number fits the field's type, and returns its bits. */
     private static long whole(Object value, Field field) {
         BigInteger number = value instanceof Decimal decimal
                 ? decimal.toJavaBigDecimal().toBigIntegerExact()

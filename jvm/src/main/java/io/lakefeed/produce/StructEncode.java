@@ -4,13 +4,13 @@ import io.lakefeed.SqlFunction;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
-/** What {@code encode(struct)} is in every format. */
+/** The base of {@code encode(struct)} for each format. */
 public abstract class StructEncode extends SqlFunction<byte[]> {
     private static final long serialVersionUID = 1L;
 
     final StructType type;
 
-    /** Takes the type of the one argument in {@code arguments}, and what distinguishes the encoder from others. */
+    /** Creates a function for one argument; encoders with other settings have another name. */
     StructEncode(StructType arguments, String settings) {
         super("encode", "encode." + Integer.toHexString(settings.hashCode()), DataTypes.BinaryType, of(arguments));
         type = of(arguments);
@@ -18,7 +18,7 @@ public abstract class StructEncode extends SqlFunction<byte[]> {
 
     private static StructType of(StructType arguments) {
         if (arguments.size() != 1 || !(arguments.fields()[0].dataType() instanceof StructType struct)) {
-            throw new UnsupportedOperationException("encode() takes one struct");
+            throw new UnsupportedOperationException("encode() takes one argument, a struct: use encode(struct(…))");
         }
         return struct;
     }

@@ -5,11 +5,11 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * How fields are written where a file, a message or a field does not say it otherwise.
+ * The features of a file, message or field, which decide how fields are encoded.
  *
- * @param unlabelled what a singular field without a label is
+ * @param unlabelled the presence of a field without a label
  * @param delimited whether messages are encoded as groups
- * @param openEnums whether an enum may have values that its schema lacks, so that its first one is 0
+ * @param openEnums whether an enum can have values that its schema lacks, so that its first value must be 0
  * @see <a href="https://protobuf.dev/editions/features/">features of editions</a>
  */
 record Features(Presence unlabelled, boolean delimited, boolean openEnums) {
@@ -17,7 +17,7 @@ record Features(Presence unlabelled, boolean delimited, boolean openEnums) {
     static final Features PROTO3 = new Features(Presence.IMPLICIT, false, true);
     static final Features EDITION = new Features(Presence.EXPLICIT, false, true);
 
-    /** Editions whose features this reader knows. */
+    /** The editions whose features are known here. */
     static final List<String> EDITIONS = List.of("2023", "2024");
 
     /** The places in a text that can set features. */
@@ -49,23 +49,22 @@ record Features(Presence unlabelled, boolean delimited, boolean openEnums) {
         return switch (syntax) {
             case "proto2", "" -> PROTO2;
             case "proto3" -> PROTO3;
-            default -> throw new SchemaException(
-                    "the syntax \"" + syntax + "\" is unknown: write proto2 or proto3");
+            default -> throw new SchemaException("the syntax \"" + syntax + "\" is unknown: write proto2 or proto3");
         };
     }
 
-    /** Returns the presence of a field with this label, null for none. */
+    /** Returns the presence of a field with this label; null for no label. */
     Presence presence(Presence label) {
         return label == null ? unlabelled : label;
     }
 
-    /** Returns whether a feature of this name can have this value in this place. */
+    /** Returns whether a feature exists, and can have this value in this place. */
     static boolean isKnown(String feature, String value, Place place) {
         Feature known = KNOWN.get(feature);
         return known != null && known.values.contains(value) && known.places.contains(place);
     }
 
-    /** Returns these features with one of them changed, by its name in the language. */
+    /** Returns these features with a change of one, which has its name and value in the language. */
     Features with(String feature, String value) {
         return switch (feature + " " + value) {
             case "field_presence IMPLICIT" -> new Features(Presence.IMPLICIT, delimited, openEnums);

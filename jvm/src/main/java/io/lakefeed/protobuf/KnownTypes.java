@@ -8,12 +8,11 @@ import java.util.List;
 import java.util.stream.Stream;
 
 /**
- * Types that every Protobuf library contains, so that they are not registered: the layouts of {@code
- * google/protobuf/*.proto}, {@code google/type/*.proto} and Confluent's decimal.
+ * The types that Protobuf libraries contain, so that no one registers them: {@code google/protobuf/*.proto}, {@code
+ * google/type/*.proto} and Confluent's decimal.
  */
 final class KnownTypes {
-    static final List<ProtoFile> FILES =
-            Stream.of("protobuf", "type", "confluent").map(KnownTypes::parsed).toList();
+    static final List<ProtoFile> FILES = Stream.of("protobuf", "type", "confluent").map(KnownTypes::parsed).toList();
 
     private KnownTypes() {}
 

@@ -1,6 +1,6 @@
 package io.lakefeed.protobuf;
 
-/** Reports bytes that are no Protobuf message; has no stack trace, because millions of records can be broken. */
+/** Reports bytes that are no Protobuf message. It has no stack trace, because millions of records can be broken. */
 public final class Malformed extends RuntimeException {
     private static final long serialVersionUID = 1L;
 

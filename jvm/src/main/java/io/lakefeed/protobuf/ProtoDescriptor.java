@@ -26,9 +26,9 @@ public final class ProtoDescriptor {
     private ProtoDescriptor() {}
 
     /**
-     * Returns the files of a set by their names, such as {@code protoc --descriptor_set_out} writes one.
+     * Returns the files of a descriptor set, which {@code protoc --descriptor_set_out} writes, by their names.
      *
-     * @throws SchemaException if the bytes are no such set
+     * @throws SchemaException if the bytes are no descriptor set
      */
     public static Map<String, ProtoFile> files(byte[] set) {
         Map<String, ProtoFile> files = new LinkedHashMap<>();
@@ -36,7 +36,7 @@ public final class ProtoDescriptor {
             files.put(file.text(1), file(file));
         }
         if (files.isEmpty()) {
-            throw new SchemaException("no file descriptor in it");
+            throw new SchemaException("the descriptor set has no file: write one with protoc --descriptor_set_out");
         }
         return files;
     }
@@ -44,7 +44,7 @@ public final class ProtoDescriptor {
     /**
      * Returns the file that a {@code FileDescriptorProto} describes.
      *
-     * @throws SchemaException if the bytes are none
+     * @throws SchemaException if the bytes are no {@code FileDescriptorProto}
      */
     public static ProtoFile file(byte[] descriptor) {
         return file(Fields.of(descriptor));
@@ -118,23 +118,23 @@ public final class ProtoDescriptor {
                 .toList();
     }
 
-    /** Returns the features that the options in field {@code options} set in their field {@code of}. */
+    /** Returns the features of an element; {@code options} and {@code of} are the numbers of the fields with them. */
     private static Features features(Features inherited, Fields owner, int options, int of) {
-        Fields said = owner.message(options).message(of);
-        Features features = switch ((int) said.number(1, 0)) {
+        Fields set = owner.message(options).message(of);
+        Features features = switch ((int) set.number(1, 0)) {
             case 1 -> inherited.with("field_presence", "EXPLICIT");
             case 2 -> inherited.with("field_presence", "IMPLICIT");
             case 3 -> inherited.with("field_presence", "LEGACY_REQUIRED");
             default -> inherited;
         };
-        return switch ((int) said.number(5, 0)) {
+        return switch ((int) set.number(5, 0)) {
             case 1 -> features.with("message_encoding", "LENGTH_PREFIXED");
             case 2 -> features.with("message_encoding", "DELIMITED");
             default -> features;
         };
     }
 
-    /** A message of any schema: its fields by number, as numbers or bytes. */
+    /** The fields of any message by number, as numbers or bytes. */
     private record Fields(Map<Integer, List<Object>> byNumber) {
         static Fields of(byte[] bytes) {
             Map<Integer, List<Object>> found = new LinkedHashMap<>();

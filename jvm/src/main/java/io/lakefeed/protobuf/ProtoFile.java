@@ -3,7 +3,7 @@ package io.lakefeed.protobuf;
 import java.util.List;
 
 /**
- * The layout of a {@code .proto} file's messages: the common part of its text and its descriptor.
+ * The layout of a {@code .proto} file's messages, from its text or its descriptor.
  *
  * @param packageName without a dot at its end; empty for none
  * @param imports paths
@@ -11,20 +11,17 @@ import java.util.List;
  */
 public record ProtoFile(String packageName, List<String> imports, List<Message> messages, List<Enum> enums) {
 
-    /**
-     * A message; a map field is a repeated one of a message {@code <Name>Entry} with {@code mapEntry}, as
-     * descriptors have it.
-     */
+    /** A message. As in descriptors, a map is a repeated field of a message {@code <Name>Entry}, a {@code mapEntry}. */
     public record Message(
             String name, List<Field> fields, List<Message> messages, List<Enum> enums, boolean mapEntry) {}
 
     /**
      * A field.
      *
-     * @param type a scalar type's name, or a reference to a message or enum as it is written
-     * @param oneof name of the oneof that it belongs to; null for none
+     * @param type the name of a scalar type, message or enum, as it is written
+     * @param oneof the name of the oneof that contains the field; null for none
      * @param delimited whether a message is encoded as a group
-     * @param line of the text, for errors; 0 for a compiled schema
+     * @param line in the text, for errors; 0 for a compiled schema
      */
     public record Field(
             String name, int number, String type, Presence presence, String oneof, boolean delimited, int line) {
@@ -37,22 +34,22 @@ public record ProtoFile(String packageName, List<String> imports, List<Message> 
     /**
      * An enum type.
      *
-     * @param closed whether it has only the values of its schema; false for a compiled schema, which protoc has checked
+     * @param closed whether it has only its schema's values; false for a compiled schema, which protoc has checked
      */
     public record Enum(String name, List<Value> values, boolean closed) {}
 
     /** One of an enum's values. */
     public record Value(String name, int number) {}
 
-    /** How a field can be missing. */
+    /** What it means that a field is missing. */
     public enum Presence {
-        /** Not written when it is zero: a missing field is zero. */
+        /** A missing field is zero. */
         IMPLICIT,
-        /** A missing field is not set. */
+        /** A missing field is unset. */
         EXPLICIT,
-        /** Never missing. */
+        /** The field must not be missing. */
         REQUIRED,
-        /** Occurs any number of times. */
+        /** The field can occur any number of times. */
         REPEATED
     }
 }

@@ -16,8 +16,8 @@ public final class ProtoMessage {
     /**
      * A field.
      *
-     * @param message type of its value if {@code type} is {@code MESSAGE}, else null
-     * @param symbols values if {@code type} is {@code ENUM}, else empty; the first is the default
+     * @param message the type of the values if {@code type} is {@code MESSAGE}, otherwise null
+     * @param symbols the values if {@code type} is {@code ENUM}, otherwise empty; the first is the default
      * @param oneof the oneof's name, or null
      */
     public record Field(
@@ -54,12 +54,12 @@ public final class ProtoMessage {
         return fullName;
     }
 
-    /** Returns the name without them. */
+    /** Returns the name without package and messages. */
     public String name() {
         return written.name();
     }
 
-    /** Returns whether its messages are the entries of a map field. */
+    /** Returns whether its messages are the entries of a map. */
     public boolean isMapEntry() {
         return written.mapEntry();
     }
@@ -88,17 +88,17 @@ public final class ProtoMessage {
     private Field resolved(ProtoFile.Field field) {
         ProtoType scalar = ProtoType.scalar(field.type());
         if (scalar != null) {
-            return made(field, scalar, field.presence(), false, null, List.of());
+            return of(field, scalar, field.presence(), false, null, List.of());
         }
         Object found = types.resolve(field.type(), fullName);
         if (found instanceof ProtoMessage message) {
-            // A missing message always differs from an empty one.
+            // A message always has presence: a missing one is not an empty one.
             Presence presence = field.presence() == Presence.IMPLICIT && !isMapEntry()
                     ? Presence.EXPLICIT
                     : field.presence();
-            // A map's entries and values are not, whatever the file's default is.
+            // The entries and values of a map are never encoded as groups.
             boolean delimited = field.delimited() && !message.isMapEntry() && !isMapEntry();
-            return made(field, ProtoType.MESSAGE, presence, delimited, message, List.of());
+            return of(field, ProtoType.MESSAGE, presence, delimited, message, List.of());
         }
         if (found instanceof ProtoFile.Enum type) {
             if (type.closed() && field.presence() == Presence.IMPLICIT && !isMapEntry()) {
@@ -109,20 +109,19 @@ public final class ProtoMessage {
                 throw new SchemaException(field.inMessage(fullName) + " is an enum in a map, whose first"
                         + " value has to be 0: add one");
             }
-            return made(field, ProtoType.ENUM, field.presence(), false, null, type.values());
+            return of(field, ProtoType.ENUM, field.presence(), false, null, type.values());
         }
         throw new SchemaException(field.inMessage(fullName) + " has the type " + field.type()
                 + ", which is defined nowhere: add it, or the reference to its file");
     }
 
-    private static Field made(
+    private static Field of(
             ProtoFile.Field field,
             ProtoType type,
             Presence presence,
             boolean delimited,
             ProtoMessage message,
             List<ProtoFile.Value> symbols) {
-        return new Field(
-                field.name(), field.number(), type, presence, field.oneof(), delimited, message, symbols);
+        return new Field(field.name(), field.number(), type, presence, field.oneof(), delimited, message, symbols);
     }
 }

@@ -8,9 +8,9 @@ import java.util.List;
 import java.util.Set;
 
 /**
- * Reads the options of a {@code .proto} text, for the features in them, and its services, which have options too.
+ * Reads the features in the options of a {@code .proto} text, and skips other options and services.
  *
- * <p>Other options do not change how a record is read: their grammar is checked, and not whether they exist.
+ * <p>Of other options only the grammar is checked: they do not change how a record is read.
  */
 final class ProtoOptions {
     private static final String FEATURES = "features.";
@@ -21,7 +21,7 @@ final class ProtoOptions {
     /**
      * One option.
      *
-     * @param value its only token; empty for a block
+     * @param value the token after {@code =}; empty for a block
      */
     record Option(String name, String value, int line) {}
 
@@ -37,7 +37,7 @@ final class ProtoOptions {
         return edition;
     }
 
-    /** Takes {@code name = value}; a block of features is several options. */
+    /** Reads {@code name = value}; returns several options for a block of features. */
     List<Option> option() {
         int line = tokens.line();
         String name = name();
@@ -84,7 +84,7 @@ final class ProtoOptions {
         return found;
     }
 
-    /** Reads ahead to the end of a block: its options apply to the fields before them too. */
+    /** Reads ahead the options of a block, which also apply to the fields before them; returns the block's features. */
     Features blockFeatures(Features inherited, Features.Place place) {
         if (!edition) {
             return inherited;
@@ -105,12 +105,12 @@ final class ProtoOptions {
         return applied(inherited, found, place);
     }
 
-    /** The features with what the options of one block or field say of them. */
+    /** Returns the features after the options of one block or field. */
     static Features applied(Features before, List<Option> options, Features.Place place) {
         Features features = before;
         Set<String> names = new HashSet<>();
         for (Option each : options) {
-            // Features of one language's code are extensions: features.(pb.cpp).
+            // Features of one language's generated code are extensions, features.(pb.cpp), and do not matter here.
             if ((each.name + ".").startsWith(FEATURES) && !each.name.startsWith(FEATURES + "(")) {
                 String feature = each.name.substring(Math.min(FEATURES.length(), each.name.length()));
                 if (!Features.isKnown(feature, each.value, place)) {
@@ -169,7 +169,7 @@ final class ProtoOptions {
         return tokens.take();
     }
 
-    /** Skips a block, which is in another language. */
+    /** Skips a block, whose content has another grammar. */
     private void block() {
         tokens.expect("{");
         for (int open = 1; open > 0; ) {
@@ -185,7 +185,7 @@ final class ProtoOptions {
         }
     }
 
-    /** Takes the value after {@code default =}, which has to be one of the field's type. */
+    /** Reads the value after {@code default =}, which must have the field's type. */
     void defaultOf(String type) {
         switch (type) {
             case "int32", "sint32", "sfixed32" -> whole(Integer.MAX_VALUE, 1L << 31);
@@ -214,7 +214,7 @@ final class ProtoOptions {
         tokens.integer(tokens.taken("-") ? mostNegative : most);
     }
 
-    /** Skips a service, and refuses mistakes of grammar in it. */
+    /** Checks the grammar of a service and skips it. */
     void service(ProtoScope around) {
         int line = tokens.line();
         tokens.expect("service");

@@ -16,9 +16,9 @@ import java.util.Set;
 /**
  * Reads {@code .proto} text: proto2, proto3 and editions.
  *
- * <p>It keeps the layout only. A text that protoc refuses is refused, but for what does not change how records are
- * read: options that do not exist, the targets of extensions, and the types of services. Tests compare the result with
- * protoc's descriptors, and the refusals with protoc's.
+ * <p>It keeps the layout only. It refuses a text that protoc refuses, except for mistakes that do not change how
+ * records are read: unknown options, targets of extensions, and types in services. Tests compare its results with
+ * protoc's descriptors, and its refusals with protoc's.
  *
  * @see <a href="https://protobuf.dev/reference/protobuf/edition-2023-spec/">the language's specification</a>
  */
@@ -47,7 +47,7 @@ public final class ProtoParser {
     /**
      * Returns the file that {@code text} describes.
      *
-     * @throws SchemaException if it is not a {@code .proto} text, or one that protoc refuses; the message has the line
+     * @throws SchemaException if it is no {@code .proto} text, or protoc refuses it; the message has the line
      */
     public static ProtoFile parse(String text) {
         return new ProtoParser(text).file();
@@ -90,21 +90,17 @@ public final class ProtoParser {
     private Features syntax() {
         int line = tokens.line();
         if (tokens.taken("syntax")) {
-            tokens.expect("=");
-            String said = tokens.text();
-            tokens.expect(";");
-            if (!said.equals("proto2") && !said.equals("proto3")) {
-                throw wrong(line, "the syntax \"" + said + "\" is unknown: write proto2 or proto3");
+            String version = version();
+            if (!version.equals("proto2") && !version.equals("proto3")) {
+                throw wrong(line, "the syntax \"" + version + "\" is unknown: write proto2 or proto3");
             }
-            syntax = said.equals("proto3") ? Syntax.PROTO3 : Syntax.PROTO2;
-            return Features.ofSyntax(said);
+            syntax = version.equals("proto3") ? Syntax.PROTO3 : Syntax.PROTO2;
+            return Features.ofSyntax(version);
         }
         if (tokens.taken("edition")) {
-            tokens.expect("=");
-            String said = tokens.text();
-            tokens.expect(";");
-            if (!Features.EDITIONS.contains(said)) {
-                throw wrong(line, "the edition \"" + said + "\" is unknown: write one of "
+            String version = version();
+            if (!Features.EDITIONS.contains(version)) {
+                throw wrong(line, "the edition \"" + version + "\" is unknown: write one of "
                         + String.join(", ", Features.EDITIONS));
             }
             syntax = Syntax.EDITION;
@@ -114,7 +110,14 @@ public final class ProtoParser {
         return Features.PROTO2;
     }
 
-    /** Takes the visibility of an edition's message or enum. */
+    private String version() {
+        tokens.expect("=");
+        String version = tokens.text();
+        tokens.expect(";");
+        return version;
+    }
+
+    /** Skips {@code export} or {@code local} before an edition's message or enum; returns whether there was one. */
     private boolean modifier() {
         boolean found = syntax == Syntax.EDITION
                 && (tokens.at("export") || tokens.at("local"))
@@ -125,7 +128,7 @@ public final class ProtoParser {
         return found;
     }
 
-    /** The definitions between two braces, as they are collected. */
+    /** Collects the definitions between two braces. */
     private static final class Body {
         final ProtoScope scope;
         final List<Field> fields = new ArrayList<>();
@@ -152,14 +155,14 @@ public final class ProtoParser {
         } else if (tokens.taken("enum")) {
             body.enums.add(enumeration(body.scope, features));
         } else if (tokens.taken("extend")) {
-            // This reader skips extensions in records, as it skips fields of newer schemas.
+            // Extensions in records are skipped, like fields of newer schemas.
             tokens.messageType();
             Body skipped = new Body(body.scope);
             tokens.expect("{");
             do {
                 field(new Place(skipped, features, null, true, depth));
             } while (!tokens.taken("}"));
-            // A group among them defines a message.
+            // A group among the extensions defines a message.
             body.messages.addAll(skipped.messages);
         } else {
             throw tokens.expected("message, enum, extend or service");
@@ -317,7 +320,7 @@ public final class ProtoParser {
         place.body.fields.add(new Field(name, number, entry, Presence.REPEATED, null, false, line));
     }
 
-    /** Names the message behind a map field as protoc does: {@code by_zone} becomes {@code ByZoneEntry}. */
+    /** Returns protoc's name for the message of a map's entries: {@code ByZoneEntry} for {@code by_zone}. */
     private static String entryName(String field) {
         StringBuilder name = new StringBuilder();
         boolean capital = true;

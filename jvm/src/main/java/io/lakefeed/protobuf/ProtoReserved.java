@@ -2,7 +2,7 @@ package io.lakefeed.protobuf;
 
 import static io.lakefeed.protobuf.ProtoTokens.wrong;
 
-/** Reads which names and numbers of a {@code .proto} text are reserved, or left to extensions. */
+/** Reads the names and numbers of a {@code .proto} text that are reserved, or set aside for extensions. */
 record ProtoReserved(ProtoTokens tokens, ProtoOptions options) {
     void reserved(ProtoScope scope, int most) {
         tokens.expect("reserved");

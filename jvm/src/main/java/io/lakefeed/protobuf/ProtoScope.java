@@ -10,9 +10,9 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * The names and numbers that one message, enum or file uses; refuses those that protoc refuses.
+ * The names and numbers that one message, enum or file uses; refuses the ones that protoc refuses.
  *
- * <p>What is reserved may stand behind the fields that must not use it, so that {@link #close} checks it at the end.
+ * <p>Names and numbers can be reserved after the fields, so {@link #close} checks them at the end.
  */
 final class ProtoScope {
     /** The largest number of a field. */
@@ -40,7 +40,7 @@ final class ProtoScope {
     private final Map<Integer, Numbered> byNumber = new HashMap<>();
     private SchemaException duplicate;
 
-    /** A scope that messages call {@code owner}: {@code message Trip}. */
+    /** Creates a scope, which errors call {@code owner}: {@code message Trip}. */
     ProtoScope(String owner) {
         this.owner = owner;
     }
@@ -61,7 +61,7 @@ final class ProtoScope {
         }
     }
 
-    /** Refuses a number that no field of any message can have. */
+    /** Refuses a number that no field can have. */
     static void requireFieldNumber(int number, String name, int line) {
         if (number < 1 || number > LARGEST_NUMBER || number >= FIRST_INTERNAL && number <= LAST_INTERNAL) {
             throw wrong(line, "the field " + name + " cannot have the number " + number + ": use 1 to "
@@ -69,7 +69,7 @@ final class ProtoScope {
         }
     }
 
-    /** Adds an enum's value, whose number may be another one's if {@link #checkAlias} allows it. */
+    /** Adds an enum's value; {@link #checkAlias} decides whether another value can have the same number. */
     void value(String name, int number, int line) {
         add(name, number, line);
     }
@@ -84,7 +84,7 @@ final class ProtoScope {
         numbered.add(added);
     }
 
-    /** Refuses two values with one number without {@code allow_alias = true}, and the option without such values. */
+    /** Refuses values with the same number if {@code allow_alias} is not true, and the option without such values. */
     void checkAlias(ProtoOptions.Option option) {
         if (option == null) {
             if (duplicate != null) {
@@ -96,7 +96,7 @@ final class ProtoScope {
         }
     }
 
-    /** Adds a range of numbers, both ends included, that are {@code purpose}: reserved, or for extensions. */
+    /** Adds a range of numbers, with both ends, that fields must not use; {@code purpose} says why, for errors. */
     void reserve(int start, int end, String purpose, int line) {
         Range range = new Range(start, end, purpose, line);
         if (end < start) {

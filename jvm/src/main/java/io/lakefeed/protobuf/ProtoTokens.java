@@ -7,12 +7,12 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * Splits a {@code .proto} text into tokens, without its comments; refuses the characters that protoc refuses.
+ * Splits a {@code .proto} text into tokens without comments; refuses characters that protoc refuses.
  *
  * @see <a href="https://protobuf.dev/reference/protobuf/edition-2023-spec/#lexical_elements">lexical elements</a>
  */
 final class ProtoTokens {
-    /** The text of the token behind the last one. */
+    /** The text of the token after the last one. */
     static final String END = "";
 
     private enum Kind {
@@ -28,7 +28,9 @@ final class ProtoTokens {
     private static final String HEX = "[0-9a-fA-F]";
     private static final String ESCAPE =
             "\\\\(?:[abfnrtv\\\\?'\"0-7]|[xX]HEX|uHEX{4}|U(?:0010|000HEX)HEX{4})".replace("HEX", HEX);
-    /** Text up to its second quote. Escapes stay as they are, since they stand in defaults and options only. */
+    /**
+     * Text up to its closing quote. Escapes are not decoded: only defaults and options, which do not matter, have them.
+     */
     private static final Pattern OPEN_TEXT =
             Pattern.compile("(?:\"(?:[^\"\\\\\n]|ESCAPE)*+|'(?:[^'\\\\\n]|ESCAPE)*+)".replace("ESCAPE", ESCAPE));
     private static final Pattern TOKEN = Pattern.compile(String.join(
@@ -47,7 +49,7 @@ final class ProtoTokens {
         int line = 1;
         int end = source.indexOf('\0');
         if (end >= 0) {
-            // protoc takes it for the end, also inside a comment.
+            // protoc ends the text there, also inside a comment.
             line += (int) source.chars().limit(end).filter(c -> c == '\n').count();
             throw wrong(line, "the text contains the character U+0000: remove it");
         }
@@ -70,7 +72,7 @@ final class ProtoTokens {
         tokens.add(new Token(Kind.SYMBOL, END, line));
     }
 
-    /** The error for characters that no token begins with. */
+    /** Returns the error for characters with which no token begins. */
     private static SchemaException unreadable(String source, int at, int line) {
         char c = source.charAt(at);
         if (c == '"' || c == '\'') {
@@ -96,12 +98,12 @@ final class ProtoTokens {
         return tokens.get(next).text;
     }
 
-    /** The number of the next token, to come {@link #back} to. */
+    /** Returns the position of the next token, for {@link #back}. */
     int position() {
         return next;
     }
 
-    /** Makes the token at a position the next one again. */
+    /** Returns to a position. */
     void back(int position) {
         next = position;
     }
@@ -140,7 +142,7 @@ final class ProtoTokens {
         return tokens.get(next).kind == Kind.NAME;
     }
 
-    /** Takes the next token; text in quotes without them. */
+    /** Takes the next token; text without its quotes. */
     String take() {
         String text = peek();
         if (next < tokens.size() - 1) {
@@ -170,7 +172,7 @@ final class ProtoTokens {
         return take();
     }
 
-    /** Takes names with dots between them, and perhaps before the first. */
+    /** Takes names with dots between them, and optionally a dot before the first. */
     String path() {
         return taken(".") ? "." + names() : names();
     }
@@ -190,7 +192,7 @@ final class ProtoTokens {
         return path.toString();
     }
 
-    /** Takes text in quotes; pieces that follow each other are one. */
+    /** Takes text in quotes, and joins it with further text in quotes after it. */
     String text() {
         if (!atText()) {
             throw expected("text in quotes");
@@ -202,7 +204,7 @@ final class ProtoTokens {
         return text.toString();
     }
 
-    /** Takes a whole number without a sign that is at most {@code most}, which may be an unsigned one. */
+    /** Takes a whole number without a sign, up to {@code most}; both are unsigned. */
     long integer(long most) {
         if (!atInteger()) {
             throw expected("a number");
@@ -227,12 +229,12 @@ final class ProtoTokens {
         return wrong(line(), "the number " + peek() + " is too large: use at most " + Long.toUnsignedString(most));
     }
 
-    /** The error for a next token that should be {@code something}. */
+    /** Returns the error for a next token that is not {@code something}. */
     SchemaException expected(String something) {
         return wrong(line(), "expected " + something + ", found " + (atEnd() ? "the end" : "'" + peek() + "'"));
     }
 
-    /** An error on a line, with what to do. */
+    /** Returns an error for a line. */
     static SchemaException wrong(int line, String text) {
         return new SchemaException("line " + line + ": " + text);
     }

@@ -34,7 +34,7 @@ public enum ProtoType {
     STRING(WireInput.LENGTH),
     /** {@code bytes}: a length and bytes. */
     BYTES(WireInput.LENGTH),
-    /** An enum: a varint: the value's number. */
+    /** An enum: a varint with the value's number. */
     ENUM(WireInput.VARINT),
     /** A message: a length and fields, or a group. */
     MESSAGE(WireInput.LENGTH);
@@ -50,12 +50,12 @@ public enum ProtoType {
         return wireType;
     }
 
-    /** Returns whether repeated values can be in one length-delimited field without tags. */
+    /** Returns whether repeated values can be packed: without tags, in one length-delimited field. */
     public boolean packable() {
         return wireType != WireInput.LENGTH;
     }
 
-    /** Returns the scalar type of this name in the language; null if it is none. */
+    /** Returns the scalar type with this name in the language; null if there is none. */
     static ProtoType scalar(String name) {
         for (ProtoType type : values()) {
             if (type.wordOf().equals(name) && type != ENUM && type != MESSAGE) {

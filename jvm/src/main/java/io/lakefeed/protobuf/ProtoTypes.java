@@ -7,7 +7,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** The message types of a file and of those that it refers to. */
+/** The message types of a file and of the files that it refers to. */
 public final class ProtoTypes {
     private final Map<String, Object> byName = new HashMap<>();
     private final Map<String, ProtoMessage> named = new LinkedHashMap<>();
@@ -17,9 +17,7 @@ public final class ProtoTypes {
         this.main = main;
     }
 
-    /**
-     * Returns the types of {@code main}, whose fields may have types of {@code others} and Protobuf's well-known ones.
-     */
+    /** Returns the types of {@code main}; its fields can have types of {@code others} and Protobuf's known types. */
     public static ProtoTypes of(ProtoFile main, Iterable<ProtoFile> others) {
         ProtoTypes types = new ProtoTypes(main);
         types.add(main, types.named);
@@ -33,9 +31,9 @@ public final class ProtoTypes {
     }
 
     /**
-     * Returns the types of a descriptor set; its last file is the main one, as protoc writes it.
+     * Returns the types of a descriptor set; protoc writes the main file last.
      *
-     * @throws SchemaException if the bytes are none
+     * @throws SchemaException if the bytes are no descriptor set
      */
     public static ProtoTypes ofSet(byte[] set) {
         List<ProtoFile> files = List.copyOf(ProtoDescriptor.files(set).values());
@@ -46,7 +44,7 @@ public final class ProtoTypes {
     }
 
     /**
-     * Parses a schema from a registry: text, or a file descriptor in Base64, as Confluent's Python client registers it.
+     * Parses a schema from a registry: text, or the file descriptor in Base64 that Confluent's Python client registers.
      *
      * @throws SchemaException if it is neither
      */
@@ -66,7 +64,7 @@ public final class ProtoTypes {
         return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || "+/=\r\n".indexOf(c) >= 0;
     }
 
-    /** Returns the main file's messages (of a set, all files'), with nested ones, by their full names. */
+    /** Returns the main file's messages (for a set, all files'), also nested ones, by their full names. */
     public Map<String, ProtoMessage> messages() {
         return named;
     }
@@ -78,10 +76,10 @@ public final class ProtoTypes {
     }
 
     /**
-     * Returns the main file's message of this name; without a name, its first.
+     * Returns the main file's message of this name; its first message for null.
      *
-     * @param name full, or without the package; or null
-     * @throws SchemaException if there is none; its text names the existing ones
+     * @param name with or without the package, or null
+     * @throws SchemaException if there is none; its text has the names of the existing messages
      */
     public ProtoMessage message(String name) {
         if (name == null) {
@@ -101,7 +99,7 @@ public final class ProtoTypes {
     }
 
     /**
-     * Returns the message at Confluent's message indexes: the number of a top-level message, then of one in it, …
+     * Returns the message at Confluent's message indexes: the index of a top-level message, then of a message in it, …
      *
      * @throws Malformed if there is none
      */
@@ -119,7 +117,7 @@ public final class ProtoTypes {
         return named.get(name.toString());
     }
 
-    /** Returns the indexes of a message, as {@link #message(List)} takes them. */
+    /** Returns the indexes of a message for {@link #message(List)}. */
     public List<Integer> indexes(ProtoMessage message) {
         List<Integer> indexes = new ArrayList<>();
         List<ProtoFile.Message> siblings = main.messages();
@@ -137,7 +135,7 @@ public final class ProtoTypes {
     }
 
     /**
-     * Returns the message or enum that a name written inside {@code scope} means; null if there is none.
+     * Returns the message or enum that a name inside {@code scope} refers to; null if there is none.
      *
      * <p>The innermost message with the name's first part decides, even if it does not contain the rest.
      */
@@ -154,7 +152,7 @@ public final class ProtoTypes {
         }
     }
 
-    /** Returns every message of the main file with its fields, one a line: equal for equal layouts. */
+    /** Returns the main file's messages with their fields, a line each; equal layouts have equal texts. */
     @Override
     public String toString() {
         StringBuilder text = new StringBuilder();

@@ -1,6 +1,6 @@
 package io.lakefeed.protobuf;
 
-/** Reports a Protobuf schema that cannot be read or used; the message says where and why. */
+/** Reports a Protobuf schema that cannot be read or used; the message has place and reason. */
 public final class SchemaException extends IllegalArgumentException {
     private static final long serialVersionUID = 1L;
 
@@ -12,13 +12,13 @@ public final class SchemaException extends IllegalArgumentException {
         reference = -1;
     }
 
-    /** Creates the exception for the reference at this place, from 0, of the schema that is read. */
+    /** Creates the exception for a reference of the schema, by its index. */
     public SchemaException(SchemaException reason, int reference) {
         super("reference " + (reference + 1) + ", " + reason.getMessage(), reason);
         this.reference = reference;
     }
 
-    /** Returns the place of the reference that the error is about, from 0; -1 for the schema itself. */
+    /** Returns the index of the reference with the error; -1 for the schema itself. */
     public int reference() {
         return reference;
     }

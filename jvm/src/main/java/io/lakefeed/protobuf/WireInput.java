@@ -6,10 +6,10 @@ import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 
 /**
- * Protobuf's wire format out of a byte array, believing no length that the bytes claim.
+ * Reads Protobuf's wire format from a byte array, and trusts no length in it.
  *
- * <p>Nothing is allocated for a length before the bytes are known to be there. Not thread safe; {@link #over}
- * starts a new record.
+ * <p>No memory is allocated for a length before it is compared with the number of remaining bytes. Not thread safe;
+ * {@link #over} starts a new record.
  *
  * @see <a href="https://protobuf.dev/programming-guides/encoding/">Protobuf's encoding</a>
  */
@@ -20,7 +20,7 @@ public final class WireInput {
     /** Wire type of 8 bytes, lowest byte first. */
     public static final int FIXED64 = 1;
 
-    /** Wire type of a length and as many bytes. */
+    /** Wire type of a length and bytes. */
     public static final int LENGTH = 2;
 
     /** Wire type of a group's start. */
@@ -42,7 +42,7 @@ public final class WireInput {
     private int at;
     private int end;
 
-    /** Starts at {@code from} of {@code record}, to its end. */
+    /** Starts a record at its byte {@code from}. */
     public WireInput over(byte[] record, int from) {
         bytes = record;
         at = from;
@@ -50,7 +50,7 @@ public final class WireInput {
         return this;
     }
 
-    /** Returns whether the message, or the part that {@link #limit} has set, is read. */
+    /** Returns whether the record, or the part that {@link #limit} has set, was read to its end. */
     public boolean atEnd() {
         return at >= end;
     }
@@ -65,7 +65,7 @@ public final class WireInput {
         return bytes;
     }
 
-    /** Reads a length and ends the input after it; returns the end before, for {@link #unlimit}. */
+    /** Reads a length and ends the input after so many bytes; returns the old end, for {@link #unlimit}. */
     public int limit() {
         int length = length();
         int before = end;
@@ -73,12 +73,12 @@ public final class WireInput {
         return before;
     }
 
-    /** Restores the end from before {@link #limit}. */
+    /** Restores the end that {@link #limit} returned. */
     public void unlimit(int before) {
         end = before;
     }
 
-    /** Reads a length and checks that as many bytes remain. */
+    /** Reads a length and checks that so many bytes remain. */
     public int length() {
         long length = varint();
         if (length < 0 || length > end - at) {
@@ -94,7 +94,7 @@ public final class WireInput {
         return from;
     }
 
-    /** Reads a field's number and wire type: number &lt;&lt; 3 | type. */
+    /** Reads a field's number and wire type: {@code number << 3 | type}. */
     public int tag() {
         int from = at;
         long tag = varint();
@@ -182,7 +182,7 @@ public final class WireInput {
         }
     }
 
-    /** Checks that a group's end is that of the group that began. */
+    /** Checks that the end of a group has the group's number. */
     public void requireEndOf(int number, int tag) {
         if (tag >>> 3 != number) {
             throw new Malformed("group " + number + " ends as group " + (tag >>> 3) + " before byte " + at);

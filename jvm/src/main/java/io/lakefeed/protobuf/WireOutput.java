@@ -7,13 +7,11 @@ import java.util.Arrays;
 import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Writes Protobuf's wire format into a byte array that grows; the mirror of {@link WireInput}. */
+/** Writes Protobuf's wire format into a growing byte array, for {@link WireInput} to read. */
 public final class WireOutput {
     private static final int FIRST_SIZE = 64;
-    private static final VarHandle INTS =
-            MethodHandles.byteArrayViewVarHandle(int[].class, ByteOrder.LITTLE_ENDIAN);
-    private static final VarHandle LONGS =
-            MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.LITTLE_ENDIAN);
+    private static final VarHandle INTS = MethodHandles.byteArrayViewVarHandle(int[].class, ByteOrder.LITTLE_ENDIAN);
+    private static final VarHandle LONGS = MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.LITTLE_ENDIAN);
 
     private byte[] bytes = new byte[FIRST_SIZE];
     private int size;
@@ -24,7 +22,7 @@ public final class WireOutput {
         return this;
     }
 
-    /** Returns the bytes that were written. */
+    /** Returns a copy of the written bytes. */
     public byte[] toBytes() {
         return Arrays.copyOf(bytes, size);
     }
@@ -64,7 +62,7 @@ public final class WireOutput {
         size += 8;
     }
 
-    /** Writes a length and as many bytes. */
+    /** Writes a length and the bytes. */
     public void lengthAnd(byte[] content) {
         varint(content.length);
         raw(content, content.length);

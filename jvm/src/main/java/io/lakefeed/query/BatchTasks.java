@@ -13,19 +13,20 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * Counts the tasks of the jobs that a streaming query runs now, from what Spark's listener keeps in memory.
  *
- * <p>One call from Python instead of a dozen. Nothing is asked of executors: their counts come with finished tasks and
- * heartbeats.
+ * <p>Python needs one call instead of a dozen. No request goes to executors: they send their counts with finished tasks
+ * and heartbeats.
  */
 public final class BatchTasks {
     private BatchTasks() {}
 
     /**
-     * Returns {@code done<TAB>tasks<TAB>records<TAB>waits} of the running jobs of one group, with the server that any
-     * task waits for; empty if no job runs.
+     * Returns {@code done<TAB>tasks<TAB>records<TAB>waits} of the running jobs of one group; empty if no job runs.
+     * {@code waits} is a server that a task waits for.
      *
-     * <p>Several stages read the same records, or read each other's: the records are those of the stage with most.
+     * <p>Several stages read the same records, or another stage's output. So {@code records} is the number of the stage
+     * that read the most.
      *
-     * @param group the query's run id, which Spark makes the group of its jobs; null for the jobs of all
+     * @param group the query's run id, which is the group of its jobs in Spark; null for the jobs of all queries
      */
     public static String of(SparkContext context, String group) {
         AppStatusStore store = context.statusStore();

@@ -22,14 +22,11 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * The smallest and the greatest value of each key column of a batch, as conditions of a MERGE.
  *
- * <p>The values are literals of the plan, as Spark keeps them. As text of SQL some would come back as others: a time in
- * the hour that a time zone has twice, and a text in which Spark finds the name of a variable.
+ * <p>The conditions are expressions with Spark's own values and not SQL text. Text would change some values: a time in
+ * the hour that a time zone has twice, and a string that contains {@code ${…}}.
  */
 public record KeyBounds(InternalRow row, DataType[] types, List<String> keys) {
-    /**
-     * Runs an aggregation with one row: a text, and for each key its smallest and its greatest value, or null for a key
-     * without bounds.
-     */
+    /** Runs an aggregation that returns one row: a text, and each key's smallest and greatest value, or nulls. */
     public static KeyBounds of(Dataset<Row> summary, List<String> keys) {
         QueryExecution execution = summary.queryExecution();
         InternalRow[] rows = SQLExecution$.MODULE$.withNewExecutionId(
@@ -46,7 +43,7 @@ public record KeyBounds(InternalRow row, DataType[] types, List<String> keys) {
         return row.getUTF8String(0).toString();
     }
 
-    /** Runs a MERGE into a table {@code t}, whose rows match only within the bounds. */
+    /** Runs a MERGE into a table {@code t}; only rows within the bounds match. */
     public void merge(org.apache.spark.sql.SparkSession spark, String statement) {
         MergeIntoTable merge = (MergeIntoTable) Statements.plan(spark, statement);
         Expression condition = merge.mergeCondition();

@@ -6,15 +6,14 @@ import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * A session of its own for the queries of a dashboard's panels, in the application of the feed.
+ * Creates the session for the queries of a dashboard's panels, in the application of the feed.
  *
- * <p>Settings that a panel needs do not reach the batches, and those that a batch sets for its own statements do not
- * reach the panels.
+ * <p>A panel's settings do not affect batches, and a batch's settings do not affect panels.
  */
 public final class PanelSession {
     /**
-     * A task that runs is not interrupted for another: with one task at a time a panel takes one core from a batch.
-     * Without substitution no text of a query can name a setting, which may be a secret.
+     * With one task at a time, a panel takes only one core from a batch. Without substitution, a query cannot read a
+     * setting, which may be a secret.
      */
     private static final Map<String, String> SETTINGS = Map.of(
             "spark.sql.shuffle.partitions", "1",
@@ -31,7 +30,7 @@ public final class PanelSession {
         return copy;
     }
 
-    /** Gives the copy the temporary views that the session has now. */
+    /** Copies the session's current temporary views. */
     public static void takeViews(SparkSession session, SparkSession copy) {
         SessionCatalog from = catalog(session);
         SessionCatalog to = catalog(copy);

@@ -20,7 +20,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * Refuses SQL that does more than read: statements that change tables, settings or the session, scripts, and functions
  * that call any method of the JVM.
  *
- * <p>The parsed statement is checked, before its analysis: EXECUTE IMMEDIATE runs its text while it is analysed. Only
+ * <p>The parsed statement is checked before its analysis, because EXECUTE IMMEDIATE runs during analysis. Only
  * operators that are known to read are accepted, so that a new kind of statement in Spark is refused.
  */
 public final class ReadOnlyQuery {
@@ -31,16 +31,15 @@ public final class ReadOnlyQuery {
             UnresolvedHint UnresolvedInlineTable UnresolvedRelation UnresolvedSubqueryColumnAliases
             UnresolvedTVFAliases UnresolvedTableValuedFunction UnresolvedWith Window WithWindowDefinition""".split("\\s+"));
 
-    /** They call any static method of any class, such as {@code System.exit}. */
+    /** Functions that can call any static method, such as {@code System.exit}. */
     private static final Set<String> REFLECTIVE = Set.of("reflect", "try_reflect", "java_method");
 
     private ReadOnlyQuery() {}
 
     /**
-     * Returns what a statement does besides reading, as the name of Spark's operator or function; null if it only
-     * reads.
+     * Returns the name of Spark's operator or function that does more than read; null if the statement only reads.
      *
-     * @throws AnalysisException if it is no statement
+     * @throws AnalysisException if the text is no statement
      */
     public static String refusal(SparkSession spark, String sql) throws AnalysisException {
         return refusal(Statements.plan(spark, sql));
@@ -53,7 +52,7 @@ public final class ReadOnlyQuery {
         }
         List<Expression> expressions = new ArrayList<>(CollectionConverters.asJava(plan.expressions()));
         if (plan instanceof WithWindowDefinition named) {
-            // They stand in a map, where expressions() does not look.
+            // expressions() does not look into this map.
             expressions.addAll(CollectionConverters.asJava(named.windowDefinitions()).values());
         }
         Stream<String> inside = Stream.concat(
@@ -71,7 +70,7 @@ public final class ReadOnlyQuery {
 
     private static String refusal(Expression expression) {
         if (expression instanceof ExpressionWithUnresolvedIdentifier) {
-            // The name of a function that is a text until the analysis.
+            // IDENTIFIER('…'): the function's name is known only after the analysis.
             return "IDENTIFIER";
         }
         if (expression instanceof UnresolvedFunction function) {

@@ -22,14 +22,14 @@ public final class RunningBatch {
 
     private RunningBatch() {}
 
-    /** One source's offsets in a batch, in Spark's form; null where a source has none yet. */
+    /** One source's offsets in a batch, as Spark writes them; null if the source has none yet. */
     public record Span(String start, String end) {}
 
     /**
-     * Returns where each source of the query with this name begins and ends in its batch, as JSON: {@code [{"start":
-     * "…", "end": "…"}]}.
+     * Returns the offsets of each source in the current batch of a query, as JSON: {@code [{"start": "…", "end":
+     * "…"}]}.
      *
-     * <p>The batch's own plan says so, unless it has no new records: then the query does.
+     * <p>The batch's plan has them; if the batch has no new records, the query has them.
      */
     public static String spans(SparkSession spark, String name) throws JsonProcessingException {
         StreamExecution execution = running(spark, name);
@@ -55,7 +55,7 @@ public final class RunningBatch {
                 return ((StreamingQueryWrapper) query).streamingQuery();
             }
         }
-        throw new IllegalStateException("there is no running query " + name);
+        throw new IllegalStateException("no query with the name " + name + " runs in this session");
     }
 
     private static String json(Option<Offset> offset) {

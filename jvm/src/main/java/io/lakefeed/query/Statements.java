@@ -13,30 +13,30 @@ import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.internal.SQLConf$;
 
 /**
- * Hands SQL to Spark's parser as it is written: the only class that does.
+ * Passes SQL to Spark's parser unchanged; no other class calls the parser.
  *
- * <p>Spark replaces {@code ${name}} by settings, system properties and variables of the driver's environment in each
- * text that a session parses, names and literals included. A session of the user's does so by default, and Spark has no
- * escape. So the parser runs with a copy of the session's settings in which this is off.
+ * <p>Spark replaces {@code ${name}} by settings, system properties and environment variables of the driver in each text
+ * that it parses, also in names and literals, and has no escape for it. So the parser runs with a copy of the session's
+ * settings in which this is off.
  */
 public final class Statements {
     private Statements() {}
 
     /**
-     * Runs a statement, or plans it if it is a query.
+     * Runs a statement; only plans a query.
      *
-     * @param values of the named parameters, {@code :name}; they are no part of the text
+     * @param values of the named parameters, {@code :name}
      */
     public static Dataset<Row> run(org.apache.spark.sql.SparkSession spark, String text, Map<String, Object> values) {
         return asWritten(spark, !values.isEmpty(), () -> spark.sql(text, values));
     }
 
-    /** Returns a column for an expression in SQL. */
+    /** Returns the column of an SQL expression. */
     public static Column expression(org.apache.spark.sql.SparkSession spark, String text) {
         return asWritten(spark, false, () -> ExpressionUtils.column(parser(spark).parseExpression(text)));
     }
 
-    /** Returns the plan of a statement, which is not run. */
+    /** Parses a statement without running it. */
     static LogicalPlan plan(org.apache.spark.sql.SparkSession spark, String text) {
         return asWritten(spark, false, () -> parser(spark).parsePlan(text));
     }
@@ -50,10 +50,10 @@ public final class Statements {
         SQLConf settings = ((SparkSession) spark).sessionState().conf().clone();
         settings.setConfString("spark.sql.variable.substitute", "false");
         if (hasValues) {
-            // Spark writes them with escapes, which it does not read with this on.
+            // Spark writes values with escapes, and would not read them with this setting on.
             settings.setConfString("spark.sql.parser.escapedStringLiterals", "false");
         }
-        // With it on, table properties are no place for parameters.
+        // With this setting on, Spark refuses parameters in table properties.
         settings.setConfString("spark.sql.legacy.parameterSubstitution.constantsOnly", "false");
         return SQLConf$.MODULE$.withExistingConf(settings, () -> {
             try {
@@ -64,7 +64,7 @@ public final class Statements {
         });
     }
 
-    /** Throws Spark's ParseException, which Scala's functions do not declare. */
+    /** Throws Spark's checked ParseException, which Scala's functions do not declare. */
     @SuppressWarnings("unchecked")
     private static <E extends Exception> E asItIs(Exception error) throws E {
         throw (E) error;

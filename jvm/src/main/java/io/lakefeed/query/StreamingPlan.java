@@ -45,16 +45,16 @@ import scala.runtime.BoxedUnit;
 /**
  * Finds the state that a streaming DataFrame keeps between micro-batches, from its analysed plan.
  *
- * <p>A transform that keeps state must be a part of the streaming query; one without state may be applied to each
- * micro-batch by itself. Only the user's code knows the state of a TransformWithState; {@code processors} returns that
- * code for those in Python.
+ * <p>A transform with state must be part of the streaming query; a transform without state may be applied to each
+ * micro-batch by itself. Only the user's code knows the state of a TransformWithState; {@link #processors} returns that
+ * code if it is in Python.
  */
 public final class StreamingPlan {
     private StreamingPlan() {}
 
     /**
-     * Returns the operators that keep state, with a description of it, in the order of the plan: {@code aggregate: by
-     * zip string; count(1) bigint}. Empty if there is none. Equal state has equal text.
+     * Describes the state of each operator that keeps some, in the order of the plan: {@code aggregate: by zip string;
+     * count(1) bigint}. Equal state has equal text.
      */
     public static List<String> state(Dataset<?> frame) {
         List<String> found = new ArrayList<>();
@@ -67,10 +67,7 @@ public final class StreamingPlan {
         return found;
     }
 
-    /**
-     * Returns the pickled functions of the operators that {@code state} calls "transformWithState in Python", in its
-     * order.
-     */
+    /** Returns the pickled function of each "transformWithState in Python" in {@link #state}, in the same order. */
     public static List<byte[]> processors(Dataset<?> frame) {
         List<byte[]> found = new ArrayList<>();
         visit(frame.queryExecution().analyzed(), plan -> {
@@ -82,9 +79,10 @@ public final class StreamingPlan {
     }
 
     /**
-     * Returns the plan's scans of its one source: for each the text of its first filter, or an empty text. Columns may
-     * be made before that filter, as {@code lakefeed check} and test cases do in place of Kafka's source. Null if there
-     * are two sources, which would each stop at their own records, or two scans of the same records.
+     * Returns the filter of each scan of the plan's one source as text; empty for a scan without a filter. Projections
+     * may stand between scan and filter, as in {@code lakefeed check} and test cases, which replace Kafka's source.
+     * Returns null if there are two sources, because their batches would end at different records, or two scans of the
+     * same records.
      */
     public static List<String> readings(Dataset<?> frame) {
         Set<LogicalPlan> sources = new HashSet<>();
@@ -99,8 +97,8 @@ public final class StreamingPlan {
             return;
         }
         if (plan instanceof LeafNode) {
-            // A join gives one scan of a V1 source other column ids. The V1 source of joined streams is the files of a
-            // test case: its scans have a micro-batch for each file, so they end at the same records.
+            // A join gives one of two scans of a V1 source other column ids. Only test cases join V1 sources: their
+            // scans have a micro-batch for each file, so they end at the same records.
             sources.add(plan instanceof StreamingRelation ? plan.canonicalized() : plan);
             filters.add(filter);
         }
@@ -108,10 +106,7 @@ public final class StreamingPlan {
         CollectionConverters.asJava(plan.children()).forEach(child -> readings(child, own, sources, filters));
     }
 
-    /**
-     * Returns whether each row comes from one record, and each record becomes one row at most: only columns and filters
-     * are between the two.
-     */
+    /** Returns whether the plan only projects and filters, so that each record becomes at most one row. */
     public static boolean onePerRecord(Dataset<?> frame) {
         LogicalPlan plan = frame.queryExecution().analyzed();
         return plan.find(each -> !(each instanceof Project
@@ -127,7 +122,7 @@ public final class StreamingPlan {
     }
 
     /**
-     * Asks Spark whether it can run the plan as a stream. Spark's {@code AnalysisException} has the reason if it cannot.
+     * Throws Spark's {@code AnalysisException} with the reason if Spark cannot run the plan as a stream.
      *
      * @param outputMode append, update or complete
      */
@@ -138,7 +133,7 @@ public final class StreamingPlan {
         UnsupportedOperationChecker.checkStreamingQueryGlobalWatermarkLimit(plan, mode);
     }
 
-    /** Visits the operators of a plan that work on a stream, from its sources on. */
+    /** Visits the operators of a plan that work on a stream, sources first. */
     private static void visit(LogicalPlan plan, Consumer<LogicalPlan> visitor) {
         if (plan.isStreaming()) {
             CollectionConverters.asJava(plan.children()).forEach(child -> visit(child, visitor));
@@ -146,7 +141,7 @@ public final class StreamingPlan {
         }
     }
 
-    /** Returns the state that an operator keeps over a stream; null if it keeps none. */
+    /** Describes the state that an operator keeps; null if it keeps none. */
     private static String kept(LogicalPlan plan) {
         if (plan instanceof Aggregate each) {
             return "aggregate: by " + expressions(each.groupingExpressions(), plan) + "; " + computed(each);
@@ -182,7 +177,7 @@ public final class StreamingPlan {
         return plan instanceof GlobalLimit ? "limit" : null;
     }
 
-    /** Returns the results with their types, without the keys, which are listed already. */
+    /** Describes the results with their types, without the keys, which are listed already. */
     private static String computed(Aggregate aggregate) {
         List<String> texts = new ArrayList<>();
         for (NamedExpression each : CollectionConverters.asJava(aggregate.aggregateExpressions())) {

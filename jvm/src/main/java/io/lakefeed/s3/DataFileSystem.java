@@ -15,16 +15,15 @@ import org.apache.hadoop.fs.s3a.S3AFileSystem;
 import org.apache.hadoop.util.Progressable;
 
 /**
- * Writes a data file of Spark with one request through S3A: {@code fs.s3a.impl=io.lakefeed.s3.DataFileSystem}.
+ * Writes one of Spark's data files with one request through S3A: {@code fs.s3a.impl=io.lakefeed.s3.DataFileSystem}.
  *
  * <p>S3A sends two requests before it creates a file, and Spark asks twice for the size of a file that it has just
- * written. Both are unnecessary for files with a UUID in their name, {@code part-…-<uuid>…}: no other file has the
- * name, and the size is known here. S3A handles all other files, so that {@code create(path, overwrite=false)} still
- * refuses an existing file; the setting {@code fs.s3a.performance.flags=create} would overwrite it.
+ * written. Files with a UUID in their name, {@code part-…-<uuid>…}, need neither: no other file has the name, and the
+ * size is known here. Other files are left to S3A, so that {@code create(path, overwrite=false)} still refuses an
+ * existing file; with the setting {@code fs.s3a.performance.flags=create} S3A would overwrite it.
  */
 public final class DataFileSystem extends S3AFileSystem {
-    private static final Pattern WRITTEN_ONCE =
-            Pattern.compile("part-.*[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}.*");
+    private static final Pattern WRITTEN_ONCE = Pattern.compile("part-.*[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}.*");
     /** Spark asks for the size when the file is closed and when its task commits. */
     private static final long REMEMBERED_MILLIS = 60_000;
 
@@ -39,9 +38,6 @@ public final class DataFileSystem extends S3AFileSystem {
         }
     };
 
-    /** Hadoop creates it. */
-    public DataFileSystem() {}
-
     @Override
     public FSDataOutputStream create(
             Path path,
@@ -52,7 +48,7 @@ public final class DataFileSystem extends S3AFileSystem {
             long blockSize,
             Progressable progress)
             throws IOException {
-        // Files on a magic path do not exist before their job commits.
+        // S3A's magic committer creates the files of such a path only when their job commits.
         if (!WRITTEN_ONCE.matcher(path.getName()).matches() || path.toString().contains("__magic")) {
             return super.create(path, permission, overwrite, bufferSize, replication, blockSize, progress);
         }

@@ -19,7 +19,7 @@ public enum KeyClass {
     /** Everything else, such as listings of directories and requests about buckets. */
     OTHER;
 
-    /** A key's class and its location: {@code bucket/path} of a table or a checkpoint. */
+    /** A key's class, and the location of its table or checkpoint: {@code bucket/path}. */
     record Place(KeyClass keyClass, String location) {}
 
     /** Classifies a key, or the prefix of a listing. */
@@ -31,7 +31,7 @@ public enum KeyClass {
         if (log >= 0) {
             return new Place(SINK_LOG, location(bucket, key, log));
         }
-        // A log's directory without a slash at its end, or an entry of it, or its temporary file.
+        // A log's directory without a slash at its end, one of its entries, or a temporary file.
         String directory = name.equals("offsets") || name.equals("commits") ? key : folder;
         if (directory == key || name.isEmpty() || name.charAt(0) == '.' || isDigit(name, 0)) {
             if (endsWithSegment(directory, "offsets")) {

@@ -8,7 +8,7 @@ import java.util.Locale;
  *
  * @param operation S3's name for it, such as PutObject
  * @param keyClass the purpose of the key
- * @param location {@code bucket/path} of the table or checkpoint; empty if there are too many of them
+ * @param location {@code bucket/path} of the table or checkpoint; empty if there are too many locations
  * @param requests attempts, including retries
  * @param bytesOut bytes of the requests' bodies
  * @param bytesIn bytes of the answers' bodies, from their headers
@@ -29,7 +29,7 @@ public record RequestCount(
                 && (location.length() == root.length() || location.charAt(root.length()) == '/');
     }
 
-    /** Returns one line: the components, separated by tabs. */
+    /** Returns the components as one line, separated by tabs. */
     String line() {
         return String.join(
                 "\t",

@@ -23,15 +23,15 @@ import software.amazon.awssdk.services.s3.model.Delete;
  * Counts the HTTP requests of this JVM to S3 by operation (PutObject, HeadObject, …), by the purpose of the key, and by
  * the table or checkpoint.
  *
- * <p>Every S3 client of the AWS SDK 2 in the JVM uses it, Hadoop's S3A and Iceberg's S3FileIO alike, because the SDK
- * reads the class path resource {@code software/amazon/awssdk/services/s3/execution.interceptors}. It counts each
- * attempt: a request with two retries counts three times, as the store sees it. {@link io.lakefeed.JvmPlugin} adds the counts of
+ * <p>The AWS SDK 2 adds it to each S3 client of the JVM, Hadoop's S3A and Iceberg's S3FileIO alike, because of the
+ * class path resource {@code software/amazon/awssdk/services/s3/execution.interceptors}. It counts attempts, as the
+ * store does: a request with two retries counts three times. {@link io.lakefeed.JvmPlugin} adds the counts of
  * executors.
  */
 public final class RequestMeter implements ExecutionInterceptor {
     private static final ExecutionAttribute<Counter> UNANSWERED =
             new ExecutionAttribute<>("io.lakefeed.s3.RequestMeter.unanswered");
-    /** Beyond this number, new locations are counted together: a job that walks through a bucket costs no memory. */
+    /** With more counters, new locations are counted together: a job that walks through a bucket costs no memory. */
     private static final int MOST_COUNTERS = 4096;
 
     private static final Map<Slot, Counter> COUNTERS = new ConcurrentHashMap<>();
@@ -63,9 +63,6 @@ public final class RequestMeter implements ExecutionInterceptor {
         }
     }
 
-    /** The SDK creates one for each client. */
-    public RequestMeter() {}
-
     /** Returns the number of requests for each operation since this JVM started, in the order of their names. */
     public static Map<String, Long> snapshot() {
         Map<String, Long> counts = new TreeMap<>();
@@ -73,10 +70,7 @@ public final class RequestMeter implements ExecutionInterceptor {
         return counts;
     }
 
-    /**
-     * Returns the bytes of request bodies ({@code bytes_out}), of answers ({@code bytes_in}), and the answers of 400
-     * and above.
-     */
+    /** Returns {@code bytes_out} of request bodies, {@code bytes_in} of answers, and {@code errors}. */
     public static Map<String, Long> traffic() {
         Collection<RequestCount> counts = counts();
         return Map.of(
@@ -85,29 +79,27 @@ public final class RequestMeter implements ExecutionInterceptor {
                 "errors", counts.stream().mapToLong(RequestCount::errors).sum());
     }
 
-    /**
-     * Returns all counts of this JVM and of the executors: one {@link RequestCount} a line; several may be of one kind.
-     */
+    /** Returns the counts of this JVM and of executors, a {@link RequestCount} a line; two can be of the same kind. */
     public static String report() {
         return text(counts());
     }
 
     /**
-     * Starts storing the counts at the end of each batch of a query.
+     * Starts to store the counts at the end of each batch of a query.
      *
-     * @param checkpoint its checkpoint, {@code bucket/path}
-     * @param locations where it reads and writes, one a line, including the checkpoint
+     * @param checkpoint of the query, {@code bucket/path}
+     * @param locations that the query reads and writes, including the checkpoint, a line each
      */
     public static void watch(String checkpoint, String locations) {
         WATCHED.put(checkpoint, new BatchMarks(List.of(locations.split("\n"))));
     }
 
-    /** Stops storing the counts of a query. */
+    /** Stops to store the counts of a query. */
     public static void unwatch(String checkpoint) {
         WATCHED.remove(checkpoint);
     }
 
-    /** Stores the counts at the end of a batch whose entry in the log of commits is not written to S3. */
+    /** Stores the counts at the end of a batch, for a query whose log of commits is not on S3. */
     public static void batchEnded(String checkpoint, long batch) {
         BatchMarks marks = WATCHED.get(checkpoint);
         if (marks != null) {
@@ -115,13 +107,13 @@ public final class RequestMeter implements ExecutionInterceptor {
         }
     }
 
-    /** Returns the counts at the start of the query's first batch; null before it. */
+    /** Returns the counts at the start of the query's first batch; null before that batch. */
     public static String atFirstBatch(String checkpoint) {
         BatchMarks marks = WATCHED.get(checkpoint);
         return marks == null || marks.start() == null ? null : text(marks.start());
     }
 
-    /** Returns the counts at the end of a batch; null if that is unknown. */
+    /** Returns the counts at the end of a batch; null if they are unknown. */
     public static String atCommit(String checkpoint, long batch) {
         BatchMarks marks = WATCHED.get(checkpoint);
         Collection<RequestCount> found = marks == null ? null : marks.atCommit(batch);
@@ -140,7 +132,7 @@ public final class RequestMeter implements ExecutionInterceptor {
     }
 
     /** Replaces the counts of an executor by its newest ones. */
-    public static void executorSaid(String executor, List<RequestCount> counts) {
+    public static void putExecutor(String executor, List<RequestCount> counts) {
         EXECUTORS.put(executor, counts);
     }
 
@@ -224,7 +216,7 @@ public final class RequestMeter implements ExecutionInterceptor {
                 || "CompleteMultipartUpload".equals(operation);
     }
 
-    /** Returns the key of a request; the prefix of a listing; the first key of a bulk delete. */
+    /** Returns the key of a request, the prefix of a listing, or the first key of a bulk delete. */
     private static String key(SdkRequest request) {
         return field(request, "Key")
                 .or(() -> field(request, "Prefix"))
@@ -248,14 +240,14 @@ public final class RequestMeter implements ExecutionInterceptor {
     }
 
     /**
-     * A query's request counts between its batches.
+     * Stores a query's request counts at the ends of its batches.
      *
-     * <p>A batch begins when its offsets are sent and ends when the store has confirmed its entry in the log of commits.
-     * The meter sees both requests on the query's own thread. A query whose checkpoint is on the local disk says itself when
-     * a batch has ended. So with one JVM the count of a batch is exact at any later time.
+     * <p>A batch begins when its offsets are sent to the store, and ends when the store has confirmed its entry in the
+     * log of commits. A query whose checkpoint is on the local disk reports the ends itself. So with one JVM the count
+     * of a batch is exact at any later time.
      */
     static final class BatchMarks {
-        /** More finished batches than Spark keeps reports of. */
+        /** Spark keeps the reports of fewer batches. */
         private static final int KEPT = 128;
 
         private final List<String> locations;
@@ -292,7 +284,7 @@ public final class RequestMeter implements ExecutionInterceptor {
 
         private void requireStart() {
             if (start == null) {
-                // An earlier run wrote the offsets of this batch, or they are on the local disk.
+                // An earlier run wrote the offsets of this batch, or the checkpoint is on the local disk.
                 start = initial;
             }
         }

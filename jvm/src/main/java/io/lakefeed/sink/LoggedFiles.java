@@ -28,8 +28,8 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * Writes the batches of a {@code foreachBatch} with Spark's file sink, as {@code writeStream.format("parquet")} does.
  *
- * <p>So decoding and counting are the same for all sinks, and the schema may change from batch to batch. Spark writes
- * the log {@code _spark_metadata}, entry by entry.
+ * <p>So decoding and counting are the same as for other sinks, and the schema may change between batches. Spark adds an
+ * entry to the log {@code _spark_metadata} for each batch.
  */
 public final class LoggedFiles {
     private static final String COMPACT = ".compact";
@@ -59,7 +59,7 @@ public final class LoggedFiles {
                 scala.collection.immutable.Map.from(CollectionConverters.asScala(options)));
     }
 
-    /** Returns the newest batch in the log, or -1, with one LIST. */
+    /** Returns the newest batch in the log, or -1; sends one LIST. */
     public long logged() throws IOException {
         Path log = new Path(path, FileStreamSink.metadataDir());
         long newest = -1;
@@ -78,8 +78,8 @@ public final class LoggedFiles {
     }
 
     /**
-     * Returns the directories with files, such as {@code zip=8001/day=2024-01-01}: those of one batch, or with -1 of
-     * all batches in the log. It takes one GET, or a few.
+     * Returns the directories with files of a batch, such as {@code zip=8001/day=2024-01-01}; for -1 the directories of
+     * all batches in the log. Sends one or a few GETs.
      */
     public List<String> directories(long batchId) {
         FileStreamSinkLog log = new FileStreamSinkLog(
@@ -109,14 +109,11 @@ public final class LoggedFiles {
             case "json" -> new JsonFileFormat();
             case "csv" -> new CSVFileFormat();
             case "avro" -> new AvroFileFormat();
-            default -> throw new IllegalArgumentException(name);
+            default -> throw new IllegalArgumentException("unknown file format " + name);
         };
     }
 
-    /**
-     * Writes the rows and adds them to the log as this batch; returns the number of rows, or -1 if the log has the
-     * batch.
-     */
+    /** Writes rows and adds their files to the log as a batch; returns their number, or -1 if the log has the batch. */
     public long add(long batchId, String commitId, Dataset<Row> rows) {
         // Spark's file sink does not report how many rows it has written.
         Dataset<Row> counted = rows.observe(ROWS, functions.count(functions.lit(1)).as(ROWS));

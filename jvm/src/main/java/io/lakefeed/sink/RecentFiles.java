@@ -5,16 +5,13 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/**
- * Keeps the contents of files that were written or read recently, up to a number of bytes, and up to a number of files of
- * each folder; the oldest are dropped first.
- */
+/** Keeps the contents of recent files, up to a number of bytes and of files in a folder; drops the oldest first. */
 final class RecentFiles {
     private final Map<String, byte[]> files = new LinkedHashMap<>();
     private final long most;
     private final int mostOfFolder;
     private long bytes;
-    /** The file that was last found too large: of a table's metadata it is the current one that is read often. */
+    /** The last file that was too large. One is enough: a table's current metadata file is read again and again. */
     private String large;
 
     RecentFiles(long most) {
@@ -26,12 +23,12 @@ final class RecentFiles {
         this.mostOfFolder = mostOfFolder;
     }
 
-    /** Returns the size of the largest file that is worth keeping. */
+    /** Returns the size of the largest file that is kept. */
     long largest() {
         return most / 4;
     }
 
-    /** Remembers that a file is larger than {@link #largest}, so that it is not read in vain again. */
+    /** Remembers that a file is larger than {@link #largest}, so that no one reads it again to keep it. */
     synchronized void setLarge(String location) {
         large = location;
     }

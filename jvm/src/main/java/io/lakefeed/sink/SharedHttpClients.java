@@ -13,8 +13,8 @@ import software.amazon.awssdk.services.s3.S3Client;
  * Creates S3 clients for Iceberg that share one pool of connections in each JVM: {@code
  * s3.client-factory-impl=io.lakefeed.sink.SharedHttpClients}.
  *
- * <p>Iceberg 1.12 offers two HTTP clients. The JDK's sends bodies over connections that the server has closed, fails
- * and sends them again: one PUT in ten where batches are a second or two apart. The other one requires a newer AWS SDK
+ * <p>Iceberg 1.12 offers two HTTP clients. The JDK's sends a body over a connection that the server has closed, fails
+ * and sends it again: one PUT in ten if batches are a second or two apart. The other client requires a newer AWS SDK
  * than Hadoop's. This is S3A's client, which checks a connection before it sends. The pool outlives a batch, so an
  * executor's next task finds open connections.
  */
@@ -24,14 +24,10 @@ public final class SharedHttpClients implements S3FileIOAwsClientFactory {
     private S3FileIOProperties s3 = new S3FileIOProperties();
     private AwsClientProperties aws = new AwsClientProperties();
 
-    /** The pool, created with the first client. A closed client leaves it open, as the SDK does with shared ones. */
+    /** Holds the pool, which is created with the first client and which no client closes. */
     private static final class Pool {
-        static final SdkHttpClient CLIENT =
-                ApacheHttpClient.builder().maxConnections(100).build();
+        static final SdkHttpClient CLIENT = ApacheHttpClient.builder().maxConnections(100).build();
     }
-
-    /** Iceberg creates it. */
-    public SharedHttpClients() {}
 
     @Override
     public void initialize(Map<String, String> properties) {

@@ -18,11 +18,10 @@ import org.apache.iceberg.io.SeekableInputStream;
  * Keeps the metadata that Iceberg's S3FileIO has just written or read, so that it is not read again: {@code
  * io-impl=io.lakefeed.sink.TableFileIO}.
  *
- * <p>A start reads the table's metadata file for each question about the table, and each commit reads it and the
- * manifest lists of two snapshots, which the same JVM has written a moment before. Metadata files have a UUID in their
- * names and never change, so their contents stay in memory after their upload or their first read. Only the catalog
- * decides which of them is current, and it is asked each time: a commit of another writer names a file that is not in
- * memory, and that file is read.
+ * <p>At the start of a feed Iceberg reads the table's metadata file several times, and in each commit this file and two
+ * manifest lists, which the same JVM wrote a moment before. Metadata files have a UUID in their names and never change,
+ * so their contents stay in memory after they were written or first read. The catalog still decides which file is
+ * current: after a commit of another writer it names a file that is not in memory, and that file is read.
  */
 public final class TableFileIO extends S3FileIO {
     private static final long serialVersionUID = 1;
@@ -31,16 +30,13 @@ public final class TableFileIO extends S3FileIO {
     private static final int LONGEST_KEY = 1024;
     private static final String TABLE = ".metadata.json";
     /**
-     * Only the newest metadata file of a table is read again, or one before it where commits race. A job with hundreds of
-     * tables would fill the rest of the memory with older ones.
+     * Keeps four metadata files of a table: only the newest is read again, or the one before it if two commits race. A
+     * job with hundreds of tables would fill the memory with older files.
      */
     private static final RecentFiles TABLES = new RecentFiles(32 << 20, 4);
 
-    /** Separate, so that large metadata files do not drop the manifests that a merge needs. */
+    /** Separate from {@link #TABLES}: large metadata files would displace the manifests that a commit merges. */
     private static final RecentFiles MANIFESTS = new RecentFiles(8 << 20);
-
-    /** Iceberg creates it. */
-    public TableFileIO() {}
 
     @Override
     public InputFile newInputFile(String location) {
@@ -63,7 +59,7 @@ public final class TableFileIO extends S3FileIO {
         return METADATA.matcher(location).matches() ? new Kept(file) : file;
     }
 
-    /** A store answers a longer key as it likes, with a server error for one, and no retry helps. */
+    /** Refuses a key that is too long for S3: some stores would answer with a server error, which is retried. */
     private static void requireKey(String location) {
         int length = location.length() <= LONGEST_KEY ? 0 : location.getBytes(StandardCharsets.UTF_8).length;
         if (length - location.indexOf('/', location.indexOf("://") + 3) - 1 > LONGEST_KEY) {
@@ -101,7 +97,7 @@ public final class TableFileIO extends S3FileIO {
         return location.endsWith(TABLE) ? TABLES : MANIFESTS;
     }
 
-    /** Is read from memory, after one request at most: that also brings the length, which S3 has to be asked for. */
+    /** Reads a file from memory, after one request at most; its length needs no further request. */
     private record Remembered(InputFile file) implements InputFile {
         @Override
         public long getLength() {
@@ -125,7 +121,7 @@ public final class TableFileIO extends S3FileIO {
             return recent(location()).get(location()) != null || file.exists();
         }
 
-        /** Returns the whole file, kept or read now; null if it is too large to keep. */
+        /** Returns the whole file, from memory or read now; null if it is too large to keep. */
         private byte[] content() {
             RecentFiles recent = recent(location());
             byte[] content = recent.get(location());
@@ -175,7 +171,7 @@ public final class TableFileIO extends S3FileIO {
         }
     }
 
-    /** Keeps a copy of a written file. */
+    /** Writes a file, and keeps a copy of it. */
     private static final class Copying extends PositionOutputStream {
         private final PositionOutputStream file;
         private final String location;
@@ -228,12 +224,12 @@ public final class TableFileIO extends S3FileIO {
             ByteArrayOutputStream whole = copy;
             copy = null;
             boolean isTable = location.endsWith(TABLE);
-            // A file that is not in memory may be read before its upload has ended.
+            // Only a file in memory can be read before its upload has ended.
             if (isTable || whole == null || !Uploads.start(location, file::close)) {
                 file.close();
             }
             if (isTable) {
-                // The catalog names it next, and with it all that it names.
+                // The catalog refers to this file next, and so to all files that it names.
                 Uploads.await(location);
             }
             if (whole != null) {

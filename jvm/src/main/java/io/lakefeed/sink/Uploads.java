@@ -11,14 +11,15 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
 /**
- * Uploads the metadata files of one commit beside each other: manifests, the list of manifests, and the table's
- * metadata file.
+ * Uploads the metadata files of one commit at the same time: manifests, the manifest list, and the table's metadata
+ * file.
  *
- * <p>Iceberg writes one after the other, each a request to the store. None of them counts before the catalog names the
- * table's metadata file. So each upload may wait until just before that: the metadata file's own upload ends only when
- * all others in its folder have, and fails if one of them has.
+ * <p>Iceberg writes them one after the other, with a request each. No file counts before the catalog refers to the
+ * table's metadata file. So the uploads may overlap: {@link #await} waits for all of them just before that, and fails
+ * if one of them has failed.
  *
- * <p>Only files of folders within {@link #beside} are uploaded so; in tasks none is, because another JVM commits.
+ * <p>Only the folders between {@link #beside} and {@link #close} are handled so. Tasks upload in the usual way, because
+ * another JVM commits their files.
  */
 public final class Uploads implements AutoCloseable {
     private static final ExecutorService THREADS = Executors.newCachedThreadPool(work -> {
@@ -26,16 +27,16 @@ public final class Uploads implements AutoCloseable {
         thread.setDaemon(true);
         return thread;
     });
-    /** How many commits to each folder are in progress. */
+    /** The number of commits in progress by folder. */
     private static final Map<String, Integer> OPEN = new HashMap<>();
 
     private static final Map<String, Future<?>> RUNNING = new ConcurrentHashMap<>();
 
     private final String folder;
 
-    /** Ends a file, which uploads it. */
+    /** Uploads a file. */
     public interface Upload {
-        /** Ends it; fails if the store refuses it. */
+        /** Uploads it; fails if the store refuses it. */
         void run() throws IOException;
     }
 
@@ -43,7 +44,7 @@ public final class Uploads implements AutoCloseable {
         this.folder = folder;
     }
 
-    /** Lets the uploads to the folder of a file run beside each other, until this is closed. */
+    /** Lets uploads to the folder of a file run at the same time, until the result is closed. */
     public static Uploads beside(String file) {
         String folder = folder(file);
         synchronized (OPEN) {
@@ -52,7 +53,7 @@ public final class Uploads implements AutoCloseable {
         return new Uploads(folder);
     }
 
-    /** Waits for what is left: a commit that has failed leaves uploads behind, whose failures do not count any more. */
+    /** Waits for uploads that a failed commit has left running, and ignores their failures. */
     @Override
     public void close() {
         synchronized (OPEN) {
@@ -63,7 +64,7 @@ public final class Uploads implements AutoCloseable {
         }
     }
 
-    /** Starts an upload in a thread of its own, if its folder is within {@link #beside}; otherwise returns false. */
+    /** Starts an upload in its own thread; returns false, without starting it, if {@link #beside} was not called. */
     public static boolean start(String file, Upload upload) {
         synchronized (OPEN) {
             if (!OPEN.containsKey(folder(file))) {
@@ -110,7 +111,7 @@ public final class Uploads implements AutoCloseable {
         throw new IOException(cause);
     }
 
-    /** Waits for the upload of a file, whether it succeeds or not, so that it can be deleted. */
+    /** Waits until the upload of a file has succeeded or failed, so that the file can be deleted. */
     static void settle(String file) {
         Future<?> upload = RUNNING.remove(file);
         if (upload == null) {
@@ -119,7 +120,7 @@ public final class Uploads implements AutoCloseable {
         try {
             upload.get();
         } catch (ExecutionException failed) {
-            // The commit that wrote it has said so.
+            // The commit that wrote the file has reported this failure.
         } catch (InterruptedException interrupted) {
             Thread.currentThread().interrupt();
         }

@@ -15,23 +15,20 @@ import java.util.Date;
 import java.util.Enumeration;
 
 /**
- * A kind of key store that has this JVM's own certificate and key, whichever file it is loaded from.
+ * A key store that has this JVM's own certificate and key; the file that it is loaded from does not matter.
  *
- * <p>Some clients, the AWS SDK among them, take a certificate to show from the system property {@code
- * javax.net.ssl.keyStore} alone, which names a file. With this kind the file needs no key, which stays in memory.
+ * <p>Some clients, such as the AWS SDK's, take their certificate only from the file that the system property {@code
+ * javax.net.ssl.keyStore} names. With this store the private key stays in memory, and the file does not contain it.
  */
 public final class OwnKeyStore extends KeyStoreSpi {
-    /** For {@code javax.net.ssl.keyStoreType}. */
+    /** The value of {@code javax.net.ssl.keyStoreType}. */
     static final String KIND = "lakefeed-own";
 
     private static final char[] NONE = new char[0];
 
     private KeyStore own;
 
-    /** Java creates it. */
-    public OwnKeyStore() {}
-
-    /** Makes the kind known to Java. */
+    /** Registers the store's type with Java. */
     static void register() {
         Security.addProvider(new Own());
     }

@@ -30,19 +30,19 @@ import javax.net.ssl.X509TrustManager;
 /**
  * Makes this JVM trust authorities besides Java's own, and show a certificate to servers that ask for one.
  *
- * <p>The clients in a JVM are many: Kafka's, the AWS SDK's, Iceberg's, the JDBC drivers, Java's own. Some ask for the
- * default {@link SSLContext}, others for managers of the default stores, which are system properties that name files.
- * All are set here, before any of them is opened. The key stays in memory: see {@link OwnKeyStore}.
+ * <p>A JVM has many clients: Kafka's, the AWS SDK's, Iceberg's, JDBC drivers, Java's own. Some use the default {@link
+ * SSLContext}, others the default stores, whose files system properties name. Both are set here, before any client is
+ * opened. The private key stays in memory: see {@link OwnKeyStore}.
  */
 public final class Trust {
     private static final Pattern KEY =
             Pattern.compile("-----BEGIN PRIVATE KEY-----(.*?)-----END PRIVATE KEY-----", Pattern.DOTALL);
-    /** Of a file with public certificates; Java's own store has the same one. */
+    /** Protects nothing: the file has public certificates. Java's own store has the same password. */
     private static final String STORE_PASSWORD = "changeit";
 
     private static final Set<Certificate> AUTHORITIES = new LinkedHashSet<>();
 
-    /** What was installed last: authorities, certificate and key in PEM; empty where there is none. */
+    /** Authorities, certificate and key in PEM, as installed last; empty texts for none. */
     private static List<String> installed = List.of("", "", "");
 
     private static KeyStore ownStore;
@@ -50,9 +50,9 @@ public final class Trust {
     private Trust() {}
 
     /**
-     * Installs authorities and a certificate with its key, all in PEM; empty texts where there is none.
+     * Installs authorities and a certificate with its key, all in PEM; empty texts for none.
      *
-     * <p>Authorities that were installed before stay trusted. Clients that are open already keep what they had.
+     * <p>Authorities that were installed before stay trusted. Open clients do not notice the change.
      *
      * @throws GeneralSecurityException if a text has no certificates, or the key cannot be read
      */
@@ -87,7 +87,7 @@ public final class Trust {
         installed = requested;
     }
 
-    /** Returns what was installed last, for this application's other JVMs: authorities, certificate and key. */
+    /** Returns authorities, certificate and key as installed last, for this application's other JVMs. */
     public static synchronized String[] installed() {
         return installed.toArray(new String[0]);
     }
@@ -114,7 +114,7 @@ public final class Trust {
         return context;
     }
 
-    /** Returns the managers for a store, or for null those of Java's default one. */
+    /** Returns the trust managers of a store; of Java's default store for null. */
     private static TrustManager[] trustManagers(KeyStore trusted) throws GeneralSecurityException {
         TrustManagerFactory managers = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
         managers.init(trusted);
@@ -127,7 +127,7 @@ public final class Trust {
                 return found;
             }
         }
-        throw new GeneralSecurityException("Java has no trust manager for certificates");
+        throw new GeneralSecurityException("this Java has no trust manager for certificates (X509TrustManager)");
     }
 
     private static Collection<? extends Certificate> certificates(String text) throws GeneralSecurityException {
@@ -154,18 +154,17 @@ public final class Trust {
     private static PrivateKey privateKey(String text) throws GeneralSecurityException {
         Matcher found = KEY.matcher(text);
         if (!found.find()) {
-            throw new GeneralSecurityException("no private key in PKCS #8");
+            throw new GeneralSecurityException("the key file has no private key in PKCS #8: convert it with 'openssl pkcs8'");
         }
-        PKCS8EncodedKeySpec encoded =
-                new PKCS8EncodedKeySpec(Base64.getMimeDecoder().decode(found.group(1)));
+        PKCS8EncodedKeySpec encoded = new PKCS8EncodedKeySpec(Base64.getMimeDecoder().decode(found.group(1)));
         for (String kind : List.of("RSA", "EC", "EdDSA")) {
             try {
                 return KeyFactory.getInstance(kind).generatePrivate(encoded);
             } catch (InvalidKeySpecException another) {
-                // The key names its kind, and only that kind's factory reads it.
+                // A key contains its kind; factories of other kinds refuse it.
             }
         }
-        throw new GeneralSecurityException("the private key is neither RSA, EC nor EdDSA");
+        throw new GeneralSecurityException("the private key is neither RSA, EC nor EdDSA: use one of these");
     }
 
     private static KeyStore emptyStore() throws GeneralSecurityException, IOException {

@@ -1,2 +1,2 @@
-/** What each JVM of an application trusts, and the certificate that it shows. */
+/** Sets the authorities that each JVM of an application trusts, and the certificate that it shows. */
 package io.lakefeed.tls;

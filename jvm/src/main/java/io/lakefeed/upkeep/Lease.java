@@ -13,18 +13,18 @@ import org.apache.iceberg.exceptions.CommitFailedException;
 import org.apache.iceberg.exceptions.CommitStateUnknownException;
 
 /**
- * Allows one upkeep job at a time: a table property has its owner and its end.
+ * Allows one upkeep job at a time: a table property has the job that owns the lease, and the lease's end.
  *
- * <p>It is set on the metadata that was checked, and not through {@code updateProperties}, which on a conflict sets the
- * property without a check. Where the catalog does not guard properties, an empty snapshot is part of the same commit:
- * of two jobs that take the lease together one conflicts. The lease saves duplicate work; the checks of the commits
- * protect the table.
+ * <p>The property is set on the metadata that was checked. {@code updateProperties} would set it without a check after
+ * a conflict. If the catalog does not guard properties, the commit also adds an empty snapshot, so that one of two jobs
+ * that take the lease together gets a conflict. The lease only saves duplicate work; the checks of the commits protect
+ * the table.
  */
 public final class Lease {
     /** Name of the property; its value is {@code <owner> <milliseconds since 1970>}. */
     public static final String PROPERTY = "lakefeed.upkeep.lease";
 
-    /** Key in the summary of an empty snapshot: the owner that took the lease with it. */
+    /** Key in the summary of an empty snapshot: the job that took the lease with this snapshot. */
     static final String TAKEN = "lakefeed.upkeep.lease-taken";
 
     private static final int TRIES = 50;
@@ -34,9 +34,9 @@ public final class Lease {
     /**
      * Takes or extends the lease.
      *
-     * @param now milliseconds since 1970; a lease that ends before it is free
+     * @param now milliseconds since 1970; a lease that ends before this time is free
      * @param until when the lease ends
-     * @return null if it is {@code who}'s now, else the property's value, which names the other owner
+     * @return null if {@code who} has the lease now; otherwise the property's value, which names the other owner
      */
     public static String take(Table table, String who, long now, long until) {
         TableOperations operations = ((HasTableOperations) table).operations();
@@ -44,17 +44,17 @@ public final class Lease {
         for (int attempt = 1; ; attempt++) {
             TableMetadata base = operations.refresh();
             String held = held(base, now);
-            // No other job takes a lease that is still ours: it can be extended without a snapshot.
+            // No other job takes a lease that this job still has: it can be extended without a snapshot.
             Snapshot mark = null;
             if (!guarded && held == null) {
                 mark = table.newFastAppend().set(TAKEN, who).apply();
-                // The snapshot's parent, which may be newer.
+                // apply() may have read newer metadata: its current snapshot is the new one's parent.
                 base = operations.current();
                 held = held(base, now);
             }
             if (held != null && !isOf(who, held)) {
                 if (mark != null) {
-                    // Its list of manifests was never committed.
+                    // The manifest list was not committed.
                     table.io().deleteFile(mark.manifestListLocation());
                 }
                 return held;
@@ -68,7 +68,7 @@ public final class Lease {
                 operations.commit(base, changed.build());
                 return null;
             } catch (CommitFailedException | CommitStateUnknownException conflict) {
-                // The commit may have succeeded without an answer: the snapshot's list stays, at worst as an orphan.
+                // The commit may have succeeded without an answer, so the manifest list stays, at worst as an orphan.
                 backOff(attempt, conflict);
             }
         }
@@ -82,7 +82,7 @@ public final class Lease {
             TableMetadata base = operations.refresh();
             String held = base.properties().get(PROPERTY);
             if (held == null || !isOf(who, held) || (!guarded && end(held) <= System.currentTimeMillis())) {
-                // It belongs to another owner, or may at any moment.
+                // Another job owns the lease, or may take it at any moment.
                 return;
             }
             try {

@@ -19,11 +19,11 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Runs Iceberg's {@code DeleteOrphanFiles} with another listing.
+ * Runs Iceberg's {@code DeleteOrphanFiles} with its own list of files.
  *
- * <p>Iceberg's listing takes everything below the table's location for the table's: it would delete a checkpoint or
- * another table there. This one lists only {@code data/} and {@code metadata/}, and only names that Iceberg gives; by
- * prefix, a thousand files a request, with their sizes.
+ * <p>Iceberg would list everything below the table's location, and so delete a checkpoint or another table there. Here
+ * only files of {@code data/} and {@code metadata/} with Iceberg's endings are listed, a thousand a request, with their
+ * sizes.
  */
 public final class OrphanFiles {
     private static final Pattern OURS = Pattern.compile(
@@ -55,16 +55,15 @@ public final class OrphanFiles {
         if (listed.isEmpty()) {
             return new long[] {0, 0};
         }
-        // After the listing, so that files of later commits are known.
+        // After the listing: the table then refers to files that a later commit added.
         table.refresh();
         DeleteOrphanFilesSparkAction action = SparkActions.get(spark)
                 .deleteOrphanFiles(table)
                 .compareToFileList(spark.createDataFrame(listed, FILES))
-                // All listed files are below it, however the file system writes it.
+                // No filter: all listed files are below the table's location, however their paths spell it.
                 .location(null)
                 .olderThan(olderThan);
-        DeleteOrphanFiles.Result result =
-                (delete ? action : action.deleteWith(location -> {})).execute();
+        DeleteOrphanFiles.Result result = (delete ? action : action.deleteWith(location -> {})).execute();
         long files = 0;
         long bytes = 0;
         for (String location : result.orphanFileLocations()) {
@@ -76,12 +75,13 @@ public final class OrphanFiles {
 
     private static Iterable<FileInfo> listed(Table table, String folder) {
         if (!(table.io() instanceof SupportsPrefixOperations files)) {
-            throw new UnsupportedOperationException(table.io().getClass().getName() + " cannot list files");
+            throw new UnsupportedOperationException(
+                    table.io().getClass().getName() + " cannot list files, so orphan files cannot be found");
         }
         try {
             return files.listPrefix(folder);
         } catch (RuntimeException missing) {
-            // The folder does not exist yet, on a file system that has folders.
+            // On a file system with real folders, the folder may not exist yet.
             if (missing.getCause() instanceof java.io.FileNotFoundException) {
                 return List.of();
             }

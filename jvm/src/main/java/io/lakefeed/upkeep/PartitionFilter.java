@@ -19,10 +19,10 @@ public final class PartitionFilter {
     private PartitionFilter() {}
 
     /**
-     * Returns the condition for one partition. If a value cannot be parsed, the condition is wider and selects more
-     * files.
+     * Returns the condition for one partition. If a value cannot be parsed, the condition selects more files than the
+     * partition's.
      *
-     * @param values one for each field of the spec, as text; null for null
+     * @param values of the spec's fields, as text; null for null
      */
     public static Expression of(Table table, int specId, List<String> values) {
         PartitionSpec spec = table.specs().get(specId);
@@ -51,17 +51,12 @@ public final class PartitionFilter {
 
     /** Parses a value. Days and microseconds come as numbers, which Iceberg's own parser does not accept. */
     private static Object parsed(Type type, String value) {
-        if (NUMBER.matcher(value).matches()) {
-            switch (type.typeId()) {
-                case DATE:
-                    return Integer.valueOf(value);
-                case TIME, TIMESTAMP:
-                    return Long.valueOf(value);
-                default:
-                    break;
-            }
-        }
-        return Conversions.fromPartitionString(type, value);
+        boolean isNumber = NUMBER.matcher(value).matches();
+        return switch (type.typeId()) {
+            case DATE -> isNumber ? Integer.valueOf(value) : Conversions.fromPartitionString(type, value);
+            case TIME, TIMESTAMP -> isNumber ? Long.valueOf(value) : Conversions.fromPartitionString(type, value);
+            default -> Conversions.fromPartitionString(type, value);
+        };
     }
 
     private static <T> UnboundTerm<T> term(String transform, String column) {

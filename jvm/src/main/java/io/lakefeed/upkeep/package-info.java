@@ -1,5 +1,2 @@
-/**
- * Complements Iceberg's actions for the upkeep of a table: one job at a time, one partition at a time, and safe removal
- * of orphans.
- */
+/** Adds to Iceberg's upkeep of tables: one job at a time, single partitions, and a safe removal of orphan files. */
 package io.lakefeed.upkeep;

@@ -99,7 +99,10 @@ final class Tables {
                 .build();
     }
 
-    /** Returns {@code {"t":{"id":"A","ranges":{"0":[3,7]}}}} for {@code A 3 7}: a topic's id, then partition by partition. */
+    /**
+     * Returns {@code {"t":{"id":"A","ranges":{"0":[3,7]}}}} for {@code A 3 7}: a topic's id, then partition by
+     * partition.
+     */
     static String ranges(String text) {
         List<String> parts = List.of(text.split(" "));
         ObjectNode json = JsonNodeFactory.instance.objectNode();

@@ -160,8 +160,8 @@ class DecodeFunctionTest {
             "format=json;reader-schema='int' | the reader's schema is no record",
             "format=json | no option reader-schema",
             "reader-schema='int';registry-url=http://127.0.0.1:1;accept=all | ALL",
-            "reader-schema='int';registry-url=http://127.0.0.1:1;subjects=a | subjects is not a JSON array of texts",
-            "reader-schema='int';registry-url=http://127.0.0.1:1;credentials=missing | No secret named 'missing'",
+            "reader-schema='int';registry-url=http://127.0.0.1:1;subjects=a | subjects must be a JSON array of texts",
+            "reader-schema='int';registry-url=http://127.0.0.1:1;credentials=missing | no secret named 'missing'",
         })
         void areCheckedOnTheDriver(String text, String error) {
             String[] pairs = Arrays.stream(text.split(";"))

@@ -51,7 +51,7 @@ class RegistryTest {
             exchange.close();
         });
         server.start();
-        registry = Registry.at("http://127.0.0.1:" + server.getAddress().getPort() + "/", null);
+        registry = Registry.at("http://127.0.0.1:" + server.getAddress().getPort() + "/", null, null);
     }
 
     @AfterEach
@@ -169,7 +169,7 @@ class RegistryTest {
 
     @Test
     void isOneForEachAddress() {
-        assertSame(Registry.at("http://x", "a:b"), Registry.at("http://x", "a:b"));
-        assertTrue(Registry.at("http://x", "a:b") != Registry.at("http://x", "a:c"));
+        assertSame(Registry.at("http://x", "a:b", null), Registry.at("http://x", "a:b", null));
+        assertTrue(Registry.at("http://x", "a:b", null) != Registry.at("http://x", "a:c", null));
     }
 }

@@ -10,12 +10,12 @@ class WaitsTest {
     void aWaitIsShownUntilItsEnd() {
         Waits.began("http://r", "HTTP status 503");
         assertEquals("http://r: HTTP status 503", Waits.any());
-        Waits.executorSaid("app 1", "http://r: no connection");
+        Waits.putExecutor("app 1", "http://r: no connection");
         assertEquals("http://r: HTTP status 503", Waits.any());
         Waits.ended("http://r");
         assertEquals("http://r: no connection", Waits.any());
         assertEquals("", Waits.own());
-        Waits.executorSaid("app 1", "");
+        Waits.putExecutor("app 1", "");
         assertEquals("", Waits.any());
     }
 }

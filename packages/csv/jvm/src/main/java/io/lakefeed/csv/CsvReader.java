@@ -11,13 +11,14 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Reads values that are one line of CSV each (RFC 4180), in UTF-8, with or without a line end.
+ * Reads records that are one line of CSV (RFC 4180) in UTF-8, with or without a line end.
  *
- * <p>There must be as many values as columns, each of its column's type. Spark's {@code from_csv} returns null for
- * missing values; here they are an error.
+ * <p>A line must have a value for each column. Spark's {@code from_csv} returns null for missing values; here they are
+ * an error.
  *
- * <p>The options are {@code delimiter}, {@code quote} and {@code escape}, a character each, and {@code null-value}: the text for
- * null, outside quotes. {@code escape} stands before a quote in quotes; it is the quote itself where that is doubled.
+ * <p>The options {@code delimiter}, {@code quote} and {@code escape} are a character each. {@code escape} stands before
+ * a quote inside quotes; if quotes are doubled, it is the quote. {@code null-value} is the text, without quotes, of
+ * null.
  */
 public final class CsvReader extends RecordReader {
     private final StructField[] columns;

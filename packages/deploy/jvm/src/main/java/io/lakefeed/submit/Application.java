@@ -22,23 +22,23 @@ import org.apache.spark.util.MutableURLClassLoader;
 import org.apache.spark.util.SignalUtils;
 
 /**
- * Runs lakefeed's driver in Python out of the application jar that {@code lakefeed deploy package} writes.
+ * Runs lakefeed's driver in Python from the application jar that {@code lakefeed deploy package} writes.
  *
- * <p>spark-submit takes no Python file in cluster mode on a standalone cluster, and
- * copies nothing beside the application's jar to the driver's machine. So the jar brings all that the driver needs: Python packages, jars for driver and executors, and
- * the pipeline. Spark and a Python of the right version are the cluster's own.
+ * <p>On a standalone cluster in cluster mode, spark-submit takes no Python file and copies only the application's jar
+ * to the driver's machine. So the jar contains Python packages, jars for driver and executors, and the pipeline. The
+ * cluster must have Spark and a Python of the right version.
  */
 public final class Application {
-    /** The folder of the application jar that is unpacked on the driver's machine. */
+    /** The folder in the application jar that is unpacked on the driver's machine. */
     private static final String CONTENT = "application/";
 
     private Application() {}
 
     /**
-     * Unpacks the jar that this class is in, and runs its {@code main.py} with these arguments until it ends.
+     * Unpacks the jar of this class, and runs its {@code main.py} until it ends.
      *
-     * @param arguments of {@code lakefeed run}, after the pipeline file.
-     * @throws Exception the jar cannot be unpacked, or there is no such Python.
+     * @param arguments of {@code lakefeed run} after the pipeline file
+     * @throws Exception if the jar cannot be unpacked, or there is no such Python
      */
     public static void main(String[] arguments) throws Exception {
         forwardSignals();
@@ -52,14 +52,16 @@ public final class Application {
         } finally {
             delete(folder);
         }
-        // Threads of the SparkContext would keep the JVM alive, and Spark's driver wrapper would report 1 for each failure.
+        // Without this, threads of the SparkContext keep the JVM alive, and Spark reports 1 for each failure.
         System.exit(status);
     }
 
-    /** Returns an empty folder: the same for each try of a supervised driver, as one that was killed has left its own. */
+    /**
+     * Returns an empty folder, the same one when Spark restarts the driver: a killed driver has left its files there.
+     */
     private static Path newFolder(Path jar) throws IOException {
         Path here = Path.of("").toAbsolutePath();
-        // A worker copies the jar into the folder that it runs the driver in.
+        // A worker copies the jar into the driver's working directory.
         if (!here.equals(jar.getParent())) {
             return Files.createTempDirectory("lakefeed-");
         }
@@ -71,7 +73,7 @@ public final class Application {
     }
 
     private static int runPython(Path folder, String[] arguments) throws Exception {
-        // Of the Spark that runs here: SPARK_HOME is that of the machine that the driver was submitted from.
+        // SPARK_HOME cannot be used: it is the submitting machine's.
         Path home = placeOf(SparkConf.class).getParent().getParent();
         String libraries;
         try (Stream<Path> found = Files.list(home.resolve("python").resolve("lib"))) {
@@ -82,7 +84,7 @@ public final class Application {
             PythonRunner.main(Stream.of(main, arguments).flatMap(Arrays::stream).toArray(String[]::new));
             return 0;
         } catch (Exception failed) {
-            // Scala does not declare what it throws.
+            // Scala declares no checked exceptions, so javac refuses to catch this one by its name.
             if (failed instanceof SparkUserAppException ended) {
                 return ended.exitCode();
             }
@@ -90,9 +92,7 @@ public final class Application {
         }
     }
 
-    /**
-     * Lets Python end its batch at a SIGTERM, which would otherwise end the JVM under it; the JVM ends with Python.
-     */
+    /** Passes SIGTERM to Python, which ends its batch; otherwise the JVM would end during the batch. */
     private static void forwardSignals() {
         SignalUtils.register("TERM", () -> {
             List<ProcessHandle> children = ProcessHandle.current().children().toList();
@@ -110,7 +110,7 @@ public final class Application {
         for (Path jar : jars) {
             loader.addURL(jar.toUri().toURL());
         }
-        // The SparkContext serves these to the executors; they need nothing else of the application's jar.
+        // The SparkContext sends these jars to the executors, which need nothing else of the application's jar.
         System.setProperty("spark.jars", jars.stream().map(jar -> jar.toUri().toString()).collect(Collectors.joining(",")));
     }
 
@@ -123,7 +123,8 @@ public final class Application {
                 }
                 Path file = target.resolve(entry.getName().substring(CONTENT.length())).normalize();
                 if (!file.startsWith(target)) {
-                    throw new IOException("the application jar has an entry outside of its folder: " + entry.getName());
+                    throw new IOException("the application jar has an entry outside of its folder: " + entry.getName()
+                            + ": write the jar again with lakefeed deploy package");
                 }
                 Files.createDirectories(file.getParent());
                 try (InputStream content = archive.getInputStream(entry)) {

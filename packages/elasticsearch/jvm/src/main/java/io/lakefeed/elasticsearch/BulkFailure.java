@@ -1,14 +1,14 @@
 package io.lakefeed.elasticsearch;
 
-/** Reports why documents were not written; Python reads the kind from the text. */
+/** Reports why documents were not written; Python reads the kind in the text. */
 public final class BulkFailure extends RuntimeException {
     private static final long serialVersionUID = 1L;
 
     /** The kind of failure. */
     enum Kind {
-        /** The server refuses a document, now and later. */
+        /** The server refuses a document, also if it is sent again. */
         REFUSED,
-        /** The login is wrong, or may not write. */
+        /** The login is wrong, or has no right to write. */
         DENIED,
         /** The index has a newer version, or another driver has the fence. */
         STALE,

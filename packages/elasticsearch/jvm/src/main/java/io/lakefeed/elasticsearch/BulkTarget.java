@@ -3,15 +3,15 @@ package io.lakefeed.elasticsearch;
 import java.io.Serializable;
 
 /**
- * The target of documents and their owner.
+ * The index that documents are written to, and the limits of requests.
  *
- * @param bulk path of the index's bulk API
- * @param ledger path of the feed's document in the ledger
+ * @param bulk the path of the index's bulk API
+ * @param ledger the path of the feed's document in the ledger
  * @param fence of this driver; the ledger has it until another driver takes over
- * @param version of each document; a document with a newer one is not changed
- * @param documents the most in one request
- * @param bytes the most in one request, unless one document has more
- * @param patienceSeconds how long an unavailable cluster is retried
+ * @param version of the documents to write; a document with a newer version is not changed
+ * @param documents the most documents in one request
+ * @param bytes the most bytes in one request, unless one document has more
+ * @param patienceSeconds how long to wait for an unavailable cluster
  */
 public record BulkTarget(
         String bulk, String ledger, String fence, long version, int documents, long bytes, int patienceSeconds)

@@ -11,7 +11,7 @@ import org.apache.spark.TaskContext;
 import org.apache.spark.api.java.function.MapPartitionsFunction;
 import org.apache.spark.sql.Row;
 
-/** Writes one task's documents in requests of bounded size. A retry of the task writes the same again. */
+/** Writes one task's documents in requests of limited size. A retry of the task writes the same documents again. */
 final class BulkTask implements MapPartitionsFunction<Row, Long> {
     private static final long serialVersionUID = 1L;
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -54,7 +54,7 @@ final class BulkTask implements MapPartitionsFunction<Row, Long> {
         line.putObject(json == null ? "delete" : "index")
                 .put("_id", id)
                 .put("version", target.version())
-                // An earlier attempt of the task wrote the same version.
+                // Not external: an earlier attempt of the task may have written the same version.
                 .put("version_type", "external_gte");
         try {
             String lines = JSON.writeValueAsString(line) + "\n" + (json == null ? "" : json + "\n");
@@ -64,6 +64,6 @@ final class BulkTask implements MapPartitionsFunction<Row, Long> {
         }
     }
 
-    /** One document of a request: its id, and its lines. */
+    /** One document of a request: its id, and its lines in the body. */
     record Action(String id, byte[] lines) {}
 }

@@ -13,14 +13,14 @@ import java.util.Set;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Sends actions until each of them is acknowledged, or one is refused for good.
+ * Sends actions until the cluster has acknowledged all of them, or refused one.
  *
- * <p>A bulk request may succeed in part. Only the actions that the cluster rejected for overload are sent again. Before
- * each retry the ledger is read: another driver may have taken over. Errors have the document's id and the cluster's
- * reason, never its content.
+ * <p>A bulk request can succeed in part: only the actions that an overloaded cluster rejected are sent again. Before
+ * each retry the ledger is read, because another driver may have taken over. Errors have the document's id and the
+ * cluster's reason, but not the document's content.
  */
 final class BulkWriter {
-    /** Requests only the status of each item, so that a good answer is short. */
+    /** Limits the answer to the status and error of each item. */
     private static final String FILTER = "?filter_path=errors,error,items.*.status,items.*.error.type,items.*.error.reason";
 
     private static final Set<Integer> PASSING = Set.of(429, 502, 503, 504);
@@ -38,7 +38,7 @@ final class BulkWriter {
         this.node = node;
     }
 
-    /** Writes the actions, and returns when all of them are acknowledged. */
+    /** Writes the actions, and returns when the cluster has acknowledged all of them. */
     void write(List<Action> actions) {
         List<Action> left = actions;
         long pause = FIRST_PAUSE_MS;
@@ -63,7 +63,7 @@ final class BulkWriter {
         }
     }
 
-    /** The actions to send again, and why. */
+    /** The actions to send again, and the reason. */
     private record Sent(List<Action> left, String reason) {
         static final Sent ALL = new Sent(List.of(), "");
     }
@@ -77,7 +77,7 @@ final class BulkWriter {
             answer = cluster.ask(node, target.bulk() + FILTER, body.toByteArray());
             document = answer.statusCode() == 200 ? JSON.readTree(answer.body()) : null;
         } catch (IOException away) {
-            // An interrupted answer too: its actions are written again.
+            // Also if the answer was cut off: then the actions are written twice, with the same version.
             return new Sent(actions, described(away));
         } catch (InterruptedException killed) {
             throw interrupted(killed);
@@ -108,10 +108,10 @@ final class BulkWriter {
         List<Action> again = new ArrayList<>();
         String reason = "";
         for (int index = 0; index < actions.size(); index++) {
-            // {"index": {"status": 201}}: the name of the action is the only key.
+            // An item is {"index": {"status": 201}}: the action's name is its only key.
             JsonNode item = items.get(index).elements().next();
             int status = item.path("status").asInt();
-            // 404: a delete that found nothing, unless there is an error.
+            // 404 without an error is a delete of a document that does not exist.
             if (status < 300 || (status == 404 && item.path("error").isMissingNode())) {
                 continue;
             }
@@ -129,9 +129,7 @@ final class BulkWriter {
         return new Sent(again, reason);
     }
 
-    /**
-     * Checks the fence: a driver that was suspended, or cut off from the cluster, must not overwrite newer documents.
-     */
+    /** Checks the fence: a driver that was cut off for a while must not overwrite a newer driver's documents. */
     private void requireFence() {
         try {
             HttpResponse<byte[]> answer = cluster.ask(node, target.ledger(), null);
@@ -142,7 +140,7 @@ final class BulkWriter {
                 }
             }
         } catch (IOException away) {
-            // The documents' own request reports the same failure.
+            // The next request with documents reports the same failure.
         } catch (InterruptedException killed) {
             throw interrupted(killed);
         }
@@ -169,7 +167,7 @@ final class BulkWriter {
         }
     }
 
-    /** Removes the quoted content from the cluster's reason: up to the end, or in brackets. */
+    /** Removes content of documents, in quotes or brackets, from the cluster's reason. */
     static String withoutContent(String reason) {
         return reason
                 .replaceAll("(?si)[.:]?\\s*(preview of field's value|for input string|prefix of the first immense term).*", "")

@@ -9,7 +9,7 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import javax.net.ssl.SSLContext;
 
-/** One HTTP client for all tasks of a JVM with the same authority: it keeps connections and threads. */
+/** Keeps one HTTP client for each authority, which all tasks of a JVM share: it has connections and threads. */
 final class Clients {
     private static final Map<String, HttpClient> MADE = new ConcurrentHashMap<>();
 
@@ -35,7 +35,8 @@ final class Clients {
         try {
             return Trust.only(authority);
         } catch (GeneralSecurityException | IOException unusable) {
-            throw new IllegalArgumentException("sink.elasticsearch.ca_file has no usable certificates", unusable);
+            throw new IllegalArgumentException(
+                    "sink.elasticsearch.ca_file has no certificates that Java can read: use a file in PEM", unusable);
         }
     }
 }

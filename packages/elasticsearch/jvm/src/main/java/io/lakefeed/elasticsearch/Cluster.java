@@ -21,10 +21,10 @@ import org.apache.spark.sql.Row;
  */
 public final class Cluster implements Serializable {
     private static final long serialVersionUID = 1L;
-    /** The time for a whole exchange: the documents and the cluster's answer. */
+    /** For the request with its documents and the cluster's whole answer. */
     private static final Duration TIMEOUT = Duration.ofSeconds(30);
 
-    /** An answer has a few hundred bytes for a refused document, and a request has thousands of documents at most. */
+    /** Enough for an answer: it has a few hundred bytes for each of some thousand documents. */
     private static final int MOST_BYTES = 64 << 20;
 
     private final String[] urls;
@@ -42,17 +42,17 @@ public final class Cluster implements Serializable {
      *
      * @param urls of its nodes, without a slash at their end
      * @param secret name in {@link Secrets} of the header for the login, or null
-     * @param authority the certificates (PEM) that have signed the nodes', or null for those that Java trusts
+     * @param authority the certificates (PEM) that have signed the nodes' certificates; null for Java's own
      */
     public static Cluster of(List<String> urls, String secret, String authority) {
         return new Cluster(urls, secret == null ? null : Secrets.get(secret), authority);
     }
 
     /**
-     * Writes documents, and returns when the cluster has acknowledged all of them. Spark's {@code SparkException} has
-     * the {@link BulkFailure} of the task that failed.
+     * Writes documents, and returns when the cluster has acknowledged all of them. If a task fails, Spark's {@code
+     * SparkException} has its {@link BulkFailure}.
      *
-     * @param documents id and JSON, both text; a document without JSON is deleted
+     * @param documents id and JSON, both text; a document whose JSON is null is deleted
      * @param target the index, the version of the documents, and their feed
      * @return the number of documents
      */
@@ -65,7 +65,7 @@ public final class Cluster implements Serializable {
     /**
      * Sends a request to one of the nodes.
      *
-     * @param node any number; the same number is the same node
+     * @param node any number; the same number always means the same node
      * @param body null for GET
      */
     HttpResponse<byte[]> ask(int node, String path, byte[] body) throws IOException, InterruptedException {

@@ -55,7 +55,7 @@ public final class Database implements Serializable {
         Properties login = new Properties();
         login.putAll(properties);
         try {
-            // DriverManager does not see drivers that Spark's class loader has loaded.
+            // DriverManager does not find drivers of Spark's class loader.
             Driver loaded = (Driver) Class.forName(driver, true, Thread.currentThread().getContextClassLoader())
                     .getDeclaredConstructor()
                     .newInstance();
@@ -74,11 +74,11 @@ public final class Database implements Serializable {
         } catch (SQLException failed) {
             throw new DatabaseFailure(failed);
         } catch (ReflectiveOperationException missing) {
-            throw new IllegalStateException("the driver " + driver + " is not on the class path", missing);
+            throw new IllegalStateException("the JDBC driver " + driver + " is not on the class path: add its jar", missing);
         }
     }
 
-    /** Returns a connection of the driver. */
+    /** Opens a connection for the driver's own statements. */
     public DatabaseSession session() {
         return new DatabaseSession(connect());
     }
@@ -86,10 +86,10 @@ public final class Database implements Serializable {
     /**
      * Writes rows into a table, each task in its own transaction.
      *
-     * @param rows their columns are the first parameters of the statement; points in time are {@code java.time} values
-     * @param insert has the id of the task's attempt as its last parameter
-     * @param zoned whether the database stores points in time; else it gets the time in UTC without a zone
-     * @return {@code attempt:rows} of each task whose rows count; a table can have rows of failed attempts too
+     * @param rows their columns are the first parameters of the statement; timestamps are {@code java.time} values
+     * @param insert a statement whose last parameter is the id of the task's attempt
+     * @param zoned whether timestamps are stored with a zone; otherwise they are written in UTC, without a zone
+     * @return {@code attempt:rows} of the attempts whose rows count; the table can also have rows of failed attempts
      */
     public List<String> stage(Dataset<Row> rows, String insert, boolean zoned) {
         return rows.mapPartitions(new StagedRows(this, insert, zoned), Encoders.STRING()).collectAsList();

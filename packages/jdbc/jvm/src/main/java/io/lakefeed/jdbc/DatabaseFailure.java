@@ -2,7 +2,7 @@ package io.lakefeed.jdbc;
 
 import java.sql.SQLException;
 
-/** Reports the error of a database or its driver; Python reads the state from the text. */
+/** Reports the error of a database or its driver; Python reads the SQL state in the text. */
 public final class DatabaseFailure extends RuntimeException {
     private static final long serialVersionUID = 1L;
 
@@ -10,7 +10,7 @@ public final class DatabaseFailure extends RuntimeException {
         super("lakefeed database [" + failed.getSQLState() + " " + failed.getErrorCode() + "]: " + described(failed), failed);
     }
 
-    /** Returns the text of the exception behind a batch's, which says more. */
+    /** Returns the text of the last exception: for a batch of statements, the first does not have the reason. */
     private static String described(SQLException failed) {
         SQLException last = failed;
         while (last.getNextException() != null && last.getNextException() != last) {

@@ -9,7 +9,7 @@ import java.sql.SQLException;
 import java.util.ArrayList;
 import java.util.List;
 
-/** A connection whose statements are one transaction until {@link #commit}. For small amounts: ledger and catalog. */
+/** A connection whose statements are one transaction until {@link #commit}; for the few rows of ledger and catalog. */
 public final class DatabaseSession implements AutoCloseable {
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -19,7 +19,7 @@ public final class DatabaseSession implements AutoCloseable {
         this.connection = connection;
     }
 
-    /** Runs a query and returns its rows as JSON: numbers, booleans and nulls as such, everything else as text. */
+    /** Runs a query and returns its rows as JSON; values other than numbers, booleans and nulls are text. */
     public String query(String sql, List<Object> parameters) {
         List<List<Object>> rows = new ArrayList<>();
         try (PreparedStatement statement = prepared(sql, parameters);
@@ -69,7 +69,7 @@ public final class DatabaseSession implements AutoCloseable {
         }
     }
 
-    /** Closes the connection and rolls back what was not committed. */
+    /** Rolls the open transaction back and closes the connection. */
     @Override
     public void close() {
         try {
@@ -77,12 +77,12 @@ public final class DatabaseSession implements AutoCloseable {
                 connection.rollback();
             }
         } catch (SQLException broken) {
-            // The server rolls back by itself.
+            // The connection is lost: the server rolls back by itself.
         }
         try {
             connection.close();
         } catch (SQLException broken) {
-            // The connection was lost before.
+            // The connection is lost: nothing is left to close.
         }
     }
 }

@@ -16,8 +16,8 @@ import org.apache.spark.sql.Row;
 /**
  * Writes one task's rows into the staging table, in one transaction.
  *
- * <p>Each row has the id of its attempt: an attempt that committed without an answer runs again, and only the driver
- * knows which of the two counts.
+ * <p>Each row has the id of its attempt: if the answer to a commit is lost, the task runs again, and only the driver
+ * knows which attempt counts.
  */
 final class StagedRows implements MapPartitionsFunction<Row, String> {
     private static final long serialVersionUID = 1L;
@@ -36,7 +36,7 @@ final class StagedRows implements MapPartitionsFunction<Row, String> {
     @Override
     public Iterator<String> call(Iterator<Row> rows) {
         long attempt = TaskContext.get().taskAttemptId();
-        // Connects only if there are rows: many tasks of a small batch have none.
+        // No connection without rows: many tasks of a small batch have none.
         if (!rows.hasNext()) {
             return List.<String>of().iterator();
         }

@@ -10,7 +10,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.function.Consumer;
 
-/** Runs one task for several shards at once: each waits for Kinesis most of the time. */
+/** Runs a task for several shards at the same time: each spends most of its time waiting for Kinesis. */
 final class AtOnce implements AutoCloseable {
     private static final int THREADS = 8;
 
@@ -20,10 +20,10 @@ final class AtOnce implements AutoCloseable {
         return thread;
     });
 
-    /** Runs the task for all of them and returns when all have ended; throws the first failure. */
-    <T> void run(Collection<T> each, Consumer<T> task) {
+    /** Runs the task for all shards and returns when all have ended; throws the first failure. */
+    <T> void run(Collection<T> shards, Consumer<T> task) {
         List<Future<?>> running =
-                each.stream().<Future<?>>map(one -> threads.submit(() -> task.accept(one))).toList();
+                shards.stream().<Future<?>>map(one -> threads.submit(() -> task.accept(one))).toList();
         try {
             for (Future<?> one : running) {
                 one.get();

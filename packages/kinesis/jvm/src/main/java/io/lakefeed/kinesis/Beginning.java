@@ -11,8 +11,8 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
 
 /**
- * Stores the position where a query begins in its checkpoint, once. Spark's log has only the ends of batches, and a
- * retry of the first batch must be the same.
+ * Stores the position where a query begins in its checkpoint. Spark's log has only the ends of batches, and a retry of
+ * the first batch must begin at the same position.
  */
 final class Beginning {
     private static final String VERSION = "v1\n";

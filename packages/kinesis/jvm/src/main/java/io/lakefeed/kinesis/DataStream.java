@@ -27,10 +27,7 @@ import software.amazon.awssdk.services.kinesis.model.ResourceNotFoundException;
 import software.amazon.awssdk.services.kinesis.model.ShardIteratorType;
 import software.amazon.awssdk.services.kinesis.model.StreamDescriptionSummary;
 
-/**
- * Sends the requests to one stream, and reports failures so that a user can act on them. It waits when the stream
- * throttles it.
- */
+/** Sends requests to one stream, waits if the stream throttles them, and reports failures that a user can act on. */
 final class DataStream {
     private static final Pattern SHARD_ID = Pattern.compile("shardId-0*(\\d+)");
     private static final Set<String> DENIALS = Set.of(
@@ -49,7 +46,7 @@ final class DataStream {
      *
      * @param number the number in its id
      * @param open whether it can receive records
-     * @param parents numbers of the shards that a split or a merge has turned into it
+     * @param parents the numbers of the shards that were split or merged into it
      */
     record Shard(int number, boolean open, List<Integer> parents) {}
 
@@ -60,10 +57,7 @@ final class DataStream {
         return String.format("shardId-%012d", number);
     }
 
-    /**
-     * Returns the summary. Its id has the time of the stream's creation, which differs for a recreated stream of the
-     * same name.
-     */
+    /** Returns the summary, whose id is the time of the stream's creation: a recreated stream has another id. */
     Summary summary() {
         StreamDescriptionSummary described = asked(() -> connection.client()
                 .describeStreamSummary(request -> request.streamName(connection.stream()))
@@ -72,7 +66,7 @@ final class DataStream {
         return new Summary(String.valueOf(created), TimeUnit.HOURS.toMillis(described.retentionPeriodHours()));
     }
 
-    /** Returns all shards that have or may have records. */
+    /** Returns all shards that have records or can receive them. */
     List<Shard> shards() {
         List<Shard> shards = new ArrayList<>();
         String next = null;
@@ -93,7 +87,7 @@ final class DataStream {
         return shards;
     }
 
-    /** Returns an iterator of a shard: at or after a sequence number, from a time, or from its oldest record. */
+    /** Returns an iterator of a shard: at or after a sequence number, from a time, or from the oldest record. */
     String iterator(int shard, ShardIteratorType type, String sequenceNumber, Long since) {
         GetShardIteratorRequest.Builder request = GetShardIteratorRequest.builder()
                 .streamName(connection.stream())
@@ -109,7 +103,7 @@ final class DataStream {
     /**
      * Returns one page of a shard's records.
      *
-     * @throws ExpiredIteratorException the iterator is older than five minutes
+     * @throws ExpiredIteratorException if the iterator is older than five minutes
      */
     GetRecordsResponse records(String iterator, int most) {
         GetRecordsRequest request =
@@ -125,7 +119,7 @@ final class DataStream {
     private static int numberOf(String shardId) {
         Matcher id = SHARD_ID.matcher(shardId);
         if (!id.matches()) {
-            throw new IllegalStateException("a shard of another name than Kinesis gives: " + shardId);
+            throw new IllegalStateException("the shard " + shardId + " has no name of Kinesis's form shardId-000000000000");
         }
         return Integer.parseInt(id.group(1));
     }
@@ -136,7 +130,7 @@ final class DataStream {
             try {
                 return request.get();
             } catch (ProvisionedThroughputExceededException | LimitExceededException tooMany) {
-                // A shard allows five reads a second for all its readers together.
+                // A shard allows five reads a second to all readers together.
                 if (System.currentTimeMillis() > end) {
                     throw new StreamFailure("Kinesis throttles all requests to " + connection, tooMany);
                 }

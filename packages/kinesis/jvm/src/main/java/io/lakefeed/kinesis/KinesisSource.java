@@ -54,7 +54,7 @@ public final class KinesisSource implements TableProvider {
         }
 
         @Override
-        @SuppressWarnings("deprecation") // Spark asks for it where a table names no columns.
+        @SuppressWarnings("deprecation") // Spark calls this method if a table does not override columns().
         public StructType schema() {
             return COLUMNS;
         }
@@ -111,7 +111,7 @@ public final class KinesisSource implements TableProvider {
                             null));
                 }
             } catch (JsonProcessingException unreadable) {
-                throw new IllegalArgumentException("the option ranges is no JSON", unreadable);
+                throw new IllegalArgumentException("the option ranges is no JSON: " + options.get("ranges"), unreadable);
             }
             return ranges.toArray(InputPartition[]::new);
         }

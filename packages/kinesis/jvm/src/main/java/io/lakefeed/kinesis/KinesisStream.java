@@ -22,8 +22,8 @@ import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow
  *
  * <p>Kinesis does not report its newest sequence number. So the driver reads ahead to the end of a batch, and keeps
  * only the number of records and the last sequence number of each shard. With these in Spark's offset log, executors
- * read the same records at every attempt. A batch without records is never planned: a shard that ends without any is
- * remembered here only.
+ * read the same records in each attempt. No batch without records is planned, so Spark's log does not have the end of a
+ * shard that ends without further records.
  */
 final class KinesisStream implements MicroBatchStream, SupportsTriggerAvailableNow {
     private final StreamConnection connection;
@@ -38,9 +38,9 @@ final class KinesisStream implements MicroBatchStream, SupportsTriggerAvailableN
     /**
      * The settings in the options.
      *
-     * @param maxRecords of a batch, over all shards
-     * @param starting positions of a query without a checkpoint, as JSON; null to begin as {@code latest} says
-     * @param latest whether a new feed leaves out existing records
+     * @param maxRecords the most records of a batch, in all shards
+     * @param starting the positions where a query without a checkpoint begins, as JSON; null to use {@code latest}
+     * @param latest whether a new feed skips existing records
      */
     record Settings(long maxRecords, String starting, boolean latest) {}
 
@@ -76,7 +76,7 @@ final class KinesisStream implements MicroBatchStream, SupportsTriggerAvailableN
         return ReadLimit.maxRows(settings.maxRecords());
     }
 
-    /** Leaves everything that arrives later to the next run. */
+    /** Ends the run with the records that have arrived until now. */
     @Override
     public void prepareForTriggerAvailableNow() {
         until = System.currentTimeMillis();
@@ -84,7 +84,7 @@ final class KinesisStream implements MicroBatchStream, SupportsTriggerAvailableN
 
     @Override
     public Offset latestOffset() {
-        throw new UnsupportedOperationException("asked with where the batch begins");
+        throw new UnsupportedOperationException("Spark must call latestOffset(start, limit) for this source");
     }
 
     @Override
@@ -98,20 +98,17 @@ final class KinesisStream implements MicroBatchStream, SupportsTriggerAvailableN
         while (true) {
             List<DataStream.Shard> listed = stream.shards();
             addReadable(now, listed);
-            boolean goesOn = readAhead(now, listed, most);
+            boolean again = readAhead(now, listed, most);
             if (now.entrySet().stream().anyMatch(each -> each.getValue().at() > start.at(each.getKey()).at())) {
                 return new StreamOffset(connection.stream(), now);
             }
-            if (!goesOn) {
+            if (!again) {
                 return start;
             }
         }
     }
 
-    /**
-     * Adds the shards that can be read: one that a split or a merge has created follows its parents, so that each key
-     * keeps its order.
-     */
+    /** Adds the shards that can be read: a shard whose parents are read to their end, so that keys keep their order. */
     private static void addReadable(SortedMap<Integer, StreamOffset.At> known, List<DataStream.Shard> listed) {
         Set<Integer> there = listed.stream().map(DataStream.Shard::number).collect(Collectors.toSet());
         Set<Integer> finished = new HashSet<>();
@@ -129,7 +126,7 @@ final class KinesisStream implements MicroBatchStream, SupportsTriggerAvailableN
         }
     }
 
-    /** Moves each position to the end of the batch. Returns whether to look again if no record was found. */
+    /** Moves the positions to the end of the batch; returns whether to read on if there was no record. */
     private boolean readAhead(SortedMap<Integer, StreamOffset.At> positions, List<DataStream.Shard> listed, long most) {
         Set<Integer> there = listed.stream().map(DataStream.Shard::number).collect(Collectors.toSet());
         List<ShardWalk> open = new ArrayList<>();
@@ -149,12 +146,12 @@ final class KinesisStream implements MicroBatchStream, SupportsTriggerAvailableN
         });
         long each = Math.max(1, most / Math.max(1, open.size()));
         atOnce.run(open, walk -> walk.advance(each, until));
-        boolean goesOn = false;
+        boolean again = false;
         for (ShardWalk walk : open) {
             positions.put(walk.shard(), walk.at());
-            goesOn |= walk.at().mark().finished() || (until != null && !walk.isDone());
+            again |= walk.at().mark().finished() || (until != null && !walk.isDone());
         }
-        return goesOn;
+        return again;
     }
 
     @Override
@@ -179,7 +176,7 @@ final class KinesisStream implements MicroBatchStream, SupportsTriggerAvailableN
 
     @Override
     public void commit(Offset end) {
-        // The ledger and Spark's log have the position; the stream stores none for its readers.
+        // The ledger and Spark's log have the position; Kinesis does not store positions of readers.
     }
 
     @Override

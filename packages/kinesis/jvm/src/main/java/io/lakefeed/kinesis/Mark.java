@@ -1,13 +1,14 @@
 package io.lakefeed.kinesis;
 
 /**
- * A place in a shard: reading continues after it.
+ * A position in a shard, after which reading continues.
  *
  * <p>As text {@code where[ seen:ms][ finished]}, in Spark's offsets and in the ledger, beside the number of records
- * read so far.
+ * that were read.
  *
- * @param where the sequence number of the last record that was read; {@code oldest} or {@code since:ms} if none was
- * @param seen everything that arrived before this time was read, in ms since 1970; 0 if unknown. Shows whether
+ * @param where the sequence number of the last record that was read; before the first {@code oldest} or {@code
+ *     since:ms}
+ * @param seen a time in ms since 1970: all records that arrived before were read; 0 if unknown. It shows whether
  *     retention can have removed unread records
  * @param finished whether the shard is closed and was read to its end
  */
@@ -17,7 +18,7 @@ record Mark(String where, long seen, boolean finished) {
     private static final String SEEN = "seen:";
     private static final String FINISHED = "finished";
 
-    /** Returns the place before everything that arrives from this time on. */
+    /** Returns the position before all records that arrive at this time or later. */
     static Mark since(long ms) {
         return new Mark(SINCE + ms, ms, false);
     }
@@ -34,7 +35,7 @@ record Mark(String where, long seen, boolean finished) {
             } else if (each.equals(FINISHED)) {
                 finished = true;
             } else {
-                throw new IllegalArgumentException("this is no place in a shard: " + text);
+                throw new IllegalArgumentException("this is no position in a shard: " + text);
             }
         }
         return new Mark(where, seen, finished);
@@ -45,7 +46,7 @@ record Mark(String where, long seen, boolean finished) {
         return where.equals(OLDEST.where) || where.startsWith(SINCE) ? null : where;
     }
 
-    /** Returns the time of arrival where it begins, in ms since 1970; null if it begins otherwise. */
+    /** Returns the time in ms since 1970 from which records are read; null if this is no such position. */
     Long since() {
         return where.startsWith(SINCE) ? Long.valueOf(where.substring(SINCE.length())) : null;
     }

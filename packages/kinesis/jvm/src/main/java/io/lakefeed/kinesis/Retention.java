@@ -3,20 +3,20 @@ package io.lakefeed.kinesis;
 import java.time.Instant;
 
 /**
- * How long a stream keeps its records, and what a reader can have lost.
+ * How long a stream keeps its records, to detect records that a reader may have lost.
  *
- * @param ms milliseconds from a record's arrival on
+ * @param ms milliseconds after a record's arrival
  */
 record Retention(long ms) {
-    /** Clocks differ, and a record gets its number some time after its arrival. */
+    /** For clocks that differ, and because a record gets its sequence number some time after its arrival. */
     private static final long MARGIN_MS = 5 * 60_000L;
 
-    /** Returns whether retention can have removed a record that arrived after the last one read. */
+    /** Returns whether retention can have removed a record after the last one that was read. */
     boolean hasReached(Mark mark) {
         return mark.seen() > 0 && System.currentTimeMillis() - mark.seen() > ms - MARGIN_MS;
     }
 
-    /** Returns what may be lost for a reader that resumes at a mark; null if nothing is. */
+    /** Describes the records that may be lost for a reader that resumes at a mark; null if none are. */
     String lost(int shard, Mark mark, ShardCursor cursor) {
         boolean there = mark.sequenceNumber() != null && !cursor.isMarkGone();
         if (there || mark.finished() || !hasReached(mark)) {

@@ -7,10 +7,10 @@ import software.amazon.awssdk.services.kinesis.model.Record;
 import software.amazon.awssdk.services.kinesis.model.ShardIteratorType;
 
 /**
- * Reads one shard in order, from a mark on. Not thread safe.
+ * Reads one shard in order, from a mark. Not thread safe.
  *
- * <p>It begins <em>at</em> the record of the mark and skips it. If that record is gone, retention has reached this
- * place, and later records may be gone too. Kinesis itself would silently continue with the oldest existing record.
+ * <p>It begins <em>at</em> the mark's record and skips it. If that record is missing, retention has removed it, and
+ * perhaps later records, too. Kinesis itself would silently continue with the oldest existing record.
  */
 final class ShardCursor {
     /** The most records that one request returns. */
@@ -28,9 +28,9 @@ final class ShardCursor {
     /**
      * The result of one request.
      *
-     * @param records in order; may be none although there are more
-     * @param atTip whether there were no more at the time of the request
-     * @param finished whether there will never be more
+     * @param records in order; can be empty although there are more
+     * @param atTip whether there were no more records at the time of the request
+     * @param finished whether the shard is closed and has no more records
      */
     record Page(List<Record> records, boolean atTip, boolean finished) {}
 
@@ -43,7 +43,7 @@ final class ShardCursor {
         this.atMark = last != null;
     }
 
-    /** Returns the next records of one request, this many at most. */
+    /** Returns the next records, up to {@code most}, with one request. */
     Page next(long most) {
         if (finished) {
             return new Page(List.of(), true, true);

@@ -18,7 +18,7 @@ import software.amazon.awssdk.services.kinesis.model.Record;
  * @param connection to the stream
  * @param shard the shard's number
  * @param at the number of the first record after {@code mark}
- * @param mark where reading begins, as text
+ * @param mark the position where reading begins, as text
  * @param from the number of the first record of the range
  * @param to the number of the first record after the range
  * @param last sequence number of the range's last record; null if it is unknown
@@ -46,7 +46,7 @@ record ShardRange(StreamConnection connection, int shard, long at, String mark, 
         }
     }
 
-    /** Reads exactly the records of a range, or fails. */
+    /** Reads all records of a range, or fails. */
     private static final class Reader implements PartitionReader<InternalRow> {
         private final ShardRange range;
         private final ShardCursor cursor;
@@ -74,7 +74,7 @@ record ShardRange(StreamConnection connection, int shard, long at, String mark, 
                 while (!page.hasNext()) {
                     ShardCursor.Page found = cursor.next(range.to() - next);
                     if (found.records().isEmpty() && (found.finished() || found.atTip())) {
-                        throw lost("there are " + (next - range.at()) + " of " + (range.to() - range.at()));
+                        throw lost("there are only " + (next - range.at()) + " of " + (range.to() - range.at()));
                     }
                     page = found.records().iterator();
                 }
@@ -85,8 +85,8 @@ record ShardRange(StreamConnection connection, int shard, long at, String mark, 
         }
 
         /**
-         * Checks that the last record is the expected one. With the same number of records none can be missing in
-         * between: sequence numbers only rise.
+         * Checks that the last record is the planned one. Since the number of records is also the planned one, and
+         * sequence numbers only rise, no record is missing.
          */
         private void requireRightEnd() {
             if (range.last() != null && record != null && !record.sequenceNumber().equals(range.last())) {
@@ -112,7 +112,7 @@ record ShardRange(StreamConnection connection, int shard, long at, String mark, 
             });
         }
 
-        /** Returns a header that dead letters keep of a record of Kinesis. */
+        /** Returns a header, which dead letters keep. */
         private static InternalRow header(String name, String value) {
             return new GenericInternalRow(
                     new Object[] {UTF8String.fromString(name), value.getBytes(StandardCharsets.UTF_8)});
@@ -120,7 +120,7 @@ record ShardRange(StreamConnection connection, int shard, long at, String mark, 
 
         @Override
         public void close() {
-            // The client is shared, and requests leave nothing open.
+            // Nothing to close: all readers share the client.
         }
     }
 }

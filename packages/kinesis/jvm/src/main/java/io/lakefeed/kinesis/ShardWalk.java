@@ -3,9 +3,9 @@ package io.lakefeed.kinesis;
 import java.util.List;
 import software.amazon.awssdk.services.kinesis.model.Record;
 
-/** Reads one shard ahead of the batches, on the driver: it counts records and keeps the last sequence number. */
+/** Reads one shard ahead of the batches, on the driver, to count records and to find the last sequence number. */
 final class ShardWalk {
-    /** How long it looks for records in a stretch without any; the next batch continues from there. */
+    /** How long it reads in a part of a shard without records; the next batch continues there. */
     private static final long PATIENCE_MS = 5_000;
 
     private final int shard;
@@ -33,21 +33,21 @@ final class ShardWalk {
         return at;
     }
 
-    /** Returns whether it is at the start of a batch and can be reused: it has passed no record since. */
+    /** Returns whether it is at the start of a batch, so that it can be used again. */
     boolean isAt(StreamOffset.At start) {
         return start.at() == at.at() && start.mark().where().equals(at.mark().where());
     }
 
-    /** Returns whether everything was read that had arrived by the final time. */
+    /** Returns whether {@link #advance} has reached its {@code until}, or the shard's end. */
     boolean isDone() {
         return done;
     }
 
     /**
-     * Advances by this many records at most, up to the newest.
+     * Advances by {@code most} records or to the newest.
      *
-     * @param until leave out what arrives later, in ms since 1970; null for no such end
-     * @throws StreamFailure records may be lost
+     * @param until stop at records that arrived after this time, in ms since 1970; null for no limit
+     * @throws StreamFailure if records may be lost
      */
     void advance(long most, Long until) {
         if (done) {

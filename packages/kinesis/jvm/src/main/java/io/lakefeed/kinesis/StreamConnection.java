@@ -17,7 +17,8 @@ import software.amazon.awssdk.services.kinesis.KinesisClient;
 import software.amazon.awssdk.services.kinesis.KinesisClientBuilder;
 
 /**
- * The connection to a stream. It contains secrets: it reaches the executors in serialised tasks, and is never shown.
+ * The connection to a stream. It contains secrets, so it reaches executors only in serialised tasks, and its text does
+ * not show them.
  *
  * @param stream the stream's name
  * @param region the region that requests are signed for
@@ -27,10 +28,7 @@ import software.amazon.awssdk.services.kinesis.KinesisClientBuilder;
 record StreamConnection(String stream, String region, String endpoint, String keys) implements Serializable {
     private static final Map<StreamConnection, KinesisClient> CLIENTS = new ConcurrentHashMap<>();
 
-    /**
-     * Creates a connection from the options {@code stream}, {@code region}, {@code endpoint} and {@code credentials},
-     * the name of a secret.
-     */
+    /** Reads the options {@code stream}, {@code region}, {@code endpoint} and {@code credentials}, a secret's name. */
     static StreamConnection of(Map<String, String> options) {
         String name = options.get("credentials");
         return new StreamConnection(
@@ -46,11 +44,11 @@ record StreamConnection(String stream, String region, String endpoint, String ke
         KinesisClientBuilder builder = KinesisClient.builder()
                 .region(Region.of(region))
                 .httpClientBuilder(ApacheHttpClient.builder().connectionTimeout(Duration.ofSeconds(5)))
-                // The timeout of a socket applies to each read.
+                // A socket's timeout would apply to each read, not to the whole request.
                 .overrideConfiguration(call ->
                         call.apiCallAttemptTimeout(Duration.ofMinutes(1)).apiCallTimeout(Duration.ofMinutes(4)));
         if (endpoint != null) {
-            // Other services that speak Kinesis know only its JSON; no other client of this JVM uses CBOR.
+            // Other services with Kinesis's API know only JSON; no other client of this JVM uses CBOR.
             System.setProperty(SdkSystemSetting.CBOR_ENABLED.property(), "false");
             builder.endpointOverride(URI.create(endpoint));
         }

@@ -1,6 +1,6 @@
 package io.lakefeed.kinesis;
 
-/** Reports that a stream cannot be read. Python recognises the message by its prefix; the message names the stream. */
+/** Reports that a stream cannot be read. The message has a prefix for Python, and the name of the stream. */
 public final class StreamFailure extends RuntimeException {
     private static final long serialVersionUID = 1L;
 

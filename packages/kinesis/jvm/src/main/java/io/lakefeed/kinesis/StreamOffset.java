@@ -8,7 +8,7 @@ import java.util.SortedMap;
 import java.util.TreeMap;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 
-/** How far each shard of a stream was read: {@code {"stream":{"0":{"at":12,"mark":"49…"}}}}. */
+/** The positions in the shards of a stream, as JSON {@code {"stream":{"0":{"at":12,"mark":"49…"}}}}. */
 final class StreamOffset extends Offset {
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -16,10 +16,10 @@ final class StreamOffset extends Offset {
     private final SortedMap<Integer, At> shards;
 
     /**
-     * How far one shard was read.
+     * The position in one shard.
      *
-     * @param at the number of records read, which is the number of the next one
-     * @param mark the same place as a mark
+     * @param at the number of records that were read, which is the number of the next record
+     * @param mark the same position as a mark
      */
     record At(long at, Mark mark) {
         static final At BEGINNING = new At(0, Mark.OLDEST);

@@ -15,10 +15,10 @@ public final class StreamState {
     }
 
     /**
-     * Returns the stream's state for a feed's position, as JSON: {@code {"id": "…", "shards": {"0": null, "1": "what is
-     * lost"}}}. A shard that was read to its end counts as existing.
+     * Returns the stream's id, and for each shard the records that a feed has lost there, as JSON: {@code {"id": "…",
+     * "shards": {"0": null, "1": "what is lost"}}}. A shard that was read to its end counts as existing.
      *
-     * @param offset positions as {@link StreamOffset} writes them; null for a feed without any
+     * @param offset the feed's positions as {@link StreamOffset} writes them; null for a feed without positions
      */
     public static String of(Map<String, String> options, String offset) {
         DataStream stream = new DataStream(StreamConnection.of(options));

@@ -1,5 +1,2 @@
-/**
- * Reads Kinesis in micro-batches by the direct approach: ranges of sequence numbers that are fixed before a batch is
- * read.
- */
+/** Reads Kinesis in micro-batches, whose ranges of sequence numbers are fixed before a batch is read. */
 package io.lakefeed.kinesis;
