@@ -19,7 +19,7 @@ ON_THE_FAST_PATH = (
     java(
         "fast path: a range beyond the end of the topic",
         "kafka/PartitionConsumer",
-        "throw late(patience);",
+        "throw late(timeoutMs);",
         "next = until;\n                    return;",
         f"{READER}a_range_beyond_the_end_of_the_topic_is_refused",
     ),
