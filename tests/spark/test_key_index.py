@@ -55,7 +55,16 @@ def _compact(upserts: Upserts) -> None:
     actions.rewriteDataFiles(upserts.table.ledger.loaded()).option("rewrite-all", "true").execute()
 
 
-@pytest.mark.parametrize("settings", [{}, {"partition_by": ["bucket(3, id)", "city"]}, {"branch": "staging"}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"partition_by": ["bucket(3, id)", "city"]},
+        {"branch": "staging"},
+        {"format_version": 3, "partition_by": ["city"]},
+        {"with_history": True},
+    ],
+)
 def test_the_table_is_the_model_after_compaction_deletes_and_foreign_rows(
     upserting: SparkSession, settings: dict[str, Any]
 ) -> None:
@@ -80,6 +89,9 @@ def test_the_table_is_the_model_after_compaction_deletes_and_foreign_rows(
     found = upserting.sql(f"SELECT id, city, v, kafka_offset FROM {written} ORDER BY ALL").collect()
     assert [tuple(row) for row in found] == sorted(feed.rows.values())
     assert upserts.table._index.size() == len(feed.rows)
+    if "with_history" in settings:
+        [count] = upserting.sql(f"SELECT count(*) FROM {upserts.history}").collect()[0]
+        assert count == feed.end
 
 
 def test_a_compaction_is_followed_without_reading_the_other_files(upserting: SparkSession) -> None:
@@ -120,6 +132,36 @@ def test_a_fence_and_a_batch_without_changes_leave_the_index_as_it_is(upserting:
     upserts.land(4, 5, [(1, None, None, 0, 4)])
     assert upserts.rows("id, v") == [(2, "y")]
     assert upserts.table._index.filled() == 0
+
+
+def test_an_upgrade_to_version_3_turns_position_deletes_into_deletion_vectors(upserting: SparkSession) -> None:
+    upserts = Upserts(upserting, {})
+    feed = Feed(upserts, seed=5)
+    for _ in range(3):
+        feed.land(40)
+    upserting.sql(f"ALTER TABLE {upserts.name} SET TBLPROPERTIES ('format-version' = '3')")
+    for _ in range(3):
+        feed.land(40)
+        assert upserts.table.merges_because is None
+    assert upserts.table.take_notes() == ()
+    feed.check()
+    replaced = upserting.table(f"{upserts.name}.delete_files").select("file_format").distinct().collect()
+    assert "PUFFIN" in {row[0] for row in replaced}
+
+
+def test_a_delete_file_of_many_data_files_stays_and_is_not_counted_twice(upserting: SparkSession) -> None:
+    upserts = Upserts(upserting, {"properties": {"write.delete.granularity": "partition"}})
+    feed = Feed(upserts, seed=6)
+    for _ in range(3):
+        feed.land(25)
+    upserting.sql(f"DELETE FROM {upserts.name} WHERE id % 4 = 1")
+    feed.rows = {key: row for key, row in feed.rows.items() if key % 4 != 1}
+    for _ in range(4):
+        feed.land(25)
+        assert upserts.table.merges_because is None
+        assert upserts.table.take_notes() == ()
+    assert upserts.table._index.filled() == 1
+    feed.check()
 
 
 @pytest.mark.parametrize(
@@ -183,8 +225,7 @@ def test_a_key_that_comes_again_after_its_rows_were_written_has_one_row(upsertin
     [
         ({"key_index_mb": 0}, "key_index_mb is 0"),
         ({"write": "copy-on-write"}, "copy-on-write"),
-        ({"format_version": 3}, "row ids of format version 3"),
-        ({"sort_by": ["city"]}, "files are sorted"),
+        ({"sort_by": ["city"]}, "sort_by sorts the files"),
         ({"order_by": ["v"], "on_delete": "mark"}, "order_by"),
     ],
 )

@@ -107,6 +107,8 @@ def _plan_lines(feed: RunPlan) -> Iterator[str]:
     if feed.path is not None:
         yield from field_lines("reader", feed.path.reader)
         yield from field_lines("encoder", feed.path.encoder)
+        if feed.path.upserts is not None:
+            yield from field_lines("upserts", feed.path.upserts)
     if feed.estimates is not None:
         yield from _reading_lines(feed)
         yield ""

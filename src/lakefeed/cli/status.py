@@ -181,6 +181,8 @@ def status_lines(feed: LiveStatus, *, partitions: bool = False) -> list[str]:
         written = "" if feed.last_rows is None else f", {feed.last_rows:,} rows"
         age = duration(max(0.0, feed.taken_at - feed.last_commit_at))
         rows.append(("last commit", f"batch {feed.last_batch}, {age} ago{written}"))
+    if feed.upserts is not None:
+        rows.append(("upserts", one_line(feed.upserts)))
     if feed.publication is not None:
         rows.append(("branch", one_line(feed.publication.sentence, most=2000)))
     over = "the newest commits" if feed.is_rate_of_ledger else "the last minute"

@@ -80,7 +80,8 @@ class SinkFiles:
     Attributes:
         elsewhere: the place of the rows if a batch writes no files; else None.
         is_unknown: whether the files cannot be estimated.
-        merges: whether a batch reads and rewrites files by the keys of its rows.
+        merges: whether the number of files depends on which rows a batch replaces.
+        reads_rows: whether a batch that ``merges`` reads the table's files.
         is_partitioned: whether a batch writes to several directories or partitions.
         commit_puts: PUT requests of a batch besides those for its files.
         commit_name: a text for these requests, such as "3 of metadata".
@@ -89,6 +90,7 @@ class SinkFiles:
     elsewhere: str | None = None
     is_unknown: bool = False
     merges: bool = False
+    reads_rows: bool = True
     is_partitioned: bool = False
     commit_puts: int = 0
     commit_name: str = ""

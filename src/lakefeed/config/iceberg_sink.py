@@ -142,6 +142,23 @@ class IcebergSinkConfig(SinkConfig):
     def keyed(self) -> IcebergSinkConfig | None:
         return self if self.mode == "upsert" else None
 
+    @property
+    def merges_because(self) -> str | None:
+        """Why all upserts are a MERGE by these settings; None if the index of keys may land them."""
+        reasons = {
+            "key_index_mb is 0": self.key_index_mb == 0,
+            "order_by orders the changes": bool(self.order_by),
+            "write is copy-on-write": self.write == "copy-on-write",
+            "sort_by sorts the files": bool(self.sort_by),
+        }
+        return next((reason for reason, holds in reasons.items() if holds), None)
+
+    @property
+    def lands_changes(self) -> str | None:
+        if self.mode != "upsert":
+            return None
+        return "the index of keys" if self.merges_because is None else f"a MERGE, because {self.merges_because}"
+
     def places(self, *, brokers: str) -> Iterator[Place]:
         """Yield the tables in lower case: Hive, Glue and most engines ignore the case of names."""
         for option, table in self.snapshot_tables.items():
@@ -163,7 +180,13 @@ class IcebergSinkConfig(SinkConfig):
     def stored_files(self) -> SinkFiles:
         """The data files; a commit also writes a manifest, the manifest list and the metadata file."""
         merges, is_partitioned = self.mode == "upsert", bool(self.partition_by)
-        return SinkFiles(merges=merges, is_partitioned=is_partitioned, commit_puts=3, commit_name="3 of metadata")
+        return SinkFiles(
+            merges=merges,
+            reads_rows=self.merges_because is not None,
+            is_partitioned=is_partitioned,
+            commit_puts=3,
+            commit_name="3 of metadata",
+        )
 
     def with_names_made(self, names: Iterable[str]) -> IcebergSinkConfig:
         """Return the same sink, noting that these tables' names come from a topic's name, not from the file."""

@@ -71,6 +71,11 @@ class SinkConfig(Model):
         return None
 
     @property
+    def lands_changes(self) -> str | None:
+        """What lands the changes of keyed rows, for people; None for a sink with one way, or without keys."""
+        return None
+
+    @property
     def record_positions(self) -> Literal["unused", "used", "required"]:
         """The use of a record's topic, partition and offset: unused, used if the rows have them, or required."""
         return "unused"

@@ -42,13 +42,15 @@ QueryCheck = Callable[["DataFrame"], None]
 
 @dataclass(frozen=True, kw_only=True)
 class FeedPath:
-    """Texts that describe the reader of a feed's records and the encoder of its rows."""
+    """Texts that describe the reader of a feed's records, the encoder of its rows, and what lands upserts."""
 
     reader: str
     encoder: str
+    upserts: str | None = None
 
     def __str__(self) -> str:
-        return f"reader: {self.reader}; encoder: {self.encoder}"
+        upserts = "" if self.upserts is None else f"; upserts: {self.upserts}"
+        return f"reader: {self.reader}; encoder: {self.encoder}{upserts}"
 
 
 @dataclass(frozen=True)
@@ -344,7 +346,7 @@ class Feed:
         if config.has_fast_encoder:
             refusal = self.sink_definition.encoder_refusal(spark, columns)
         encoder = "lakefeed's, by columns" if refusal is None else f"the sink's own ({refusal})"
-        return FeedPath(reader=reader, encoder=encoder)
+        return FeedPath(reader=reader, encoder=encoder, upserts=config.sink.chosen.lands_changes)
 
     def batch_writer(
         self,

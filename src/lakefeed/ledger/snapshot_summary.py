@@ -27,6 +27,9 @@ BACKFILL_OF = "lakefeed.backfill-of"
 POSITION = "lakefeed.position"
 BRANCH = "lakefeed.branch"
 UPSERTED = "lakefeed.upserted"
+MERGED_BECAUSE = "lakefeed.merged-because"
+"""Why a batch of changes was landed by a MERGE; missing if it was landed by the index of keys."""
+
 ADOPTED = "lakefeed.adopted"
 
 MERGED = "spark.merge-into.num-target-rows-"
@@ -218,7 +221,9 @@ class Commit:
     adopted: Adoption | None = None
     """Set if the commit adds no batch but takes the table over from another tool."""
     upserts: Upserts | None = None
-    """Set if a MERGE applied the batch; ``rows`` then counts inserted and updated rows."""
+    """Set if the batch inserted, updated or deleted rows by their keys; ``rows`` then counts the first two."""
+    merged_because: str | None = None
+    """Why a MERGE landed the changes; None if the index of keys did."""
 
     @property
     def title(self) -> str:
@@ -277,6 +282,7 @@ class Commit:
             move=move,
             adopted=Adoption.from_json(summary[ADOPTED]) if ADOPTED in summary else None,
             upserts=Upserts.of(summary),
+            merged_because=summary.get(MERGED_BECAUSE),
         )
 
 

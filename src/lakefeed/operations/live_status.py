@@ -29,6 +29,7 @@ from lakefeed.ledger.publication import BranchState, branch_state
 from lakefeed.ledger.snapshot_summary import FEED as FEED_KEY
 from lakefeed.ledger.snapshot_summary import FENCE, RANGES, Commit
 from lakefeed.ledger.snapshots import ancestors, position_in
+from lakefeed.messages.printable import counted
 from lakefeed.messages.text import duration, one_line
 from lakefeed.monitor import drivers
 from lakefeed.monitor.client import ask
@@ -89,6 +90,16 @@ class LedgerFacts:
         return records / (own[0].committed_at - own[-1].committed_at)
 
     @property
+    def upserts(self) -> str | None:
+        """What has landed the changes of the newest commits; None for a table without keys."""
+        merges = [commit.merged_because for commit in self.commits if commit.upserts is not None]
+        if not merges:
+            return None
+        if not (reasons := [reason for reason in merges if reason is not None]):
+            return "by the index of keys"
+        return f"{len(reasons)} of the newest {counted(len(merges), 'commit')} by a MERGE: {reasons[0]}"
+
+    @property
     def interval(self) -> float | None:
         """The longest time between two consecutive commits of the newest driver."""
         pairs = pairwise(self._of_newest_driver)
@@ -115,6 +126,7 @@ class LiveStatus(JsonModel):
         paused: the pause that the next start finds, if the driver does not answer.
         publication: the state of the branch that the feed lands in, if it lands in one.
         last_rows: the number of rows of the newest commit.
+        upserts: what has landed the changes of the newest commits; None for a table without keys.
     """
 
     feed: str
@@ -134,6 +146,7 @@ class LiveStatus(JsonModel):
     publication: BranchState | None = Field(None, exclude_if=lambda state: state is None)
     is_rate_of_ledger: bool = Field(False, exclude=True)
     last_rows: int | None = Field(None, exclude=True)
+    upserts: str | None = Field(None, exclude_if=lambda upserts: upserts is None)
 
     @property
     def is_well(self) -> bool:
@@ -202,6 +215,7 @@ def live_status(
         publication=ledger.publication,
         is_rate_of_ledger=ledger.rate is not None,
         last_rows=ledger.commits[0].rows if ledger.commits else None,
+        upserts=ledger.upserts,
     )
 
 

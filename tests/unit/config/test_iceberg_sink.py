@@ -53,6 +53,23 @@ def test_what_it_may_not_say(reading: Reader, settings: tuple[str, ...], what: s
     assert any(what in str(each) for each in found), found
 
 
+@pytest.mark.parametrize(
+    ("settings", "way"),
+    [
+        ((), "the index of keys"),
+        (("key_index_mb: 0",), "a MERGE, because key_index_mb is 0"),
+        (("order_by: [id]", "on_delete: mark"), "a MERGE, because order_by orders the changes"),
+        (("write: copy-on-write",), "a MERGE, because write is copy-on-write"),
+    ],
+)
+def test_the_settings_of_upserts_say_what_lands_the_changes(
+    reading: Reader, settings: tuple[str, ...], way: str
+) -> None:
+    config, found = reading(with_settings("mode: upsert", "keys: [id]", *settings))
+    assert config is not None, found
+    assert config.sink.chosen.lands_changes == way
+
+
 def test_a_table_for_each_topic_is_published_after_each_batch_or_by_command(reading: Reader) -> None:
     many = with_settings("branch: staging", "publish: {when: 1 hour}").replace("lake.nyc.trips", "'lake.nyc.{topic}'")
     _, found = reading(many)

@@ -10,7 +10,7 @@ from lakefeed.clients.environment import process_start
 from lakefeed.config.connections import Connections
 from lakefeed.errors import LakefeedError, MissingExtra, Unreachable
 from lakefeed.ledger.outcomes import Counts
-from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.ledger.snapshot_summary import Commit, Upserts
 from lakefeed.monitor.drivers import DriverFile
 from lakefeed.monitor.feed_monitor import FeedMonitor
 from lakefeed.monitor.model import FeedProgress
@@ -129,6 +129,15 @@ def test_a_run_has_ended_or_failed_although_its_last_commit_is_recent(
     assert state_of(ledger(55), process=driver(ended=end, alive=alive, fence=None, begun=False)) == end
     assert state_of(ledger(5, fence="2 b"), process=driver(ended=end, alive=alive)) == "probably running"
     assert state_of(ledger(5), process=driver(ended=end, alive=alive, fence=None)) == "probably running"
+
+
+def test_the_ledger_says_what_has_landed_the_changes() -> None:
+    assert ledger(1, 2).upserts is None
+    indexed = [replace(commit, upserts=Upserts()) for commit in ledger(1, 2).commits]
+    merged = replace(indexed[1], merged_because="the batch reads records again")
+    assert LedgerFacts(commits=indexed).upserts == "by the index of keys"
+    expected = "1 of the newest 2 commits by a MERGE: the batch reads records again"
+    assert LedgerFacts(commits=[indexed[0], merged]).upserts == expected
 
 
 def test_a_commit_with_a_future_time_shows_that_clocks_differ() -> None:

@@ -254,7 +254,7 @@ def _files(
         files = mean(batch.files for batch in past.batches)
         return Estimate(math.ceil(files), math.ceil(files * batches.count), f"the mean of {_batches_of(past)}")
     if written.merges:
-        return _unknown("the files of a MERGE depend on the rows that it finds, and the table has no batch yet")
+        return _unknown("they depend on the rows that the changes replace, and the table has no batch yet")
     if has_state:
         return _unknown("the query says which groups and windows a batch hands on, and the table has no batch yet")
     if written.is_partitioned:
@@ -268,7 +268,7 @@ def _requests(config: PipelineConfig, files: Estimate, *, batches: Batches, past
     written = config.sink.chosen.stored_files
     if not batches.count:
         return NOTHING
-    if written.merges:
+    if written.merges and written.reads_rows:
         return _unknown("a MERGE reads files of the table, as many as have rows of the batch's keys")
     if has_state:
         return _unknown(
@@ -280,6 +280,7 @@ def _requests(config: PipelineConfig, files: Estimate, *, batches: Batches, past
         "2 of the checkpoint": CHECKPOINT if config.checkpoint else 0,
         written.commit_name: written.commit_puts,
         "1 delete of old metadata": int(past.deletes_metadata),
+        "2 to compare a row with the index of keys": 2 * written.merges,
     }
     names = " and ".join(name for name, count in parts.items() if count)
     a_batch, why = sum(parts.values()), f"files, and in each batch {names}; without the run's start and dead letters"

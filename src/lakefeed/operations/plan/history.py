@@ -44,6 +44,7 @@ class PastBatch:
     files: int
     bytes: int
     dead_letters: int
+    merged_because: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +100,7 @@ def _batches(table: Table, feed: str) -> Iterator[PastBatch]:
                 files=commit.files + int(summary.get("added-delete-files", 0)),
                 bytes=int(summary.get("added-files-size", 0)),
                 dead_letters=counts.dead_letters,
+                merged_because=commit.merged_because,
             )
 
 

@@ -6,6 +6,7 @@ come from Spark's analysis of decode and transform, over the columns of the Kafk
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -436,6 +437,9 @@ def _notes(config: PipelineConfig, status: FeedStatus, past: Past) -> list[str]:
     if dead := sum(batch.dead_letters > 0 for batch in past.batches):
         had = f"{dead} of the last {len(past.batches)} batches had dead letters"
         notes.append(f"{had}, which make a commit and requests of their own")
+    if merged := Counter(batch.merged_because for batch in past.batches if batch.merged_because):
+        [(why, count)] = merged.most_common(1)
+        notes.append(f"{merged.total()} of the last {len(past.batches)} batches were a MERGE; of {count}: {why}")
     if config.trigger != AVAILABLE_NOW:
         notes.append(f"what comes later is landed at each trigger ({config.trigger}); lakefeed run --once ends before")
     return notes

@@ -33,6 +33,7 @@ from lakefeed.ledger.continuity import recreated_topic, violations
 from lakefeed.ledger.outcomes import check_outcomes
 from lakefeed.ledger.snapshot_summary import (
     COMMIT_ID,
+    MERGED_BECAUSE,
     UPSERTED,
     Commit,
     PositionReset,
@@ -224,6 +225,9 @@ class UpsertTable(IcebergTable):
         session = rows.sparkSession
         with spark_setting(session, *ADAPTIVE):
             partitions = partitions_for(changes, commit)
+            if self._history is not None:
+                # Written twice, read once: a transform may give other values when it runs again.
+                changes = shuffle_by_key(changes, keys=self._keys, partitions=partitions)
             if isinstance(commit, Commit) and self._index_serves(table, commit):
                 if (
                     landed := self._land_by_index(changes, commit, table, commit_id=commit_id, tasks=partitions)
@@ -231,7 +235,8 @@ class UpsertTable(IcebergTable):
                     return landed
                 self._index.abort()
                 self.merges_because = self.merges_because or "the index could not land what it had written"
-            changes = shuffle_by_key(changes, keys=self._keys, partitions=partitions)
+            if self._history is None:
+                changes = shuffle_by_key(changes, keys=self._keys, partitions=partitions)
             stored_rows = self.ledger.rows_in(table)
             joined = max(partitions, min(shuffle_limit(session), -(-stored_rows // STORED_ROWS_A_TASK)))
             with spark_setting(session, SHUFFLE_PARTITIONS, str(joined)):
@@ -253,9 +258,7 @@ class UpsertTable(IcebergTable):
         most_rows = max(FEW_ROWS, ROWS_A_CHANGE * commit.ranges.records)
         is_first, self._has_landed = not self._has_landed, True
         for reason, holds in (
-            ("key_index_mb is 0", self._sink.key_index_mb == 0),
-            ("order_by orders the changes", bool(self._sink.order_by)),
-            ("the history reads each batch again", self._history is not None),
+            (self._sink.merges_because, self._sink.merges_because is not None),
             ("the first batch is small beside the table", is_first and self.ledger.rows_in(table) > most_rows),
         ):
             if holds:
@@ -289,6 +292,7 @@ class UpsertTable(IcebergTable):
             check_outcomes(self._spark, commit_id)
             upserts = Upserts(found["changes"], found["keys"], found["deletes"])
             ChangeSummary(upserts, None, found["withoutKey"], found["moved"]).check(keys=self._keys, table=self.name)
+            self._land_history(changes, commit, commit_id=commit_id)
             properties = {**commit.properties(), COMMIT_ID: commit_id, UPSERTED: upserts.to_json()}
             changed: list[int | None] = []
             run_in_turn(
@@ -309,10 +313,10 @@ class UpsertTable(IcebergTable):
         # Before the check for mistakes in the rows: their schema may still have to be merged.
         check_outcomes(self._spark, commit_id)
         batch.check(keys=self._keys, table=self.name)
-        if self._history is not None:
-            without = changes if self.unavailable is None else self.unavailable.without(changes)
-            self._history.land_changes(without, commit, commit_id=commit_id, keys=self._keys)
+        self._land_history(changes, commit, commit_id=commit_id)
         properties = {**commit.properties(), COMMIT_ID: commit_id, UPSERTED: batch.upserts.to_json()}
+        if self.merges_because is not None:
+            properties[MERGED_BECAUSE] = self.merges_because
         kept = KeptValues.of(self.unavailable, changes.schema, keys=self._keys)
         if kept or batch.upserts.superseded:
             changes = latest_per_key(changes, keys=self._keys, order_by=self._sink.order_by, kept=kept)
@@ -320,6 +324,11 @@ class UpsertTable(IcebergTable):
         # Commit also if nothing has changed.
         self.ledger.ensure_commit(properties)
         return self.ledger.changed_by(commit_id)
+
+    def _land_history(self, changes: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> None:
+        if self._history is not None:
+            without = changes if self.unavailable is None else self.unavailable.without(changes)
+            self._history.land_changes(without, commit, commit_id=commit_id, keys=self._keys)
 
     def _merge(self, latest: DataFrame, bounds: Any, properties: Mapping[str, str], kept: KeptValues | None) -> None:
         """Run the MERGE; repeat it if another writer has changed what it read."""

@@ -104,7 +104,9 @@ def test_what_upserts_read_is_unknown() -> None:
     known = past((10.0, "1 a", 100, 3))
     assert figures(found(sink).files) == (None, None)
     assert figures(found(sink, known).files) == (3, 9)
-    assert figures(found(sink, known).requests) == (None, None)
+    assert figures(found(sink, known).requests) == (3 + 7, 9 + 3 * 7)
+    merged = {"iceberg": {**sink["iceberg"], "order_by": ["at"], "on_delete": "mark"}}
+    assert figures(found(merged, known).requests) == (None, None)
 
 
 def test_the_requests_of_state_are_unknown() -> None:

@@ -22,11 +22,8 @@ final class Indexable {
     /** Returns why not; null if it can. */
     static String refusal(Table table, List<String> keys) {
         Map<String, String> properties = table.properties();
-        int version = ((HasTableOperations) table).operations().current().formatVersion();
-        if (version != 2) {
-            return version > 2
-                    ? "a MERGE keeps the row ids of format version " + version
-                    : "format version " + version + " has no delete files";
+        if (formatVersion(table) < 2) {
+            return "format version 1 has no delete files";
         }
         if (!"merge-on-read".equals(properties.get(TableProperties.MERGE_MODE))) {
             return "the table is written by copy-on-write";
@@ -51,6 +48,10 @@ final class Indexable {
             }
         }
         return null;
+    }
+
+    static int formatVersion(Table table) {
+        return ((HasTableOperations) table).operations().current().formatVersion();
     }
 
     /**

@@ -297,11 +297,14 @@ final class IndexedBatch {
             throw refused;
         }
         deleteFiles.forEach(IndexedFile.Deletes::apply);
+        // The summary counts these positions twice.
+        index.surplus -= deleteFiles.stream().mapToLong(IndexedFile.Deletes::repeated).sum();
     }
 
     private List<IndexedFile.Deletes> writeDeletes() {
+        boolean asVectors = Indexable.formatVersion(into) > 2;
         OutputFileFactory factory = OutputFileFactory.builderFor(into, 0, 0)
-                .format(FileFormat.PARQUET)
+                .format(asVectors ? FileFormat.PUFFIN : FileFormat.PARQUET)
                 .operationId(UUID.randomUUID().toString())
                 .suffix("deletes")
                 .build();
@@ -312,13 +315,17 @@ final class IndexedBatch {
         if (sample != null && ThreadLocalRandom.current().nextLong(sample.of().file().recordCount()) < SAMPLED_KEYS) {
             work.add(() -> right[0] = sample.hasItsKey(into, index.keys, index.hash));
         }
-        replaced.forEach((file, positions) -> work.add(() -> done.add(file.write(into, positions, factory, writers))));
+        replaced.forEach((file, positions) -> work.add(
+                asVectors ? () -> file.deleted(into) : () -> done.add(file.write(into, positions, factory, writers))));
         try {
             Tasks.foreach(work)
                     .executeWith(THREADS)
                     .stopOnFailure()
                     .throwFailureWhenFinished()
                     .run(Runnable::run);
+            if (asVectors && !replaced.isEmpty()) {
+                done.addAll(IndexedFile.writeVectors(into, replaced, factory));
+            }
             if (done.stream().anyMatch(IndexedFile.Deletes::isDoubled)) {
                 throw index.doubtful("the row of a key is deleted");
             }
@@ -333,7 +340,7 @@ final class IndexedBatch {
     }
 
     private void delete(List<IndexedFile.Deletes> files) {
-        files.forEach(each -> into.io().deleteFile(each.added().location()));
+        files.stream().map(each -> each.added().location()).distinct().forEach(into.io()::deleteFile);
     }
 
     /** Moves the index to the committed batch. */

@@ -3,7 +3,9 @@ package io.lakefeed.upsert;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.PrimitiveIterator;
 import org.apache.iceberg.DataFile;
 import org.apache.iceberg.DeleteFile;
@@ -13,6 +15,7 @@ import org.apache.iceberg.Schema;
 import org.apache.iceberg.StructLike;
 import org.apache.iceberg.Table;
 import org.apache.iceberg.data.BaseDeleteLoader;
+import org.apache.iceberg.deletes.BaseDVFileWriter;
 import org.apache.iceberg.deletes.PositionDelete;
 import org.apache.iceberg.deletes.PositionDeleteWriter;
 import org.apache.iceberg.encryption.EncryptedOutputFile;
@@ -20,6 +23,7 @@ import org.apache.iceberg.io.CloseableIterable;
 import org.apache.iceberg.io.OutputFileFactory;
 import org.apache.iceberg.parquet.Parquet;
 import org.apache.iceberg.relocated.com.google.common.collect.Iterables;
+import org.apache.iceberg.shaded.org.roaringbitmap.IntConsumer;
 import org.apache.iceberg.shaded.org.roaringbitmap.RoaringBitmap;
 import org.apache.iceberg.spark.SparkSchemaUtil;
 import org.apache.iceberg.spark.data.SparkParquetReaders;
@@ -49,7 +53,7 @@ final class IndexedFile {
         deletes = now;
     }
 
-    private RoaringBitmap deleted(Table table) {
+    RoaringBitmap deleted(Table table) {
         if (deleted == null) {
             deleted = new RoaringBitmap();
             new BaseDeleteLoader(each -> table.io().newInputFile(each))
@@ -67,9 +71,15 @@ final class IndexedFile {
      * @param added the new delete file
      * @param removed the delete files of this data file alone, which it replaces
      * @param isDoubled whether one of the positions was deleted before
+     * @param repeated how many of the positions are in a delete file that stays, because it is of other data files, too
      */
     record Deletes(
-            IndexedFile of, RoaringBitmap positions, DeleteFile added, List<DeleteFile> removed, boolean isDoubled) {
+            IndexedFile of,
+            RoaringBitmap positions,
+            DeleteFile added,
+            List<DeleteFile> removed,
+            boolean isDoubled,
+            long repeated) {
         /** Notes that the commit with it has succeeded. */
         void apply() {
             List<DeleteFile> now = new ArrayList<>(of.deletes);
@@ -80,13 +90,53 @@ final class IndexedFile {
         }
     }
 
+    private PartitionSpec spec(Table table) {
+        return table.specs().get(file.specId());
+    }
+
+    private StructLike partition(Table table) {
+        // An empty partition would be an empty folder in the file's key.
+        return spec(table).isUnpartitioned() ? null : file.partition();
+    }
+
+    private Deletes replacedBy(DeleteFile added, RoaringBitmap before, RoaringBitmap positions, RoaringBitmap all) {
+        List<DeleteFile> own = deletes.stream().filter(ContentFileUtil::isFileScoped).toList();
+        long removed = own.stream().mapToLong(DeleteFile::recordCount).sum();
+        long repeated = Math.max(0, before.getLongCardinality() - removed);
+        return new Deletes(this, all, added, own, RoaringBitmap.intersects(before, positions), repeated);
+    }
+
+    /** Writes the deletion vectors of these files into one Puffin file; format version 3 has no other delete files. */
+    static List<Deletes> writeVectors(
+            Table table, Map<IndexedFile, RoaringBitmap> replaced, OutputFileFactory files) {
+        BaseDVFileWriter writer = new BaseDVFileWriter(files, location -> null);
+        Map<String, RoaringBitmap> all = new HashMap<>();
+        try (writer) {
+            replaced.forEach((of, positions) -> {
+                RoaringBitmap now = RoaringBitmap.or(of.deleted(table), positions);
+                all.put(of.file.location(), now);
+                PartitionSpec spec = of.spec(table);
+                now.forEach((IntConsumer) at -> writer.delete(of.file.location(), at, spec, of.partition(table)));
+            });
+        } catch (IOException failed) {
+            throw new UncheckedIOException(failed);
+        }
+        Map<String, DeleteFile> added = new HashMap<>();
+        writer.result().deleteFiles().forEach(vector -> added.put(vector.referencedDataFile(), vector));
+        List<Deletes> done = new ArrayList<>();
+        replaced.forEach((of, positions) -> {
+            String location = of.file.location();
+            done.add(of.replacedBy(added.get(location), of.deleted(table), positions, all.get(location)));
+        });
+        return done;
+    }
+
     /** Writes a delete file with these positions and those that were deleted before. */
     Deletes write(Table table, RoaringBitmap positions, OutputFileFactory files, ChangeWriter.RowWriters writers) {
         RoaringBitmap before = deleted(table);
         RoaringBitmap all = RoaringBitmap.or(before, positions);
-        PartitionSpec spec = table.specs().get(file.specId());
-        // An empty partition would be an empty folder in the file's key.
-        StructLike partition = spec.isUnpartitioned() ? null : file.partition();
+        PartitionSpec spec = spec(table);
+        StructLike partition = partition(table);
         EncryptedOutputFile out = partition == null ? files.newOutputFile() : files.newOutputFile(spec, partition);
         PositionDeleteWriter<InternalRow> writer = writers.newPositionDeleteWriter(out, spec, partition);
         try (writer) {
@@ -97,8 +147,7 @@ final class IndexedFile {
         } catch (IOException failed) {
             throw new UncheckedIOException(failed);
         }
-        List<DeleteFile> own = deletes.stream().filter(ContentFileUtil::isFileScoped).toList();
-        return new Deletes(this, all, writer.toDeleteFile(), own, RoaringBitmap.intersects(before, positions));
+        return replacedBy(writer.toDeleteFile(), before, positions, all);
     }
 
     /** The row that a key has by the index. */

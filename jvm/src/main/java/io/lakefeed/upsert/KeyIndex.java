@@ -79,7 +79,7 @@ public final class KeyIndex {
     private String refused;
     private String note;
     /** How many rows the table has by its summary beside those with a key here: of files with doubled deletes. */
-    private long surplus;
+    long surplus;
 
     /** Read by the other indexes. */
     private volatile long bytes;

@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.io.Serializable;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.UUID;
 import java.util.function.Consumer;
@@ -71,7 +72,7 @@ final class KeyReader {
             Dataset<Row> all = Dataset.ofRows(
                     spark,
                     DataSourceV2Relation.create(
-                            new SparkRewriteTable(table, group),
+                            new Staged(table, group),
                             Option.empty(),
                             Option.empty(),
                             CaseInsensitiveStringMap.empty(),
@@ -82,6 +83,20 @@ final class KeyReader {
             Jobs.run(rows, "key index", rows.queryExecution().toRdd(), new Read(own, keys), KeyEntries.class, take);
         } finally {
             ScanTaskSetManager.get().removeTasks(table, group);
+        }
+    }
+
+    /** Staged files; Spark finds no metadata columns where the row ids of format version 3 are columns already. */
+    private static final class Staged extends SparkRewriteTable {
+        Staged(Table table, String group) {
+            super(table, group);
+        }
+
+        @Override
+        public org.apache.spark.sql.connector.catalog.Column[] columns() {
+            return Arrays.stream(super.columns())
+                    .filter(each -> !MetadataColumns.isMetadataColumn(each.name()))
+                    .toArray(org.apache.spark.sql.connector.catalog.Column[]::new);
         }
     }
 
