@@ -72,7 +72,7 @@ class SinkConfig(Model):
 
     @property
     def lands_changes(self) -> str | None:
-        """What lands the changes of keyed rows, for people; None for a sink with one way, or without keys."""
+        """The way in which changes of keyed rows are landed, for people; None for a sink with one way, or without keys."""
         return None
 
     @property

@@ -91,7 +91,7 @@ class LedgerFacts:
 
     @property
     def upserts(self) -> str | None:
-        """What has landed the changes of the newest commits; None for a table without keys."""
+        """The way in which the changes of the newest commits were landed; None for a table without keys."""
         merges = [commit.merged_because for commit in self.commits if commit.upserts is not None]
         if not merges:
             return None
