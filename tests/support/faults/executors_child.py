@@ -30,6 +30,7 @@ def main() -> None:
         conf={
             "spark.driver.memory": "700m",
             "spark.executor.memory": "1g",
+            "spark.authenticate": "false",
             "spark.sql.shuffle.partitions": "4",
             CLASS_KEY: CLASS,
             f"{streaming}.stateStore.providerClass": job["provider"],
