@@ -72,7 +72,7 @@ class SinkConfig(Model):
 
     @property
     def lands_changes(self) -> str | None:
-        """The way in which changes of keyed rows are landed, for people; None for a sink with one way, or without keys."""
+        """A text that says how the sink lands changes of keyed rows; None if it has one way, or no keys."""
         return None
 
     @property

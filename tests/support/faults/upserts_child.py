@@ -1,6 +1,7 @@
-"""Upserts with executors in JVMs of their own, of which one is killed: ``python -m tests.support.faults.upserts_child``.
+"""A driver that upserts by executors in separate JVMs: ``python -m tests.support.faults.upserts_child``.
 
-It reads a folder from stdin, lands batches into a table there, and prints what differs from a dictionary of the same changes.
+It reads a folder from stdin, lands batches in a table there, kills an executor in some of them, and prints how the table
+differs from a dictionary with the same changes.
 """
 
 import json
