@@ -37,7 +37,7 @@ def test_a_new_entry_is_one_put_and_nothing_else(spark: SparkSession, log: Check
     assert counted.requests == {"PutObject": 5}
 
 
-def test_what_was_written_is_read_and_listed_from_memory(spark: SparkSession, log: Checkpoint) -> None:
+def test_written_entries_are_read_and_listed_from_memory(spark: SparkSession, log: Checkpoint) -> None:
     assert not log.exists()
     log.java.mkdirs(log.path())
     assert log.exists()
@@ -112,7 +112,7 @@ def _won(stream: Any) -> bool:
     return True
 
 
-def test_overwriting_is_honoured(spark: SparkSession, root: str) -> None:
+def test_overwriting_replaces_an_entry(spark: SparkSession, root: str) -> None:
     state = Checkpoint.at(f"{root}/state/0/0", spark=spark)
     with counting(spark) as counted:
         state.write("1.delta", b"first attempt", overwrite=True)
@@ -121,7 +121,7 @@ def test_overwriting_is_honoured(spark: SparkSession, root: str) -> None:
     assert state.read("1.delta") == b"second"
 
 
-def test_cancel_leaves_nothing(bucket: Bucket, spark: SparkSession, log: Checkpoint) -> None:
+def test_cancelled_entry_leaves_no_object(bucket: Bucket, spark: SparkSession, log: Checkpoint) -> None:
     small = log.begin("0", b"unfinished")
     with counting(spark) as counted:
         small.cancel()
@@ -220,7 +220,7 @@ def test_a_file_written_again_outlives_its_pending_delete(bucket: Bucket, spark:
     ]
 
 
-def test_no_older_version_comes_back(bucket: Bucket, spark: SparkSession, root: str) -> None:
+def test_deleted_entry_does_not_reveal_an_older_version(bucket: Bucket, spark: SparkSession, root: str) -> None:
     state = Checkpoint.at(f"{root}/state/0/0", spark=spark)
     for attempt in range(3):
         state.write("1.delta", f"attempt {attempt}".encode(), overwrite=True)
@@ -305,7 +305,7 @@ def test_a_start_asks_for_its_location_once(spark: SparkSession, root: str) -> N
     assert counted.requests == {"ListObjectsV2": 1, "GetObject": 1}
 
 
-def test_what_a_start_saw_ends_with_its_first_offsets(bucket: Bucket, spark: SparkSession, root: str) -> None:
+def test_listing_of_a_start_is_used_until_its_first_offsets(bucket: Bucket, spark: SparkSession, root: str) -> None:
     location = Checkpoint.at(root, spark=spark)
     location.java.createCheckpointDirectory()
     assert not location.exists("state")
@@ -316,7 +316,7 @@ def test_what_a_start_saw_ends_with_its_first_offsets(bucket: Bucket, spark: Spa
     assert location.exists("state/0/0/1.delta")
 
 
-def test_a_driver_that_started_with_an_old_look_is_refused(spark: SparkSession, bucket: Bucket, root: str) -> None:
+def test_driver_with_an_outdated_listing_is_refused(spark: SparkSession, bucket: Bucket, root: str) -> None:
     location = Checkpoint.at(root, spark=spark)
     location.java.createCheckpointDirectory()
     late = Checkpoint.at(f"{root}/offsets", spark=spark)

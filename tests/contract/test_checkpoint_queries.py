@@ -141,7 +141,7 @@ def test_a_query_without_files_makes_two_puts_a_batch(spark: SparkSession, place
     assert first.requests["PutObject"] >= 2 * 35
 
 
-def test_foreach_batch_restarted(spark: SparkSession, place: Place, tmp_path: Path) -> None:
+def test_foreach_batch_query_resumes(spark: SparkSession, place: Place, tmp_path: Path) -> None:
     seen: dict[int, list[int]] = {}
 
     def keep(batch: DataFrame, batch_id: int) -> None:
@@ -185,7 +185,7 @@ def test_state_survives_restarts(spark: SparkSession, place: Place, provider: st
     assert place.count("checkpoint", "state") > 0
 
 
-def test_an_aggregation_continues(spark: SparkSession, place: Place) -> None:
+def test_aggregation_resumes(spark: SparkSession, place: Place) -> None:
     totals: dict[int, tuple[int, int]] = {}
 
     def keep(batch: DataFrame, batch_id: int) -> None:

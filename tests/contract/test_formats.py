@@ -141,7 +141,7 @@ def test_a_good_row_and_a_null_value(spark: SparkSession, case: Case) -> None:
     assert [row.asDict() for row in rows(frame, on_null="skip").collect()] == [case.row]
 
 
-def test_what_is_no_value_is_an_error(spark: SparkSession, case: Case) -> None:
+def test_invalid_value_is_an_error(spark: SparkSession, case: Case) -> None:
     wrong = {
         "empty": b"",
         "truncated": case.good[:-1],
@@ -159,7 +159,7 @@ def test_what_is_no_value_is_an_error(spark: SparkSession, case: Case) -> None:
             assert found[name].error, name
 
 
-def test_the_header(spark: SparkSession, case: Case, registry: SchemaRegistry) -> None:
+def test_header_with_a_schema_id_is_decoded(spark: SparkSession, case: Case, registry: SchemaRegistry) -> None:
     if not isinstance(case.spec, ConfluentAvro | ConfluentProtobuf | ConfluentJson):
         assert results(decoded(records(spark, [case.good]), case.spec))[0].schema_id is None
         return

@@ -72,7 +72,7 @@ def test_a_lasting_fault_is_an_error(
 
 @pytest.mark.parametrize("times", [1, ALWAYS])
 @pytest.mark.parametrize("kind", ["503", "reset"])
-def test_the_question_for_versions_is_asked_until_it_is_answered(
+def test_request_for_versioning_is_retried(
     spark: SparkSession, bucket: Bucket, proxy: FaultProxy, kind: Kind, times: int
 ) -> None:
     def begin_and_delete() -> None:
@@ -93,7 +93,7 @@ def test_the_question_for_versions_is_asked_until_it_is_answered(
 
 
 @pytest.mark.parametrize("kind", ["503", "reset"])
-def test_versions_are_listed_again(log: Checkpoint, bucket: Bucket, proxy: FaultProxy, kind: Kind) -> None:
+def test_listing_of_versions_is_retried(log: Checkpoint, bucket: Bucket, proxy: FaultProxy, kind: Kind) -> None:
     fault = proxy.spoil(kind, on("ListObjectVersions"))
     use(log, "ListObjectVersions")
     assert fault.done == int(bucket.versioned)

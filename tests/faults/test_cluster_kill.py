@@ -12,14 +12,7 @@ import pytest
 
 from lakefeed.errors import ResourceMissing
 from tests.support.cli import Running, lakefeed
-from tests.support.cluster_feeds import (
-    SLOW_BATCH,
-    SLOW_ROWS,
-    assert_each_row_once,
-    marked,
-    send_slow_rows,
-    slow_file,
-)
+from tests.support.cluster_feeds import SLOW_BATCH, SLOW_ROWS, assert_each_row_once, marked, send_slow_rows, slow_file
 from tests.support.feed import Feed
 from tests.support.servers.standalone import SECRET, Standalone, standalone
 

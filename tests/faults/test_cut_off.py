@@ -26,7 +26,7 @@ def database(postgres: PostgreSQL) -> PostgreSQL:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("seconds", "status"), [(0, 2), (1, 0)])
-def test_a_driver_that_comes_back_to_the_network_commits_nothing(
+def test_disconnected_driver_commits_nothing_after_it_was_replaced(
     stack: Endpoints, feed: Feed, database: PostgreSQL, tmp_path: Path, seconds: int, status: int
 ) -> None:
     # With a catalog on a server, the cut may even interrupt the commit's own request.

@@ -64,7 +64,7 @@ def refusal(feed: Feed, *options: str | Path, environment: dict[str, str] | None
 
 
 @pytest.mark.parametrize("kind", ["locked", "file"])
-def test_before_anything_starts(on_disk: Feed, request: pytest.FixtureRequest, kind: str) -> None:
+def test_denied_folder_is_an_error_before_the_start(on_disk: Feed, request: pytest.FixtureRequest, kind: str) -> None:
     place: Path = request.getfixturevalue(kind)
     why = {"locked": ("Permission denied",), "file": ("Not a directory", "File exists", "it is a file")}[kind]
     refusals = {
@@ -97,7 +97,7 @@ def test_a_feed_without_a_home_says_who_does_not_find_it_and_runs(
 
 
 @pytest.mark.parametrize("place", ["table", "checkpoint"])
-def test_within_a_batch(on_disk: Feed, place: str) -> None:
+def test_denied_folder_is_an_error_within_a_batch(on_disk: Feed, place: str) -> None:
     """The folder was writable until the run started."""
     lakefeed("run", on_disk.write_file(), "--once", environment={**on_disk.environment, **SHORT_LIVED})
     on_disk.send(on_disk.avro([{"id": 2, "zone": "a"}]))

@@ -117,9 +117,7 @@ def test_killed_in_real_time_what_is_sent_again_is_recognized(feed: Feed, here: 
     topics.create(out, partitions=3)
     feed.send_ids(range(count))
     file = feed.write_file(
-        decode={"json": {"schema_ddl": "id BIGINT"}},
-        sink={"kafka": {"topic": out}},
-        trigger="real-time, 10 minutes",
+        decode={"json": {"schema_ddl": "id BIGINT"}}, sink={"kafka": {"topic": out}}, trigger="real-time, 10 minutes"
     )
     victim = Running(["run", file], {**feed.environment, **SHORT_LIVED}, feed.folder / "killed.log")
     victim.wait_until(lambda: sum(topics.end_offsets(out).values()) >= count, timeout=300)

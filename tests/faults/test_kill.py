@@ -75,7 +75,7 @@ def test_a_signal_finishes_the_batch_and_exits_0(topic: str, feed: Feed, number:
 
 
 @pytest.mark.slow
-def test_a_driver_that_wakes_up_after_another_has_taken_over_commits_nothing(topic: str, feed: Feed) -> None:
+def test_suspended_driver_commits_nothing_after_it_was_replaced(topic: str, feed: Feed) -> None:
     run_it = arguments(topic, feed)
     first = Running(run_it, feed.environment, feed.folder / "first.log")
     first.wait_until_it_says(": batch ", times=2)

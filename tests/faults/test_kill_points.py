@@ -29,7 +29,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("point", "path"), CASES)
-def test_killed_there_each_record_is_there_once_after_a_restart(
+def test_killed_feed_lands_each_record_once_after_a_restart(
     feed: Feed, stack_proxy: FaultProxy, successor: Driver, point: KillPoint, path: str
 ) -> None:
     feed.fast_path = feed.fast_path or path

@@ -73,7 +73,7 @@ def send_first(work: Workload) -> None:
 
 
 @pytest.mark.parametrize(("sink", "place", "has_checkpoint"), cases())
-def test_killed_as_a_file_appears_each_record_is_there_once_after_a_restart(
+def test_feed_killed_at_a_file_lands_each_record_once_after_a_restart(
     on_disk: Feed, sink: SinkKind, place: Place | str, has_checkpoint: bool
 ) -> None:
     landing = Landing(on_disk, sink, has_checkpoint=has_checkpoint)

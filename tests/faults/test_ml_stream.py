@@ -83,7 +83,7 @@ def model_of(feed: Feed) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_killed_there_it_has_learned_each_record_once(feed: Feed, moment: str) -> None:
+def test_killed_feed_learns_each_record_once(feed: Feed, moment: str) -> None:
     feed.create_topic(partitions=1)
     sales = [sale(number) for number in range(RECORDS)]
     feed.send(encoded(sales))

@@ -120,7 +120,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", seeds())
-def test_whatever_happens_each_record_is_there_once(
+def test_records_land_once_after_random_faults(
     request: pytest.FixtureRequest, stack: Endpoints, tmp_path: Path, stack_proxy: FaultProxy, seed: int
 ) -> None:
     plan = Plan.of(seed)

@@ -70,7 +70,7 @@ def downtime(feed: Feed, stopped: float) -> float:
 
 
 @pytest.mark.slow
-def test_a_version_replaces_another_and_is_replaced_by_it(feed: Feed, before: dict[str, str], tmp_path: Path) -> None:
+def test_versions_replace_each_other_on_one_feed(feed: Feed, before: dict[str, str], tmp_path: Path) -> None:
     # The pipeline file changes together with lakefeed's version, and changes back with it.
     with_zone = {"sql": f"SELECT *, id % 7 AS zone FROM `{feed.name}`"}
     trigger = f"{TRIGGER_SECONDS} seconds"

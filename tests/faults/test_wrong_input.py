@@ -45,7 +45,7 @@ def ready(feed: Feed) -> Feed:
     return feed
 
 
-def test_an_unknown_option(ready: Feed) -> None:
+def test_unknown_option_is_refused(ready: Feed) -> None:
     done = run(ready, triger="1 minute")
     assert_refused(done, 2, "unknown option 'triger'", "did you mean 'trigger'", f"{ready.name}.yaml:")
     assert objects(ready) == []
@@ -71,7 +71,7 @@ def test_run_without_what_it_needs_is_refused(
     assert objects(ready) == []
 
 
-def test_java_too_old(ready: Feed, tmp_path: Path) -> None:
+def test_old_java_is_refused(ready: Feed, tmp_path: Path) -> None:
     java = tmp_path / "jdk" / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
@@ -81,7 +81,7 @@ def test_java_too_old(ready: Feed, tmp_path: Path) -> None:
     assert objects(ready) == []
 
 
-def test_a_port_that_is_taken(tmp_path: Path) -> None:
+def test_used_port_is_refused(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -93,12 +93,12 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
     assert " up " not in status.stdout
 
 
-def test_a_pipeline_file_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_pipeline_file_is_refused(tmp_path: Path) -> None:
     assert_refused(lakefeed("run", tmp_path / "none.yaml", status=None), 2, "none.yaml")
 
 
 @pytest.mark.quick
-def test_errors_are_json_where_json_is_asked_for(feed: Feed) -> None:
+def test_errors_are_json_with_output_json(feed: Feed) -> None:
     done = lakefeed("run", feed.write_file(), "--once", "--output", "json", environment=feed.environment, status=2)
     error = json.loads(done.stdout)
     assert error["error"] == "ResourceMissing"

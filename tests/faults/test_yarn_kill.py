@@ -7,14 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.cli import Running
-from tests.support.cluster_feeds import (
-    SLOW_BATCH,
-    SLOW_ROWS,
-    assert_each_row_once,
-    marked,
-    send_slow_rows,
-    slow_file,
-)
+from tests.support.cluster_feeds import SLOW_BATCH, SLOW_ROWS, assert_each_row_once, marked, send_slow_rows, slow_file
 from tests.support.feed import Feed
 from tests.support.servers.yarn import EXECUTOR, Yarn, yarn
 

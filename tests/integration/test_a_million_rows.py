@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from tests.support.feed import Feed
 from tests.support.sink_cases import SEARCH, iceberg, index_of, orc, out, path, topic
@@ -72,8 +73,6 @@ CASES: dict[str, tuple[Block, Read]] = {
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", CASES)
 def test_a_million_rows_land_once(feed: Feed, lake: SparkSession, name: str, request: pytest.FixtureRequest) -> None:
-    from pyspark.sql import functions as sf
-
     (sink, read), brokers = CASES[name], feed.stack.bootstrap_servers
     mode = next((mode for mode in ("update", "complete") if name.endswith(mode)), "append")
     if name.startswith("elasticsearch"):

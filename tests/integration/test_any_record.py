@@ -1,18 +1,17 @@
 """Random schemas and records, valid and broken: none stops a feed with dead letters, and all are accounted for."""
 
-from __future__ import annotations
-
 import io
 import json
 import random
 import zlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import fastavro
 import pytest
 from fastavro.utils import generate_one
 from pyiceberg.types import FixedType, IntegerType, StringType, UUIDType
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import LakefeedError
@@ -23,9 +22,6 @@ from tests.support.any_contents import FORMATS, UUID, Json
 from tests.support.any_schemas import Schemas
 from tests.support.feed import Feed
 from tests.support.hostile import mutated
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 FIRST = {
     "type": "record",
@@ -132,7 +128,9 @@ def any_change(stack: Endpoints) -> Iterator[None]:
 @pytest.mark.parametrize("table", ["new", "foreign"])
 @pytest.mark.parametrize("mode", ["append", "upsert"])
 @pytest.mark.parametrize("kind", FORMATS)
-def test_the_sweep(lake: SparkSession, feed: Feed, kind: str, mode: str, table: str) -> None:
+def test_random_schemas_and_records_become_rows_or_dead_letters(
+    lake: SparkSession, feed: Feed, kind: str, mode: str, table: str
+) -> None:
     """All feeds have 2,000 records of 300 versions in total. Each feed starts three times, for a third of them each."""
     feed.create_topic(partitions=1)
     if table == "foreign":

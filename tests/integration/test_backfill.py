@@ -46,7 +46,7 @@ def begun_at_latest(lake: SparkSession, feed: Feed, **more: Any) -> Pipeline:
     return pipeline
 
 
-def test_beside_a_running_feed_each_record_lands_once(lake: SparkSession, feed: Feed) -> None:
+def test_backfill_beside_a_running_feed_lands_each_record_once(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=3)
     feed.send(feed.avro(trips(0, 1000)))
     pipeline = feed.pipeline(**blocks(feed, size=300))
@@ -82,9 +82,7 @@ def test_beside_a_running_feed_each_record_lands_once(lake: SparkSession, feed: 
     assert pipeline.run(spark=lake, once=True).rows == 5
 
 
-def test_one_that_was_cut_off_resumes_and_its_dead_letters_are_neither_lost_nor_double(
-    lake: SparkSession, feed: Feed
-) -> None:
+def test_interrupted_backfill_resumes_without_lost_or_repeated_dead_letters(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send([*feed.avro(trips(0, 20)), b"\x01one", None, *feed.avro(trips(20, 40)), b"\x01two"])
     letters = f"lake.{feed.name}.dead_letters"
@@ -113,7 +111,7 @@ def test_one_that_was_cut_off_resumes_and_its_dead_letters_are_neither_lost_nor_
 
 
 @pytest.mark.quick
-def test_of_two_at_once_the_later_one_lands_the_rest(lake: SparkSession, feed: Feed) -> None:
+def test_later_of_two_backfills_lands_the_rest(lake: SparkSession, feed: Feed) -> None:
     pipeline = begun_at_latest(lake, feed, size=20)
     second: list[BackfillSummary] = []
 
@@ -128,7 +126,7 @@ def test_of_two_at_once_the_later_one_lands_the_rest(lake: SparkSession, feed: F
     assert_proven(pipeline)
 
 
-def test_what_is_requested_is_chosen_and_what_is_not_the_backfills_is_refused(lake: SparkSession, feed: Feed) -> None:
+def test_backfill_takes_the_requested_ranges_and_refuses_the_feeds(lake: SparkSession, feed: Feed) -> None:
     pipeline = begun_at_latest(lake, feed)
     result = pipeline.backfill(BackfillRequest(start=25), spark=lake, dry_run=True)
     assert [(each.partition, each.start, each.end) for each in result.planned.ranges] == [(0, 25, 30), (1, 25, 30)]
@@ -146,7 +144,7 @@ def test_what_is_requested_is_chosen_and_what_is_not_the_backfills_is_refused(la
     assert_proven(pipeline)
 
 
-def test_where_it_is_unknown_what_is_missing_nothing_is_landed(lake: SparkSession, feed: Feed) -> None:
+def test_backfill_without_known_covered_ranges_is_refused(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(feed.avro(trips(0, 10)))
     with pytest.raises(ResourceMissing, match="there is no table"):
@@ -157,7 +155,7 @@ def test_where_it_is_unknown_what_is_missing_nothing_is_landed(lake: SparkSessio
 
 
 @pytest.mark.slow
-def test_too_many_dead_letters_stop_it_and_nothing_of_that_commit_lands(lake: SparkSession, feed: Feed) -> None:
+def test_backfill_beyond_its_error_budget_lands_no_rows(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send([*feed.avro(trips(0, 10)), b"\x01", b"\x02", b"\x03"])
     dead = {"table": f"lake.{feed.name}.dead_letters", "budget": {"max_rows": 1}}
@@ -201,7 +199,7 @@ def test_old_records_with_a_field_that_was_dropped_since_change_the_table_beside
 
 
 @pytest.mark.slow
-def test_the_command_killed_and_called_again(lake: SparkSession, feed: Feed) -> None:
+def test_killed_backfill_command_resumes(lake: SparkSession, feed: Feed) -> None:
     begun_at_latest(lake, feed, size=5)
     file = feed.write_file(**blocks(feed, size=5))
     result = lakefeed("backfill", file, "--dry-run", "--output", "json", environment=feed.environment)

@@ -155,7 +155,7 @@ def files_of(*folders: Path) -> str:
 
 
 @pytest.mark.slow
-def test_no_secret_gets_out(feed: Feed) -> None:
+def test_secrets_are_in_no_output(feed: Feed) -> None:
     events = feed.folder / "events"
     events.mkdir()
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -207,7 +207,7 @@ POSTGRESQL: dict[str, tuple[Callable[[PostgreSQL], dict[str, Any]], type[Lakefee
 
 
 @pytest.mark.parametrize("name", POSTGRESQL)
-def test_a_postgresql_catalog_that_is_wrong(database: PostgreSQL, name: str) -> None:
+def test_wrong_postgresql_catalog_is_an_error(database: PostgreSQL, name: str) -> None:
     change, error, what = POSTGRESQL[name]
     catalog = of_postgresql(database, **change(database))
     with pytest.raises(error, match=what) as before_the_run:
@@ -217,13 +217,13 @@ def test_a_postgresql_catalog_that_is_wrong(database: PostgreSQL, name: str) -> 
     assert database.password not in f"{before_the_run.value} {reading.value}"
 
 
-def test_a_postgresql_catalog_that_is_right(database: PostgreSQL) -> None:
+def test_postgresql_catalog_is_opened(database: PostgreSQL) -> None:
     log_in(of_postgresql(database), timeout=5)
     with pytest.raises(ResourceMissing, match=r"there is no table pg\.a\.b"):
         open_table("pg.a.b", connections=Connections(catalogs={"pg": of_postgresql(database)}))
 
 
-def test_what_spark_says_of_a_wrong_password(lake: SparkSession, database: PostgreSQL) -> None:
+def test_wrong_password_is_an_access_error_in_spark(lake: SparkSession, database: PostgreSQL) -> None:
     for key, value in {
         "": "io.lakefeed.commit.FeedCatalog",
         ".type": "jdbc",
@@ -258,7 +258,7 @@ REST: dict[str, tuple[Callable[[RestCatalog], dict[str, Any]], type[LakefeedErro
 
 
 @pytest.mark.parametrize("name", REST)
-def test_a_rest_catalog_that_is_wrong(rest: RestCatalog, name: str) -> None:
+def test_wrong_rest_catalog_is_an_error(rest: RestCatalog, name: str) -> None:
     change, error, what = REST[name]
     with pytest.raises(error, match=what) as raised:
         ask_rest_catalog(of_rest(rest, **change(rest)))
@@ -266,13 +266,13 @@ def test_a_rest_catalog_that_is_wrong(rest: RestCatalog, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["wrong port", "wrong secret", "wrong token", "expired token"])
-def test_reading_without_spark_from_a_rest_catalog_that_is_wrong(rest: RestCatalog, name: str) -> None:
+def test_wrong_rest_catalog_is_an_error_without_spark(rest: RestCatalog, name: str) -> None:
     change, error, _ = REST[name]
     with pytest.raises(error):
         open_table("rest.a.b", connections=Connections(catalogs={"rest": of_rest(rest, **change(rest))}))
 
 
-def test_a_rest_catalog_that_is_right(rest: RestCatalog) -> None:
+def test_rest_catalog_is_opened(rest: RestCatalog) -> None:
     ask_rest_catalog(of_rest(rest, scope="everything"))
     assert rest.asked_for[-1] == "client_credentials everything"
     ask_rest_catalog(of_rest(rest, credential=None, token=SecretStr(rest.token())))

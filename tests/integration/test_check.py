@@ -73,7 +73,7 @@ def test_a_mistake_is_reported_with_its_line(shell: None, tmp_path: Path, name: 
 
 
 @pytest.mark.quick
-def test_without_a_mistake_it_says_so(shell: None, tmp_path: Path) -> None:
+def test_check_of_a_valid_file_reports_success(shell: None, tmp_path: Path) -> None:
     assert said(tmp_path / "pipeline.yaml", FILE)[0] == 0
     assert said(tmp_path / "pipeline.yaml", MANY)[0] == 0
 
@@ -97,8 +97,7 @@ def test_columns_of_a_schema_file_that_iceberg_refuses(
     (tmp_path / "a.json").write_text(columns.json())
     file = tmp_path / {"protobuf": "a.proto", "json": "a.json"}[kind]
     config = feed.pipeline(
-        decode={kind: {"schema_file": str(file)}},
-        sink={"iceberg": {"table": feed.table, "partition_by": ["days(id)"]}},
+        decode={kind: {"schema_file": str(file)}}, sink={"iceberg": {"table": feed.table, "partition_by": ["days(id)"]}}
     ).config
     found = analyze(config, connections=feed.connections, spark=lambda: lake, connect=True)
     assert [(each.key, each.what.partition(",")[0]) for each in found] == [

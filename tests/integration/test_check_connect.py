@@ -71,18 +71,18 @@ checkpoint: s3a://{stack.bucket}/checkpoints/taxi
 
 
 @pytest.mark.quick
-def test_everything_is_there(case: Case) -> None:
+def test_check_with_all_servers_reports_no_problem(case: Case) -> None:
     result = case.check()
     assert result.exit_code == 0, result.output
     assert result.stdout == f"{case.path}: no mistakes, and what it points at is there\n"
 
 
 @pytest.mark.quick
-def test_everything_is_there_in_json(case: Case) -> None:
+def test_check_with_all_servers_reports_no_problem_in_json(case: Case) -> None:
     assert case.found() == (0, [])
 
 
-def test_a_pattern_that_matches(case: Case) -> None:
+def test_matching_topic_pattern_is_accepted(case: Case) -> None:
     pattern = f"source.kafka.topics_pattern={case.topic[:-1]}."
     subject = f"decode.avro.subject={case.topic}-value"
     status, found = case.found("--set", "source.kafka.topics=null", "--set", pattern, "--set", subject)
@@ -139,7 +139,7 @@ def test_check_reports_the_one_thing_that_is_broken(case: Case, name: str) -> No
 
 
 @pytest.mark.quick
-def test_everything_is_broken_at_once(case: Case) -> None:
+def test_check_reports_all_problems_at_once(case: Case) -> None:
     result = case.check(
         KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1", SCHEMA_REGISTRY_URL="http://127.0.0.1:1", AWS_SECRET_ACCESS_KEY="wrong"
     )

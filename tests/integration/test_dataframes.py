@@ -71,7 +71,7 @@ def test_raw_and_json_by_the_words_of_the_pipeline_file(lake: SparkSession, sent
     assert {bytes(row["value"])[0] for row in raw.collect()} == {0}
 
 
-def test_mistakes_are_named(lake: SparkSession, sent: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_arguments_are_refused(lake: SparkSession, sent: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="read as a batch"):
         lf.read_topic(lake, sent.topic, stream=True, ranges=[lf.OffsetRange(sent.topic, 0, 0, 1)])
     with pytest.raises(ConfigError, match="exactly one of"):

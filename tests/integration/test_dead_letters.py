@@ -88,7 +88,7 @@ def test_expectations_drop_keep_apart_and_stop(lake: SparkSession, feed: Feed) -
 
 
 @pytest.mark.quick
-def test_beyond_the_budget_it_stops_and_writes_nothing(lake: SparkSession, feed: Feed) -> None:
+def test_feed_beyond_its_error_budget_stops_before_it_lands_rows(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     good = feed.avro(trips(0, 97))
     feed.send([*good, b"\x01one", b"\x01two", b""])
@@ -273,11 +273,7 @@ def test_commands_list_show_and_drop_dead_letters(lake: SparkSession, feed: Feed
 def test_of_two_replays_at_once_the_later_one_lands_the_letters(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     feed.send(feed.avro(trips(0, 20)))
-    blocks: dict[str, Any] = {
-        "decode": REGISTRY,
-        "dead_letters": {"table": dead(feed)},
-        "expect": SMALL,
-    }
+    blocks: dict[str, Any] = {"decode": REGISTRY, "dead_letters": {"table": dead(feed)}, "expect": SMALL}
     feed.pipeline(**blocks).run(spark=lake, once=True)
     del blocks["expect"]
     choice = DeadLetterFilter(feed=feed.name)

@@ -152,5 +152,5 @@ def test_the_page_on_python(surroundings: dict[str, Any], lake: SparkSession, tm
         if page.name not in OWN
     ],
 )
-def test_a_page_can_be_followed(page: Path, reader: Reader) -> None:
+def test_commands_of_a_page_work(page: Path, reader: Reader) -> None:
     assert reader.follow(blocks_of(page)) == []

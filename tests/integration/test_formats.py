@@ -49,7 +49,7 @@ def read_by_confluent(feed: Feed) -> list[Any]:
 
 
 @pytest.mark.quick
-def test_protobuf(lake: SparkSession, feed: Feed) -> None:
+def test_protobuf_records_land_and_are_read_back(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     records = to_records(
         trips(lake), format="confluent-protobuf", topic=feed.topic, registry=feed.stack.schema_registry_url, schema=TRIP
@@ -66,15 +66,13 @@ def test_protobuf(lake: SparkSession, feed: Feed) -> None:
     decode = {"protobuf": {"registry": "${SCHEMA_REGISTRY_URL}"}}
     assert landed(feed, lake, decode=decode) == expected()
     found_by_init = discover(
-        feed.topic,
-        bootstrap_servers=feed.stack.bootstrap_servers,
-        registry_url=feed.stack.schema_registry_url,
+        feed.topic, bootstrap_servers=feed.stack.bootstrap_servers, registry_url=feed.stack.schema_registry_url
     )
     assert found_by_init.kind == "protobuf"
 
 
 @pytest.mark.quick
-def test_json_schema_and_keys(lake: SparkSession, feed: Feed) -> None:
+def test_json_schema_records_and_keys_land(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     registry = feed.stack.schema_registry_url
     records = to_records(trips(lake), format="json-schema", topic=feed.topic, registry=registry, key="zone")
@@ -162,7 +160,7 @@ def test_an_incompatible_schema_is_refused_before_anything_is_sent(
 
 
 @pytest.mark.parametrize(("strategy", "subject"), [("record", "nyc.Trip"), ("topic-record", "{topic}-nyc.Trip")])
-def test_subjects_by_strategy(lake: SparkSession, feed: Feed, strategy: Any, subject: str) -> None:
+def test_subject_follows_its_strategy(lake: SparkSession, feed: Feed, strategy: Any, subject: str) -> None:
     encoding = settle(
         trips(lake),
         format="confluent-protobuf",

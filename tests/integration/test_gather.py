@@ -30,7 +30,7 @@ def files(feed: Feed) -> int:
     return len(open_table(feed.table, connections=feed.connections).inspect.files())
 
 
-def test_trickles_come_together_and_nothing_waits_for_ever(lake: SparkSession, feed: Feed) -> None:
+def test_few_records_are_gathered_until_the_deadline(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=6)
     send(feed, EACH)
     with running(gathering(feed, "1 hour"), lake) as run:

@@ -57,7 +57,7 @@ def written(stack: Endpoints, topic: str, folder: Path, *arguments: str) -> tupl
 
 
 @pytest.mark.quick
-def test_a_registered_schema(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+def test_registered_schema_is_used(stack: Endpoints, topic: str, tmp_path: Path) -> None:
     SchemaRegistry(stack.schema_registry_url).register(f"{topic}-value", SCHEMA)
     printed, config, text = written(stack, topic, tmp_path)
     assert printed["certain"]
@@ -77,7 +77,7 @@ def test_a_registered_schema(stack: Endpoints, topic: str, tmp_path: Path) -> No
 
 
 @pytest.mark.quick
-def test_what_the_user_chooses(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+def test_file_has_the_settings_of_the_user(stack: Endpoints, topic: str, tmp_path: Path) -> None:
     SchemaRegistry(stack.schema_registry_url).register(f"{topic}-value", SCHEMA)
     options = ["--table", "lake.nyc.trips", "--pipeline-name", "taxi"]
     options += ["--bootstrap-servers", stack.bootstrap_servers, "--registry", stack.schema_registry_url]
@@ -113,7 +113,7 @@ def test_framed_avro_under_another_subject(stack: Endpoints, topic: str, tmp_pat
 
 
 @pytest.mark.quick
-def test_json_records(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+def test_json_topic_gets_a_guessed_schema(stack: Endpoints, topic: str, tmp_path: Path) -> None:
     produce(stack, topic, [json.dumps({"id": 1, "at": "2024-01-01T00:00:00", "pos": {"x": 1.5}}).encode()])
     printed, config, text = written(stack, topic, tmp_path)
     assert not printed["certain"]
@@ -123,7 +123,7 @@ def test_json_records(stack: Endpoints, topic: str, tmp_path: Path) -> None:
     assert "to_timestamp(at)" in text
 
 
-def test_bytes_of_no_known_kind(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+def test_unknown_bytes_are_read_raw(stack: Endpoints, topic: str, tmp_path: Path) -> None:
     produce(stack, topic, [b"\x01\x02\x03"])
     printed, config, text = written(stack, topic, tmp_path)
     assert not printed["certain"]
@@ -131,7 +131,7 @@ def test_bytes_of_no_known_kind(stack: Endpoints, topic: str, tmp_path: Path) ->
     assert "neither framed Avro nor a JSON object" in text
 
 
-def test_an_empty_topic(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+def test_empty_topic_is_reported(stack: Endpoints, topic: str, tmp_path: Path) -> None:
     _, config, text = written(stack, topic, tmp_path)
     assert config.decode.kind == "raw"
     assert "holds no records to look at" in text

@@ -26,14 +26,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 
 @pytest.mark.quick
-def test_its_records_are_rows_and_its_poison_is_dead_letters(lake: SparkSession, feed: Feed) -> None:
+def test_installed_format_gives_rows_and_dead_letters(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send([*GOOD[:10], *POISON, *GOOD[10:]])
     letters = f"lake.{feed.name}.letters"
-    blocks = {
-        "decode": {"access_log": {}, "metadata": ["offset"]},
-        "dead_letters": {"table": letters},
-    }
+    blocks = {"decode": {"access_log": {}, "metadata": ["offset"]}, "dead_letters": {"table": letters}}
     pipeline = feed.pipeline(**blocks)
     [plan] = pipeline.plan(spark=lake).tables
     assert any("(`method` STRING, `path` STRING, `status` INT, `kafka_offset`" in each for each in plan.statements)

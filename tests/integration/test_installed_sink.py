@@ -67,7 +67,7 @@ def test_a_batch_that_comes_again_after_a_crash_is_written_once(
     assert [each.table for each in pipeline.status(spark=lake).partitions] == [4]
 
 
-def test_what_the_sink_cannot_do_is_refused_in_its_own_words(feed: Feed, tmp_path: Path) -> None:
+def test_unsupported_settings_are_refused_by_the_sink(feed: Feed, tmp_path: Path) -> None:
     pipeline = feed.pipeline(decode=DECODE, sink={"sqlite_archive": {"path": str(tmp_path / "rows.db")}})
     with pytest.raises(ConfigError, match="sqlite_archive cannot be rewound: its rows would be there twice"):
         pipeline.plan_rewind("earliest")
@@ -96,7 +96,7 @@ def test_verify_proves_its_rows_and_finds_what_is_gone_or_doubled(
     assert sorted(finding.kind for finding in pipeline.verify(deep=True).faults) == ["duplicates", "missing"]
 
 
-def test_it_catches_up_as_a_secondary_sink(feed: Feed, lake: SparkSession, tmp_path: Path) -> None:
+def test_installed_sink_catches_up_as_a_secondary_sink(feed: Feed, lake: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "later"
     path = folder / "rows.db"
     blocks: dict[str, Any] = {

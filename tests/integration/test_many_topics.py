@@ -101,8 +101,7 @@ def test_new_topics_and_a_paused_table_that_resumes_while_the_job_runs(lake: Spa
     shop.feed.send([b"early"], topic=shop.topic("users"))
     shop.send("orders", [{"id": 1, "total": 1.0}])
     pipeline = shop.pipeline(
-        tables={"on_failure": "pause", "retry_after": "1 second"},
-        dead_letters={"table": f"lake.{shop.feed.name}.dead"},
+        tables={"on_failure": "pause", "retry_after": "1 second"}, dead_letters={"table": f"lake.{shop.feed.name}.dead"}
     )
     with running(pipeline, lake) as run:
         until(lambda: any("users" in note for note in run.notes))

@@ -154,7 +154,7 @@ def test_the_next_record_decides_where_retention_has_removed_some(feed: Feed) ->
     assert part.seconds is not None
 
 
-def test_from_the_ledger_alone_a_feed_is_likely_to_run_while_it_commits(lake: SparkSession, feed: Feed) -> None:
+def test_ledger_shows_a_committing_feed_as_likely_running(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(records(10))
     pipeline = feed.pipeline(decode=JSON_ROWS)

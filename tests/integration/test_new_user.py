@@ -38,7 +38,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_the_first_hour(shell: Shell) -> None:
+def test_commands_of_the_first_hour_work(shell: Shell) -> None:
     began, keyed = time.monotonic(), ("--key", "customer")
 
     def produce(file: str, *options: str, encode: str = "confluent-avro") -> None:

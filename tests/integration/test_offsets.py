@@ -134,7 +134,7 @@ def test_a_rewind_that_is_cut_off_is_completed_by_the_next_start(
     assert lettered.faults() == []
 
 
-def test_where_a_feed_can_be_moved_to(lettered: Lettered) -> None:
+def test_rewind_accepts_each_kind_of_target(lettered: Lettered) -> None:
     lettered.land(range(4))
     snapshot = open_table(lettered.feed.table, connections=lettered.feed.connections).metadata.current_snapshot_id
     time.sleep(0.1)
@@ -200,9 +200,7 @@ def test_a_checkpoint_that_is_ahead_of_its_table_is_recreated(lettered: Lettered
     assert lettered.faults() == []
 
 
-def test_letters_that_are_ahead_of_a_table_without_checkpoint_are_not_dropped_unasked(
-    lettered: Lettered,
-) -> None:
+def test_letters_that_are_ahead_of_a_table_without_checkpoint_are_not_dropped_unasked(lettered: Lettered) -> None:
     lettered.land(range(98, 102))
     lettered.lake.sql(f"DROP TABLE {lettered.feed.table}")
     lettered.feed.forget()
@@ -238,7 +236,7 @@ def test_a_table_that_lost_the_position_is_given_one(lettered: Lettered) -> None
 
 
 @pytest.mark.slow
-def test_the_monitoring_group_is_shown_to_others_and_never_believed(lettered: Lettered) -> None:
+def test_monitoring_group_is_written_and_never_read(lettered: Lettered) -> None:
     lettered.land(range(4))
     group = MonitoringGroup(lettered.pipeline().config.kafka, f"{lettered.feed.name}-lag")
     assert group.offsets([(lettered.feed.topic, 0)]) == {(lettered.feed.topic, 0): 4}

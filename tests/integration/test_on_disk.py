@@ -92,8 +92,7 @@ def test_tables_are_looked_after_and_orphans_removed(lake: SparkSession, disk: F
     before = len(list(data.glob("*.parquet")))
     file = disk.write_file()
     lakefeed(
-        *("tables", "maintain", file, "--only", "compact,orphans", "--output", "json"),
-        environment=disk.environment,
+        *("tables", "maintain", file, "--only", "compact,orphans", "--output", "json"), environment=disk.environment
     )
     assert not orphan.exists()
     assert len(list(data.glob("*.parquet"))) <= before
@@ -150,7 +149,7 @@ def test_a_folder_in_which_nothing_can_be_made_is_refused_whatever_its_permissio
     assert "the folder cannot be written to: " in found["checkpoint"]
 
 
-def test_a_cluster_is_refused(disk: Feed) -> None:
+def test_folder_on_a_cluster_is_refused(disk: Feed) -> None:
     disk.create_topic()
     disk.send(disk.avro(trips(0, 1)))
     done = lakefeed(
@@ -167,8 +166,7 @@ def test_a_text_too_long_for_a_folders_name_is_a_dead_letter(lake: SparkSession,
     zones = ["a", "x" * 240, "x" * 260, "é" * 130, "${foo}/../..", "b"]
     disk.send(disk.avro([{"id": at, "zone": zone} for at, zone in enumerate(zones)]), partition=0)
     pipeline = disk.pipeline(
-        sink={"iceberg": {"table": disk.table, "partition_by": ["zone"]}},
-        dead_letters={"table": f"{disk.table}_dead"},
+        sink={"iceberg": {"table": disk.table, "partition_by": ["zone"]}}, dead_letters={"table": f"{disk.table}_dead"}
     )
     summary = pipeline.run(spark=pipeline.session(), once=True)
     assert (summary.records, summary.dead_letters) == (6, 2)

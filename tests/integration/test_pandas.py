@@ -88,7 +88,7 @@ def counting(
 
 
 @pytest.mark.quick
-def test_functions_over_pandas(feed: Feed, lake: SparkSession) -> None:
+def test_pandas_functions_transform_rows(feed: Feed, lake: SparkSession) -> None:
     (feed.folder / f"{feed.name}_functions.py").write_text(FUNCTIONS)
     steps = {"large": {"python": f"{feed.name}_functions:large", "options": {"least": 1024}}}
     feed.send([*hits("8001", size=10), *hits("3011", size=2048)])

@@ -71,7 +71,7 @@ def test_avro_without_a_header_and_with_a_given_schema(lake: SparkSession, feed:
 
 
 @pytest.mark.quick
-def test_json_and_raw_values(lake: SparkSession, feed: Feed, tmp_path: Any) -> None:
+def test_json_and_raw_values_land(lake: SparkSession, feed: Feed, tmp_path: Any) -> None:
     other = Feed(feed.stack, tmp_path)
     values = [json.dumps(row).encode() for row in trips(0, 50)]
     for each in (feed, other):
@@ -145,7 +145,7 @@ def test_tombstones_stop_or_are_skipped_as_declared(lake: SparkSession, feed: Fe
 
 
 @pytest.mark.quick
-def test_parquet_files_and_a_restart(lake: SparkSession, feed: Feed) -> None:
+def test_parquet_sink_resumes_after_a_restart(lake: SparkSession, feed: Feed) -> None:
     path = f"s3a://{feed.stack.bucket}/files/{feed.name}"
     feed.create_topic()
     pipeline = feed.pipeline(sink={"parquet": {"path": path, "partition_by": ["zone"]}})

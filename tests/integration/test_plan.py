@@ -224,7 +224,7 @@ def test_upserts_with_a_history_and_letters_in_a_topic(planned: Planned) -> None
 
 
 @pytest.mark.slow
-def test_parquet(planned: Planned) -> None:
+def test_parquet_run_does_what_was_planned(planned: Planned) -> None:
     planned.send(4, 4, 4)
     path = f"s3a://{planned.feed.stack.bucket}/parquet/{planned.feed.name}"
     pipeline = planned.feed.pipeline(sink={"parquet": {"path": path}})

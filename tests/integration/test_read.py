@@ -84,7 +84,7 @@ def test_a_time_is_from_its_first_record_to_the_first_after_it(lake: SparkSessio
 
 
 @pytest.mark.parametrize("keys", [50, pytest.param(1_000_000, marks=pytest.mark.slow)])
-def test_of_a_compacted_topic_the_newest_of_each_key(lake: SparkSession, feed: Feed, keys: int) -> None:
+def test_compacted_topic_gives_the_newest_record_of_each_key(lake: SparkSession, feed: Feed, keys: int) -> None:
     topics = Topics(feed.stack.bootstrap_servers)
     topics.create(feed.topic, partitions=2, config={"cleanup.policy": "compact"})
     producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers, "linger.ms": 20, "acks": 1})
@@ -116,7 +116,7 @@ def test_of_a_compacted_topic_the_newest_of_each_key(lake: SparkSession, feed: F
     assert {row["value"] for row in feed.rows(f"{feed.table}_newest")} == expected
 
 
-def test_topics_of_a_pattern(lake: SparkSession, feed: Feed) -> None:
+def test_topics_of_a_pattern_are_read(lake: SparkSession, feed: Feed) -> None:
     for number in range(2):
         feed.create_topic(partitions=1, topic=f"{feed.topic}.{number}")
         feed.send([f"{number}.{each}".encode() for each in range(5)], topic=f"{feed.topic}.{number}")
@@ -149,7 +149,7 @@ def test_each_target_has_every_row_and_one_that_is_there_is_left_alone(
         assert [each for each in Path(path).iterdir() if each.suffix == f".{file_format}"]
 
 
-def test_what_is_refused_leaves_nothing_behind(lake: SparkSession, sent: Feed, tmp_path: Path) -> None:
+def test_refused_read_leaves_no_rows(lake: SparkSession, sent: Feed, tmp_path: Path) -> None:
     sent.send([b"\x01broken", None], partition=0)
     read = sent.pipeline(decode=DECODE).batch_read()
     table, folder = f"lake.{sent.name}.copy", tmp_path / "copy"
@@ -167,7 +167,7 @@ def test_what_is_refused_leaves_nothing_behind(lake: SparkSession, sent: Feed, t
     assert "magic byte" in done.reasons[0].reason
 
 
-def test_what_is_a_feeds_takes_no_rows_past_it(lake: SparkSession, sent: Feed) -> None:
+def test_table_of_a_feed_refuses_rows_of_a_read(lake: SparkSession, sent: Feed) -> None:
     sent.pipeline().run(spark=lake, once=True)
     with pytest.raises(ConfigError, match=f"belongs to the feed {sent.name}"):
         PlainTable(lake, sent.table, append=True)
@@ -177,7 +177,7 @@ def test_what_is_a_feeds_takes_no_rows_past_it(lake: SparkSession, sent: Feed) -
         Files(lake, path, file_format="parquet", append=True)
 
 
-def test_what_an_open_transaction_wrote_is_not_there_yet(lake: SparkSession, feed: Feed) -> None:
+def test_records_of_an_open_transaction_are_not_read(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send_transactions("c", count=3)
     feed.send_transactions("a", count=2)

@@ -38,7 +38,7 @@ def subject() -> str:
     return f"trips-{uuid.uuid4().hex[:8]}-value"
 
 
-def test_what_is_registered_is_found(registry: SchemaRegistry, subject: str) -> None:
+def test_registered_schemas_are_read_back(registry: SchemaRegistry, subject: str) -> None:
     first = registry.register(subject, json.dumps(V1))
     assert registry.register(subject, json.dumps(V1)) == first
     second = registry.register(subject, json.dumps(V2))
@@ -65,7 +65,7 @@ def test_a_missing_subject_names_those_spelt_alike(registry: SchemaRegistry, sub
     assert subject in missing.value.hint
 
 
-def test_a_missing_id(registry: SchemaRegistry) -> None:
+def test_missing_id_is_an_error(registry: SchemaRegistry) -> None:
     with pytest.raises(ResourceMissing, match="has no schema id 2000000000"):
         registry.schema(2_000_000_000)
 
@@ -82,14 +82,14 @@ def test_an_invalid_schema_is_refused(registry: SchemaRegistry, subject: str) ->
         registry.register(subject, '{"type": "record"}')
 
 
-def test_no_server_answers() -> None:
+def test_unreachable_registry_is_an_error() -> None:
     began = time.monotonic()
     with pytest.raises(Unreachable):
         SchemaRegistry("http://127.0.0.1:1", username="me", password=SecretStr("x")).subjects()
     assert time.monotonic() - began < 10
 
 
-def test_not_a_registry(registry: SchemaRegistry) -> None:
+def test_another_server_is_refused_as_a_registry(registry: SchemaRegistry) -> None:
     with pytest.raises((ConfigError, ResourceMissing)):
         SchemaRegistry(f"{registry.url}/no-such-path").subjects()
 

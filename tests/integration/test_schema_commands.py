@@ -55,7 +55,7 @@ def recorded(feed: Feed, schema_id: int) -> dict[str, str]:
     return {f"lakefeed.reader.{feed.name}": StoredSchema(json.dumps(TRIP), frozenset([schema_id])).to_json()}
 
 
-def test_show_and_diff_before_there_is_a_table(feed: Feed, versions: list[int]) -> None:
+def test_show_and_diff_work_without_a_table(feed: Feed, versions: list[int]) -> None:
     shown = printed(feed, "show", feed.write_file())
     assert [(each["version"], each["schema_id"]) for each in shown["versions"]] == [(1, versions[0]), (2, versions[1])]
     assert not shown["exists"]
@@ -103,7 +103,7 @@ def test_side_by_side_and_what_would_change(lake: SparkSession, feed: Feed, vers
 DECODE = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}}
 
 
-def test_what_cannot_become_one(lake: SparkSession, feed: Feed, versions: list[int]) -> None:
+def test_diff_refuses_a_column_that_cannot_be_changed(lake: SparkSession, feed: Feed, versions: list[int]) -> None:
     lake.sql(f"CREATE NAMESPACE {feed.table.rpartition('.')[0]}")
     lake.sql(f"CREATE TABLE {feed.table} (id STRING) USING iceberg")
     refused = run(feed, "diff", feed.write_file())
@@ -111,7 +111,7 @@ def test_what_cannot_become_one(lake: SparkSession, feed: Feed, versions: list[i
     assert "column id is string in the table and bigint in the rows" in refused.exception.what
 
 
-def test_history(lake: SparkSession, feed: Feed) -> None:
+def test_history_lists_the_versions(lake: SparkSession, feed: Feed) -> None:
     create(lake, feed)
     pipeline = feed.write_file()
     assert run(feed, "history", pipeline).output == f"{feed.table} has the columns that it was created with\n"
@@ -133,7 +133,7 @@ def test_history(lake: SparkSession, feed: Feed) -> None:
     assert isinstance(run(feed, "history").exception, ConfigError)
 
 
-def test_infer(lake: SparkSession, feed: Feed) -> None:
+def test_infer_prints_a_schema_of_the_records(lake: SparkSession, feed: Feed) -> None:
     """In the running session; as a separate command it would start a session."""
     feed.create_topic()
     pipeline = feed.write_file(decode={"json": {"schema_ddl": "id BIGINT"}})
@@ -151,7 +151,7 @@ def test_infer(lake: SparkSession, feed: Feed) -> None:
     }
 
 
-def test_what_is_not_there_has_a_name(feed: Feed, versions: list[int]) -> None:
+def test_missing_subject_is_named(feed: Feed, versions: list[int]) -> None:
     near = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}", "subject": f"{feed.topic}-valeu"}}
     misspelt = run(feed, "show", feed.write_file(decode=near)).exception
     assert isinstance(misspelt, ResourceMissing)

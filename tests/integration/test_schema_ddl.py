@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from lakefeed.clients.iceberg.reader import open_table
@@ -59,8 +62,6 @@ class Table:
         return [each.partition("rows` ")[2] for each in made]
 
     def append(self, rows: Sequence[Json], schema: StructType) -> None:
-        from pyspark.sql import functions as sf
-
         texts = self.lake.createDataFrame([(json.dumps(each),) for each in rows], "text STRING")
         frame = texts.select(sf.from_json("text", schema).alias("row")).select("row.*")
         align_columns(frame, self.schema).writeTo(self.name).append()
@@ -116,11 +117,8 @@ OLDER = (
 )
 
 
-def test_what_iceberg_refuses_is_refused_before(lake: SparkSession) -> None:
+def test_type_changes_that_iceberg_refuses_are_refused(lake: SparkSession) -> None:
     """Our rule for widening a type is Iceberg's."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
     table = Table(lake, "a INT, b DATE, c DECIMAL(9,2), d STRUCT<e: STRING>")
     before = table.schema
     for name, expected in (("a", "double"), ("b", "timestamp"), ("c", "decimal(12,3)"), ("d.e", "binary")):
@@ -132,11 +130,9 @@ def test_what_iceberg_refuses_is_refused_before(lake: SparkSession) -> None:
     assert table.schema == before
 
 
-def test_every_change_at_every_depth(lake: SparkSession, feed: Feed) -> None:
+def test_each_schema_change_at_each_depth_keeps_the_rows(lake: SparkSession, feed: Feed) -> None:
     before, after = json.dumps(V1), merge_schemas(json.dumps(V1), json.dumps(V2))
     have, want = columns_of(before), columns_of(after.schema)
-    from pyspark.sql.types import StructType
-
     table = Table(
         lake,
         "id INT NOT NULL, share FLOAT, fare DECIMAL(9,2), old STRING, gone STRING NOT NULL, "

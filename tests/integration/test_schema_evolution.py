@@ -37,7 +37,7 @@ def history(feed: Feed) -> list[dict[str, Any]]:
 
 
 @pytest.mark.quick
-def test_the_table_follows(lake: SparkSession, feed: Feed) -> None:
+def test_table_follows_the_schema(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(feed.avro([{"id": 1, "zone": "a", "stop": {"x": 1}}], V1))
     pipeline = feed.pipeline()
@@ -62,7 +62,7 @@ def test_the_table_follows(lake: SparkSession, feed: Feed) -> None:
     ]
 
 
-def test_a_feed_that_is_to_stop(lake: SparkSession, feed: Feed) -> None:
+def test_schema_change_stops_the_feed_if_configured(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(feed.avro([{"id": 1, "zone": "a", "stop": {"x": 1}}], V1))
     pipeline = feed.pipeline(schema={"on_change": "fail"})
@@ -76,7 +76,7 @@ def test_a_feed_that_is_to_stop(lake: SparkSession, feed: Feed) -> None:
     assert sorted(row["id"] for row in feed.rows()) == [1, 2]
 
 
-def test_a_feed_that_leaves_new_fields_out(lake: SparkSession, feed: Feed) -> None:
+def test_new_fields_are_ignored_if_configured(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(feed.avro([{"id": 1, "zone": "a", "stop": {"x": 1}}], V1))
     pipeline = feed.pipeline(schema={"on_change": "ignore"})

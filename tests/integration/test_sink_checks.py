@@ -40,7 +40,7 @@ def test_a_topic_and_a_registry_that_are_not_there_are_found_before_a_run(feed: 
         ({"a": {"iceberg": {"table": "nowhere.a.b"}}}, "no catalog is called"),
     ],
 )
-def test_what_cannot_be_beside_another_sink(feed: Feed, sinks: dict[str, Any], message: str) -> None:
+def test_incompatible_secondary_sink_is_refused(feed: Feed, sinks: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         feed.pipeline(**beside(feed, **json.loads(json.dumps(sinks).replace("{table}", feed.table))))
 
@@ -53,7 +53,7 @@ def test_what_cannot_be_beside_another_sink(feed: Feed, sinks: dict[str, Any], m
         ({"sink": {"kafka": {"topic": "x", "value": {"column": "zipp"}}}}, "names the column 'zipp'"),
     ],
 )
-def test_what_needs_no_session_is_refused_when_the_file_is_read(feed: Feed, changed: dict[str, Any], what: str) -> None:
+def test_invalid_sink_is_refused_when_the_file_is_read(feed: Feed, changed: dict[str, Any], what: str) -> None:
     named = json.loads(json.dumps(changed).replace("{name}", feed.name))
     with pytest.raises(ConfigError, match=what):
         feed.pipeline(**{"decode": DECODE, **named})

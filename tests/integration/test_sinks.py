@@ -104,11 +104,7 @@ def test_a_crash_between_the_sinks_commit_and_sparks(
 def test_the_result_in_memory_is_asked_by_sql(feed: Feed, lake: SparkSession, mode: str) -> None:
     sink = {"memory": {"view": f"seen_{feed.name}", "keys": ["zip"] if mode == "update" else []}}
     case = Case(mode, lambda _: sink, of_table)
-    pipeline = feed.pipeline(
-        **blocks(feed, case),
-        source=feed.source(max_records_per_batch=2),
-        checkpoint="",
-    )
+    pipeline = feed.pipeline(**blocks(feed, case), source=feed.source(max_records_per_batch=2), checkpoint="")
     feed.send(hits("8001", "3011", "8001"))
     summary = pipeline.run(spark=lake, once=True)
     assert summary.records == 3

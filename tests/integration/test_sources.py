@@ -87,7 +87,7 @@ def test_rows_appended_to_a_table_reach_another(feed: Feed, lake: SparkSession) 
 
 
 @pytest.mark.quick
-def test_any_format_that_spark_streams(feed: Feed, lake: SparkSession) -> None:
+def test_format_of_spark_is_streamed(feed: Feed, lake: SparkSession) -> None:
     stop, monitor = threading.Event(), FeedMonitor(feed.name)
     shown: list[str] = []
     monitor.show_path_by(shown.append)
@@ -170,6 +170,6 @@ def test_words_from_a_socket_are_counted(
         ({"source": {"files": {"path": "/x", "format": "text", "done": "archive"}}}, "archive is where files go"),
     ],
 )
-def test_what_does_not_go_with_other_sources(feed: Feed, blocks: dict[str, Any], message: str) -> None:
+def test_settings_of_kafka_are_refused_for_other_sources(feed: Feed, blocks: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         pipeline(feed, **{"source": {"rate": {}}, **blocks})

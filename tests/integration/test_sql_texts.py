@@ -50,8 +50,7 @@ def test_texts_are_keys_values_and_names_as_they_are(session: SparkSession, feed
     feed.create_topic(partitions=1)
     rows = [{"k": text, "v": 1, "nested": dict.fromkeys(NAMES, text), **dict.fromkeys(NAMES, text)} for text in TEXTS]
     pipeline = feed.pipeline(
-        decode={"json": {"schema": "sample"}},
-        sink={"iceberg": {"table": feed.table, "mode": "upsert", "keys": ["k"]}},
+        decode={"json": {"schema": "sample"}}, sink={"iceberg": {"table": feed.table, "mode": "upsert", "keys": ["k"]}}
     )
     for version in (1, 2):
         feed.send([json.dumps({**row, "v": version}).encode() for row in rows])

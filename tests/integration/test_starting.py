@@ -67,7 +67,7 @@ def test_a_feed_begins_where_a_consumer_group_stands(lake: SparkSession, feed: F
     assert ids(feed) == [6, 7, 8, 9, 10, 11, 12, 13, 14]
 
 
-def test_a_place_that_is_not_there_is_refused_before_anything_is_written(lake: SparkSession, feed: Feed) -> None:
+def test_missing_start_position_is_refused_before_the_first_write(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send_ids(range(3), partition=0)
     commit_offsets(feed.stack.bootstrap_servers, f"{feed.name}-etl", {(feed.topic, 0): 9})
@@ -83,7 +83,7 @@ def test_a_place_that_is_not_there_is_refused_before_anything_is_written(lake: S
     assert run(feed, lake, f"{feed.topic}:0:3") == 0
 
 
-def test_a_batch_begins_there_too(lake: SparkSession, feed: Feed) -> None:
+def test_batch_begins_at_the_configured_start(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send_ids(range(5), partition=0)
     pipeline = feed.pipeline(source=feed.source(start=f"{feed.topic}:0:3"), decode=DECODE)
@@ -93,7 +93,7 @@ def test_a_batch_begins_there_too(lake: SparkSession, feed: Feed) -> None:
     assert not pipeline.verify(deep=True).faults
 
 
-def test_each_of_many_tables_begins_there(lake: SparkSession, feed: Feed) -> None:
+def test_each_table_of_many_begins_at_the_configured_start(lake: SparkSession, feed: Feed) -> None:
     shop = Shop(feed)
     for name in ("orders", "users"):
         shop.create(name, partitions=1)

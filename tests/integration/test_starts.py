@@ -85,7 +85,7 @@ def first_of_each(*columns: str) -> dict[str, Any]:
     return {"transform": {"steps": {"once": {"deduplicate": list(columns)}}, "watermark": watermark}}
 
 
-def test_a_transform_that_gains_state(started: Started) -> None:
+def test_transform_that_gains_state_is_refused(started: Started) -> None:
     started.send(1, 2)
     plain = {"transform": {"sql": f"SELECT id, at FROM {started.feed.name}"}}
     assert started.run(**plain) == 2
@@ -93,7 +93,7 @@ def test_a_transform_that_gains_state(started: Started) -> None:
         started.run(**first_of_each("id"))
 
 
-def test_a_sink_in_python_that_keeps_a_ledger(started: Started, tmp_path: Path) -> None:
+def test_python_sink_with_a_ledger_takes_each_batch_once(started: Started, tmp_path: Path) -> None:
     Path(started.feed.folder, f"kept_{started.feed.name}.py").write_text(KEPT)
     file = tmp_path / "ranges.json"
     sink = {"python": {"path": f"kept_{started.feed.name}:Kept", "options": {"file": str(file)}}}
@@ -117,7 +117,7 @@ def test_a_sink_in_python_that_keeps_a_ledger(started: Started, tmp_path: Path) 
 
 
 @pytest.mark.quick
-def test_a_checkpoint_of_another_pipeline(started: Started) -> None:
+def test_checkpoint_of_another_pipeline_is_refused(started: Started) -> None:
     started.send(1)
     started.run()
     pipeline = started.feed.pipeline(decode=DECODE, name="another")
@@ -137,12 +137,7 @@ def land_rows(started: Started, *, stateful: bool = False) -> None:
     if stateful:
         rows = rows.withWatermark("at", "10 minutes").dropDuplicates(["id", "at"])
     query = lf.write_table(
-        rows,
-        feed.table,
-        checkpoint=feed.checkpoint,
-        name=feed.name,
-        trigger="available-now",
-        bootstrap_servers=brokers,
+        rows, feed.table, checkpoint=feed.checkpoint, name=feed.name, trigger="available-now", bootstrap_servers=brokers
     )
     assert query is not None
     query.awaitTermination()

@@ -91,7 +91,7 @@ def test_windows_land_when_the_watermark_has_passed_them(feed: Feed, lake: Spark
     ],
     ids=["tumbling", "session"],
 )
-def test_other_windows_continue_over_batches(
+def test_sliding_and_session_windows_continue_over_batches(
     feed: Feed, lake: SparkSession, window: str, closed: dict[tuple[int, int], int]
 ) -> None:
     kind = window.partition("(")[0]
@@ -158,7 +158,7 @@ def test_other_state_than_the_checkpoint_has_is_refused_with_what_differs(feed: 
         ({"sql": "SELECT zipp FROM {view}"}, "zipp"),
     ],
 )
-def test_what_cannot_run_is_refused_before_anything_is_made(
+def test_invalid_stateful_transform_is_refused_before_the_start(
     feed: Feed, lake: SparkSession, transform: dict[str, Any], message: str
 ) -> None:
     feed.send(hits(1))

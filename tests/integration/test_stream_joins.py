@@ -150,7 +150,7 @@ def test_a_stream_is_joined_with_a_table_a_path_and_a_database(feed: Feed, lake:
         ({"sql": "SELECT id FROM clicks"}, "has to read each stream exactly once"),
     ],
 )
-def test_what_cannot_be_joined_is_refused_before_anything_is_made(
+def test_invalid_join_is_refused_before_the_start(
     joined: Feed, lake: SparkSession, blocks: dict[str, Any], message: str
 ) -> None:
     job = joined.pipeline(**settings(joined, blocks.pop("sql"), **blocks))

@@ -68,14 +68,10 @@ def rotate(gate: KeyGate, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "source",
-    [instance, *(pytest.param(each, marks=pytest.mark.slow) for each in (container, profile, web_identity))],
+    "source", [instance, *(pytest.param(each, marks=pytest.mark.slow) for each in (container, profile, web_identity))]
 )
 def test_a_running_feed_gets_new_keys(
-    feed: Feed,
-    gate: KeyGate,
-    source: Callable[[KeyGate, Path], dict[str, str]],
-    monkeypatch: pytest.MonkeyPatch,
+    feed: Feed, gate: KeyGate, source: Callable[[KeyGate, Path], dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)

@@ -22,7 +22,7 @@ WIDTH, HEIGHT = 140, 22
 
 
 @pytest.mark.slow
-def test_a_picture_of_a_run(
+def test_run_is_drawn_as_a_picture(
     stack: Endpoints, lake: SparkSession, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     feed.name = "taxi"

@@ -72,7 +72,9 @@ def listed(feed: Feed, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> dict
     return found
 
 
-def test_a_timestamp_that_spark_cannot_hold(lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timestamp_out_of_range_becomes_a_dead_letter(
+    lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     send(feed, TIMES)
     plain = pipeline(feed, "plain", decode=JSON)
     assert plain.run(spark=lake, once=True).rows == len(TIMES), "no column has the time"
@@ -98,7 +100,9 @@ def test_a_timestamp_that_spark_cannot_hold(lake: SparkSession, feed: Feed, monk
 
 
 @pytest.mark.slow
-def test_every_other_way_to_read_it(lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_range_timestamp_is_handled_by_each_reader(
+    lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     send(feed, TIMES)
     with pytest.raises(DecodeError, match=f"timestamp {NANOSECONDS} ms is out of range") as stopped:
         pipeline(feed, "stops", decode=TIMED).run(spark=lake, once=True)
@@ -155,15 +159,11 @@ def test_every_other_way_to_read_it(lake: SparkSession, feed: Feed, monkeypatch:
 
 
 @pytest.mark.slow
-def test_it_goes_through_in_real_time(lake: SparkSession, feed: Feed) -> None:
+def test_out_of_range_timestamp_passes_in_real_time(lake: SparkSession, feed: Feed) -> None:
     send(feed, TIMES)
     Topics(feed.stack.bootstrap_servers).create(f"{feed.topic}-out", partitions=1)
     stop = threading.Event()
     done = pipeline(
-        feed,
-        "real_time",
-        decode=JSON,
-        sink={"kafka": {"topic": f"{feed.topic}-out"}},
-        trigger="real-time, 5 seconds",
+        feed, "real_time", decode=JSON, sink={"kafka": {"topic": f"{feed.topic}-out"}}, trigger="real-time, 5 seconds"
     ).run(spark=lake, stop=stop, on_batch=lambda progress: stop.set() if progress.records else None)
     assert done.rows == len(TIMES)

@@ -99,7 +99,7 @@ def test_checkpoint_or_a_part_of_it_deleted(case: Case, gone: str) -> None:
 
 
 @pytest.mark.quick
-def test_a_batch_that_was_planned_and_not_landed_is_landed_once(case: Case) -> None:
+def test_batch_without_a_commits_entry_lands_once(case: Case) -> None:
     case.land((0, 5), (5, 9))
     case.feed.forget("commits/1")
     case.send(range(9, 12))
@@ -153,7 +153,7 @@ def test_a_restored_topic_is_continued_by_a_feed_of_another_name(case: Case) -> 
     assert {each.kind for each in case.pipeline().verify().faults} == {"topic-recreated"}
 
 
-def test_retention_passed(case: Case) -> None:
+def test_removed_records_stop_the_feed_until_the_loss_is_accepted(case: Case) -> None:
     case.land((0, 5))
     case.send(range(5, 20))
     case.feed.remove_records(8)
@@ -261,7 +261,7 @@ def test_a_topic_taken_out_of_the_pipeline(case: Case) -> None:
     assert case.verified()[0] == []
 
 
-def test_open_and_aborted_transactions(case: Case) -> None:
+def test_records_of_open_and_aborted_transactions_do_not_land(case: Case) -> None:
     case.feed.create_topic(partitions=1)
     servers = {"bootstrap.servers": case.feed.stack.bootstrap_servers}
 
@@ -283,7 +283,7 @@ def test_open_and_aborted_transactions(case: Case) -> None:
     assert case.verified() == ([], [])
 
 
-def test_table_rolled_back(case: Case) -> None:
+def test_rollback_of_the_table_stops_the_feed(case: Case) -> None:
     case.land((0, 5), (5, 9))
     case.lake.sql(f"CALL lake.system.rollback_to_snapshot('{case.feed.table[5:]}', {case.first_snapshot()})")
     with pytest.raises(

@@ -40,7 +40,7 @@ def stranger(installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
-def test_a_stranger_can_follow_it(stranger: Reader, installed: Path, page: str) -> None:
+def test_commands_of_the_tutorial_work(stranger: Reader, installed: Path, page: str) -> None:
     where = stranger.type(f"{sys.executable} -c 'import lakefeed; print(lakefeed.__file__)'")
     assert where.startswith(str(installed))
     assert stranger.follow(blocks_of(ROOT / page)) == []

@@ -105,7 +105,9 @@ FULL = ("the name of a metadata column", "a $ref to nothing", "another kind")
 
 
 @pytest.mark.parametrize("name", [pytest.param(each, marks=() if each in FULL else pytest.mark.slow) for each in CASES])
-def test_a_version_is_refused_alone(lake: SparkSession, feed: Feed, registry: RegistryInAThread, name: str) -> None:
+def test_unusable_version_affects_only_its_records(
+    lake: SparkSession, feed: Feed, registry: RegistryInAThread, name: str
+) -> None:
     case = CASES[name]
     subject = Subject(feed, case, registry)
     feed.create_topic(partitions=1)
@@ -160,7 +162,9 @@ def test_only_a_record_of_a_new_version_stops_a_feed(
 @pytest.mark.parametrize(
     "two", [pytest.param(OTHER, id="another type"), pytest.param(JSON_V1, id="another kind", marks=pytest.mark.slow)]
 )
-def test_keys(lake: SparkSession, feed: Feed, registry: RegistryInAThread, two: Any) -> None:
+def test_unusable_key_version_affects_only_its_records(
+    lake: SparkSession, feed: Feed, registry: RegistryInAThread, two: Any
+) -> None:
     case = Case(V1, two, avro_bytes(OTHER, {"id": "x"}), "", two_kind="AVRO" if two is OTHER else "JSON")
     values, keys = Subject(feed, CASES["incompatible"], registry), Subject(feed, case, registry, part="key")
     feed.create_topic(partitions=1)
@@ -187,7 +191,9 @@ def test_keys(lake: SparkSession, feed: Feed, registry: RegistryInAThread, two: 
     assert letters_of(feed)[0].startswith("key: ")
 
 
-def test_a_first_start_without_a_usable_version(lake: SparkSession, feed: Feed, registry: RegistryInAThread) -> None:
+def test_first_start_without_a_usable_version_is_refused(
+    lake: SparkSession, feed: Feed, registry: RegistryInAThread
+) -> None:
     subject = Subject(feed, CASES["another kind"], registry)
     feed.create_topic(partitions=1)
     subject.register(2)

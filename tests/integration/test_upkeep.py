@@ -21,10 +21,7 @@ from tests.support.background import Background
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed, trips
 
-DECODE: dict[str, Any] = {
-    "avro": {"registry": "${SCHEMA_REGISTRY_URL}"},
-    "metadata": ["topic", "partition", "offset"],
-}
+DECODE: dict[str, Any] = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}, "metadata": ["topic", "partition", "offset"]}
 OFTEN: dict[str, Any] = {
     "every": "3 seconds",
     "compact": {"min_files": 3},

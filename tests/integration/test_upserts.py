@@ -1,10 +1,8 @@
 """Change events of a database, as Debezium writes them, go from the topic to the table and its history."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
@@ -12,6 +10,7 @@ from confluent_kafka import Producer
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.pipeline import Pipeline
@@ -20,9 +19,6 @@ from tests.support.blocks import ROOT, blocks_of
 from tests.support.changes import Model, differences, forget_the_last_batch, rows_of, write_pipeline
 from tests.support.cli import Running
 from tests.support.feed import Feed
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Row = dict[str, Any]
 LONG, TEXT = {"name": "id", "type": "long"}, {"name": "city", "type": ["null", "string"], "default": None}

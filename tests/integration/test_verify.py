@@ -70,7 +70,7 @@ def test_dead_letters_skipped_replayed_and_dropped_add_up(lake: SparkSession, fe
     assert "letters-twice" in {each["kind"] for each in document["findings"] if each["fault"]}
 
 
-def test_what_writers_past_the_check_did_is_found(lake: SparkSession, feed: Feed) -> None:
+def test_changes_of_writers_without_the_check_are_reported(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     pipeline = feed.pipeline(decode=DECODE)
     for start in (0, 10, 20):
@@ -107,7 +107,7 @@ def test_what_writers_past_the_check_did_is_found(lake: SparkSession, feed: Feed
 
 
 @pytest.mark.quick
-def test_rows_that_are_gone_and_a_rollback_by_another_engine(lake: SparkSession, feed: Feed) -> None:
+def test_missing_rows_and_a_rollback_by_another_engine_are_reported(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     pipeline = feed.pipeline(decode=DECODE)
     for start in (0, 10):
@@ -134,7 +134,7 @@ def test_offsets_without_a_record_are_distinguished_from_lost_ones(lake: SparkSe
     assert done.offsets - done.records in (5, 6)
 
 
-def test_expired_snapshots_are_said_and_the_rest_is_verified(lake: SparkSession, feed: Feed) -> None:
+def test_expired_snapshots_are_reported_and_the_others_verified(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     pipeline = feed.pipeline(decode=DECODE)
     for start in (0, 10, 20):
@@ -149,7 +149,7 @@ def test_expired_snapshots_are_said_and_the_rest_is_verified(lake: SparkSession,
     assert (done.whole, done.first_batch, done.last_batch, done.commits) == (False, 1, 2, 2)
 
 
-def test_a_topic_that_was_recreated_is_found(lake: SparkSession, feed: Feed) -> None:
+def test_recreated_topic_is_reported(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(feed.avro(trips(0, 10)))
     pipeline = feed.pipeline(decode=DECODE)
@@ -162,7 +162,7 @@ def test_a_topic_that_was_recreated_is_found(lake: SparkSession, feed: Feed) -> 
     assert kinds(checked(pipeline)) == (["topic-recreated"], [])
 
 
-def test_what_cannot_be_verified_is_refused(lake: SparkSession, feed: Feed) -> None:
+def test_unverifiable_feed_is_refused(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     with pytest.raises(ResourceMissing, match="there is no table"):
         checked(feed.pipeline())

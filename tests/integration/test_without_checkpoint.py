@@ -29,7 +29,9 @@ def run(feed: Feed, lake: SparkSession, notes: list[str] | None = None, **blocks
     return run_as_planned(pipeline(feed, **blocks), lake, [] if notes is None else notes, counts=True)
 
 
-def test_it_resumes_by_the_table_and_a_batch_makes_a_request_a_file_and_three(lake: SparkSession, feed: Feed) -> None:
+def test_feed_resumes_by_the_table_and_a_batch_needs_three_requests_more_than_files(
+    lake: SparkSession, feed: Feed
+) -> None:
     feed.create_topic(partitions=2)
     for partition in range(2):
         feed.send_ids(range(partition * 100, partition * 100 + 60), partition=partition)
@@ -54,7 +56,7 @@ def test_it_resumes_by_the_table_and_a_batch_makes_a_request_a_file_and_three(la
     assert not small.verify(deep=True).faults
 
 
-def test_where_it_begins_is_in_the_ledger_before_the_first_batch(lake: SparkSession, feed: Feed) -> None:
+def test_start_position_is_in_the_ledger_before_the_first_batch(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=2)
     feed.send_ids(range(10))
     assert run(feed, lake, kafka={"start": "latest"}).rows == 0
@@ -100,7 +102,7 @@ def test_a_move_and_a_loss_are_resumed_from_once(lake: SparkSession, feed: Feed)
     assert ids(feed) == [*range(12), *range(20, 23)]
 
 
-def test_a_later_driver_takes_over(lake: SparkSession, feed: Feed) -> None:
+def test_later_driver_replaces_the_earlier_one(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send_ids(range(10))
     rival, stop = pipeline(feed), threading.Event()

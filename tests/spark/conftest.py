@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.sqlite_catalog import make_catalog
+from lakefeed.config.connections import Connections
 from tests.support.catalogs import PLAIN, CatalogCase, HiveCase, PostgresCase, RestCase, SqliteCase
 from tests.support.feed_table import Table
 from tests.support.servers.hive_metastore import hive_metastore
@@ -66,6 +67,12 @@ def checked(spark: SparkSession, catalog: CatalogCase) -> SparkSession:
     catalog.declare(spark)
     spark.sql(f"CREATE NAMESPACE {catalog.name}.ns")
     return spark
+
+
+@pytest.fixture(scope="session")
+def connections(checked: SparkSession, catalog: CatalogCase) -> Connections:
+    """Return the settings with which pyiceberg opens the same catalog."""
+    return Connections(catalogs={catalog.name: catalog.declared()})
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from lakefeed.ledger.publication import AUDIT, StoredAudit, TableAudit, branch_s
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, Commit, PositionReset
 from lakefeed.ledger.snapshots import ancestors, commits_of, position_in, scanned
 from lakefeed.maintenance import planner
-from lakefeed.maintenance.maintain import Maintenance
+from lakefeed.maintenance.maintain import Maintenance, Report
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.sinks.iceberg import publish as publishing
 from lakefeed.sinks.iceberg.audit import audit
@@ -90,14 +90,9 @@ class Branched:
         values = ", ".join(f"({each}, 'x', NULL, NULL, NULL, NULL)" for each in ids)
         self.spark.sql(f"INSERT INTO {self.name} VALUES {values}")
 
-    def upkeep(self, **settings: Any) -> Any:
+    def upkeep(self, **settings: Any) -> Report:
         chosen = Upkeep.model_validate(settings)
         return Maintenance(self.name, spark=self.spark, connections=self.connections, settings=chosen).run()
-
-
-@pytest.fixture
-def connections(checked: SparkSession, catalog: CatalogCase) -> Connections:
-    return Connections(catalogs={catalog.name: catalog.declared()})
 
 
 @pytest.fixture
@@ -227,7 +222,7 @@ def test_another_writer_between_the_audit_and_the_publication_is_noticed(
 
 
 @pytest.mark.slow
-def test_a_feed_that_has_published_nothing_has_nothing_to_go_back_to(branched: Branched) -> None:
+def test_discard_is_refused_before_the_first_publication(branched: Branched) -> None:
     branched.land(0, 2)
     assert branched.publisher is not None
     with pytest.raises(ConfigError, match="published nothing yet"):
@@ -287,7 +282,7 @@ def test_a_branch_is_left_only_when_all_of_it_is_published(branched: Branched) -
 
 
 @pytest.mark.slow
-def test_a_branch_that_was_removed_is_no_new_beginning(branched: Branched) -> None:
+def test_removed_branch_is_refused_at_the_start(branched: Branched) -> None:
     branched.land(0, 2)
     branched.spark.sql(f"ALTER TABLE {branched.name} DROP BRANCH staging")
     with pytest.raises(CheckpointMismatch, match="the branch staging of the table is gone"):

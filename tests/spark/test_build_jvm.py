@@ -27,14 +27,14 @@ def test_the_same_sources_give_the_same_bytes(jar: Path) -> None:
     assert sorted(path.name for path in jar.parent.iterdir()) == [jar.name]
 
 
-def test_without_a_jdk_it_says_so_and_leaves_nothing(jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_without_a_jdk_is_an_error_and_leaves_no_file(jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(build_jvm.BuildFailed, match="install a JDK of version 17"):
         build_jvm.build()
     assert not list(jar.parent.iterdir())
 
 
-def test_sources_that_do_not_compile(jar: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_broken_sources_fail_the_build(jar: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     sources = tmp_path / "sources"
     (sources / "java").mkdir(parents=True)
     (sources / "java" / "Broken.java").write_text("class Broken {", "utf-8")

@@ -21,17 +21,20 @@ print(sorted({line.split()[-1] for line in maps.read_text().splitlines() if "/cl
 """
 
 
-def run(folder: Path, **environment: str) -> str:
+def python(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     known = {"LAKEFEED_CACHE": str(folder / "cache"), "LAKEFEED_JARS": str(cache_directory() / "jars"), **environment}
-    done = subprocess.run(
-        [sys.executable, "-c", SESSION], cwd=folder, env={**os.environ, **known}, capture_output=True, text=True
-    )
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=folder, env={**os.environ, **known}, capture_output=True, text=True)
+
+
+def run(folder: Path, **environment: str) -> str:
+    done = python(folder, "-c", SESSION, **environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @pytest.mark.slow
-def test_a_jvm_maps_the_classes_that_an_earlier_one_has_written(tmp_path: Path) -> None:
+def test_jvm_maps_the_class_archive_of_an_earlier_one(tmp_path: Path) -> None:
     assert run(tmp_path, LAKEFEED_CLASS_ARCHIVE="write") == "[]\n"
     [archive] = (tmp_path / "cache" / "classes").iterdir()
     assert archive.suffix == ".jsa"
@@ -45,9 +48,7 @@ def test_a_jvm_maps_the_classes_that_an_earlier_one_has_written(tmp_path: Path) 
 
 @pytest.mark.slow
 def test_an_archive_is_made_without_servers_and_read_by_the_next_session(tmp_path: Path) -> None:
-    known = {"LAKEFEED_CACHE": str(tmp_path / "cache"), "LAKEFEED_JARS": str(cache_directory() / "jars")}
-    command = [sys.executable, "-m", "lakefeed.cli", "jars", "archive", "--output", "json"]
-    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, **known}, capture_output=True, text=True)
+    done = python(tmp_path, "-m", "lakefeed.cli", "jars", "archive", "--output", "json")
     assert done.returncode == 0, done.stderr
     made = json.loads(done.stdout)
     [archive] = (tmp_path / "cache" / "classes").iterdir()
@@ -60,12 +61,10 @@ def test_an_archive_is_made_without_servers_and_read_by_the_next_session(tmp_pat
 
 
 @pytest.mark.slow
-def test_a_jvm_that_cannot_write_an_archive_is_a_clear_error(tmp_path: Path) -> None:
+def test_archive_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "classes").write_text("a file where the folder belongs")
-    known = {"LAKEFEED_CACHE": str(tmp_path / "cache"), "LAKEFEED_JARS": str(cache_directory() / "jars")}
-    command = [sys.executable, "-m", "lakefeed.cli", "jars", "archive"]
-    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, **known}, capture_output=True, text=True)
+    done = python(tmp_path, "-m", "lakefeed.cli", "jars", "archive")
     assert done.returncode == 1
     assert "the JVM has written no archive" in done.stderr
     assert "Traceback" not in done.stderr

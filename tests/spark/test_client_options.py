@@ -41,7 +41,7 @@ def test_every_setting_is_allowed_or_refused_on_purpose(spark: SparkSession, nam
 
 
 @pytest.mark.parametrize("name", SIDES)
-def test_types_are_kafkas(spark: SparkSession, name: str) -> None:
+def test_option_types_equal_those_of_kafka(spark: SparkSession, name: str) -> None:
     allowed, _ = SIDES[name]
     theirs = {key: TYPES.get(kind(known), "text") for key, known in keys(spark, name).items()}
     assert {key: option.type for key, option in allowed.items()} == {key: theirs[key] for key in allowed}
@@ -61,7 +61,7 @@ def written(known: Any) -> str | None:
 
 
 @pytest.mark.parametrize("name", SIDES)
-def test_kafkas_own_defaults_are_values_that_we_take(spark: SparkSession, name: str) -> None:
+def test_defaults_of_kafka_are_accepted(spark: SparkSession, name: str) -> None:
     allowed: dict[str, Option] = SIDES[name][0]
     refused = {}
     for key, option in allowed.items():
@@ -76,7 +76,7 @@ def test_kafkas_own_defaults_are_values_that_we_take(spark: SparkSession, name: 
     ("name", "defaults"),
     [("consumer.ConsumerConfig", CONSUMER_DEFAULTS), ("producer.ProducerConfig", PRODUCER_DEFAULTS)],
 )
-def test_kafka_takes_our_defaults(spark: SparkSession, name: str, defaults: dict[str, str]) -> None:
+def test_defaults_of_lakefeed_are_accepted_by_kafka(spark: SparkSession, name: str, defaults: dict[str, str]) -> None:
     gateway: Any = spark.sparkContext._gateway
     definition = getattr(gateway.jvm, f"org.apache.kafka.clients.{name}").configDef()
     settings = gateway.jvm.java.util.HashMap()

@@ -1,15 +1,12 @@
 """The code that Spark generates for a feed's rows stays below the JVM's limit for a method."""
 
-from __future__ import annotations
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
+from pyspark.sql import SparkSession
 
 from lakefeed.ledger.outcomes import BatchOutcomes
 from lakefeed.records.decode import Json, RecordPolicy, classify, decoded
 from lakefeed.records.decode.changes import DeleteRule
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 ROW = f"STRUCT<id: BIGINT, {', '.join(f'c{number}: STRING' for number in range(40))}>"
 EVENT = Json(schema=f"before {ROW}, after {ROW}, source STRUCT<ts_ms: BIGINT>, op STRING, ts_ms BIGINT")

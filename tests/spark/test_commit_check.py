@@ -1,8 +1,8 @@
 """The catalog's compare-and-set on a feed's position, on all catalogs: which commits land, and which are refused."""
 
 import threading
-import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark.sql import SparkSession
@@ -18,6 +18,7 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.operations.replay import REPLAYS
 from lakefeed.sinks.iceberg.table import IcebergTable
 from tests.support.catalogs import CatalogCase
+from tests.support.feed import until
 from tests.support.feed_table import FEED, Table, refused, span
 
 ROUNDS = 15
@@ -26,29 +27,17 @@ ROUNDS = 15
 def together(*actions: Callable[[], None]) -> list[BaseException | None]:
     """Run the actions at the same time; return the error of each, or None."""
     start = threading.Barrier(len(actions))
-    outcomes: list[BaseException | None] = [None] * len(actions)
 
-    def run(number: int) -> None:
+    def run(action: Callable[[], None]) -> BaseException | None:
         start.wait()
         try:
-            actions[number]()
+            action()
         except Exception as error:
-            outcomes[number] = error
+            return error
+        return None
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(actions))]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join(120)
-    assert not any(each.is_alive() for each in threads)
-    return outcomes
-
-
-def wait_for(happened: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    with ThreadPoolExecutor(len(actions)) as threads:
+        return list(threads.map(run, actions, timeout=120))
 
 
 @pytest.mark.quick
@@ -69,7 +58,7 @@ def test_a_batch_lands_only_where_the_last_one_ended(table: Table) -> None:
     assert table.ids() == [0, 0, 1, 2, 3, 4, 5]
 
 
-def test_the_same_number_at_another_place_of_the_source_is_refused(table: Table) -> None:
+def test_same_sequence_number_in_another_shard_is_refused(table: Table) -> None:
     def marked(start: int, end: int, *marks: str) -> OffsetRanges:
         return OffsetRanges((OffsetRange("topic", 0, start, end, (marks[0], marks[1])),), {"topic": "id-one"})
 
@@ -79,7 +68,7 @@ def test_the_same_number_at_another_place_of_the_source_is_refused(table: Table)
     assert table.ids() == [0, 1, 2, 3, 4]
 
 
-def test_empty_batches_move_nothing_and_sparse_ones_may_leave_out(table: Table) -> None:
+def test_empty_batches_keep_the_position_and_sparse_ones_may_skip_offsets(table: Table) -> None:
     table.land(0, 2)
     table.land(2, 2)
     sparse = {CONTINUITY: "sparse", ROWS: "2"}
@@ -90,7 +79,7 @@ def test_empty_batches_move_nothing_and_sparse_ones_may_leave_out(table: Table) 
 
 
 @pytest.mark.quick
-def test_the_same_commit_tried_again_is_done_already(table: Table) -> None:
+def test_repeated_commit_lands_once(table: Table) -> None:
     table.land(0, 2, commit_id="one")
     table.land(0, 2, commit_id="one")
     assert table.ids() == [0, 1]
@@ -117,7 +106,7 @@ def test_a_lost_answer_takes_no_commit_back_that_came_on_top(table: Table, catal
     first = threading.Thread(target=lambda: table.land(2, 4))
     with catalog.answers_lost():
         first.start()
-        wait_for(lambda: catalog.pointer(table.name) != before)
+        until(lambda: catalog.pointer(table.name) != before)
     table.plain(100)
     first.join(60)
     assert table.ids() == [0, 1, 2, 3, 100]
@@ -136,7 +125,7 @@ def test_a_lost_answer_takes_back_no_batch_of_the_driver_that_has_taken_over(
     first = threading.Thread(target=lambda: outcome.extend(together(lambda: table.land(2, 4, fence=old))))
     with catalog.answers_lost():
         first.start()
-        wait_for(lambda: catalog.pointer(table.name) != before)
+        until(lambda: catalog.pointer(table.name) != before)
     new = IcebergLedger(table.spark, table.name, FEED).take_fence()
     table.land(4, 6, fence=new)
     first.join(60)
@@ -251,7 +240,7 @@ def test_the_position_outlives_its_snapshots(table: Table) -> None:
 
 @pytest.mark.parametrize("replaced", [False, True], ids=["expired", "replaced"])
 def test_an_expired_parent_without_an_id_is_no_rollback(
-    table: Table, elsewhere: Table, catalog: CatalogCase, replaced: bool
+    table: Table, elsewhere: Table, catalog: CatalogCase, connections: Connections, replaced: bool
 ) -> None:
     table.land(0, 2)
     if replaced:
@@ -259,10 +248,9 @@ def test_an_expired_parent_without_an_id_is_no_rollback(
     else:
         elsewhere.plain(100)
     expired = [each for each in table.snapshots() if each != table.head()]
-    known = Connections(catalogs={catalog.name: catalog.declared()})
-    opened = open_table(table.name, connections=known)
+    opened = open_table(table.name, connections=connections)
     opened.maintenance.expire_snapshots().by_ids(expired).commit()
-    [left] = open_table(table.name, connections=known).metadata.snapshots
+    [left] = open_table(table.name, connections=connections).metadata.snapshots
     # A REST catalog's server keeps the parent's id; with other catalogs pyiceberg writes the metadata.
     if replaced or catalog.declared().type != "rest":
         assert left.parent_snapshot_id is None
@@ -316,34 +304,23 @@ def cut_history(table: Table) -> int:
     return before
 
 
-def test_history_cut_then_rolled_back_past_the_feed_then_appended_to(table: Table) -> None:
+@pytest.mark.parametrize("case", ["appended to", "cut again", "by an engine without the check"])
+def test_history_that_was_cut_then_rolled_back_past_the_feed_refuses_batches(
+    table: Table, elsewhere: Table, case: str
+) -> None:
     before = cut_history(table)
-    table.call("set_current_snapshot", f", snapshot_id => {before}")
-    table.plain(102)
+    who = elsewhere if case == "by an engine without the check" else table
+    who.call("set_current_snapshot", f", snapshot_id => {before}")
+    who.plain(102)
+    if case == "cut again":
+        table.spark.sql(f"ALTER TABLE {table.name} DROP TAG before")
+        table.expire()
     refused(lambda: table.land(4, 6), "was rolled back to before the commits")
     refused(lambda: table.land(0, 2), "was rolled back to before the commits")
     assert table.ids() == [100, 102]
 
 
-def test_history_cut_then_rolled_back_then_cut_again(table: Table) -> None:
-    before = cut_history(table)
-    table.call("set_current_snapshot", f", snapshot_id => {before}")
-    table.plain(102)
-    table.spark.sql(f"ALTER TABLE {table.name} DROP TAG before")
-    table.expire()
-    refused(lambda: table.land(4, 6), "was rolled back to before the commits")
-    assert table.ids() == [100, 102]
-
-
-def test_the_same_by_an_engine_without_the_check(table: Table, elsewhere: Table) -> None:
-    before = cut_history(table)
-    elsewhere.call("set_current_snapshot", f", snapshot_id => {before}")
-    elsewhere.plain(102)
-    refused(lambda: table.land(4, 6), "was rolled back to before the commits")
-    assert table.ids() == [100, 102]
-
-
-def test_what_others_do_with_the_table_keeps_working(table: Table) -> None:
+def test_maintenance_and_deletes_by_others_keep_the_position(table: Table) -> None:
     table.land(0, 2)
     first = table.head()
     for number in range(1, 4):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 import lakefeed
 from lakefeed.config.kafka_sink import KafkaSinkConfig
@@ -68,7 +69,7 @@ def test_each_row_comes_once_over_batches_and_restarts(spark: SparkSession, tmp_
     assert Counter(found) == Counter("a" * 4 + "bcd" + "ee" + "fffff")
 
 
-def test_what_comes_late_of_an_older_batch_is_a_copy(spark: SparkSession, tmp_path: Path) -> None:
+def test_late_record_of_an_older_batch_is_a_copy(spark: SparkSession, tmp_path: Path) -> None:
     newer = [Sent("b", "q/1", "t/0/2")]
     late = [Sent("a", "q/0", "t/0/1"), Sent("b", "q/1", "t/0/2"), Sent("c", "q/1", "t/0/3")]
     # After a checkpoint was rolled back, batch numbers repeat, with other records.
@@ -86,8 +87,6 @@ def test_copies_within_one_read_are_recognized_too(spark: SparkSession) -> None:
 
 
 def sent(rows: DataFrame, *, one_per_record: bool = True, key: str | None = None) -> list[dict[str, str | int | None]]:
-    from pyspark.sql import functions as sf
-
     made = RowRecords.settle(KafkaSinkConfig(topic="out", key=key), rows)
     records = made.of(rows, batch=sf.lit("q/7"), one_per_record=one_per_record, partitions=50)
     return [

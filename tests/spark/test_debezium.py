@@ -59,7 +59,7 @@ def test_each_kind_of_event_becomes_the_row_that_it_leaves_behind(spark: SparkSe
     ]
 
 
-def test_what_is_no_row_is_an_error_of_its_record(spark: SparkSession) -> None:
+def test_event_without_a_row_is_an_error_of_its_record(spark: SparkSession) -> None:
     values = [event("t"), event("x", after=AMS), event(None, after=AMS), event("c"), b"{broken", event("c", after=AMS)]
     policy = RecordPolicy(on_error="dead_letter", on_null="skip", envelope="debezium")
     rows = classify(decoded(frame(spark, values), EVENT), policy)
@@ -81,7 +81,7 @@ def test_a_payload_with_its_schema_beside_it_is_unwrapped_too(spark: SparkSessio
     assert found(rows, "id", "city", "debezium_ts_ms") == [(1, "amsterdam", 3)]
 
 
-def test_values_that_are_no_events_are_named(spark: SparkSession) -> None:
+def test_value_that_is_no_event_is_an_error(spark: SparkSession) -> None:
     with pytest.raises(ConfigError, match="fields op and after"):
         classify(decoded(frame(spark, [b"{}"]), KEY), RecordPolicy(envelope="debezium"))
 

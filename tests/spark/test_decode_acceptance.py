@@ -46,7 +46,7 @@ def writers(seed: int, count: int) -> list[dict[str, Any]]:
     return made
 
 
-def test_the_decoder_refuses_what_the_table_does_not_follow(spark: SparkSession) -> None:
+def test_decoder_refuses_changes_that_the_table_refuses(spark: SparkSession) -> None:
     rules: list[Accept] = ["same_record", "resolvable", "any"]
     schemas = writers(seed=5, count=120)
     refused = 0

@@ -163,7 +163,7 @@ def test_values_are_those_of_from_avro_and_of_fastavro(spark: SparkSession, data
         assert plain(row.decoded.value) == expected(each)
 
 
-def test_the_type_is_that_of_from_avro(spark: SparkSession) -> None:
+def test_decoded_type_equals_that_of_from_avro(spark: SparkSession) -> None:
     both = decoded(records(spark, [b""]), PlainAvro(writer_schema=json.dumps(SCHEMA))).select(
         "decoded.value", from_avro("value", json.dumps(SCHEMA)).alias("reference")
     )
@@ -231,11 +231,7 @@ def test_a_schema_that_is_no_record_becomes_one_field(spark: SparkSession) -> No
 
 
 @pytest.mark.parametrize(
-    "schema",
-    [
-        '{"type": "record"',
-        '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "Unknown"}]}',
-    ],
+    "schema", ['{"type": "record"', '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "Unknown"}]}']
 )
 def test_a_schema_that_cannot_be_used_is_an_error_at_once(spark: SparkSession, schema: str) -> None:
     with pytest.raises(ConfigError, match="Avro schema cannot be used"):

@@ -1,14 +1,13 @@
 """Bytes that are wrong in many ways lead to an error that says how, never to a stopped job or a dead JVM."""
 
 import json
-import random
 import struct
 from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
 
-from lakefeed.records.decode import ConfluentAvro, PlainAvro, decoded
+from lakefeed.records.decode import ConfluentAvro, decoded
 from tests.support import wire_format
 from tests.support.records import avro_bytes, records, results
 from tests.support.registry_in_a_thread import RegistryInAThread
@@ -81,7 +80,7 @@ BROKEN = {
 }
 
 
-def test_each_is_an_error_that_says_what(spark: SparkSession, registry: RegistryInAThread) -> None:
+def test_broken_record_has_an_error_with_its_cause(spark: SparkSession, registry: RegistryInAThread) -> None:
     spec = ConfluentAvro(registry_url=registry.url, reader_schema=json.dumps(SCHEMA))
     values = [framed(GOOD), *(value for value, _ in BROKEN.values()), None, framed(GOOD)]
     first, *broken, tombstone, last = results(decoded(records(spark, values), spec))
@@ -94,41 +93,5 @@ def test_each_is_an_error_that_says_what(spark: SparkSession, registry: Registry
         assert why in result.error, name
         header = len(value) >= 5 and value[0] == 0
         assert result.schema_id in ({None, struct.unpack_from(">i", value, 1)[0]} if header else {None}), name
-
-
-def test_the_schema_id_of_a_broken_record_is_reported(spark: SparkSession, registry: RegistryInAThread) -> None:
-    spec = ConfluentAvro(registry_url=registry.url, reader_schema=json.dumps(SCHEMA))
-    [cut, missing] = results(decoded(records(spark, [framed(GOOD[:-1]), framed(GOOD, 99)]), spec))
-    assert cut.schema_id == 1
-    assert missing.schema_id == 99
-
-
-def test_random_and_mutated_bytes_never_stop_the_job(spark: SparkSession) -> None:
-    chance = random.Random(7)
-    values: list[bytes | None] = [chance.randbytes(chance.randrange(40)) for _ in range(2_000)]
-    for _ in range(4_000):
-        mutated = bytearray(GOOD * chance.randrange(1, 3))
-        for _ in range(chance.randrange(1, 4)):
-            mutated[chance.randrange(len(mutated))] = chance.randrange(256)
-        values.append(bytes(mutated))
-    found = results(decoded(records(spark, values), PlainAvro(writer_schema=json.dumps(SCHEMA))))
-    assert len(found) == len(values)
-    assert all((result.value is None) != (result.error is None) for result in found)
-    assert any(result.value is not None for result in found)
-
-
-def test_nesting_that_would_overflow_the_stack_is_an_error(spark: SparkSession) -> None:
-    link = {"type": "record", "name": "Link", "fields": [{"name": "next", "type": ["null", "Link"]}]}
-    writer = {
-        "type": "record",
-        "name": "R",
-        "fields": [{"name": "chain", "type": link}, {"name": "a", "type": "int"}],
-    }
-    reader = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
-    deep = zigzag(1) * 3_000_000 + zigzag(0) + zigzag(5)
-    shallow = zigzag(1) * 10 + zigzag(0) + zigzag(5)
-    spec = PlainAvro(writer_schema=json.dumps(writer), reader_schema=json.dumps(reader))
-    too_deep, right = results(decoded(records(spark, [deep, shallow]), spec))
-    assert too_deep.error.startswith("chain.next.next.")
-    assert too_deep.error.endswith(".next: nested too deeply")
-    assert right.value.asDict() == {"a": 5}
+        if name in ("truncated", "unknown id"):
+            assert result.schema_id is not None

@@ -160,7 +160,11 @@ GOOD_CSV = (
 )
 
 
-def costs_no_more_than_its_size(probe: Probe, *, size: int, lenient: str) -> None:
+@pytest.mark.parametrize(
+    ("size", "lenient"),
+    [(SMALL, "true"), *(pytest.param(LARGE, lenient, marks=pytest.mark.slow) for lenient in ("false", "true"))],
+)
+def test_text_costs_no_more_than_its_size(probe: Probe, size: int, lenient: str) -> None:
     payloads = json_payloads(size)
     found = dict(zip(payloads, probe.hostile({**JSON, "lenient": lenient}, [*payloads.values()]), strict=True))
     assert found["unique keys"].row
@@ -174,30 +178,12 @@ def costs_no_more_than_its_size(probe: Probe, *, size: int, lenient: str) -> Non
         assert "999" not in (cost.error or ""), name
 
 
-def test_text_costs_no_more_than_its_size(probe: Probe) -> None:
-    costs_no_more_than_its_size(probe, size=SMALL, lenient="true")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("lenient", ["false", "true"])
-def test_a_megabyte_of_text_costs_no_more_than_its_size(probe: Probe, lenient: str) -> None:
-    costs_no_more_than_its_size(probe, size=LARGE, lenient=lenient)
-
-
-def fuzz(probe: Probe, *, count: int, seed: int) -> None:
-    print(f"seed {seed}")
+@pytest.mark.parametrize(
+    ("count", "seed"), [(300, 11), *(pytest.param(4_000, seed, marks=pytest.mark.slow) for seed in range(5))]
+)
+def test_mutated_text_costs_no_more_than_its_size(probe: Probe, count: int, seed: int) -> None:
     for options, good in ((JSON, GOOD_JSON), ({**JSON, "lenient": "true"}, GOOD_JSON), (CSV, GOOD_CSV)):
         right, *costs = probe.hostile(options, [good, *mutated([good], count=count, seed=seed)])
         assert right.row, right
         assert any(not each.row for each in costs)
         assert not [each for each in costs if "defect" in (each.error or "")]
-
-
-def test_mutated_bytes(probe: Probe) -> None:
-    fuzz(probe, count=300, seed=11)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
-def test_many_mutated_bytes(probe: Probe, seed: int) -> None:
-    fuzz(probe, count=4_000, seed=seed)

@@ -64,7 +64,7 @@ def test_each_logical_type_has_its_column(probe: Probe, name: str) -> None:
     assert_read(probe, options(logical(kind, name)), data, type_, value)
 
 
-def test_a_logical_type_of_the_wrong_type_means_nothing(probe: Probe) -> None:
+def test_logical_type_on_a_wrong_type_is_ignored(probe: Probe) -> None:
     for kind, name, data, type_, value in WRONG:
         assert_read(probe, options(logical(kind, name)), data, type_, value)
 
@@ -101,7 +101,7 @@ def test_a_unit_is_converted_or_refused(probe: Probe, family: str) -> None:
                 assert row["value"] == [["v", str(7 * nanos[writer] // nanos[held])]]
 
 
-def test_a_moment_that_no_column_holds_is_an_error(probe: Probe) -> None:
+def test_timestamp_out_of_range_is_an_error(probe: Probe) -> None:
     millis = logical("long", "timestamp-millis")
     largest = (2**63 - 1) // 1000
     found = probe.decode(options(millis), [long_bytes(each) for each in (largest, largest + 1, -(2**63), -largest)])

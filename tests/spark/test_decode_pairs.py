@@ -4,14 +4,17 @@ import random
 
 import pytest
 
-from tests.support.avro_pairs import Pair, pair
+from tests.support.avro_pairs import pair
 from tests.support.probe import Probe, base64_text
 
 pytestmark = pytest.mark.quick
 
 
-def same_as_avro_java(probe: Probe, pairs: list[Pair]) -> int:
-    """Compare all pairs with Avro's Java reader; return the number of records that both could read."""
+@pytest.mark.parametrize("count", [100, pytest.param(2_000, marks=pytest.mark.slow)])
+def test_pairs_of_schemas_have_the_values_of_avro_java(probe: Probe, count: int) -> None:
+    first = random.randrange(10**9)
+    print(f"seeds from {first}")
+    pairs = [pair(first + at) for at in range(count)]
     found = probe.ask(
         do="compare",
         pairs=[
@@ -21,20 +24,8 @@ def same_as_avro_java(probe: Probe, pairs: list[Pair]) -> int:
     )
     for each, result in zip(pairs, found, strict=True):
         assert not result["differences"], f"{each}\n{result['differences'][:2]}"
-    return sum(result["rows"] for result in found)
-
-
-def test_a_hundred_pairs_of_schemas_give_the_values_of_avro_java(probe: Probe) -> None:
-    first = random.randrange(10**9)
-    print(f"seeds from {first}")
-    assert same_as_avro_java(probe, [pair(first + at) for at in range(100)]) > 200
-
-
-@pytest.mark.slow
-def test_two_thousand_pairs_of_schemas_give_the_values_of_avro_java(probe: Probe) -> None:
-    first = random.randrange(10**9)
-    print(f"seeds from {first}")
-    assert same_as_avro_java(probe, [pair(first + at) for at in range(2_000)]) > 4_000
+    # Both readers read most records.
+    assert sum(result["rows"] for result in found) > 2 * count
 
 
 def test_a_record_without_bytes_is_one_where_the_writer_has_none(probe: Probe) -> None:

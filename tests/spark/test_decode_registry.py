@@ -51,7 +51,7 @@ def spec_for(registry: RegistryInAThread, **more: Any) -> ConfluentAvro:
     return ConfluentAvro(registry_url=registry.url, reader_schema=json.dumps(READER), **more)
 
 
-def test_of_several_addresses_another_is_asked_where_one_does_not_answer(spark: SparkSession) -> None:
+def test_second_registry_address_is_used_if_the_first_does_not_answer(spark: SparkSession) -> None:
     """In the syntax of Confluent's clients: ``http://a:8081,http://b:8081``."""
     with RegistryInAThread() as away:
         pass
@@ -70,7 +70,7 @@ def test_of_several_addresses_another_is_asked_where_one_does_not_answer(spark: 
 
 
 @pytest.mark.quick
-def test_many_writers_in_one_batch_each_asked_for_once(spark: SparkSession) -> None:
+def test_each_schema_of_a_batch_is_requested_once(spark: SparkSession) -> None:
     with RegistryInAThread() as registry:
         for schema_id, writer in {1: V1, 2: V2, 70_000: V3}.items():
             registry.put(schema_id, writer)
@@ -139,7 +139,7 @@ def test_an_outage_is_waited_for(spark: SparkSession) -> None:
         assert java(spark).http.Waits.any() == ""
 
 
-def test_a_registry_that_comes_back_on_its_port(spark: SparkSession) -> None:
+def test_decoding_continues_when_the_registry_comes_back(spark: SparkSession) -> None:
     with RegistryInAThread() as before:
         port = before.port
     value = framed(1, V1, {"a": 7})
@@ -189,7 +189,7 @@ def test_another_server_is_not_taken_for_a_registry(spark: SparkSession) -> None
 
 
 @pytest.mark.parametrize("status", [404, 401, 302])
-def test_what_stands_before_a_registry_is_waited_for_once_that_has_answered(spark: SparkSession, status: int) -> None:
+def test_error_of_a_proxy_is_waited_for_after_the_registry_has_answered(spark: SparkSession, status: int) -> None:
     with RegistryInAThread() as registry:
         registry.put(1, V1)
         registry.put(2, V1)
@@ -209,7 +209,7 @@ def test_what_stands_before_a_registry_is_waited_for_once_that_has_answered(spar
     assert registry.requests["/schemas/ids/2"] > 1
 
 
-def test_an_unknown_id_is_asked_for_once_in_a_while(spark: SparkSession) -> None:
+def test_unknown_id_is_requested_once_for_many_records(spark: SparkSession) -> None:
     with RegistryInAThread() as registry:
         found = results(decoded(records(spark, [framed(9, V1, {"a": 7})] * 200), spec_for(registry)))
         assert {result.error for result in found} == {"unknown schema id 9"}
@@ -256,12 +256,12 @@ def test_wrong_credentials_fail_at_once(spark: SparkSession) -> None:
         assert registry.requests["/schemas/ids/1"] == 1
 
 
-def test_credentials_that_were_not_put(spark: SparkSession) -> None:
+def test_unknown_credentials_are_refused(spark: SparkSession) -> None:
     with RegistryInAThread() as registry, pytest.raises(ConfigError, match="The JVM does not have"):
         decoded(records(spark, [b""]), spec_for(registry, credentials="never-put"))
 
 
-def test_an_id_of_another_kind_is_wrong_for_that_decoder_alone(spark: SparkSession) -> None:
+def test_id_of_another_format_is_an_error_of_that_decoder_only(spark: SparkSession) -> None:
     document = {"title": "R", "type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
     reader = json.dumps(schema(("a", "long")))
     with RegistryInAThread() as registry:

@@ -44,10 +44,7 @@ UNIONS: dict[str, tuple[list[Any], dict[int, tuple[bytes, str, Any]]]] = {
         ["null", DATE, MILLIS],
         {1: (DAY, "member0", "20000"), 2: (MOMENT, "member1", "1700000000000000")},
     ),
-    "a moment and a date": (
-        [MILLIS, DATE],
-        {0: (MOMENT, "member0", "1700000000000000"), 1: (DAY, "member1", "20000")},
-    ),
+    "a moment and a date": ([MILLIS, DATE], {0: (MOMENT, "member0", "1700000000000000"), 1: (DAY, "member1", "20000")}),
     "an int and a moment": (["int", MILLIS], {0: (b"\2", "member0", "1"), 1: (MOMENT, "member1", "1700000000000000")}),
     "a date and a long": ([DATE, "long"], {0: (DAY, "member0", "20000"), 1: (b"\2", "member1", "1")}),
     "times of two units": (
@@ -77,7 +74,7 @@ def record(kind: Any) -> str:
 
 
 @pytest.mark.parametrize("name", UNIONS)
-def test_a_union_is_read(probe: Probe, name: str) -> None:
+def test_union_values_have_the_column_of_their_branch(probe: Probe, name: str) -> None:
     union, branches = UNIONS[name]
     schema = record(union)
     options = {"writer-schema": schema, "reader-schema": schema}
@@ -101,7 +98,7 @@ def test_members_of_a_union_at_the_top_are_columns(probe: Probe) -> None:
 
 
 @pytest.mark.parametrize("name", UNIONS)
-def test_a_table_follows_a_writer_that_adds_one(probe: Probe, name: str) -> None:
+def test_table_gets_the_columns_of_an_added_branch(probe: Probe, name: str) -> None:
     union, branches = UNIONS[name]
     before = json.dumps({"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]})
     after = json.loads(before)

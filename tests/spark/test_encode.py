@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import fastavro
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -96,7 +97,7 @@ def test_rows_of_many_columns_that_spark_computes_are_encoded_in_seconds(
     assert took < 60
 
 
-def test_enums_fixed_and_fields_without_a_column(spark: SparkSession) -> None:
+def test_enums_and_fixed_are_encoded_as_spark_encodes_them(spark: SparkSession) -> None:
     fixed = {"type": "fixed", "name": "f", "size": 4}
     decimal = {"type": "fixed", "name": "d", "size": 9, "logicalType": "decimal", "precision": 9, "scale": 2}
     suit = {"type": "enum", "name": "suit", "symbols": ["HEARTS", "SPADES"]}
@@ -140,7 +141,7 @@ def test_json_keeps_nulls_and_all_columns(spark: SparkSession) -> None:
 
 
 @pytest.mark.quick
-def test_headers_and_keys(spark: SparkSession) -> None:
+def test_records_have_the_given_headers_and_key(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(7, bytearray(b"\x00\xff"))], "id int, raw binary")
     record = to_records(rows, format="json", topic="t", key="raw", headers={"a": "1", "b": "ü"}).collect()[0]
     assert bytes(record.key) == b"\x00\xff"
@@ -185,12 +186,12 @@ def test_rows_that_do_not_fit_are_refused_at_once(spark: SparkSession, query: st
         settle(spark.sql(query), format="avro", topic="t", schema=schema)
 
 
-def test_a_name_that_avro_does_not_have(spark: SparkSession) -> None:
+def test_column_name_that_avro_forbids_is_refused(spark: SparkSession) -> None:
     with pytest.raises(ConfigError, match="no Avro schema can be made"):
         settle(spark.sql("SELECT 1 AS `two words`"), format="avro", topic="t")
 
 
-def test_no_key_column(spark: SparkSession) -> None:
+def test_missing_key_column_is_refused(spark: SparkSession) -> None:
     with pytest.raises(ConfigError, match="no column 'nr'"):
         settle(spark.sql("SELECT 1 AS id"), format="json", topic="t", key="nr")
 
@@ -227,8 +228,6 @@ def test_csv_values_get_the_schemas_types_by_name(spark: SparkSession, tmp_path:
 def test_a_value_that_does_not_fit_names_itself_and_its_file(
     spark: SparkSession, tmp_path: Path, name: str, text: str, value: str
 ) -> None:
-    from py4j.protocol import Py4JJavaError
-
     (tmp_path / name).write_text(text)
     rows = read_rows(spark, str(tmp_path / name), schema=record_schema(id="long", share="double"))
     with pytest.raises((PySparkException, Py4JJavaError)) as raised:
@@ -239,9 +238,7 @@ def test_a_value_that_does_not_fit_names_itself_and_its_file(
     assert name in str(error.where)
 
 
-def test_files_with_headers_in_different_orders(spark: SparkSession, tmp_path: Path) -> None:
-    from py4j.protocol import Py4JJavaError
-
+def test_csv_files_with_different_column_orders_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,share\n1,2\n")
     (tmp_path / "b.csv").write_text("share,id\n1,2\n")
     rows = read_rows(spark, str(tmp_path), format="csv", schema=record_schema(id="long", share="double"))
@@ -253,7 +250,7 @@ def test_files_with_headers_in_different_orders(spark: SparkSession, tmp_path: P
     assert ".csv" in str(error.where)
 
 
-def test_files_that_are_not_there_or_unknown(spark: SparkSession, tmp_path: Path) -> None:
+def test_missing_files_and_unknown_formats_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ResourceMissing, match="no such file"):
         read_rows(spark, str(tmp_path / "none.csv"))
     with pytest.raises(ConfigError, match="does not say what the files are"):

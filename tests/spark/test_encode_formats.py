@@ -11,7 +11,8 @@ from lakefeed.errors import ConfigError
 from lakefeed.records.decode import ConfluentProtobuf, Json, PlainProtobuf, decoded
 from lakefeed.records.decode.avro_schema import avro_schema_of_text
 from lakefeed.records.decode.registry import ReferredSchema, SchemaText
-from lakefeed.records.encode.encode import Encoding, encoded, subject_name, to_records
+from lakefeed.records.encode import derive
+from lakefeed.records.encode.encode import Encoding, encoded, settle, subject_name, to_records
 from tests.spark.test_decode_protobuf import FULL, same
 from tests.support.protos import MONEY, RICH, order
 from tests.support.records import records, results
@@ -41,8 +42,6 @@ def values(made: DataFrame) -> list[bytes]:
 def test_protobuf_there_and_back_with_a_schema_from_the_rows(spark: SparkSession) -> None:
     rows = frame(spark)
     made = to_records(rows, format="protobuf", topic="trips")
-    from lakefeed.records.encode.encode import settle
-
     encoding = settle(rows, format="protobuf", topic="trips")
     assert encoding.written is not None
     found = results(decoded(records(spark, values(made)), PlainProtobuf(schema=encoding.written.text)))
@@ -91,8 +90,6 @@ def test_protobuf_of_a_given_schema_is_what_the_reference_library_reads(spark: S
 
 @pytest.mark.quick
 def test_json_schema_holds_for_what_is_written(spark: SparkSession) -> None:
-    from lakefeed.records.encode import derive
-
     rows = frame(spark).drop("big")
     schema = json.loads(derive.json_schema(rows.schema, name="trips"))
     made = [json.loads(value) for value in values(to_records(rows, format="json", topic="trips"))]
@@ -107,7 +104,7 @@ def test_json_schema_holds_for_what_is_written(spark: SparkSession) -> None:
         assert each.value.asDict(recursive=True) == row.asDict(recursive=True)
 
 
-def test_a_string(spark: SparkSession) -> None:
+def test_string_records_need_one_string_column(spark: SparkSession) -> None:
     rows = spark.createDataFrame([("ü", 1)], "text STRING, k INT")
     made = to_records(rows, format="string", topic="t", key="k")
     assert values(made) == ["ü".encode()]
@@ -129,11 +126,9 @@ def test_a_string(spark: SparkSession) -> None:
         ("SELECT 1L AS id", "confluent-protobuf", None, "needs a schema registry"),
     ],
 )
-def test_rows_that_cannot_be_written(spark: SparkSession, query: str, form: Any, schema: str | None, what: str) -> None:
+def test_unwritable_rows_are_refused(spark: SparkSession, query: str, form: Any, schema: str | None, what: str) -> None:
     registry = "http://127.0.0.1:9" if form == "json-schema" else None
     if form == "json-schema":
-        from lakefeed.records.encode import derive
-
         with pytest.raises(ConfigError, match=what):
             derive.json_schema(spark.sql(query).schema, name="x")
         return

@@ -12,20 +12,12 @@ from pyspark.sql import SparkSession
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.connections import Connections
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
-from lakefeed.config.operation import Upkeep
 from lakefeed.errors import ConfigError
-from lakefeed.maintenance.maintain import Maintenance, Report
 from lakefeed.maintenance.table_stats import read_health
 from lakefeed.records.schema.fit import columns_of
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.iceberg.table import IcebergTable
 from tests.spark.test_branches import Branched
-from tests.support.catalogs import CatalogCase
-
-
-@pytest.fixture
-def connections(checked: SparkSession, catalog: CatalogCase) -> Connections:
-    return Connections(catalogs={catalog.name: catalog.declared()})
 
 
 class Versioned(Branched):
@@ -53,10 +45,6 @@ class Versioned(Branched):
         table = open_table(self.name, connections=self.connections)
         found: list[int] = table.scan(selected_fields=("id",)).to_arrow()["id"].to_pylist()
         return sorted(found)
-
-    def keep(self, **settings: Any) -> Report:
-        chosen = Upkeep.model_validate(settings)
-        return Maintenance(self.name, spark=self.spark, connections=self.connections, settings=chosen).run()
 
 
 UPSERT = {"mode": "upsert", "keys": ["id"]}
@@ -122,13 +110,13 @@ def test_compaction_takes_deletion_vectors_away_and_keeps_the_rows_lineage(
     for start in range(0, 100, 20):
         feed.land(start, start + 20, list(range(start // 2, start // 2 + 20)))
     before, rows = feed.lineage(), feed.read()
-    report = feed.keep(compact={"min_files": 2}, manifests={"more_than": 1, "delete_files": 2})
+    report = feed.upkeep(compact={"min_files": 2}, manifests={"more_than": 1, "delete_files": 2})
     assert report.did.files_after < report.did.files_before
     assert not report.gave_up
     assert feed.lineage() == before
     assert feed.read() == rows == feed.without_spark()
     assert not feed.deletes()
-    again = feed.keep(compact={"min_files": 2}, manifests={"more_than": 1, "delete_files": 2})
+    again = feed.upkeep(compact={"min_files": 2}, manifests={"more_than": 1, "delete_files": 2})
     assert [each.step for each in again.due if each.step == "compact"] == []
     feed.land(100, 120, list(range(20)))
     assert feed.read() == rows
@@ -147,7 +135,7 @@ def test_delete_files_that_an_upgrade_left_are_rewritten_and_vectors_are_left_al
         feed.land(start, start + 5, list(range(start - 60, start - 55)))
     rows = feed.read()
     for _ in range(2):
-        report = feed.keep(only=["manifests"], manifests={"delete_files": 2, "more_than": 1000})
+        report = feed.upkeep(only=["manifests"], manifests={"delete_files": 2, "more_than": 1000})
         assert feed.read() == rows == feed.without_spark() == list(range(60))
     assert "manifests" not in {each.step for each in report.due}, report
 
@@ -165,7 +153,7 @@ def test_files_that_are_encoded_by_columns_have_what_iceberg_needs(
         feed.land(50, 80)
         if version == 3:
             assert sorted(row_id for row_id, _ in feed.lineage().values()) == list(range(80))
-            report = feed.keep(compact={"min_files": 2})
+            report = feed.upkeep(compact={"min_files": 2})
             assert report.did.files_after == 1
             assert sorted(row_id for row_id, _ in feed.lineage().values()) == list(range(80))
         assert feed.read() == feed.without_spark() == list(range(80))

@@ -77,7 +77,7 @@ def test_another_seed_gives_other_rows(spark: SparkSession) -> None:
     assert len(sums) == 3
 
 
-def test_each_trip_makes_sense(spark: SparkSession) -> None:
+def test_values_of_each_trip_are_consistent(spark: SparkSession) -> None:
     parts = ("fare_amount", "extra", "mta_tax", "tip_amount", "tolls_amount", "improvement_surcharge")
     for row in taxi_rows(spark, 3000, seed=3).collect():
         began, ended = (
@@ -152,12 +152,12 @@ def test_totals_are_exact_sums(spark: SparkSession) -> None:
     assert dataclasses.replace(found, distinct_keys=1000) == totals(rows)
 
 
-def test_no_rows(spark: SparkSession) -> None:
+def test_totals_of_no_rows_are_zero(spark: SparkSession) -> None:
     assert totals(taxi_rows(spark, 0)).total_cents == 0
 
 
 @pytest.mark.parametrize("wrong", [{"rows": -1}, {"rows": 1, "start": -1}, {"rows": 1, "slices": 0}])
-def test_numbers_that_make_no_sense(spark: SparkSession, wrong: dict[str, int]) -> None:
+def test_negative_rows_and_zero_slices_are_refused(spark: SparkSession, wrong: dict[str, int]) -> None:
     rows = wrong.pop("rows")
     with pytest.raises(ConfigError, match="slices is at least 1"):
         taxi_rows(spark, rows, **wrong)

@@ -144,26 +144,23 @@ def test_the_row_and_the_error_of_a_small_record_count_too(probe: Probe, options
     assert any("may take" in str(each.error) for each in found)
 
 
-def test_mutated_records(probe: Probe, options: dict[str, str]) -> None:
-    good = [
-        amplifiers(300)[name] for name in ("keys", "structs in pieces", "lists of lists", "choices", "deep and wide")
-    ]
-    probe.hostile(options, mutated([b"".join(good), *good], count=300, seed=15))
+@pytest.mark.parametrize(
+    ("count", "seed"), [(300, 15), *(pytest.param(500, seed, marks=pytest.mark.slow) for seed in range(10))]
+)
+def test_mutated_records_cost_little(probe: Probe, options: dict[str, str], count: int, seed: int) -> None:
+    small, large = amplifiers(300), amplifiers(2_000)
+    good = [small[name] for name in ("keys", "structs in pieces", "lists of lists", "choices", "deep and wide")]
+    probe.hostile(
+        options, mutated([b"".join(good), *good] if count == 300 else [*large.values()], count=count, seed=seed)
+    )
 
 
 @pytest.mark.slow
-def test_a_megabyte(probe: Probe, options: dict[str, str]) -> None:
+def test_records_of_a_megabyte_cost_no_more_than_their_size(probe: Probe, options: dict[str, str]) -> None:
     probe.hostile(options, [*amplifiers(1_000_000).values()])
 
 
-@pytest.mark.slow
-def test_many_mutated_records(probe: Probe, options: dict[str, str]) -> None:
-    good = [*amplifiers(2_000).values()]
-    for seed in range(10):
-        probe.hostile(options, mutated(good, count=500, seed=seed))
-
-
-def test_shared_empties_are_right(probe: Probe, options: dict[str, str]) -> None:
+def test_message_after_an_empty_one_has_its_own_values(probe: Probe, options: dict[str, str]) -> None:
     """The decoder does not write to a shared row: a message after an empty one has its own values."""
     top = message_class({"top.proto": TEXT}, "Top")
     message = top(

@@ -34,7 +34,7 @@ def test_rows_go_no_faster_than_the_pace(spark: SparkSession) -> None:
     assert time.monotonic() - began >= 900 / 300 * 0.97
 
 
-def test_a_null_goes_through(spark: SparkSession) -> None:
+def test_null_passes_the_pace(spark: SparkSession) -> None:
     frame = spark.sql("SELECT CAST(NULL AS BINARY) AS value").select(sf.expr(paced(spark, "pace_9", 9)).alias("value"))
     assert [row.value for row in frame.collect()] == [None]
 
@@ -60,7 +60,7 @@ def test_no_s3_request_is_counted_before_one_was_made(spark: SparkSession) -> No
     assert dict(jvm.java(spark).s3.RequestMeter.traffic())["errors"] >= 0
 
 
-def test_a_jar_that_was_not_built_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_jar_is_an_error_with_a_hint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(jvm, "files", lambda package: tmp_path)
     with pytest.raises(LakefeedError, match="make jvm"):
         jvm.jar()

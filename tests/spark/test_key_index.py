@@ -1,12 +1,11 @@
 """Upserts with the index of keys: the table equals the model, whatever happens between two batches."""
 
-from __future__ import annotations
-
 import random
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.ledger.snapshot_summary import Commit
@@ -14,10 +13,8 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode.unavailable import Unavailable
 from lakefeed.sinks.iceberg import upsert
 from lakefeed.sinks.iceberg.upsert import UpsertTable
-from tests.support.upserts import CATALOG, Change, Upserts
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.ledger_feed import Change
+from tests.support.upserts import CATALOG, Upserts
 
 KEYS = 40
 
@@ -65,7 +62,7 @@ def _compact(upserts: Upserts) -> None:
         {"with_history": True},
     ],
 )
-def test_the_table_is_the_model_after_compaction_deletes_and_foreign_rows(
+def test_table_equals_the_model_after_compaction_deletes_and_foreign_rows(
     upserting: SparkSession, settings: dict[str, Any]
 ) -> None:
     upserts = Upserts(upserting, settings)
@@ -210,12 +207,9 @@ def test_a_key_that_comes_again_after_its_rows_were_written_has_one_row(upsertin
     """Rows have 1 KB, and a task writes its rows at 32 MB: the same keys come again afterwards, in any order."""
     upserts = Upserts(upserting, {})
     changes = 120_000
-    rows = upserting.range(0, changes, numPartitions=2).selectExpr(
-        f"pmod({changes - 1} - id, 50000) AS id", "'a' AS city", f"concat({changes - 1} - id, repeat('x', 1000)) AS v",
-        "'topic' AS kafka_topic", "0 AS kafka_partition", f"{changes - 1} - id AS kafka_offset",
-        "false AS lakefeed_deleted",
-    )  # fmt: skip
-    assert upserts.table.land(rows, upserts.batch(0, changes), commit_id=f"{upserts.name}0") == 50_000
+    at = f"{changes - 1} - id"
+    landed = upserts.land_range(changes, key=f"pmod({at}, 50000)", value=f"concat({at}, repeat('x', 1000))", offset=at)
+    assert landed == 50_000
     found = upserting.table(upserts.name).selectExpr("count(*)", "count(DISTINCT id)", "min(kafka_offset)").collect()
     assert [tuple(row) for row in found] == [(50_000, 50_000, 70_000)]
     upserts.land(changes, changes + 1, [(3, "a", "new", 0, changes)])
@@ -244,11 +238,7 @@ def test_a_table_that_the_index_does_not_serve_is_merged_for_a_reason(
 def test_more_keys_than_the_memory_takes_are_merged(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {"key_index_mb": 1})
     many = 60_000
-    rows = upserting.range(many).selectExpr(
-        "id", "'a' AS city", "'x' AS v", "'topic' AS kafka_topic", "0 AS kafka_partition", "id AS kafka_offset",
-        "false AS lakefeed_deleted",
-    )  # fmt: skip
-    upserts.table.land(rows, upserts.batch(0, many), commit_id=f"{upserts.name}0")
+    upserts.land_range(many)
     upserts.land(many, many + 1, [(7, "a", "new", 0, many)])
     assert upserts.table.merges_because == "the index of its keys would need more than 1 MB"
     assert upserting.table(upserts.name).count() == many
@@ -265,11 +255,7 @@ def test_the_first_batch_of_a_run_is_merged_if_it_is_small_beside_the_table(
     monkeypatch.setattr(upsert, "FEW_ROWS", 100)
     upserts = Upserts(upserting, {})
     many = 1_200
-    rows = upserting.range(many).selectExpr(
-        "id", "'a' AS city", "'x' AS v", "'topic' AS kafka_topic", "0 AS kafka_partition", "id AS kafka_offset",
-        "false AS lakefeed_deleted",
-    )  # fmt: skip
-    upserts.table.land(rows, upserts.batch(0, many), commit_id=f"{upserts.name}0")
+    upserts.land_range(many)
     assert upserts.table.merges_because is None
     upserts.restart()
     upserts.land(many, many + 1, [(7, "a", "merged", 0, many)])

@@ -7,7 +7,7 @@ from tests.support.catalogs import CatalogCase, RestCase
 from tests.support.feed_table import Table, refused
 
 
-def test_a_commit_of_another_engine_is_seen_at_once(table: Table, elsewhere: Table) -> None:
+def test_commit_of_another_engine_is_read_at_once(table: Table, elsewhere: Table) -> None:
     table.land(0, 2)
     for other in (10, 11):
         assert table.covered() == ((0, 2),)
@@ -18,7 +18,7 @@ def test_a_commit_of_another_engine_is_seen_at_once(table: Table, elsewhere: Tab
     assert len(elsewhere.ids()) == 6
 
 
-def test_a_commit_on_top_of_one_that_was_not_seen_lands(table: Table, elsewhere: Table) -> None:
+def test_commit_lands_on_top_of_another_engines_commit(table: Table, elsewhere: Table) -> None:
     """The append began before another commit: the check and the commit are repeated on the newer table."""
     table.land(0, 2)
     loaded = table.ledger().loaded()
@@ -43,7 +43,7 @@ def test_a_loaded_table_stays_as_it_was_loaded(table: Table, elsewhere: Table) -
     assert loaded.currentSnapshot().snapshotId() == table.head()
 
 
-def test_a_table_that_was_created_again_is_another(table: Table, elsewhere: Table) -> None:
+def test_recreated_table_has_no_position(table: Table, elsewhere: Table) -> None:
     table.land(0, 2)
     elsewhere.spark.sql(f"DROP TABLE {elsewhere.name}")
     assert not table.spark.catalog.tableExists(table.name)

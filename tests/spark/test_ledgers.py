@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
 from lakefeed.clients.iceberg.sqlite_catalog import make_catalog
@@ -29,8 +30,6 @@ class Memory:
 
 
 def of_iceberg(spark: SparkSession, folder: Path) -> Case:
-    from pyiceberg.catalog import load_catalog
-
     make_catalog(folder / "catalog.db")
     catalog = SqliteCase(name=f"ledgers_{uuid.uuid4().hex[:6]}", folder=folder)
     catalog.declare(spark)

@@ -9,7 +9,7 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from tests.support.feed_table import FEED, Table, refused, span
 
 
-def test_what_is_covered_grows_with_each_batch_and_outlives_its_snapshots(table: Table) -> None:
+def test_covered_ranges_grow_with_each_batch_and_outlive_its_snapshots(table: Table) -> None:
     table.land(10, 12)
     table.land(12, 15)
     assert table.covered() == ((10, 15),)
@@ -61,7 +61,7 @@ def test_a_rewind_is_a_commit_even_if_no_row_has_to_go(table: Table, delete: boo
     assert table.ids() == [0, 1, 2, 3]
 
 
-def test_given_up_records_stay_a_gap_that_the_ledger_knows(table: Table) -> None:
+def test_accepted_loss_stays_a_gap_of_the_covered_ranges(table: Table) -> None:
     table.land(0, 4)
     table.move(4, 10)
     table.land(10, 12)
@@ -71,7 +71,7 @@ def test_given_up_records_stay_a_gap_that_the_ledger_knows(table: Table) -> None
     assert table.covered() == ((0, 4), (10, 12))
 
 
-def test_a_move_must_start_where_the_feed_stands(table: Table) -> None:
+def test_move_from_another_position_is_refused(table: Table) -> None:
     refused(lambda: table.move(4, 2), "has no commit in the table that it could be moved from")
     table.land(0, 4)
     refused(lambda: table.move(5, 2), "is to be moved from 5, the table ends at 4")
@@ -81,7 +81,7 @@ def test_a_move_must_start_where_the_feed_stands(table: Table) -> None:
     refused(lambda: table.commit_reset(forgetful), "is in the table but not in the batch")
 
 
-def test_a_driver_that_was_replaced_moves_nothing(table: Table) -> None:
+def test_move_by_a_replaced_driver_is_refused(table: Table) -> None:
     old = IcebergLedger(table.spark, table.name, FEED).take_fence()
     table.land(0, 4, fence=old)
     new = IcebergLedger(table.spark, table.name, FEED).take_fence()
@@ -91,7 +91,7 @@ def test_a_driver_that_was_replaced_moves_nothing(table: Table) -> None:
     assert table.ids() == [0, 1]
 
 
-def test_a_topic_that_was_recreated_is_entered_only_by_a_move_that_names_the_old_one(table: Table) -> None:
+def test_recreated_topic_is_read_only_after_a_move_with_the_old_topic_id(table: Table) -> None:
     more = [OffsetRange("topic", 1, 0, 3)]
     table.land(0, 4, ranges=span(0, 4, more=more))
     new = span(0, 0, topic_id="id-two")
@@ -108,7 +108,7 @@ def test_a_topic_that_was_recreated_is_entered_only_by_a_move_that_names_the_old
     assert position.covered.topic_ids == {"topic": "id-two"}
 
 
-def test_a_topic_can_be_left(table: Table) -> None:
+def test_move_removes_a_topic_from_the_position(table: Table) -> None:
     both = OffsetRanges(
         (OffsetRange("topic", 0, 0, 4), OffsetRange("other", 0, 0, 2)), {"topic": "id-one", "other": "o"}
     )
@@ -119,7 +119,7 @@ def test_a_topic_can_be_left(table: Table) -> None:
 
 
 @pytest.mark.quick
-def test_a_backfill_lands_only_what_the_table_has_not_and_the_feed_will_not_read(table: Table) -> None:
+def test_backfill_lands_only_uncovered_ranges_below_the_feeds_start(table: Table) -> None:
     refused(lambda: table.backfill(0, 4), "does not know which records")
     table.land(10, 14)
     refused(lambda: table.backfill(8, 11), "would duplicate records of feed 'trips': topic-0 has [10, 14) already")
@@ -135,7 +135,7 @@ def test_a_backfill_lands_only_what_the_table_has_not_and_the_feed_will_not_read
     assert table.ids() == [0, 1, *range(4, 16)]
 
 
-def test_backfills_have_a_fence_of_their_own(table: Table) -> None:
+def test_backfills_take_another_fence_than_the_feed(table: Table) -> None:
     feed = IcebergLedger(table.spark, table.name, FEED).take_fence()
     table.land(10, 12, fence=feed)
     old = IcebergLedger(table.spark, table.name, f"{FEED}.backfills").take_fence()
@@ -146,7 +146,7 @@ def test_backfills_have_a_fence_of_their_own(table: Table) -> None:
     assert table.covered() == ((0, 4), (10, 13))
 
 
-def test_what_is_covered_follows_a_rollback(table: Table) -> None:
+def test_covered_ranges_follow_a_rollback(table: Table) -> None:
     table.land(10, 12)
     first = table.head()
     table.backfill(0, 5)
@@ -162,7 +162,7 @@ def test_what_is_covered_follows_a_rollback(table: Table) -> None:
     assert table.covered() == ((0, 5), (10, 14))
 
 
-def test_what_is_covered_follows_the_table_back_to_a_line_that_was_left(table: Table) -> None:
+def test_covered_ranges_follow_a_return_to_an_abandoned_snapshot(table: Table) -> None:
     table.land(0, 2)
     first = table.head()
     table.land(2, 4)
@@ -173,7 +173,7 @@ def test_what_is_covered_follows_the_table_back_to_a_line_that_was_left(table: T
     assert table.covered() == ((0, 4),)
 
 
-def test_what_an_engine_without_the_check_rolls_back_is_not_known_any_more(table: Table, elsewhere: Table) -> None:
+def test_rollback_without_the_check_makes_the_covered_ranges_unknown(table: Table, elsewhere: Table) -> None:
     table.land(10, 12)
     first = table.head()
     table.backfill(0, 5)
@@ -184,7 +184,7 @@ def test_what_an_engine_without_the_check_rolls_back_is_not_known_any_more(table
     assert table.covered() is None
 
 
-def test_where_nothing_shows_the_position_a_move_can_say_it(table: Table) -> None:
+def test_move_sets_an_unknown_position(table: Table) -> None:
     table.plain(100)
     before = table.head()
     table.land(0, 4)

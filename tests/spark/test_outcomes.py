@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from lakefeed.clients.spark import jvm
 from lakefeed.ledger.outcomes import RECORD, BatchOutcomes, Counts, OverBudget, SchemasMissing, Stopped
@@ -20,8 +22,6 @@ Limit = Callable[[BatchOutcomes], None]
 
 def judged(spark: SparkSession, *, verdict: int = ROW, schema_id: int = 7) -> DataFrame:
     """Return ten records; the second has the verdict."""
-    from pyspark.sql import functions as sf
-
     record = sf.struct(sf.lit("topic").alias("topic"), sf.lit(0).alias("partition"), sf.col("id").alias("offset"))
     reason = sf.when(sf.col("id") == 1, sf.lit("because")) if verdict != ROW else sf.lit(None).cast("string")
     return (
@@ -77,8 +77,6 @@ def test_a_batch_that_must_not_land_leaves_the_table_as_it_was(table: Table) -> 
 
 
 def test_a_batch_that_must_not_land_leaves_the_log_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
-    from py4j.protocol import Py4JJavaError
-
     session: Any = spark
     path = tmp_path / "files"
     files = jvm.java(spark).sink.LoggedFiles(session._jsparkSession, str(path), "parquet", [], {})
@@ -103,7 +101,7 @@ def test_a_batch_that_must_not_land_leaves_the_log_as_it_was(spark: SparkSession
     assert spark.read.parquet(str(path)).count() == RECORDS - 1
 
 
-def test_a_plan_that_reads_its_records_twice_counts_them_once(table: Table) -> None:
+def test_records_read_twice_by_a_plan_are_counted_once(table: Table) -> None:
     with BatchOutcomes(table.spark) as outcomes:
         rows = outcomes.accepted(judged(table.spark, verdict=DEAD_LETTER))
         land(table, rows.union(rows), outcomes)

@@ -32,7 +32,7 @@ def quoted(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", OWN_NAMES)
-def test_a_field_with_a_name_of_ours_is_refused_by_it(spark: SparkSession, name: str) -> None:
+def test_field_with_a_reserved_name_is_refused(spark: SparkSession, name: str) -> None:
     assert name.startswith(OWN)
     for policy in POLICIES.values():
         for spelt in (name, name.upper()):
@@ -44,7 +44,7 @@ def test_a_field_with_a_name_of_ours_is_refused_by_it(spark: SparkSession, name:
         StorableRows(lambda rows: rows)(spark.range(1).withColumnRenamed("id", name))
 
 
-def test_a_field_with_the_name_of_an_added_column_is_refused_with_a_way_out_that_there_is(spark: SparkSession) -> None:
+def test_field_with_the_name_of_an_added_column_is_refused_with_a_hint(spark: SparkSession) -> None:
     def refusal(field: str, policy: RecordPolicy, keep: tuple[str, ...]) -> ConfigError:
         with pytest.raises(ConfigError, match=field) as refused:
             classify(decoded(frame(spark, []), Json(schema=f"id BIGINT, {field} INT")), policy, keep=keep)

@@ -298,7 +298,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("why", REFUSED)
-def test_files_that_the_encoder_does_not_write_are_sparks(spark: SparkSession, tmp_path: Path, why: str) -> None:
+def test_files_with_unsupported_options_are_written_by_spark(spark: SparkSession, tmp_path: Path, why: str) -> None:
     options, given, column = REFUSED[why]
     rows = spark.range(100).selectExpr(column).coalesce(1)
     with settings(spark, {**given, FAST_PATH: True}):
@@ -309,7 +309,7 @@ def test_files_that_the_encoder_does_not_write_are_sparks(spark: SparkSession, t
     assert ENCODER not in parquet.read_metadata(off).metadata
 
 
-def test_options_of_levels_and_sizes_are_the_encoders(spark: SparkSession, tmp_path: Path) -> None:
+def test_encoder_follows_the_compression_level(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.range(5_000).selectExpr("id", "sha2(CAST(id AS STRING), 256) AS text").coalesce(1)
     with settings(spark, {FAST_PATH: True}):
         fast, small = (
@@ -329,7 +329,7 @@ def test_options_of_levels_and_sizes_are_the_encoders(spark: SparkSession, tmp_p
 
 
 @pytest.mark.parametrize("name", ["write.parquet.bloom-filter-enabled.column.id", "parquet.some.setting"])
-def test_tables_with_a_property_that_the_encoder_does_not_know_are_icebergs(
+def test_tables_with_an_unknown_property_are_written_by_iceberg(
     spark: SparkSession, catalog: SqliteCase, name: str
 ) -> None:
     rows = spark.range(100).coalesce(1)

@@ -85,7 +85,7 @@ def test_every_file_is_read_as_protoc_reads_it(spark: SparkSession, tmp_path: Pa
         assert own == package.ProtoTypes.of(compiled.get(name), compiled.values()).toString(), name
 
 
-def test_nonsense_is_an_error_with_its_line(spark: SparkSession, subtests: pytest.Subtests) -> None:
+def test_invalid_file_is_an_error_with_its_line(spark: SparkSession, subtests: pytest.Subtests) -> None:
     gateway: Any = spark._jvm
     wrong = {
         "message A {\n required int32 a 1; }": "line 2: expected '=', found '1'",

@@ -1,9 +1,9 @@
 """Cases of REST catalogs only: answers that leave the outcome open, and properties that are not guarded."""
 
-import threading
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
@@ -11,7 +11,8 @@ from py4j.protocol import Py4JJavaError
 
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.maintenance.maintain import Lease
-from tests.support.catalogs import CatalogCase, RestCase
+from tests.support.catalogs import RestCase
+from tests.support.feed import until
 from tests.support.feed_table import FEED, Table, refused
 from tests.support.servers.rest_catalog import Fault
 
@@ -52,10 +53,7 @@ CHANGES: dict[str, Callable[[Table], object]] = {
 
 @rest_only
 @pytest.mark.parametrize("fault", LANDS)
-def test_whatever_the_answer_to_a_commit_the_batch_is_there_once(
-    table: Table, catalog: CatalogCase, fault: Fault
-) -> None:
-    assert isinstance(catalog, RestCase)
+def test_batch_lands_once_after_any_answer_to_its_commit(table: Table, catalog: RestCase, fault: Fault) -> None:
     table.land(0, 2)
     catalog.server.fail_next(fault)
     failed = False
@@ -74,8 +72,7 @@ def test_whatever_the_answer_to_a_commit_the_batch_is_there_once(
 
 
 @rest_only
-def test_a_commit_whose_state_is_unknown_keeps_its_files(table: Table, catalog: CatalogCase) -> None:
-    assert isinstance(catalog, RestCase)
+def test_a_commit_whose_state_is_unknown_keeps_its_files(table: Table, catalog: RestCase) -> None:
     table.land(0, 2)
     catalog.server.refused_reads = 20
     catalog.server.fail_next("applied-401")
@@ -91,8 +88,7 @@ def test_a_commit_whose_state_is_unknown_keeps_its_files(table: Table, catalog: 
 @rest_only
 @pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
-def test_no_answer_destroys_the_table(table: Table, catalog: CatalogCase, change: str) -> None:
-    assert isinstance(catalog, RestCase)
+def test_no_answer_destroys_the_table(table: Table, catalog: RestCase, change: str) -> None:
     table.land(0, 4)
     table.plain(99999)
     for answer in (*ANSWERS, "silent") if change == "append" else ANSWERS:
@@ -113,69 +109,50 @@ def test_no_answer_destroys_the_table(table: Table, catalog: CatalogCase, change
 
 
 @rest_only
-def test_a_commit_that_was_on_its_way_when_the_fence_was_taken_does_not_land(
-    table: Table, catalog: CatalogCase
-) -> None:
-    assert isinstance(catalog, RestCase)
+def test_a_commit_that_was_on_its_way_when_the_fence_was_taken_does_not_land(table: Table, catalog: RestCase) -> None:
     old = IcebergLedger(table.spark, table.name, FEED).take_fence()
     table.land(0, 2, fence=old)
     catalog.server.held.hold(b'"lakefeed.ranges"')
-    refusals: list[BaseException] = []
-
-    def land() -> None:
-        try:
-            table.land(2, 4, fence=old)
-        except Exception as error:
-            refusals.append(error)
-
-    late = threading.Thread(target=land)
-    late.start()
-    assert catalog.server.held.arrived.wait(60)
-    # The commit passed the driver's check, but the server has not received it.
-    new = IcebergLedger(table.spark, table.name, FEED).take_fence()
-    catalog.server.held.release()
-    late.join(60)
-    assert ["another driver has taken over" in str(each) for each in refusals] == [True]
+    with ThreadPoolExecutor(1) as thread:
+        late = thread.submit(table.land, 2, 4, fence=old)
+        assert catalog.server.held.arrived.wait(60)
+        # The commit passed the driver's check, but the server has not received it.
+        new = IcebergLedger(table.spark, table.name, FEED).take_fence()
+        catalog.server.held.release()
+        assert "another driver has taken over" in str(late.exception(60))
     table.land(2, 4, fence=new)
     assert table.ids() == [0, 1, 2, 3]
 
 
 @rest_only
-def test_a_commit_that_lands_after_the_question_is_not_rolled_back_to(table: Table, catalog: CatalogCase) -> None:
-    assert isinstance(catalog, RestCase)
+def test_a_commit_that_lands_after_the_question_is_not_rolled_back_to(table: Table, catalog: RestCase) -> None:
     table.land(0, 2)
     table.set_property("commit.retry.min-wait-ms", "8000")
     catalog.server.fail_next("late-409")
-    first = threading.Thread(target=lambda: table.land(2, 4))
-    first.start()
-    while catalog.server.has_faults:
-        time.sleep(0.05)
-    time.sleep(2)  # The driver has read the table, and waits before it retries.
-    catalog.server.late.set()
-    assert catalog.server.applied_late.wait(30)
-    table.plain(100)
-    first.join(60)
+    with ThreadPoolExecutor(1) as thread:
+        first = thread.submit(table.land, 2, 4)
+        until(lambda: not catalog.server.has_faults)
+        time.sleep(2)  # The driver has read the table, and waits before it retries.
+        catalog.server.late.set()
+        assert catalog.server.applied_late.wait(30)
+        table.plain(100)
+        first.result(60)
     assert table.ids() == [0, 1, 2, 3, 100]
 
 
 @rest_only
-def test_an_upkeep_lease_that_was_on_its_way_when_another_was_taken_is_refused(
-    table: Table, catalog: CatalogCase
-) -> None:
-    assert isinstance(catalog, RestCase)
+def test_an_upkeep_lease_that_was_on_its_way_when_another_was_taken_is_refused(table: Table, catalog: RestCase) -> None:
     table.land(0, 2)
     catalog.server.held.hold(b'"lakefeed.upkeep.lease"')
     late = Lease(table.spark, table.ledger().loaded(), name=table.name)
-    notes: list[str | None] = []
-    taking = threading.Thread(target=lambda: notes.append(late._take()))
-    taking.start()
-    assert catalog.server.held.arrived.wait(60)
-    # The late lease passed its check, but the server has not received it.
-    first = Lease(table.spark, table.ledger().loaded(), name=table.name)
-    assert first._take() is None
-    catalog.server.held.release()
-    taking.join(60)
-    [held] = notes
+    with ThreadPoolExecutor(1) as thread:
+        taking = thread.submit(late._take)
+        assert catalog.server.held.arrived.wait(60)
+        # The late lease passed its check, but the server has not received it.
+        first = Lease(table.spark, table.ledger().loaded(), name=table.name)
+        assert first._take() is None
+        catalog.server.held.release()
+        held = taking.result(60)
     assert held is not None
     assert held.startswith(first._who)
     assert first._take() is None
@@ -185,10 +162,9 @@ def test_an_upkeep_lease_that_was_on_its_way_when_another_was_taken_is_refused(
 
 @rest_only
 @pytest.mark.parametrize("fault", ["not-applied-503", "applied-409", "applied-500", "applied-hung-up"])
-def test_whatever_the_answer_the_upkeep_lease_is_had_or_not_and_the_table_is_whole(
-    table: Table, catalog: CatalogCase, fault: Fault
+def test_upkeep_lease_survives_any_answer_and_the_table_is_complete(
+    table: Table, catalog: RestCase, fault: Fault
 ) -> None:
-    assert isinstance(catalog, RestCase)
     table.land(0, 2)
     lease = Lease(table.spark, table.ledger().loaded(), name=table.name)
     catalog.server.fail_next(fault)

@@ -127,12 +127,12 @@ def _unscaled(text: str) -> bytes:
     return int(text.replace(".", "")).to_bytes(8, "big")
 
 
-def test_rows_that_fit_are_handed_back(spark: SparkSession) -> None:
+def test_fitting_rows_are_returned_unchanged(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(1, "x")], "id INT, zone STRING")
     assert align_columns(rows, rows.schema) is rows
 
 
-def test_what_can_only_be_null_needs_no_column(spark: SparkSession) -> None:
+def test_fields_that_are_always_null_have_no_column(spark: SparkSession) -> None:
     rows = spark.sql("SELECT 1 AS id, null AS n, struct(2 AS x, null AS y) AS s")
     table = spark.createDataFrame([], "id INT, s STRUCT<x: INT>")
     assert [row.asDict(recursive=True) for row in align_columns(rows, table.schema).collect()] == [
@@ -218,8 +218,8 @@ def test_columns_without_data_are_left_out_at_all_levels(spark: SparkSession) ->
     assert storable(plain) is plain
 
 
-def same_columns_as_the_decoder(spark: SparkSession, seeds: range) -> None:
-    """Check that Python and the decoder compute the same columns for the schemas of these seeds."""
+@pytest.mark.parametrize("seeds", [range(25), pytest.param(range(25, 1_000), marks=pytest.mark.slow)])
+def test_columns_agree_with_the_decoder(spark: SparkSession, seeds: range) -> None:
     empty = records(spark, [])
     for seed in seeds:
         schemas = Schemas(seed)
@@ -234,15 +234,6 @@ def same_columns_as_the_decoder(spark: SparkSession, seeds: range) -> None:
         made: Any = decoded(empty, PlainAvro(writer_schema=reader)).schema["decoded"].dataType
         found = made["value"].dataType
         assert found.jsonValue() == expected.jsonValue(), f"seed {seed}: {reader}"
-
-
-def test_columns_agree_with_the_decoder(spark: SparkSession) -> None:
-    same_columns_as_the_decoder(spark, range(25))
-
-
-@pytest.mark.slow
-def test_columns_of_many_schemas_agree_with_the_decoder(spark: SparkSession) -> None:
-    same_columns_as_the_decoder(spark, range(25, 1_000))
 
 
 def test_the_reserved_names_are_those_of_icebergs_metadata_columns(spark: SparkSession) -> None:

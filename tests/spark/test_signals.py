@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from lakefeed.clients.spark.session import settings
@@ -73,8 +74,6 @@ def said_until(process: subprocess.Popen[str], text: str) -> list[str]:
 
 
 def submitted() -> list[str]:
-    import pyspark
-
     conf = {**settings("stop", master="local[1]"), "spark.driver.memory": "512m"}
     submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
     return [submit, *(f"--conf={key}={value}" for key, value in conf.items())]
@@ -110,15 +109,12 @@ def test_a_signal_to_the_group_finishes_the_batch_and_leaves_no_jvm(
         rest = process.communicate(timeout=120)[0].splitlines()
         assert process.returncode == 0, log.read_text()[-3000:]
         assert rest[0].startswith("stopping after the current batch")
-        assert [each for each in rest[1:] if each.startswith(("batch", "done"))] == [
-            "batch 0 ends with 3 rows",
-            "done",
-        ]
+        assert [each for each in rest[1:] if each.startswith(("batch", "done"))] == ["batch 0 ends with 3 rows", "done"]
         assert_gone(process.pid)
 
 
 @pytest.mark.slow
-def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
+def test_second_ctrl_c_ends_the_run_at_once(tmp_path: Path) -> None:
     with child([sys.executable, CHILD, "60"], tmp_path / "log") as process:
         said_until(process, "batch 0 begins")
         os.killpg(process.pid, signal.SIGINT)

@@ -4,6 +4,7 @@ import os
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark.jvm import function_catalog
@@ -56,8 +57,6 @@ def test_a_statement_is_shown_with_its_values() -> None:
 
 @pytest.mark.quick
 def test_no_variable_is_replaced_in_the_schema_of_a_decoder(session: SparkSession) -> None:
-    from pyspark.sql import functions as sf
-
     assert os.environ["HOME"]
     schema = '{"type": "record", "name": "R", "fields": [{"name": "s", "type": "string", "default": "${env:HOME}"}]}'
     options = {"format": "json", "reader-schema": schema}

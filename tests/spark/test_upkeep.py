@@ -4,6 +4,7 @@ import os
 import threading
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +16,14 @@ from lakefeed.config.operation import Step, Upkeep
 from lakefeed.errors import TableBusy
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, Commit
+from lakefeed.maintenance import actions, planner
 from lakefeed.maintenance.maintain import Lease, Maintenance, Report
 from lakefeed.maintenance.planner import LastUpkeep
 from lakefeed.maintenance.table_stats import read_health
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from tests.support.catalogs import CatalogCase
 
 FEED = "trips"
 OLD = time.time() - 10 * 86_400
-
-
-@pytest.fixture(scope="module")
-def connections(checked: SparkSession, catalog: CatalogCase) -> Connections:
-    """Return the settings with which pyiceberg opens the same catalog."""
-    return Connections(catalogs={catalog.name: catalog.declared()})
 
 
 class Table:
@@ -95,11 +90,9 @@ def table(spark: SparkSession, connections: Connections) -> Table:
     return Table(spark, connections)
 
 
-def expire_all(monkeypatch: pytest.MonkeyPatch, *, keep: int = 1) -> None:
+def expire_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let upkeep remove files of any age: the settings' lower bounds only apply to users."""
-    from lakefeed.maintenance import planner as due
-
-    monkeypatch.setattr(due, "seconds_of", lambda duration: 0)
+    monkeypatch.setattr(planner, "seconds_of", lambda duration: 0)
 
 
 @pytest.mark.quick
@@ -136,7 +129,7 @@ def test_a_dry_run_says_what_is_due_and_changes_nothing(table: Table) -> None:
 
 
 @pytest.mark.quick
-def test_orphans_go_and_nothing_else_that_is_below_the_table(table: Table) -> None:
+def test_orphans_are_removed_and_other_files_are_kept(table: Table) -> None:
     table.land()
     old = [
         table.folder() / name
@@ -198,7 +191,7 @@ def test_manifests_become_few_and_snapshots_go(table: Table, monkeypatch: pytest
     assert table.whole()
 
 
-def test_deletes_are_worked_into_the_files(table: Table) -> None:
+def test_compaction_applies_delete_files(table: Table) -> None:
     table.spark.sql(
         f"ALTER TABLE {table.name} SET TBLPROPERTIES ('write.delete.mode'='merge-on-read', "
         "'write.delete.granularity'='file')"
@@ -210,7 +203,7 @@ def test_deletes_are_worked_into_the_files(table: Table) -> None:
     assert table.ids() == list(range(4, 10))
 
 
-def test_a_job_that_comes_second_leaves_or_waits(table: Table) -> None:
+def test_second_upkeep_job_is_refused_or_waits(table: Table) -> None:
     for _ in range(3):
         table.land()
     with Lease(table.spark, table.java(), name=table.name):
@@ -236,11 +229,8 @@ def test_of_those_who_take_the_lease_together_one_has_it(table: Table) -> None:
         together.wait(60)
         notes.append((lease._who, lease._take()))
 
-    threads = [threading.Thread(target=take, args=(each,)) for each in takers]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join(120)
+    with ThreadPoolExecutor(len(takers)) as threads:
+        list(threads.map(take, takers, timeout=120))
     [has] = [who for who, held in notes if held is None]
     assert [held.startswith(f"{has} ") for _, held in notes if held is not None] == [True] * 3
     assert table.whole()
@@ -249,20 +239,18 @@ def test_of_those_who_take_the_lease_together_one_has_it(table: Table) -> None:
 def test_a_writer_that_requested_a_pause_has_it_until_its_next_commit(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lakefeed.maintenance import actions as steps
-
-    monkeypatch.setattr(steps, "FIRST_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(actions, "FIRST_WAIT_SECONDS", 0.01)
     for _ in range(3):
         table.land()
     IcebergLedger(table.spark, table.name, FEED).ask_for_quiet()
     report = table.maintain(table.settings("compact"))
     assert report.did.conflicts == ["at_day=2018-02-01"]
     # A rewrite that began before the request.
-    actions: Any = table.spark._jvm.org.apache.iceberg.spark.actions.SparkActions  # type: ignore[union-attr]
-    rewrite = actions.get(table.spark._jsparkSession).rewriteDataFiles(table.java()).option("rewrite-all", "true")
+    spark_actions: Any = table.spark._jvm.org.apache.iceberg.spark.actions.SparkActions  # type: ignore[union-attr]
+    rewrite = spark_actions.get(table.spark._jsparkSession).rewriteDataFiles(table.java()).option("rewrite-all", "true")
     with pytest.raises(Exception, match="A writer has paused rewrites") as refused:
         rewrite.execute()
-    assert steps.is_conflict(str(refused.value))
+    assert actions.is_conflict(str(refused.value))
     assert table.files() == 3
     table.land()
     assert table.maintain(table.settings("compact")).did.files_before == 4
@@ -296,15 +284,13 @@ def test_a_stop_and_a_deadline_end_between_two_pieces(table: Table) -> None:
     assert table.whole()
 
 
-def test_others_who_rewrite_the_same_rows_come_first(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rewrite_gives_way_to_other_writers(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """A real conflict: another writer replaces the files between a rewrite's plan and its commit."""
-    from lakefeed.maintenance import actions as steps
-
-    monkeypatch.setattr(steps, "FIRST_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(actions, "FIRST_WAIT_SECONDS", 0.01)
     times = [0]
-    load = steps.MaintenanceActions.load
+    load = actions.MaintenanceActions.load
 
-    def stale(self: steps.MaintenanceActions) -> Any:
+    def stale(self: actions.MaintenanceActions) -> Any:
         """Return the table as it was before another writer's commit."""
         found = load(self)
         if times[0]:
@@ -313,7 +299,7 @@ def test_others_who_rewrite_the_same_rows_come_first(table: Table, monkeypatch: 
             table.spark.sql(f"INSERT INTO {table.name} VALUES ({table.landed - 1}, TIMESTAMP '2018-02-01 12:00:00')")
         return found
 
-    monkeypatch.setattr(steps.MaintenanceActions, "load", stale)
+    monkeypatch.setattr(actions.MaintenanceActions, "load", stale)
     for _ in range(4):
         table.land()
     times[0] = 3

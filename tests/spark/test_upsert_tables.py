@@ -1,13 +1,12 @@
 """Histories of keyed rows, the possible keys of a row, and tables that are adopted or refused."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.errors import ConfigError
@@ -16,10 +15,8 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode.unavailable import Unavailable
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.iceberg.upsert import UpsertTable
-from tests.support.upserts import CATALOG, COLUMNS, Change, Upserts
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.ledger_feed import CHANGES, Change
+from tests.support.upserts import CATALOG, Upserts
 
 
 @pytest.mark.quick
@@ -33,9 +30,7 @@ def test_the_history_has_every_change_and_the_same_ranges(upserting: SparkSessio
     assert upserts.rows() == [(2, "a", "z", 4)]
 
 
-def test_a_crash_between_history_and_table_is_made_good(
-    upserting: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_crash_between_history_and_table_is_repaired(upserting: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     upserts = Upserts(upserting, {"with_history": True})
     upserts.land(0, 2, [(1, "a", "x", 0, 1)])
 
@@ -55,7 +50,7 @@ def test_a_crash_between_history_and_table_is_made_good(
     assert upserts.rows("id, kafka_offset") == [(1, 1), (2, 4)]
 
 
-def test_what_comes_late_is_in_the_history_once(upserting: SparkSession) -> None:
+def test_late_change_is_in_the_history_once(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {"with_history": True, "on_delete": "mark"})
     upserts.land(10, 12, [(1, "a", "x", 0, 11)])
     fence = upserts.table.take_fence(".backfills")
@@ -169,7 +164,7 @@ def test_a_table_of_other_rows_is_not_taken_over(plain: Upserts, upserting: Spar
     appended = Upserts.__new__(Upserts)
     appended.spark, appended.settings, appended.fence = upserting, {}, None
     appended.name = f"{CATALOG}.ns.a{uuid.uuid4().hex[:8]}"
-    upserting.sql(f"CREATE TABLE {appended.name} ({COLUMNS}) USING iceberg TBLPROPERTIES ('format-version'='2')")
+    upserting.sql(f"CREATE TABLE {appended.name} ({CHANGES}) USING iceberg TBLPROPERTIES ('format-version'='2')")
     writer = appended.changes([(1, "a", "x", 0, 0)]).writeTo(appended.name)
     for key, value in {**appended.batch(0, 1).properties(), COMMIT_ID: "c"}.items():
         writer = writer.option(f"snapshot-property.{key}", value)
@@ -204,8 +199,8 @@ def test_renamed_keys_are_named_in_the_file_as_the_aliases_rename_them(plain: Up
     ("columns", "because"),
     [
         ("id BIGINT, kafka_topic STRING, kafka_partition INT, kafka_offset BIGINT", "lakefeed_deleted"),
-        ("key BIGINT, " + COLUMNS.partition(", ")[2], "an upsert needs the column id"),
-        ("id DOUBLE, " + COLUMNS.partition(", ")[2], "the column id is double, which can be no key"),
+        ("key BIGINT, " + CHANGES.partition(", ")[2], "an upsert needs the column id"),
+        ("id DOUBLE, " + CHANGES.partition(", ")[2], "the column id is double, which can be no key"),
     ],
 )
 def test_rows_that_cannot_be_upserted_are_refused(upserting: SparkSession, columns: str, because: str) -> None:

@@ -1,15 +1,14 @@
 """Merge changes of keyed rows into a table."""
 
-from __future__ import annotations
-
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
 
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.errors import CheckpointMismatch, ConfigError
@@ -18,10 +17,8 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.sinks.iceberg.upsert import UpsertTable
 from tests.support.catalogs import SqliteCase
 from tests.support.feed_table import refused
-from tests.support.upserts import COLUMNS, Change, Upserts
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.ledger_feed import CHANGES, Change
+from tests.support.upserts import Upserts
 
 
 def _land(upserts: Upserts, start: int, end: int) -> None:
@@ -112,7 +109,7 @@ def test_marked_deletes_are_remembered_when_an_older_change_comes_late(upserting
 
 
 @pytest.mark.quick
-def test_a_table_that_forgets_deletes_takes_nothing_that_comes_late(plain: Upserts) -> None:
+def test_table_without_marked_deletes_refuses_backfills_and_replays(plain: Upserts) -> None:
     for suffix in (".backfills", ".replays"):
         with pytest.raises(ConfigError, match="could bring a deleted key back"):
             plain.table.take_fence(suffix)
@@ -133,14 +130,14 @@ def test_a_key_in_two_partitions_stops_the_feed_unless_a_column_orders_it(upsert
     assert ordered.rows() == [(1, "b", "2020", 0), (2, "b", "2019", 1)]
 
 
-def test_a_change_without_a_key_is_named(plain: Upserts) -> None:
+def test_change_without_a_key_is_an_error_with_its_offset(plain: Upserts) -> None:
     with pytest.raises(ConfigError, match="a change has no key: id is null") as raised:
         plain.land(0, 2, [(1, "a", "x", 0, 0), (None, "a", "y", 0, 1)])
     assert "topic topic, partition 0, offset 1" in str(raised.value)
     assert plain.rows() == []
 
 
-def test_a_topic_that_was_recreated_is_older_only_by_a_word(plain: Upserts) -> None:
+def test_recreated_topic_is_refused_until_its_offsets_are_cleared(plain: Upserts) -> None:
     plain.land(0, 9, [(1, "a", "x", 0, 8)])
     move = PositionReset("accepted-loss", {("topic", 0): (9, 0)}, {"topic": "one"})
     begun = OffsetRanges((OffsetRange("topic", 0, 0, 0),), {"topic": "two"})
@@ -184,7 +181,7 @@ def test_of_two_that_insert_the_same_keys_at_once_neither_makes_a_second_copy(
     for batch in range(3):
         changes: list[Change] = [(batch * 10 + key, "a", "x", 0, batch * 10 + key) for key in range(10)]
         theirs = Commit("other", batch, one.batch(batch * 10, batch * 10 + 10).ranges)
-        same = apart.createDataFrame(one.changes(changes).collect(), COLUMNS)
+        same = apart.createDataFrame(one.changes(changes).collect(), CHANGES)
         with ThreadPoolExecutor(2) as pool:
             landings = [
                 pool.submit(one.land, batch * 10, batch * 10 + 10, changes),

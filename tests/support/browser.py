@@ -192,10 +192,7 @@ def _watch(page: Page, opened: Tab) -> None:
             opened.outside.append(request.url)
 
     page.on("pageerror", lambda error: opened.errors.append(str(error)))
-    page.on(
-        "console",
-        lambda message: opened.errors.append(message.text) if message.type == "error" else None,
-    )
+    page.on("console", lambda message: opened.errors.append(message.text) if message.type == "error" else None)
     page.on("request", requested)
 
 

@@ -21,6 +21,12 @@ Change = tuple[int | None, str | None, str | None, int, int]
 """id, city, value (None for a delete), partition, offset"""
 
 
+def frame_of(spark: SparkSession, changes: Iterable[Change], topic: str) -> DataFrame:
+    """Return the rows of changes."""
+    rows = [(key, city, value, topic, part, offset, value is None) for key, city, value, part, offset in changes]
+    return spark.createDataFrame(rows, CHANGES)
+
+
 @dataclass
 class LedgerFeed:
     """The feed of one test.
@@ -44,11 +50,7 @@ class LedgerFeed:
         return SinkContext(feed=self.name, place="sink", connections=Connections(), output_mode=mode, evolves=evolves)
 
     def changes(self, changes: Iterable[Change], topic: str = "topic") -> DataFrame:
-        rows = [
-            (key, city, value, topic, partition, offset, value is None)
-            for key, city, value, partition, offset in changes
-        ]
-        return self.spark.createDataFrame(rows, CHANGES)
+        return frame_of(self.spark, changes, topic)
 
     def commit(self, records: int, **changes: Any) -> Commit:
         """Return the commit of the next batch."""

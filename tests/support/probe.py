@@ -95,11 +95,7 @@ class Probe:
     def costs(self, options: Mapping[str, str], payloads: Sequence[bytes]) -> list[Cost]:
         """Measure the cost of decoding each payload."""
         found = self.ask(
-            do="measure",
-            options=dict(options),
-            payloads=[*map(base64_text, payloads)],
-            warm_up=WARM_UP,
-            rounds=ROUNDS,
+            do="measure", options=dict(options), payloads=[*map(base64_text, payloads)], warm_up=WARM_UP, rounds=ROUNDS
         )
         return [Cost(payload=payload, **each) for payload, each in zip(payloads, found, strict=True)]
 

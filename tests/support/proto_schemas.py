@@ -198,14 +198,7 @@ class Schemas:
             values.append((f"{name}_AGAIN", first + 1))
         return Enum(name, values)
 
-    def _fill(
-        self,
-        message: Message,
-        count: int,
-        syntax: Syntax,
-        others: list[Message],
-        enums: list[Enum],
-    ) -> None:
+    def _fill(self, message: Message, count: int, syntax: Syntax, others: list[Message], enums: list[Enum]) -> None:
         numbers = iter(self._numbers(count))
         oneof: str | None = None
         for at in range(count):

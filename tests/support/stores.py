@@ -185,9 +185,7 @@ def running_store(name: str, *, embedded: Callable[[], Endpoints], home: Path) -
     if program == "s3proxy":
         stack = embedded()
         yield Store(
-            endpoint=stack.s3_endpoint,
-            access_key=stack.access_key,
-            secret_key=stack.secret_key.get_secret_value(),
+            endpoint=stack.s3_endpoint, access_key=stack.access_key, secret_key=stack.secret_key.get_secret_value()
         )
     else:
         with built_store(program, home) as endpoint:

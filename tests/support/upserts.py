@@ -14,14 +14,9 @@ from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.sinks.iceberg.upsert import UpsertTable
 from tests.support.catalogs import SqliteCase
+from tests.support.ledger_feed import Change, frame_of
 
 CATALOG = "upserts"
-COLUMNS = (
-    "id BIGINT, city STRING, v STRING, kafka_topic STRING, kafka_partition INT, kafka_offset BIGINT, "
-    "lakefeed_deleted BOOLEAN"
-)
-Change = tuple[int | None, str | None, str | None, int, int]
-"""id, city, value (None for a delete), partition, offset"""
 
 
 @dataclass
@@ -50,12 +45,8 @@ class Upserts:
         return f"{self.name}_history"
 
     def changes(self, changes: Iterable[Change], topic: str = "topic") -> Any:
-        rows = [
-            (key, city, value, topic, partition, offset, value is None)
-            for key, city, value, partition, offset in changes
-        ]
         # A stream's rows are not deterministic either, because their outcomes are counted as they pass.
-        return self.spark.createDataFrame(rows, COLUMNS).filter("rand() >= 0")
+        return frame_of(self.spark, changes, topic).filter("rand() >= 0")
 
     def batch(self, start: int, end: int, *, topic_id: str = "one") -> Commit:
         ranges = OffsetRanges((OffsetRange("topic", 0, start, end),), {"topic": topic_id})
@@ -63,6 +54,14 @@ class Upserts:
 
     def land(self, start: int, end: int, changes: Sequence[Change], **batch: Any) -> int | None:
         return self.table.land(self.changes(changes), self.batch(start, end, **batch), commit_id=uuid.uuid4().hex)
+
+    def land_range(self, count: int, *, key: str = "id", value: str = "'x'", offset: str = "id") -> int | None:
+        """Land one change for each number below ``count``, computed by these expressions, as the first batch."""
+        rows = self.spark.range(0, count, numPartitions=2).selectExpr(
+            f"{key} AS id", "'a' AS city", f"{value} AS v", "'topic' AS kafka_topic", "0 AS kafka_partition",
+            f"{offset} AS kafka_offset", "false AS lakefeed_deleted",
+        )  # fmt: skip
+        return self.table.land(rows, self.batch(0, count), commit_id=uuid.uuid4().hex)
 
     def rows(self, columns: str = "id, city, v, kafka_offset", table: str | None = None) -> list[tuple[Any, ...]]:
         found = self.spark.sql(f"SELECT {columns} FROM {table or self.name} ORDER BY ALL")

@@ -12,14 +12,14 @@ BY_THE_INDEX_OF_KEYS = (
         "upsert/KeyIndex",
         "boolean current = ready && same && describes(head);",
         "boolean current = ready && same;",
-        f"{INDEX}the_table_is_the_model_after_compaction_deletes_and_foreign_rows",
+        f"{INDEX}table_equals_the_model_after_compaction_deletes_and_foreign_rows",
     ),
     java(
         "key index: only a rewrite of files is followed",
         "upsert/KeyIndex",
         "if (each == null || seen == MOST_SNAPSHOTS || !keepsRows(each)) {",
         "if (each == null || seen == MOST_SNAPSHOTS) {",
-        f"{INDEX}the_table_is_the_model_after_compaction_deletes_and_foreign_rows",
+        f"{INDEX}table_equals_the_model_after_compaction_deletes_and_foreign_rows",
     ),
     java(
         "key index: a conflict with another writer's rows",

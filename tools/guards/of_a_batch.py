@@ -56,7 +56,7 @@ BEFORE_THE_COMMIT = (
         "commit/Outcomes",
         "ranges.put(range.key(), range);",
         "ranges.put(new RangeOutcome.Key(range.topic, range.partition, System.nanoTime()), range);",
-        f"{OUTCOMES}a_plan_that_reads_its_records_twice_counts_them_once",
+        f"{OUTCOMES}records_read_twice_by_a_plan_are_counted_once",
     ),
     python(
         "ledger: a batch that has landed is not written again",
@@ -187,8 +187,7 @@ DEAD_LETTERS = (
         "operations/backfill",
         "settled = self._settle(writer)",
         "settled = 0",
-        "tests/integration/test_backfill.py::"
-        "test_one_that_was_cut_off_resumes_and_its_dead_letters_are_neither_lost_nor_double",
+        "tests/integration/test_backfill.py::test_interrupted_backfill_resumes_without_lost_or_repeated_dead_letters",
     ),
     python(
         "dead letters: those that are there",
@@ -237,8 +236,8 @@ DEAD_LETTERS = (
         "query/StreamingPlan",
         "return sources.size() <= 1 && apart ? filters : null;",
         "return filters;",
-        "tests/integration/test_stream_joins.py::test_what_cannot_be_joined_is_refused_before_anything_is_made",
-        "tests/integration/test_stateful.py::test_what_cannot_run_is_refused_before_anything_is_made",
+        "tests/integration/test_stream_joins.py::test_invalid_join_is_refused_before_the_start",
+        "tests/integration/test_stateful.py::test_invalid_stateful_transform_is_refused_before_the_start",
     ),
     java(
         "texts: SQL of a user's session",

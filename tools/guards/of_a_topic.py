@@ -12,7 +12,7 @@ IN_A_TOPIC = (
         "copies/OnceOnly",
         "boolean copy = batch < before\n",
         "boolean copy = batch < 0\n",
-        f"{COPIES}what_comes_late_of_an_older_batch_is_a_copy",
+        f"{COPIES}late_record_of_an_older_batch_is_a_copy",
     ),
     java(
         "copies: what was seen is remembered",

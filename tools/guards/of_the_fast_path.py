@@ -6,7 +6,7 @@ from tools.guards.guard import java
 
 READER = "tests/integration/test_direct_reader.py::test_"
 ENCODER = "tests/spark/test_parquet_encoder.py::test_"
-SPARKS = f"{ENCODER}files_that_the_encoder_does_not_write_are_sparks"
+SPARKS = f"{ENCODER}files_with_unsupported_options_are_written_by_spark"
 
 ON_THE_FAST_PATH = (
     java(
@@ -98,6 +98,6 @@ ON_THE_FAST_PATH = (
         "parquet/ColumnarFile",
         "boolean isUnknown = name.startsWith(WRITER_PROPERTIES) && !KNOWN_PROPERTIES.contains(name);",
         "boolean isUnknown = false;",
-        f"{ENCODER}tables_with_a_property_that_the_encoder_does_not_know_are_icebergs",
+        f"{ENCODER}tables_with_an_unknown_property_are_written_by_iceberg",
     ),
 )

@@ -133,9 +133,7 @@ class Landing:
     def _bucket(self) -> Bucket:
         stack = self.feed.stack
         store = Store(
-            endpoint=stack.s3_endpoint,
-            access_key=stack.access_key,
-            secret_key=stack.secret_key.get_secret_value(),
+            endpoint=stack.s3_endpoint, access_key=stack.access_key, secret_key=stack.secret_key.get_secret_value()
         )
         return Bucket(name=stack.bucket, store=store)
 

@@ -4,7 +4,6 @@ It can also kill the process that sent a request, before the store receives it o
 driver dies exactly between two steps. Signatures stay valid because the proxy passes on the client's Host header.
 """
 
-import http.client
 import re
 import socket
 import struct
@@ -14,12 +13,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Literal
+
+from lakefeed_local.ports import LOOPBACK
+from tests.support.servers.gate import Handler, serving
 
 Kind = Literal["503", "500", "SlowDown", "reset", "lost reply", "ignored condition", "501", "kill before", "kill after"]
 SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
-_HOP_BY_HOP = {"connection", "expect", "transfer-encoding", "keep-alive"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,10 +137,8 @@ def fault_proxy(store: str) -> Iterator[FaultProxy]:
     """Run a proxy of the store at that URL."""
     target = urllib.parse.urlsplit(store).netloc
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def _forward(self) -> None:
+    class Proxy(Handler):
+        def answer(self, body: bytes) -> None:
             parts = urllib.parse.urlsplit(self.path)
             request = Request(
                 method=self.command,
@@ -148,19 +146,18 @@ def fault_proxy(store: str) -> Iterator[FaultProxy]:
                 query=dict(urllib.parse.parse_qsl(parts.query, keep_blank_values=True)),
                 conditional="If-None-Match" in self.headers,
             )
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             kind = proxy.choose(request)
             if kind in ("503", "501", "500"):
-                self._answer(int(kind), {"Content-Length": "0"}, b"")
+                self.send(int(kind), b"", {})
             elif kind == "SlowDown":
-                self._answer(503, {"Content-Length": str(len(SLOW_DOWN)), "Content-Type": "application/xml"}, SLOW_DOWN)
+                self.send(503, SLOW_DOWN, {"content-type": "application/xml"})
             elif kind == "reset":
                 self._reset()
             elif kind == "kill before":
                 proxy.kill()
                 self._reset()
             else:
-                status, headers, answer = self._ask(body)
+                status, headers, answer = self.forward(target, body)
                 if kind == "kill after":
                     proxy.kill()
                 elif status < 300:
@@ -168,36 +165,9 @@ def fault_proxy(store: str) -> Iterator[FaultProxy]:
                 if kind in ("lost reply", "kill after"):
                     self._reset()
                 elif kind == "ignored condition" and status in (409, 412):
-                    self._answer(200, {"ETag": '"0"', "Content-Length": "0"}, b"")
+                    self.send(200, b"", {"ETag": '"0"'})
                 else:
-                    self._answer(status, headers, answer)
-
-        do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _forward  # noqa: N815 (names of the base class)
-
-        def _ask(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
-            connection = http.client.HTTPConnection(target, timeout=60)
-            try:
-                connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-                for name, value in self.headers.items():
-                    if name.lower() not in _HOP_BY_HOP:
-                        connection.putheader(name, value)
-                connection.endheaders(body)
-                response = connection.getresponse()
-                answer = response.read()
-                headers = {name: value for name, value in response.getheaders() if name.lower() not in _HOP_BY_HOP}
-                if self.command != "HEAD":
-                    headers["Content-Length"] = str(len(answer))
-                return response.status, headers, answer
-            finally:
-                connection.close()
-
-        def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
-            self.send_response_only(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
+                    self.send(status, answer, headers)
 
         def _reset(self) -> None:
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -205,22 +175,7 @@ def fault_proxy(store: str) -> Iterator[FaultProxy]:
             self.connection.close()
             self.rfile = self.wfile = open("/dev/null", "r+b")  # noqa: SIM115 (closed by the base class)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base class's name)
-            """Log nothing."""
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, request: object, client_address: object) -> None:
-            """Print nothing: a client may disconnect."""
-
-    server = Server(("127.0.0.1", 0), Handler)
-    proxy = FaultProxy(f"http://127.0.0.1:{server.server_address[1]}")
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    proxy = FaultProxy("")
+    with serving(Proxy) as port:
+        proxy.endpoint = f"http://{LOOPBACK}:{port}"
         yield proxy
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

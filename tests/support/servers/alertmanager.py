@@ -10,15 +10,12 @@ from urllib.request import urlopen
 
 from lakefeed_local.ports import LOOPBACK, choose_free
 from tests.support.servers.debian import unpack_packages
-from tests.support.servers.process import running
+from tests.support.servers.process import answers, running
 
 PACKAGE = "prometheus-alertmanager"
 PROGRAM = "usr/bin/prometheus-alertmanager"
 HOME = "/usr/share/prometheus/alertmanager"
-CONFIGURATION = {
-    "route": {"receiver": "nothing"},
-    "receivers": [{"name": "nothing"}],
-}
+CONFIGURATION = {"route": {"receiver": "nothing"}, "receivers": [{"name": "nothing"}]}
 
 
 @dataclass(frozen=True)
@@ -53,14 +50,7 @@ def alertmanager(folder: Path) -> Iterator[Alertmanager]:
         "--cluster.listen-address=",
     ]
 
-    def ready() -> bool:
-        try:
-            with urlopen(f"{url}/-/ready", timeout=2) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
-
-    with running(command, log=folder / "alertmanager.log", ready=ready):
+    with running(command, log=folder / "alertmanager.log", ready=lambda: answers(f"{url}/-/ready")):
         yield server
 
 

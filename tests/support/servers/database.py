@@ -7,6 +7,7 @@ import tempfile
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -46,8 +47,24 @@ class DatabaseServer(ABC):
         return f"jdbc:{self.kind}://{self.host}:{self.port}/{self.database}"
 
     @abstractmethod
+    def connect(self, database: str) -> Any:
+        """Return a connection that commits each statement."""
+
     def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
         """Run each statement by itself; return the rows of the last one, if it has any."""
+        rows: list[tuple[Any, ...]] = []
+        with closing(self.connect(database or self.database)) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+                rows = list(cursor.fetchall()) if cursor.description else []
+        return rows
+
+    def answers(self) -> bool:
+        """Check that the server accepts its user."""
+        with suppress(Exception):
+            self.execute("SELECT 1")
+            return True
+        return False
 
     def new_database(self) -> Self:
         """Create an empty database on the same server, for one test; return the server with it."""

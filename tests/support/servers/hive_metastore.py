@@ -1,17 +1,18 @@
 """Run a Hive metastore from PySpark's jars, the version that Spark's Hive client is made for."""
 
 import os
-import shutil
 import socket
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyspark
 
 from lakefeed.clients.spark import jars
-from lakefeed.clients.spark.driver_jvm import require_java
 from lakefeed_local.ports import LOOPBACK, choose_free
+from tests.support.servers.java import java_command
 from tests.support.servers.process import running
 
 
@@ -45,22 +46,14 @@ def hive_metastore(*, properties: Mapping[str, str] | None = None) -> Iterator[H
     Args:
         properties: Hadoop's settings for the warehouse's store, because the metastore creates the folders of tables.
     """
-    folder = Path(tempfile.mkdtemp(prefix="lakefeed-metastore-"))
     port = choose_free(avoid=())
-    command: list[str | Path] = [
-        require_java(),
-        "-Xmx384m",
-        "-Djava.net.preferIPv4Stack=true",
-        "-XX:TieredStopAtLevel=1",
-        f"-Dderby.stream.error.file={folder / 'derby.log'}",
-        "-cp",
-        os.pathsep.join(map(str, _class_path())),
-        Path(__file__).parent / "HiveMetastore.java",
-        str(port),
-        folder,
-    ]
     settings = "\n".join(f"{key}={value}" for key, value in (properties or {}).items())
-    try:
+    with TemporaryDirectory(prefix="lakefeed-metastore-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        # Use the S3 client of the sessions.
+        path = [*sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar")), *jars.fetch(["spark"])]
+        command = java_command(path, Path(__file__).parent / "HiveMetastore.java", port, folder)
+        command[1:1] = [f"-Dderby.stream.error.file={folder / 'derby.log'}"]
         with running(
             command,
             log=folder / "log",
@@ -68,16 +61,6 @@ def hive_metastore(*, properties: Mapping[str, str] | None = None) -> Iterator[H
             environment={**os.environ, "METASTORE_PROPERTIES": settings},
         ):
             yield HiveMetastore(port, folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _class_path() -> list[Path]:
-    import pyspark
-
-    bundled = Path(pyspark.__file__).parent / "jars"
-    # Use the S3 client of the sessions.
-    return [*sorted(bundled.glob("*.jar")), *jars.fetch(["spark"])]
 
 
 def _listens(port: int) -> bool:

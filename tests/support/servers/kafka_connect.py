@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import signal
 import tempfile
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -14,10 +13,10 @@ from pathlib import Path
 import pyspark
 
 from lakefeed.clients.spark import jars
-from lakefeed.clients.spark.driver_jvm import require_java
 from lakefeed_local.home import write_properties
 from lakefeed_local.ports import LOOPBACK, choose_free
 from lakefeed_local.stack import Endpoints
+from tests.support.servers.java import java_command
 from tests.support.servers.process import Restartable, restartable
 
 WORKER = "org.apache.kafka.connect.cli.ConnectStandalone"
@@ -119,18 +118,10 @@ class IcebergSink:
         write_properties(folder / "worker.properties", worker)
         (folder / "connector.json").write_text(json.dumps(self.settings()))
         (folder / "log4j2.properties").write_text(_LOGGING)
-        command: list[str | Path] = [
-            require_java(),
-            "-Xmx512m",
-            "-Djava.net.preferIPv4Stack=true",
-            "-XX:TieredStopAtLevel=1",
-            f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
-            "-cp",
-            os.pathsep.join(map(str, _class_path())),
-            WORKER,
-            folder / "worker.properties",
-            folder / "connector.json",
-        ]
+        logging = f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}"
+        files = (folder / "worker.properties", folder / "connector.json")
+        command = java_command(_class_path(), WORKER, *files, memory="512m")
+        command[1:1] = [logging]
         keys = {
             "AWS_ACCESS_KEY_ID": self.stack.access_key,
             "AWS_SECRET_ACCESS_KEY": self.stack.secret_key.get_secret_value(),
@@ -138,11 +129,7 @@ class IcebergSink:
         }
         try:
             with restartable(
-                command,
-                log=folder / "log",
-                ready=lambda: self._runs(port),
-                environment={**os.environ, **keys},
-                stop=signal.SIGTERM,
+                command, log=folder / "log", ready=lambda: self._runs(port), environment={**os.environ, **keys}
             ) as server:
                 yield server
         finally:

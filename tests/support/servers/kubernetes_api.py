@@ -20,7 +20,7 @@ from lakefeed_local.go import GoProgram
 from lakefeed_local.ports import LOOPBACK, choose_free
 from tests.support.servers.authority import Authority
 from tests.support.servers.debian import unpack_packages
-from tests.support.servers.process import running
+from tests.support.servers.process import answers, running
 
 VERSION = "v1.36.3"
 _STAMP = "k8s.io/component-base/version.git"
@@ -147,14 +147,7 @@ def _etcd(folder: Path) -> Iterator[str]:
     options["listen-peer-urls"] = peers
     command = [str(program), *(f"--{name}={value}" for name, value in options.items()), "--unsafe-no-fsync"]
 
-    def ready() -> bool:
-        try:
-            with urllib.request.urlopen(f"{url}/health", timeout=1) as answer:
-                return b'"true"' in answer.read()
-        except OSError:
-            return False
-
-    with running(command, log=folder / "etcd.log", ready=ready):
+    with running(command, log=folder / "etcd.log", ready=lambda: answers(f"{url}/health")):
         yield url
 
 

@@ -7,11 +7,11 @@ import platform
 import secrets
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from lakefeed_local.ports import LOOPBACK, choose_free
@@ -30,36 +30,19 @@ class MariaDB(DatabaseServer):
 
     kind = "mariadb"
 
-    def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
-        """Run each statement by itself; return the rows of the last one, if it has any."""
+    def connect(self, database: str) -> Any:
         import pymysql
 
-        rows: list[tuple[Any, ...]] = []
-        with (
-            closing(
-                pymysql.connect(
-                    host=self.host,
-                    port=self.port,
-                    user=self.user,
-                    password=self.password,
-                    database=database or self.database,
-                    autocommit=True,
-                )
-            ) as connection,
-            connection.cursor() as cursor,
-        ):
-            for statement in statements:
-                cursor.execute(statement)
-                rows = list(cursor.fetchall()) if cursor.description else []
-        return rows
+        known: dict[str, Any] = {"host": self.host, "port": self.port, "user": self.user, "password": self.password}
+        return pymysql.connect(**known, database=database, autocommit=True)
 
 
 @contextmanager
 def mariadb() -> Iterator[MariaDB]:
     """Run a server until the block ends; then remove everything but the program, which stays in the cache."""
     base = _unpacked()
-    folder = Path(tempfile.mkdtemp(prefix="lakefeed-mariadb-"))
-    try:
+    with TemporaryDirectory(prefix="lakefeed-mariadb-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
         data, share = folder / "data", folder / "share"
         data.mkdir()
         shutil.copytree(base / "share", share)
@@ -85,10 +68,8 @@ def mariadb() -> Iterator[MariaDB]:
             # Otherwise each start creates an RSA key, which takes up to half a minute.
             "--skip-ssl",
         ]
-        with restartable(command, log=folder / "log", ready=answers(server)) as process:
+        with restartable(command, log=folder / "log", ready=server.answers) as process:
             yield replace(server, process=process)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _unpacked() -> Path:
@@ -118,17 +99,3 @@ def _initialise(program: Path, options: list[str], share: Path, password: str) -
     ]
     done = subprocess.run(command, input="\n".join(statements), capture_output=True, text=True, cwd="/", check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-
-
-def answers(server: MariaDB) -> Callable[[], bool]:
-    """Return a check that the server accepts its user."""
-    import pymysql
-
-    def ready() -> bool:
-        try:
-            server.execute("SELECT 1")
-        except (OSError, pymysql.Error):
-            return False
-        return True
-
-    return ready

@@ -8,16 +8,16 @@ import os
 import secrets
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from lakefeed_local.ports import LOOPBACK, choose_free
 from tests.support.servers.database import unpack_archive, unprivileged
 from tests.support.servers.debian import unpack_packages
-from tests.support.servers.mariadb import MariaDB, answers
+from tests.support.servers.mariadb import MariaDB
 from tests.support.servers.process import restartable
 
 GROUP = "test-mysql-linux-x86_64"
@@ -40,8 +40,8 @@ class MySQL(MariaDB):
 def mysql() -> Iterator[MySQL]:
     """Run a server until the block ends; then remove everything but the program, which stays in the cache."""
     base = unpack_archive(GROUP, place=_place)
-    folder = Path(tempfile.mkdtemp(prefix="lakefeed-mysql-"))
-    try:
+    with TemporaryDirectory(prefix="lakefeed-mysql-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
         data, share = folder / "data", folder / "share"
         data.mkdir()
         shutil.copytree(base / "share", share)
@@ -84,10 +84,8 @@ def mysql() -> Iterator[MySQL]:
             "--innodb-flush-log-at-trx-commit=2",
             "--performance-schema=OFF",
         ]
-        with restartable(command, log=folder / "log", ready=answers(server), environment=environment) as process:
+        with restartable(command, log=folder / "log", ready=server.answers, environment=environment) as process:
             yield replace(server, process=process)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _place(name: str) -> str | None:

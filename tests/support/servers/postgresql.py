@@ -6,17 +6,15 @@ PostgreSQL refuses to run as root. If the tests do, it runs as ``nobody``, who t
 import os
 import platform
 import secrets
-import shutil
 import signal
-import socket
 import subprocess
 import tarfile
-import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from lakefeed.clients.spark import jars
@@ -39,33 +37,19 @@ class PostgreSQL(DatabaseServer):
 
     kind = "postgresql"
 
-    def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
-        """Run each statement by itself; return the rows of the last one, if it has any."""
+    def connect(self, database: str) -> Any:
         import psycopg
 
-        rows: list[tuple[Any, ...]] = []
-        with closing(
-            psycopg.connect(
-                host=self.host,
-                port=self.port,
-                user=self.user,
-                password=self.password,
-                dbname=database or self.database,
-                autocommit=True,
-            )
-        ) as connection:
-            for statement in statements:
-                found = connection.execute(statement.encode())
-                rows = found.fetchall() if found.description else []
-        return rows
+        known: dict[str, Any] = {"host": self.host, "port": self.port, "user": self.user, "password": self.password}
+        return psycopg.connect(**known, dbname=database, autocommit=True)
 
 
 @contextmanager
 def postgresql() -> Iterator[PostgreSQL]:
     """Run a server until the block ends; then remove its data."""
-    folder = Path(tempfile.mkdtemp(prefix="lakefeed-postgresql-"))
-    user = UNPRIVILEGED if os.geteuid() == 0 else None
-    try:
+    with TemporaryDirectory(prefix="lakefeed-postgresql-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        user = UNPRIVILEGED if os.geteuid() == 0 else None
         password = secrets.token_hex(16)
         (folder / "password").write_text(password)
         _unpack(folder / "server")
@@ -88,15 +72,13 @@ def postgresql() -> Iterator[PostgreSQL]:
         with restartable(
             [*command, *(option for name, value in settings.items() for option in ("-c", f"{name}={value}"))],
             log=folder / "log",
-            ready=lambda: _answers(server),
+            ready=server.answers,
             user=user,
             environment={"PATH": os.environ["PATH"]},
             # SIGINT is a fast shutdown: the server ends sessions instead of waiting for them.
             stop=signal.SIGINT,
         ) as process:
             yield replace(server, process=process)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _unpack(target: Path) -> None:
@@ -122,14 +104,3 @@ def _initialise(folder: Path, *, user: int | None) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-
-
-def _answers(server: PostgreSQL) -> bool:
-    import psycopg
-
-    try:
-        socket.create_connection((server.host, server.port), timeout=1).close()
-        server.execute("SELECT 1")
-    except (OSError, psycopg.OperationalError):
-        return False
-    return True

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,6 +24,15 @@ def wait_for(what: str, holds: Callable[[], object], *, logs: Callable[[], str],
                 return
         assert time.monotonic() < deadline, f"{what}: not within {seconds} s\n{logs()}"
         time.sleep(0.2)
+
+
+def answers(url: str) -> bool:
+    """Check that a server answers this URL with status 200."""
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import yaml
 
 from lakefeed_local.ports import LOOPBACK, choose_free
 from tests.support.servers.debian import unpack_packages
-from tests.support.servers.process import running
+from tests.support.servers.process import answers, running
 
 
 @dataclass(frozen=True)
@@ -72,13 +72,6 @@ def prometheus(folder: Path, *, scrape: Sequence[dict[str, Any]], rules: Path) -
     promtool("check", "config", file)
     url = f"http://{LOOPBACK}:{port}"
 
-    def is_ready() -> bool:
-        try:
-            with urllib.request.urlopen(f"{url}/-/ready", timeout=5) as answer:
-                return bool(answer.status == 200)
-        except (urllib.error.URLError, OSError):
-            return False
-
     command: list[str | Path] = [
         unpacked_prometheus() / "prometheus",
         f"--config.file={file}",
@@ -86,5 +79,5 @@ def prometheus(folder: Path, *, scrape: Sequence[dict[str, Any]], rules: Path) -
         f"--web.listen-address={LOOPBACK}:{port}",
         "--log.level=warn",
     ]
-    with running(command, log=folder / "prometheus.log", ready=is_ready):
+    with running(command, log=folder / "prometheus.log", ready=lambda: answers(f"{url}/-/ready")):
         yield Prometheus(url)

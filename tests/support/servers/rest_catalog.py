@@ -4,28 +4,26 @@ The gate runs in this process: it exchanges client credentials for tokens that e
 returns the store's keys to clients that request vended credentials, and breaks answers as a test demands.
 """
 
-import http.client
 import json
 import os
 import secrets
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
 from lakefeed.clients.spark import jars
-from lakefeed.clients.spark.driver_jvm import require_java
 from lakefeed_local.ports import LOOPBACK, choose_free
 from lakefeed_local.stack import Endpoints
-from tests.support.servers.process import running
+from tests.support.servers.gate import Handler, serving
+from tests.support.servers.java import java_command
+from tests.support.servers.process import answers, running
 
 Fault: TypeAlias = str
 """``applied``, ``not-applied``, or ``late`` (applied when a test allows it), plus the answer to a change of a table.
@@ -138,23 +136,10 @@ class RestCatalog:
             return self._faults.pop(0) if self._faults else None
 
 
-class _Gate(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Gate(Handler):
     catalog: RestCatalog
 
-    def do_GET(self) -> None:
-        self._answer()
-
-    do_POST = do_GET  # noqa: N815 (the names that the base class calls)
-    do_DELETE = do_GET  # noqa: N815
-    do_HEAD = do_GET  # noqa: N815
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base class's name)
-        """Log nothing to the tests' output."""
-
-    def _answer(self) -> None:
-        length = int(self.headers.get("content-length") or 0)
-        body = self.rfile.read(length)
+    def answer(self, body: bytes) -> None:
         path = urlsplit(self.path).path
         if path == TOKENS:
             self._trade(parse_qs(body.decode()))
@@ -177,7 +162,7 @@ class _Gate(BaseHTTPRequestHandler):
         is_applied = fault is None or fault.startswith("applied-")
         status, answer = self._forward(body) if is_applied else (200, b"{}")
         if fault is None:
-            self._send(status, self._with_credentials(answer))
+            self.send(status, self._with_credentials(answer))
             return
         if fault.startswith("late-"):
             threading.Thread(target=copy(self)._forward_late, args=(body,), daemon=True).start()
@@ -205,22 +190,17 @@ class _Gate(BaseHTTPRequestHandler):
             token = catalog.token()
             seconds = catalog.announced_seconds or catalog.token_seconds
             answer = {"access_token": token, "token_type": "bearer", "expires_in": int(seconds)}
-            self._send(200, json.dumps(answer).encode())
+            self.send(200, json.dumps(answer).encode())
         elif given[0] == "client_credentials":
-            self._send(401, json.dumps({"error": "invalid_client", "error_description": "unknown client"}).encode())
+            self.send(401, json.dumps({"error": "invalid_client", "error_description": "unknown client"}).encode())
         else:
-            self._send(400, json.dumps({"error": "unsupported_grant_type"}).encode())
+            self.send(400, json.dumps({"error": "unsupported_grant_type"}).encode())
 
     def _forward(self, body: bytes) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection(LOOPBACK, self.catalog.behind, timeout=120)
-        try:
-            kept = ("accept", "content-type", "x-client-version", "idempotency-key", "if-none-match")
-            headers = {name: value for name, value in self.headers.items() if name.lower() in kept}
-            connection.request(self.command, self.path, body=body or None, headers=headers)
-            response = connection.getresponse()
-            return response.status, response.read()
-        finally:
-            connection.close()
+        kept = ("accept", "content-type", "x-client-version", "idempotency-key", "if-none-match")
+        headers = {name: value for name, value in self.headers.items() if name.lower() in kept}
+        status, _, answer = self.forward(f"{LOOPBACK}:{self.catalog.behind}", body, headers)
+        return status, answer
 
     def _forward_late(self, body: bytes) -> None:
         if self.catalog.late.wait(60):
@@ -239,15 +219,7 @@ class _Gate(BaseHTTPRequestHandler):
 
     def _refuse(self, status: int, kind: str, message: str) -> None:
         error = {"error": {"message": message, "type": kind, "code": status}}
-        self._send(status, b"" if status == NOT_MODIFIED else json.dumps(error).encode())
-
-    def _send(self, status: int, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+        self.send(status, b"" if status == NOT_MODIFIED else json.dumps(error).encode())
 
 
 @contextmanager
@@ -261,52 +233,31 @@ def rest_catalog(
         properties: the server's settings, such as the store's endpoint and keys.
         vended: the settings for clients that request vended credentials.
     """
-    folder = Path(tempfile.mkdtemp(prefix="lakefeed-rest-"))
     behind = choose_free(avoid=())
-    settings = {
-        "type": "jdbc",
-        "uri": f"jdbc:sqlite:{folder / 'catalog.db'}",
-        "jdbc.schema-version": "V1",
-        "warehouse": warehouse,
-        "http-client.type": "urlconnection",
-        **(properties or {}),
-    }
-    command: list[str | Path] = [
-        require_java(),
-        "-Xmx384m",
-        "-Djava.net.preferIPv4Stack=true",
-        "-XX:TieredStopAtLevel=1",
-        "-cp",
-        os.pathsep.join(map(str, _class_path())),
-        Path(__file__).parent / "RestCatalog.java",
-        str(behind),
-    ]
-    environment = {**os.environ, "CATALOG_PROPERTIES": "\n".join(f"{key}={value}" for key, value in settings.items())}
-    log = folder / "log"
-    try:
-        with running(command, log=log, ready=lambda: _answers(behind), environment=environment):
+    with TemporaryDirectory(prefix="lakefeed-rest-", ignore_cleanup_errors=True) as folder:
+        settings = {
+            "type": "jdbc",
+            "uri": f"jdbc:sqlite:{folder}/catalog.db",
+            "jdbc.schema-version": "V1",
+            "warehouse": warehouse,
+            "http-client.type": "urlconnection",
+            **(properties or {}),
+        }
+        command = java_command(_class_path(), Path(__file__).parent / "RestCatalog.java", behind)
+        environment = {"CATALOG_PROPERTIES": "\n".join(f"{key}={value}" for key, value in settings.items())}
+        url = f"http://{LOOPBACK}:{behind}/v1/config"
+        with running(
+            command, log=Path(folder, "log"), ready=lambda: answers(url), environment={**os.environ, **environment}
+        ):
             catalog = RestCatalog(port=0, behind=behind, vended=vended or {})
-            gate = ThreadingHTTPServer((LOOPBACK, 0), type("Gate", (_Gate,), {"catalog": catalog}))
-            gate.daemon_threads = True
-            catalog.port = gate.server_address[1]
-            thread = threading.Thread(target=gate.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-            thread.start()
-            try:
+            with serving(type("Gate", (_Gate,), {"catalog": catalog})) as catalog.port:
                 yield catalog
-            finally:
-                gate.shutdown()
-                gate.server_close()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
 def rest_catalog_on(stack: Endpoints) -> Iterator[RestCatalog]:
     """Run a catalog on the stack's store, whose keys it gives to clients that request vended credentials."""
-    keys = {
-        "s3.access-key-id": stack.access_key,
-        "s3.secret-access-key": stack.secret_key.get_secret_value(),
-    }
+    keys = {"s3.access-key-id": stack.access_key, "s3.secret-access-key": stack.secret_key.get_secret_value()}
     store = {
         "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
         "s3.endpoint": stack.s3_endpoint,
@@ -325,14 +276,3 @@ def _class_path() -> list[Path]:
     # Use the S3 client and SQLite of the sessions, but not their Iceberg, whose version differs from the server's.
     sessions = [path for path in jars.fetch(["spark"]) if not path.name.startswith(("iceberg", "spark", "kafka"))]
     return [*jars.fetch(["test-iceberg-rest"]), *hadoop, *sessions]
-
-
-def _answers(port: int) -> bool:
-    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=2)
-    try:
-        connection.request("GET", "/v1/config")
-        return connection.getresponse().status == 200
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()

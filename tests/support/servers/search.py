@@ -1,35 +1,26 @@
 """Run a search server from its Maven artifacts, and a gate in front that requires a login and can fail on demand."""
 
 import base64
-import datetime as dt
 import http.client
 import json
-import os
 import secrets
 import shutil
 import ssl
-import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from ipaddress import ip_address
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from lakefeed.clients.spark import jars
 from lakefeed.clients.spark.driver_jvm import require_java
 from lakefeed_local.ports import LOOPBACK, choose_free
-from tests.support.servers.java import compile_java, newer_java
+from tests.support.servers.gate import JSON, Handler, ask, serving
+from tests.support.servers.java import compile_java, java_command, newer_java
 from tests.support.servers.process import Restartable, restartable
-from tests.support.servers.tls_proxy import linger
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +43,7 @@ class SearchServer:
     def ask(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> Any:
         """Send a request; return the answer's JSON. Raise an AssertionError if the answer is an error."""
         body = None if document is None else json.dumps(document).encode()
-        status, answer = _sent(self.port, method, path, {"content-type": "application/json"}, body)
+        status, answer = _sent(self.port, method, path, JSON, body)
         assert status < 300, (method, path, status, answer)
         return json.loads(answer or b"null")
 
@@ -108,29 +99,16 @@ EACH_SEARCH_SERVER = tuple(
 def search_server(kind: str) -> Iterator[SearchServer]:
     """Run a server until the block ends, in a separate folder."""
     program = PROGRAMS[kind]
-    folder = Path(tempfile.mkdtemp(prefix=f"lakefeed-{kind}-"))
-    try:
+    with TemporaryDirectory(prefix=f"lakefeed-{kind}-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
         path = [compile_java(Path(__file__).parent / "SearchNode.java", folder / "classes")]
         path += _elasticsearch_jars(folder) if kind.startswith("elasticsearch") else jars.fetch([f"test-{kind}"])
         port = choose_free(avoid=())
         server = SearchServer(port=port)
-        command: list[str | Path] = [
-            program.java(),
-            "-Xmx512m",
-            "-XX:TieredStopAtLevel=1",
-            "-Djava.net.preferIPv4Stack=true",
-            "-cp",
-            os.pathsep.join(map(str, path)),
-            "SearchNode",
-            program.module,
-            folder,
-            str(port),
-            str(choose_free(avoid=(port,))),
-        ]
+        node = ("SearchNode", program.module, folder, port, choose_free(avoid=(port,)))
+        command = java_command(path, *node, memory="512m", java=program.java())
         with restartable(command, log=folder / "log", ready=server.answers) as process:
             yield replace(server, process=process)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _elasticsearch_jars(folder: Path) -> list[Path]:
@@ -215,66 +193,22 @@ def gate(server: SearchServer, *, certificate: Path | None = None, clients: Path
         clients: accept only clients with a certificate of this authority.
     """
     made = Gate(certificate=certificate)
-    http_server = _Server((LOOPBACK, 0), type("Handler", (_Handler,), {"gate": made, "behind": server}))
+    context = None
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
         if clients is not None:
             context.load_verify_locations(clients)
             context.verify_mode = ssl.CERT_REQUIRED
-        # The connection's thread does the handshake, so that a slow client does not block the one that accepts.
-        http_server.socket = context.wrap_socket(http_server.socket, server_side=True, do_handshake_on_connect=False)
-    made.port = http_server.server_address[1]
-    thread = threading.Thread(target=http_server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+    with serving(type("Handler", (_Handler,), {"gate": made, "behind": server}), context) as made.port:
         yield made
-    finally:
-        http_server.shutdown()
-        http_server.server_close()
 
 
-def write_certificate(path: Path) -> Path:
-    """Write a self-signed certificate for the loopback interface, followed by its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "lakefeed tests")])
-    now = dt.datetime.now(dt.UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(hours=1))
-        .not_valid_after(now + dt.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(LOOPBACK))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    kept = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    path.write_bytes(made.public_bytes(Encoding.PEM) + kept)
-    return path
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing: a client may be killed, distrust the certificate, or have no certificate."""
-        linger(request)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(Handler):
     gate: Gate
     behind: SearchServer
 
-    def do_GET(self) -> None:
-        self._pass()
-
-    do_HEAD = do_PUT = do_POST = do_GET  # noqa: N815
-
-    def log_message(self, *_: Any) -> None:
-        """Log nothing."""
-
-    def _pass(self) -> None:
-        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+    def answer(self, body: bytes) -> None:
         self.gate.seen.append((self.command, self.path))
         answer: Answer | None = (401, b'{"error":"who are you?"}')
         if self.headers.get("authorization") == self.gate.login:
@@ -282,7 +216,7 @@ class _Handler(BaseHTTPRequestHandler):
             if answer is None:
                 headers = {"content-type": self.headers.get("content-type") or "application/json"}
                 try:
-                    answer = _sent(self.behind.port, self.command, self.path, headers, body or None)
+                    answer = _sent(self.behind.port, self.command, self.path, headers, body)
                     if (self.command, self.path, answer[0]) == ("GET", "/", 405):
                         answer = _root_page(self.behind.port)
                     answer = self.gate.after(self.command, self.path, answer)
@@ -292,13 +226,7 @@ class _Handler(BaseHTTPRequestHandler):
         if answer is None:
             self.close_connection = True
             return
-        status, text = answer
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(text)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(text)
+        self.send(*answer)
 
 
 def _root_page(port: int) -> Answer:
@@ -310,10 +238,5 @@ def _root_page(port: int) -> Answer:
 
 
 def _sent(port: int, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
-    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=60)
-    try:
-        connection.request(method, path, body=body, headers=dict(headers))
-        response = connection.getresponse()
-        return response.status, response.read()
-    finally:
-        connection.close()
+    status, _, answer = ask(f"{LOOPBACK}:{port}", method, path, headers, body)
+    return status, answer

@@ -6,7 +6,6 @@ the keys of the store behind it, and forwards them.
 
 import hashlib
 import hmac
-import http.client
 import json
 import re
 import secrets
@@ -17,12 +16,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 from lakefeed.clients.http_server import HttpAnswer, HttpRequest, serve_http
 from lakefeed_local.ports import LOOPBACK
 from lakefeed_local.stack import Endpoints
+from tests.support.servers.gate import Handler, serving
 
 _AUTHORIZATION = re.compile(
     r"AWS4-HMAC-SHA256 Credential=([^/]+)/(\d{8})/([^/]+)/s3/aws4_request, ?SignedHeaders=([^,]+), ?Signature=(\w+)"
@@ -206,55 +204,20 @@ def _signature(method: str, target: str, headers: Mapping[str, str], found: re.M
     return hmac.digest(key, text.encode(), "sha256").hex()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
+class _Handler(Handler):
     gate: KeyGate
 
-    def do_GET(self) -> None:
-        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+    def answer(self, body: bytes) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         code = self.gate.refusal(self.command, self.path, headers)
         if code is not None:
             self.gate.refused.append(code)
             text = f"<Error><Code>{code}</Code><Message>refused by the gate</Message></Error>".encode()
-            self._send(400 if code == "ExpiredToken" else 403, {"content-type": "application/xml"}, text)
+            self.send(400 if code == "ExpiredToken" else 403, text, {"content-type": "application/xml"})
             return
         body = self.gate.sign(self.command, self.path, headers, body)
-        address = urllib.parse.urlsplit(self.gate.store.s3_endpoint)
-        behind = http.client.HTTPConnection(address.hostname or LOOPBACK, address.port, timeout=60)
-        try:
-            headers = {name: value for name, value in headers.items() if name not in ("connection", "expect")}
-            behind.request(self.command, self.path, body=body, headers=headers)
-            answer = behind.getresponse()
-            given = {name.lower(): value for name, value in answer.getheaders()}
-            self._send(answer.status, given, answer.read())
-        finally:
-            behind.close()
-
-    do_HEAD = do_PUT = do_POST = do_DELETE = do_GET  # noqa: N815
-
-    def _send(self, status: int, headers: dict[str, str], body: bytes) -> None:
-        self.send_response_only(status)
-        if self.command != "HEAD":
-            headers["content-length"] = str(len(body))
-        for name, value in headers.items():
-            if name not in ("connection", "transfer-encoding"):
-                self.send_header(name, value)
-        self.end_headers()
-        if self.command != "HEAD" and status != 204:
-            self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Log nothing."""
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 64
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing: a client may disconnect."""
+        status, given, answer = self.forward(urllib.parse.urlsplit(self.gate.store.s3_endpoint).netloc, body, headers)
+        self.send(status, answer, given)
 
 
 @contextmanager
@@ -264,11 +227,6 @@ def key_gate(store: Endpoints, *, seconds: int) -> Iterator[KeyGate]:
     gate = KeyGate(service, store)
     with serve_http(service.answer) as address:
         service.url = address
-        server = _Server((LOOPBACK, 0), type("Handler", (_Handler,), {"gate": gate}))
-        gate.url = f"http://{LOOPBACK}:{server.server_address[1]}"
-        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        try:
+        with serving(type("Handler", (_Handler,), {"gate": gate})) as port:
+            gate.url = f"http://{LOOPBACK}:{port}"
             yield gate
-        finally:
-            server.shutdown()
-            server.server_close()

@@ -2,13 +2,11 @@
 
 import base64
 import json
-import threading
 import time
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
@@ -16,6 +14,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from tests.support.servers.authority import Signed
+from tests.support.servers.gate import Handler, serving
 
 
 def _b64(data: bytes) -> str:
@@ -91,37 +90,12 @@ def token_server(certificate: Signed) -> Iterator[TokenServer]:
     """Run a token server until the block ends."""
     made = TokenServer()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            length = int(self.headers.get("content-length") or 0)
-            form = dict(urllib.parse.parse_qsl(self.rfile.read(length).decode()))
+    class Tokens(Handler):
+        def answer(self, body: bytes) -> None:
+            form = dict(urllib.parse.parse_qsl(body.decode()))
             status, document = made.answer(self.path, self.headers.get("authorization", ""), form)
-            text = json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
+            self.send(status, json.dumps(document).encode())
 
-        do_GET = do_POST  # noqa: N815
-
-        def log_message(self, *_: Any) -> None:
-            """Log nothing."""
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, request: Any, client_address: Any) -> None:
-            """Print nothing: a client may distrust the certificate."""
-
-    server = Server(("127.0.0.1", 0), Handler)
-    server.socket = certificate.server_context().wrap_socket(
-        server.socket, server_side=True, do_handshake_on_connect=False
-    )
-    made.url = f"https://localhost:{server.server_address[1]}"
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    try:
+    with serving(Tokens, certificate.server_context()) as port:
+        made.url = f"https://localhost:{port}"
         yield made
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 
 from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, LakefeedError
 from packages.elasticsearch.tests.search_feed import SearchFeed
-from tests.support.servers.search import Answer, SearchServer, gate, write_certificate
+from tests.support.servers.authority import Authority
+from tests.support.servers.search import Answer, SearchServer, gate
 
 UPSERT: dict[str, Any] = {"mode": "upsert", "keys": ["id", "city"]}
 
@@ -394,15 +395,15 @@ def test_a_wrong_login_and_one_that_may_not_write(shop: SearchFeed) -> None:
 def test_a_server_whose_certificate_is_of_ones_own_authority(
     spark: SparkSession, search: SearchServer, tmp_path: Path
 ) -> None:
-    certificate = write_certificate(tmp_path / "server.pem")
-    with gate(search, certificate=certificate) as opened:
+    authority = Authority(tmp_path)
+    with gate(search, certificate=authority.sign("server", "127.0.0.1").both) as opened:
         shop = SearchFeed(spark, search, opened)
         with pytest.raises(ConfigError, match="is not trusted") as raised:
             shop.started()
         assert "ca_file" in str(raised.value)
         with pytest.raises(ConfigError, match="cannot be read"):
             shop.started(ca_file=tmp_path / "nowhere.pem")
-        assert shop.land(shop.started(ca_file=certificate), shop.rows(10)) == 10
+        assert shop.land(shop.started(ca_file=authority.file), shop.rows(10)) == 10
         assert len(shop.documents()) == 10
 
 

@@ -19,7 +19,7 @@ from lakefeed_observe.notify.message import Message, Occurrence
 from lakefeed_observe.notify.settings import NotifyTarget
 from packages.observe.tests.receivers import mailbox, wait_for, web_hook
 from tests.support.misbehaving import Manner, misbehaving
-from tests.support.servers.search import write_certificate
+from tests.support.servers.authority import Authority
 
 HOSTILE = "<!channel> <http://evil.example|click> @everyone &\r\nBcc: evil@example.com\x1b[2J\u202e"
 SECRET = "canary-9d2f71c0"
@@ -131,9 +131,10 @@ def test_an_attempt_ends_in_time_whatever_the_server_does() -> None:
 
 @pytest.mark.parametrize("security", ["starttls", "tls"])
 def test_a_mail_arrives_over_tls_with_a_login(security: str, tmp_path: Path) -> None:
-    made = write_certificate(tmp_path / "server.pem")
-    with mailbox(certificate=(made, made), security=security, password=SECRET) as server:
-        login = {"security": security, "ca_file": made, "user": "feeder", "password": SECRET}
+    authority = Authority(tmp_path)
+    made = authority.sign("server", "127.0.0.1")
+    with mailbox(certificate=(made.certificate, made.key), security=security, password=SECRET) as server:
+        login = {"security": security, "ca_file": authority.file, "user": "feeder", "password": SECRET}
         target = mail(server.port, **login, to=["ops@example.com", "Zoë <zoe@example.com>"])
         assert deliver(target, message(HOSTILE)) == "accepted for 2 of 2 recipients"
         error = refusal(mail(server.port, **{**login, "password": "wrong"}))
