@@ -189,7 +189,7 @@ def test_a_start_at_which_no_new_feed_can_begin(case: Case, start: str, words: s
     [warning] = found
     assert status == 0
     assert (warning["key"], warning["severity"]) == ("source.kafka.start", "warning")
-    assert f"a new feed could not begin there: {words.format(topic=case.topic)}" in warning["what"]
+    assert f"a new feed could not begin: {words.format(topic=case.topic)}" in warning["what"]
 
 
 def test_a_start_is_not_looked_for_in_a_topic_that_is_missing(case: Case) -> None:

@@ -134,7 +134,7 @@ def test_a_check_asks_for_no_store_and_says_what_is_wrong_with_a_folder(disk: Fe
     bad = lakefeed("check", file, "--connect", "--output", "json", environment=disk.environment, status=2)
     found = [problem for problem in json.loads(bad.stdout) if problem["severity"] == "error"]
     assert {problem["key"] for problem in found} == {"checkpoint", f"catalogs.{disk.catalog}.warehouse"}
-    assert all("a folder is needed" in problem["what"] for problem in found)
+    assert all("this must be a folder" in problem["what"] for problem in found)
     with pytest.raises((ConfigError, AccessDenied)):
         disk.pipeline().session()
 

@@ -1,1 +1,1 @@
-"""The operations on a pipeline other than running it."""
+"""The operations on a feed except its run."""

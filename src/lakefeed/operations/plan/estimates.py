@@ -1,7 +1,7 @@
 """Predict the batches that land the topics' present records, and estimate their cost.
 
-The cost is estimated from past batches of the table, or by measured rules, those of docs/s3-requests.md, which
-``tests/integration/test_data_path.py`` checks exactly. docs/design/starts-and-topics.md says why these rules.
+The estimates come from past batches of the table, or else from the rules of docs/s3-requests.md, which
+``tests/integration/test_data_path.py`` checks. docs/design/starts-and-topics.md has the reasons.
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ from lakefeed.operations.plan.history import Past, Sample
 from lakefeed.records.sources.kafka import task_count
 
 MOST_BATCHES = 1_000
-"""The number of batches that are computed one by one; batches beyond it count as full ones."""
+"""The number of batches that are computed one by one; later batches count as full."""
 
 Spread = Callable[[tuple[OffsetRange, ...]], tuple[OffsetRange, ...]]
-"""Returns the part of the remaining ranges that the next batch takes."""
+"""Takes the remaining ranges, and returns those of the next batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Begin:
-    """The offsets at which a run begins; ``positions`` are those after the batch that is repeated, ``again``.
+    """The offsets at which a run begins.
 
-    The offsets of that batch were planned before; if the sink already has it, it is skipped.
+    Attributes:
+        again: the ranges of a batch that an earlier run had planned; it is skipped if the sink already has it.
+        positions: the offsets at which the first new batch begins.
     """
 
     batch_id: int
@@ -44,7 +46,7 @@ class Begin:
 
 @dataclass(frozen=True, kw_only=True)
 class Batches:
-    """The batches that land the ``backlog``, and the number of tasks of all of them.
+    """The batches that land the ``backlog``, and the number of all their tasks.
 
     ``first`` has the ranges of the first batch that lands records, empty ranges included.
     """
@@ -67,13 +69,15 @@ def begin_of_query(
 ) -> Begin:
     """Return where a streaming query begins.
 
-    ``logged`` is for a sink without a ledger; ``first`` are the offsets at which a new feed begins.
+    Args:
+        logged: the newest batch in the log of a sink without a ledger.
+        first: the offsets at which a new feed begins.
     """
     if start.positions is not None:
         return Begin(batch_id=0, positions=_positions(start.positions, topics))
     if start.reset_checkpoint or checkpoint.batch_id is None:
         return Begin(batch_id=0, positions=_positions(first, topics))
-    # A partition that is not in the checkpoint is new, and its ranges begin at 0.
+    # A partition that the checkpoint lacks is new: its ranges begin at 0.
     after = {key: checkpoint.end.get(key, 0) for key in _positions({}, topics)}
     if checkpoint.committed or checkpoint.start is None:
         return Begin(batch_id=checkpoint.batch_id + checkpoint.committed, positions=after)
@@ -83,10 +87,9 @@ def begin_of_query(
 
 
 def begin_of_topic(position: Position | None, topic: TopicDescription, *, first: Mapping[Partition, int]) -> Begin:
-    """Return where one of many topics begins: only its table's position decides."""
-    if position is None:
-        return Begin(batch_id=0, positions=_positions(first, {topic.name: topic}))
-    return Begin(batch_id=0, positions=_positions(ends(position), {topic.name: topic}))
+    """Return where one of many topics begins: at its table's position, or else where a new feed does."""
+    known = first if position is None else ends(position)
+    return Begin(batch_id=0, positions=_positions(known, {topic.name: topic}))
 
 
 def spread_by_spark(limit: int) -> Spread:
@@ -98,7 +101,7 @@ def spread_by_spark(limit: int) -> Spread:
     def spread(left: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
         whole = sum(span.records for span in left) or 1
         shares = (limit * (span.records / whole) for span in left)
-        # At least one record for a small partition, so that it does not starve.
+        # A small partition gets at least one record, so that it does not starve.
         offsets = (math.ceil(share) if share < 1 else math.floor(share) for share in shares)
         taken = (min(span.records, count) for span, count in zip(left, offsets, strict=True))
         return tuple(replace(span, end=span.start + count) for span, count in zip(left, taken, strict=True))
@@ -143,7 +146,7 @@ def _positions(known: Mapping[Partition, int], topics: Mapping[str, TopicDescrip
 
 
 CHECKPOINT = 2
-"""PUTs of a batch in addition to its sink's: ``offsets/N`` and ``commits/N``."""
+"""The PUTs of a batch for the checkpoint: ``offsets/N`` and ``commits/N``."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +162,7 @@ class Estimate:
 class Estimates:
     """The cost of batches.
 
-    The number of records is exact, except for offsets without a record after transactions and compaction. Bytes are the
+    Records are exact, except that transactions and compaction leave offsets without a record. Bytes are the
     uncompressed keys, values and headers. Requests to S3 do not include the start, dead letters and maintenance.
     """
 
@@ -171,7 +174,7 @@ class Estimates:
     seconds: Estimate
 
     def named(self) -> list[tuple[str, Estimate]]:
-        """Return the estimates with their names in the report, in the report's order."""
+        """Return the estimates with their names, in the order of the report."""
         names = ("records", "bytes read", "bytes stored", "files", "S3 requests", "seconds")
         return [(name, getattr(self, part.name)) for name, part in zip(names, fields(self), strict=True)]
 
@@ -194,10 +197,11 @@ def estimates(
     has_state: bool,
     is_on_disk: bool = False,
 ) -> Estimates:
-    """Estimate the cost of landing the present records; for many tables, ``config`` is the pipeline of one topic.
+    """Estimate the cost of landing the present records in one table.
 
-    If the table ``is_laid_out_anew``, past files do not predict new files. If everything is written to the disk of this
-    machine (``is_on_disk``), there are no requests.
+    Args:
+        is_laid_out_anew: whether the table's partitions or sort order change, so that past files predict nothing.
+        is_on_disk: whether tables and checkpoint are on this machine's disk, so that there are no S3 requests.
     """
     first, whole = (sum(span.records for span in ranges) for ranges in (batches.first, batches.backlog))
 
@@ -210,7 +214,7 @@ def estimates(
     stored = f"bytes a record in {_batches_of(past)}"
     files = _files(config, batches=batches, past=past, is_laid_out_anew=is_laid_out_anew, has_state=has_state)
     return Estimates(
-        records=Estimate(first, whole, "offsets that are there now"),
+        records=Estimate(first, whole, "the topics' present offsets"),
         bytes=of_bytes(sample.bytes_a_record, sampled, "no record could be read") if whole else NOTHING,
         stored=of_bytes(past.bytes_a_record, stored, "the table has no batch yet") if whole else NOTHING,
         files=files,
@@ -220,7 +224,7 @@ def estimates(
 
 
 def total(tables: Sequence[Estimates]) -> Estimates:
-    """Add up the estimates of several tables; a figure that is unknown for one table is unknown in total."""
+    """Add up the estimates of several tables; if a figure is unknown for one table, so is the sum."""
 
     def of(name: str) -> Estimate:
         figures: list[Estimate] = [getattr(table, name) for table in tables]
@@ -229,7 +233,7 @@ def total(tables: Sequence[Estimates]) -> Estimates:
         if unknown:
             rests_on = f"not known for {unknown:,} of {len(figures):,} tables"
         elif name == "seconds":
-            rests_on = f"{rests_on}, as if one were landed after the other"
+            rests_on = f"{rests_on}, as if they landed one after the other"
         return Estimate(_sum([figure.first for figure in figures]), _sum([figure.all for figure in figures]), rests_on)
 
     return Estimates(**{part.name: of(part.name) for part in fields(Estimates)})
@@ -249,17 +253,17 @@ def _files(
     if written.elsewhere is not None:
         return Estimate(0, 0, f"the rows go to {written.elsewhere}")
     if written.is_unknown:
-        return _unknown(f"sink.{config.sink.kind} writes in its own way")
+        return _unknown(f"sink.{config.sink.kind} decides it")
     if past.batches and not is_laid_out_anew:
         files = mean(batch.files for batch in past.batches)
         return Estimate(math.ceil(files), math.ceil(files * batches.count), f"the mean of {_batches_of(past)}")
     if written.merges:
         return _unknown("they depend on the rows that the changes replace, and the table has no batch yet")
     if has_state:
-        return _unknown("the query says which groups and windows a batch hands on, and the table has no batch yet")
+        return _unknown("the query decides which groups and windows a batch writes, and the table has no batch yet")
     if written.is_partitioned:
-        again = ", and new files are laid out in another way" if is_laid_out_anew and past.batches else ""
-        return _unknown(f"it depends on how many of the table's partitions the records are of{again}")
+        again = ", and the layout of the table changes" if is_laid_out_anew and past.batches else ""
+        return _unknown(f"it depends on the number of table partitions that the records belong to{again}")
     why = "one for each topic partition with records, fewer in a small batch, unless one exceeds the target size"
     return Estimate(batches.first_tasks, batches.tasks, why)
 
@@ -269,13 +273,13 @@ def _requests(config: PipelineConfig, files: Estimate, *, batches: Batches, past
     if not batches.count:
         return NOTHING
     if written.merges and written.reads_rows:
-        return _unknown("a MERGE reads files of the table, as many as have rows of the batch's keys")
+        return _unknown("a MERGE reads all files of the table that have rows with the batch's keys")
     if has_state:
         return _unknown(
-            f"beside the files each part of the state is a request of every batch ({page_command('s3-requests')})"
+            f"every batch also writes all parts of the state, a request each ({page_command('s3-requests')})"
         )
     if files.first is None or files.all is None:
-        return Estimate(None, None, "not known, as the files are not")
+        return _unknown("the number of files is unknown")
     parts = {
         "2 of the checkpoint": CHECKPOINT if config.checkpoint else 0,
         written.commit_name: written.commit_puts,

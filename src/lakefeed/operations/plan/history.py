@@ -1,4 +1,4 @@
-"""Read a feed's newest batches, and the size of some of its records."""
+"""Read the figures of a feed's newest batches, and the size of some of its records."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 BATCHES = 20
-"""The number of newest batches that are read."""
+"""The number of newest batches that a plan reads."""
 
-KEPT = "write.metadata.previous-versions-max"
-DELETES = "write.metadata.delete-after-commit.enabled"
+MOST_METADATA = "write.metadata.previous-versions-max"
+DELETES_METADATA = "write.metadata.delete-after-commit.enabled"
 RECORDS = 200
 PARTITIONS = 4
 SECONDS = 10.0
@@ -36,7 +36,7 @@ SECONDS = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class PastBatch:
-    """A batch that landed records, committed ``at`` seconds since 1970; ``files`` include delete files."""
+    """A batch that landed records, committed at the time ``at``; ``files`` includes delete files."""
 
     at: float
     fence: str | None
@@ -49,16 +49,16 @@ class PastBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class Past:
-    """A feed's newest batches, and whether a commit now deletes an old metadata file."""
+    """A feed's newest batches, and whether each commit now deletes an old metadata file of the table."""
 
     batches: tuple[PastBatch, ...] = ()
     deletes_metadata: bool = False
 
     @property
     def bytes_a_record(self) -> float | None:
-        """The mean number of bytes of a record in the table; None without records."""
-        records = sum(each.records for each in self.batches)
-        return sum(each.bytes for each in self.batches) / records if records else None
+        """The mean number of stored bytes a record; None without records."""
+        records = sum(batch.records for batch in self.batches)
+        return sum(batch.bytes for batch in self.batches) / records if records else None
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -76,13 +76,13 @@ class Past:
 
 
 def read_past(name: str, feed: str, *, connections: Connections) -> Past:
-    """Read the newest batches from the table's snapshots; return no batches if there is no table."""
+    """Read the newest batches from the table's snapshots; without a table, return no batches."""
     try:
         table = open_table(name, connections=connections)
     except ResourceMissing:
         return Past()
-    deletes = table.properties.get(DELETES) == "true"
-    deletes = deletes and len(table.metadata.metadata_log) >= int(table.properties.get(KEPT, 100))
+    deletes = table.properties.get(DELETES_METADATA) == "true"
+    deletes = deletes and len(table.metadata.metadata_log) >= int(table.properties.get(MOST_METADATA, 100))
     return Past(batches=tuple(islice(_batches(table, feed), BATCHES))[::-1], deletes_metadata=deletes)
 
 
@@ -106,7 +106,7 @@ def _batches(table: Table, feed: str) -> Iterator[PastBatch]:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """The size of some records: keys, values and headers as a consumer gets them, uncompressed."""
+    """The size of some records: their uncompressed keys, values and headers."""
 
     records: int = 0
     bytes: int = 0
@@ -116,14 +116,13 @@ class Sample:
 
     @property
     def bytes_a_record(self) -> float | None:
-        """The mean number of bytes of a record; None without records."""
         return self.bytes / self.records if self.records else None
 
 
 def sample_records(source: KafkaSource, ranges: Iterable[OffsetRange]) -> Mapping[str, Sample]:
     """Measure the first records of the topics' fullest ranges: up to 200 records from up to 4 partitions of a topic.
 
-    Records that a broker does not return within ten seconds are left out: they must not make a plan fail.
+    If a broker does not answer within ten seconds, its records are left out, and the plan does not fail.
     """
     filled = sorted((span for span in ranges if span.records), key=lambda span: (span.topic, -span.records))
     chosen: dict[Partition, tuple[OffsetRange, int]] = {}
@@ -132,7 +131,7 @@ def sample_records(source: KafkaSource, ranges: Iterable[OffsetRange]) -> Mappin
         chosen |= {span.key: (span, max(1, RECORDS // len(few))) for span in few}
     if not chosen:
         return {}
-    # Limit prefetching: only a few records are needed.
+    # The limits keep librdkafka from prefetching megabytes for a few records.
     bounds = {"queued.max.messages.kbytes": 1024, "fetch.message.max.bytes": 256 * 1024}
     settings = {**bounds, "isolation.level": isolation_level(source)}
     try:
@@ -145,7 +144,7 @@ def sample_records(source: KafkaSource, ranges: Iterable[OffsetRange]) -> Mappin
 def _read(consumer: Consumer, chosen: Mapping[Partition, tuple[OffsetRange, int]]) -> Mapping[str, Sample]:
     """Read at most the chosen number of records from the ranges; return their sizes by topic."""
     left = {key: count for key, (_, count) in chosen.items()}
-    found: dict[str, Sample] = {}
+    samples: dict[str, Sample] = {}
     consumer.assign([TopicPartition(*key, span.start) for key, (span, _) in chosen.items()])
     deadline = time.monotonic() + SECONDS
     while left and time.monotonic() < deadline:
@@ -161,12 +160,12 @@ def _read(consumer: Consumer, chosen: Mapping[Partition, tuple[OffsetRange, int]
             continue
         span, _ = chosen[key]
         if message.offset() < span.end:
-            found[key[0]] = found.get(key[0], Sample()) + Sample(records=1, bytes=_size(message))
+            samples[key[0]] = samples.get(key[0], Sample()) + Sample(records=1, bytes=_size(message))
             left[key] -= 1
         if not left[key] or message.offset() + 1 >= span.end:
             del left[key]
             consumer.pause([TopicPartition(*key)])
-    return found
+    return samples
 
 
 def _size(message: Any) -> int:

@@ -1,1 +1,1 @@
-"""Checks what a pipeline refers to before Spark starts; discovers topics and writes a first pipeline file."""
+"""Checks a pipeline's servers, tables and SQL before a run; writes a first pipeline file for a topic."""

@@ -1,4 +1,4 @@
-"""Let Spark find mistakes in a pipeline's SQL, transform and sink before anything is started."""
+"""Let Spark find mistakes in a pipeline's SQL, transform and sink before a run."""
 
 from __future__ import annotations
 
@@ -32,24 +32,25 @@ RECORDS = (
     "CAST(NULL AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers",
     "'' AS sequence_number",
 )
-"""The columns of Spark's Kafka source, and of installed sources, as SQL on its rate source's ``timestamp, value``."""
+"""SQL that makes the columns of Spark's Kafka source from the columns ``timestamp, value`` of its rate source."""
 
 
 def parse_sql(config: PipelineConfig, *, spark: Callable[[], SparkSession]) -> list[Problem]:
-    """Return problems for SQL that Spark's parser refuses; look up no tables."""
-    found = []
+    """Return a problem for each SQL text that Spark's parser refuses; look up no tables."""
+    problems = []
     texts = list(_sql_texts(config))
     session: Any = spark() if texts else None
     for key, kind, sql in texts:
         parser = session._jsparkSession.sessionState().sqlParser()
         parse = parser.parsePlan if kind == "SQL" else parser.parseExpression
         if (why := _refusal(parse, sql)) is not None:
-            found.append(Problem(what=f"Spark cannot read this {kind}: {why}", key=key))
-    return found
+            hint = f"correct the {kind} of this setting: it is Spark SQL"
+            problems.append(Problem(what=f"Spark cannot parse this {kind}: {why}", key=key, hint=hint))
+    return problems
 
 
 def _sql_texts(config: PipelineConfig) -> Iterator[tuple[str, str, str]]:
-    """Yield the setting, the kind and the text of every SQL statement and expression."""
+    """Yield the setting, the kind and the text of all SQL statements and expressions."""
     blocks = [("", config.transform, config.expect)]
     for topic, own in config.table_rules.topics.items():
         blocks.append((f"tables.topics.{topic}.", own.transform, own.expect or {}))
@@ -88,7 +89,7 @@ def analyze(
 ) -> list[Problem]:
     """Return problems of transform and sink: columns, functions, operations that cannot run as a stream. Run nothing.
 
-    With ``connect``, ask registry and catalog; without it, a warning says which checks they would be needed for.
+    With ``connect``, ask registry and catalog; without it, a warning names the checks that need them.
     """
     # Imported here, since most checks end before this line, and the module imports the code of a whole run.
     from lakefeed.sinks.factory import sinks_of
@@ -100,8 +101,9 @@ def analyze(
         why = _why_not_analyzed(part)
         if why is not None and not connect:
             key = place if part.transform is not None else "sink"
-            what = f"the {key.rpartition('.')[2]} was not looked at: {why}"
-            found.append(Problem(what=what, key=key, hint="--connect asks", severity="warning"))
+            what = f"the {key.rpartition('.')[2]} was not checked: {why}"
+            hint = "lakefeed check --connect checks it, too"
+            found.append(Problem(what=what, key=key, hint=hint, severity="warning"))
             continue
         from lakefeed.feed.feed import Feed
 
@@ -114,7 +116,7 @@ def analyze(
         else:
             for sink in sinks_of(part, connections, folder=folder):
                 found += sink.check_rows(frame, stateful=stateful)
-            if part.transform is not None or _is_spark_asked(part):  # Otherwise the file or a schema shows the columns.
+            if part.transform is not None or _needs_spark(part):  # Otherwise another check knows the columns.
                 maker = f"decode.{part.decode.kind}" if part.transform is None else place
                 known = refusals(part, list(paths(frame.schema)), place=maker)
                 found += [replace(each, severity="warning") if part.decode.registry else each for each in known]
@@ -124,7 +126,7 @@ def analyze(
 def _parts(config: PipelineConfig, connections: Connections, *, connect: bool) -> list[tuple[PipelineConfig, str]]:
     """Return the pipelines of single tables that need analysis, with the place of their transform in the file.
 
-    Of topics without own settings, return one; with ``connect`` all of them, since their schemas differ.
+    Topics without own settings are checked by the first of them; with ``connect`` by all, since their schemas differ.
     """
     if not config.has_many_tables:
         from lakefeed.sinks.definition import SinkDefinition
@@ -132,7 +134,7 @@ def _parts(config: PipelineConfig, connections: Connections, *, connect: bool) -
 
         sinks = sinks_of(config, connections)
         checks_rows = any(type(sink).check_rows is not SinkDefinition.check_rows for sink in sinks)
-        checks_rows = checks_rows or config.transform is not None or (connect and _is_spark_asked(config))
+        checks_rows = checks_rows or config.transform is not None or (connect and _needs_spark(config))
         return [(config, "transform")] if checks_rows else []
     from lakefeed.records.sources.kafka import SourceTopics
 
@@ -146,8 +148,8 @@ def _parts(config: PipelineConfig, connections: Connections, *, connect: bool) -
     return [(part, place) for part, place in parts if part.transform is not None]
 
 
-def _is_spark_asked(config: PipelineConfig) -> bool:
-    """Check that only Spark can determine a schema's columns. Without --connect such a check starts no JVM."""
+def _needs_spark(config: PipelineConfig) -> bool:
+    """Check that only Spark can determine a schema's columns."""
     json = config.decode.json_
     return config.decode.protobuf is not None or (json is not None and json.schema_file is not None)
 
@@ -165,9 +167,9 @@ def _analyze_rows(feed: Feed, spark: Callable[[], SparkSession], *, has_many_tab
     plan = feed.plan_of(frame)
     if has_many_tables and plan.stateful:
         raise ConfigError(
-            "the transform keeps state from batch to batch, and tables of many topics are written without it",
+            "the transform keeps state from batch to batch, which a pipeline with many tables cannot store",
             where="transform",
-            hint="a pipeline of its own for each topic that is grouped, windowed or deduplicated",
+            hint="give each topic that you group, window or deduplicate a pipeline of its own",
         )
     if plan.stateful and feed.config.resumes_by_ledger:
         raise state_without_checkpoint()
@@ -178,7 +180,7 @@ def _analyze_rows(feed: Feed, spark: Callable[[], SparkSession], *, has_many_tab
 
 
 def _records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
-    """Return a stream with the source's columns; for files only the columns in the pipeline file."""
+    """Return a stream with the source's columns; of files only those that the pipeline file declares."""
     from lakefeed.records.sources.rows import read_rows
 
     source = config.source
@@ -194,18 +196,18 @@ def _records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
 def _why_not_analyzed(config: PipelineConfig) -> str | None:
     decode, transform, source = config.decode, config.transform, config.source
     if source.iceberg is not None or (source.format is not None and source.format.schema_ddl is None):
-        return "the source knows the columns"
+        return "only the source knows the columns"
     if decode.registry is not None or (decode.key is not None and decode.key.registry is not None):
-        return "the registry knows the columns"
+        return "only the registry knows the columns"
     if decode.is_sampled:
-        return "the columns are those of a sample"
+        return "only records of the topic show the columns"
     if transform is not None and transform.tables:
-        return "its tables know their columns"
+        return "only its tables know their columns"
     return None
 
 
 _PLAIN = ("keys", "partition_by")
-"""Sink options that name columns. The layout checks an Iceberg table's partitions, since these are transforms."""
+"""Sink options with names of columns. Other code checks ``partition_by`` of Iceberg, which has transforms."""
 
 
 def _require_columns(config: PipelineConfig, frame: DataFrame) -> None:
@@ -217,12 +219,12 @@ def _require_columns(config: PipelineConfig, frame: DataFrame) -> None:
                 raise ConfigError(
                     f"{setting} names the column '{column}', which the rows do not have",
                     where=f"{place}.{sink.kind}.{setting}",
-                    hint=f"they have {', '.join(frame.columns)}",
+                    hint=f"the rows have {', '.join(frame.columns)}",
                 )
 
 
 def _key(config: PipelineConfig, place: str, error: LakefeedError) -> str:
-    """Return the setting that an error's text names, so that the error is reported with the setting's line."""
+    """Return the setting that an error names, so that the report has the setting's line."""
     if error.where is not None and error.where.startswith("sink"):
         return error.where
     steps = config.transform.steps if config.transform is not None else {}

@@ -1,7 +1,7 @@
 """Check without Spark that a pipeline can use its broker, topics, registry, buckets, catalog and tables.
 
-``lakefeed check --connect`` and the start of ``lakefeed run`` use the same checks. All run concurrently, each with a
-timeout of a few seconds, so the result is complete and quick even if no server answers.
+``lakefeed check --connect`` and the start of ``lakefeed run`` use the same checks. They run concurrently with timeouts
+of a few seconds, so all problems are reported soon even if no server answers.
 """
 
 from __future__ import annotations
@@ -48,11 +48,10 @@ if TYPE_CHECKING:
 
 
 def preflight(config: PipelineConfig, *, connections: Connections | None = None, tables: bool = False) -> list[Problem]:
-    """Return all problems with what the pipeline refers to; if a run can begin, there are only warnings.
+    """Return all problems with the servers, folders and tables of a pipeline; if a run can begin, only warnings.
 
     Args:
-        config: the pipeline.
-        connections: store and catalogs. Default: as declared, with the rest from this process's environment.
+        connections: store and catalogs. Default: those of the pipeline and of this process's environment.
         tables: also check the tables and the start of a new feed; a run does this itself.
     """
     if connections is None:
@@ -67,12 +66,12 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None,
     checks += [partial(each, config) for each in (_missing_columns, _refused_columns, _change_events)]
     with ThreadPoolExecutor(max_workers=len(checks), thread_name_prefix="preflight") as pool:
         problems = [problem for found in pool.map(lambda check: check(), checks) for problem in found]
-    # A catalog that fails its own check is already reported; opening its tables would only add longer errors.
+    # If the catalog has a problem, opening its tables would only report it again.
     if tables and not any(problem.key.startswith("catalogs.") for problem in problems):
         problems += _table_problems(config, connections)
     waiting = tuple(f"sinks.{name}." for name, sink in config.sinks.items() if sink.can_lag)
     return [
-        replace(problem, severity="warning", hint="once it has begun, the feed continues without it, and it catches up")
+        replace(problem, severity="warning", hint="a running feed continues without this sink, which catches up later")
         if problem.key.startswith(waiting) and issubclass(problem.error, Unreachable)
         else problem
         for problem in problems
@@ -82,7 +81,7 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None,
 def _kafka(config: PipelineConfig, connections: Connections, *, start: bool) -> list[Check]:
     if (source := config.source.kafka) is None:
         return []
-    # With many tables, a topic without a schema fails alone, and it may get one while others land.
+    # With many tables, a topic without a schema stops no other topic, and its schema may come later.
     topic = None if config.has_many_tables else next(iter(source.topics or ()), None)
     checks: list[Check] = [partial(_topics, source, may_come=config.has_many_tables)]
     if start:
@@ -99,23 +98,19 @@ def _topics(source: KafkaSource, *, may_come: bool = False) -> list[Problem]:
 
     where, key = source.bootstrap_servers, "source.kafka.bootstrap_servers"
     try:
-        topics = Topics(where, options=source.client_options)
+        existing = Topics(where, options=source.client_options).list()
     except ConfigError as error:
-        # For example a Java key store: Spark's client can use it, and the client of this check cannot.
-        what = f"the topics cannot be looked up before the run: {error.what}"
+        # An example is a Java key store, which Spark's Kafka client reads, and the client of this check does not.
+        what = f"the topics cannot be checked before the run: {error.what}"
         return [Problem(what=what, key=key, hint=error.hint, severity="warning")]
     except LakefeedError as error:
         return [Problem.of(error, key=key)]
-    try:
-        existing = topics.list()
-    except LakefeedError as error:
-        return [Problem.of(error, key=key)]
     if source.topics_pattern is not None:
-        # Spark matches the whole name too.
+        # Spark, too, compares a pattern with the whole name.
         if any(re.fullmatch(source.topics_pattern, topic) for topic in existing):
             return []
-        names = ", ".join(existing[:10]) or "none yet"
-        hint = f"it has to match a whole name; the broker has: {names}"
+        names = ", ".join(existing[:10]) or "no topics yet"
+        hint = f"a pattern must match a topic's whole name; the broker has {names}"
         unmatched = ResourceMissing("the pattern matches no topic", where=where, hint=hint)
         found = [Problem.of(unmatched, key="source.kafka.topics_pattern")]
     else:
@@ -124,12 +119,12 @@ def _topics(source: KafkaSource, *, may_come: bool = False) -> list[Problem]:
             for index, topic in enumerate(source.topics or ())
             if topic not in existing
         ]
-    # A pipeline with many tables starts to read topics that are created later.
+    # A pipeline with many tables also reads topics that are created during the run.
     return [replace(each, severity="warning") if may_come else each for each in found]
 
 
 def _start(source: KafkaSource) -> list[Problem]:
-    """Warn of a start at which a new feed could not begin; a feed that has begun does not use the setting."""
+    """Warn if a new feed could not begin at ``source.kafka.start``; later starts do not use this setting."""
     from lakefeed.clients.kafka.starting import SETTING, first_offsets
     from lakefeed.records.sources.kafka import SourceTopics
 
@@ -138,7 +133,7 @@ def _start(source: KafkaSource) -> list[Problem]:
     try:
         topics = SourceTopics(source).describe()
     except LakefeedError:
-        return []  # The check of the topics reports this, as it reports missing topics.
+        return []  # ``_topics`` reports this error, and missing topics.
     if None in topics.values():
         return []
     try:
@@ -147,7 +142,7 @@ def _start(source: KafkaSource) -> list[Problem]:
         return []
     except LakefeedError as error:
         problem = Problem.of(error, key=SETTING)
-        what = f"a new feed could not begin there: {problem.what}"
+        what = f"a new feed could not begin: {problem.what}"
         return [replace(problem, what=what, severity="warning")]
     return []
 
@@ -161,9 +156,9 @@ def _registry(settings: Registry) -> SchemaRegistry:
 def _subjects(
     encoded: Encoded, block: str, part: str, topic: str | None, kept: Callable[[], bool] = bool
 ) -> list[Check]:
-    """Check that the registry has the subject, or that it answers if the subject is unknown.
+    """Return checks that the registry has the subjects, or that it answers if the subject is unknown.
 
-    If the table has ``kept`` a reader's schema, the registry needs no usable version.
+    If the table has ``kept`` a reader's schema, a subject without a usable version is only a warning.
     """
     if (registry := encoded.registry) is None:
         return []
@@ -177,19 +172,19 @@ def _subjects(
         try:
             passed = _subject(registry, None if given else subject, encoded.kind)
         except LakefeedError as error:
-            refused = Problem.of(error, key=key)
+            problem = Problem.of(error, key=key)
             if not isinstance(error, ConfigError | ResourceMissing) or isinstance(error, NotARegistry):
-                return [refused]
+                return [problem]
             try:
                 if not kept():
-                    return [refused]
+                    return [problem]
             except (LakefeedError, OSError) as unread:
                 why = unread.what if isinstance(unread, LakefeedError) else str(unread)
-                what = f"whether the table keeps a schema that reads the records was not looked up: {why}"
+                what = f"lakefeed cannot check whether the table has a schema that reads the records: {why}"
                 hint = getattr(unread, "hint", None)
-                return [refused, Problem(what=what, key=key, hint=hint, severity="warning")]
+                return [problem, Problem(what=what, key=key, hint=hint, severity="warning")]
             passed = [error.what]
-        hint = "its records are dead letters; the table's schema, or that of an older version, reads the others"
+        hint = "its records become dead letters; the table's schema, or an older version, reads the others"
         return [Problem(what=what, key=key, about=registry.url, hint=hint, severity="warning") for what in passed]
 
     checks: list[Check] = [latest]
@@ -201,7 +196,7 @@ def _subjects(
 
 
 def _keeps_schema(config: PipelineConfig, connections: Connections) -> bool:
-    """Check that the table has a reader's schema of this feed; raise the error if the table cannot be read."""
+    """Check that the table has a reader's schema of this feed; raise an error if the table cannot be read."""
     from lakefeed.operations.compare_schemas import existing_table
 
     table = existing_table(config, connections=connections)
@@ -209,7 +204,7 @@ def _keeps_schema(config: PipelineConfig, connections: Connections) -> bool:
 
 
 def _subject(registry: Registry, subject: str | None, kind: str) -> list[str]:
-    """Return why a subject's newest versions cannot be used, if an older one can be used."""
+    """Return why a subject's newest versions cannot be used; raise an error if no version can be used."""
     from lakefeed.records.decode.avro_schema import usable_versions
 
     client = _registry(registry)
@@ -220,7 +215,7 @@ def _subject(registry: Registry, subject: str | None, kind: str) -> list[str]:
 
 
 def _places(config: PipelineConfig, connections: Connections) -> list[Check]:
-    """Return checks of the buckets and folders that the pipeline writes to; without buckets, look up no S3 keys."""
+    """Return checks of the buckets and folders that the pipeline writes to."""
     buckets: dict[str, str] = {}
     folders: list[Check] = []
     for key, place in stored_at(config, connections).items():
@@ -233,25 +228,26 @@ def _places(config: PipelineConfig, connections: Connections) -> list[Check]:
 
 def _folder(path: Path) -> None:
     """Require a folder that is writable or can be created."""
-    there = next(each for each in (path, *path.parents) if each.exists())
-    if not there.is_dir():
-        raise ConfigError("it is a file, and a folder is needed", where=str(there), hint="name another place")
+    existing = next(each for each in (path, *path.parents) if each.exists())
+    where = str(existing)
+    if not existing.is_dir():
+        raise ConfigError("this must be a folder, and it is a file", where=where, hint="name another place")
     try:
-        # Try it: some file systems refuse what the permissions allow. The file is removed.
-        tempfile.TemporaryFile(dir=there).close()
+        # The temporary file shows more than permissions, which some file systems do not obey.
+        tempfile.TemporaryFile(dir=existing).close()
     except OSError as error:
         hint = "name a folder of yours, or let its owner give you the right to write"
-        raise AccessDenied(f"the folder cannot be written to: {error.strerror}", where=str(there), hint=hint) from None
+        raise AccessDenied(f"the folder cannot be written to: {error.strerror}", where=where, hint=hint) from None
 
 
 def _buckets(buckets: Mapping[str, str], connections: Connections) -> list[Check]:
-    """Return checks of buckets; ``buckets`` has the option that names each bucket."""
+    """Return checks of buckets; ``buckets`` has the names with the options that name them."""
     keys: Keys | None = None
     found: list[Check] = []
     try:
         keys = configured_keys(connections.s3)
     except MissingExtra as error:
-        what = f"no S3 keys are given: Spark will use AWS's default chain, which this check cannot follow: {error.what}"
+        what = f"no S3 keys are set: Spark will use AWS's default chain, which this check cannot use: {error.what}"
         found.append(partial(list, [Problem(what=what, key="s3", hint=error.hint, severity="warning")]))
     except LakefeedError as error:
         return [partial(list, [Problem.of(error, key="s3")])]
@@ -260,7 +256,7 @@ def _buckets(buckets: Mapping[str, str], connections: Connections) -> list[Check
 
 
 def _missing_columns(config: PipelineConfig) -> list[Problem]:
-    """Warn of columns in settings that the registry's schema lacks; only warn, since the table may have old columns."""
+    """Warn of columns in settings that the registry's schema lacks; the table may still have them."""
     if config.has_many_tables or config.decode.envelope is not None or decoded_columns(config) is not None:
         return []
     if (latest := _latest_schema(config)) is None:
@@ -285,7 +281,7 @@ def _change_events(config: PipelineConfig) -> list[Problem]:
 
 
 def _refused_columns(config: PipelineConfig) -> list[Problem]:
-    """Find columns that a table refuses; only warn if they come from a registry's newest version, not from a file."""
+    """Find columns that a table refuses; only warn if they come from a registry: the records may use older versions."""
     rows = None if config.has_many_tables or config.decode.envelope else _rows(config)
     if rows is None:
         return []
@@ -297,7 +293,7 @@ def _refused_columns(config: PipelineConfig) -> list[Problem]:
 
 
 def _rows(config: PipelineConfig) -> StructType | None:
-    """Return the rows' columns; None if only Spark can find them (see ``analyze``), or if another check fails."""
+    """Return the rows' columns; None if only Spark can find them, or if another check fails."""
     from lakefeed.operations.compare_schemas import with_metadata
     from lakefeed.records.schema.fit import columns_of
 
@@ -333,9 +329,9 @@ def _catalog(config: PipelineConfig, connections: Connections) -> list[Check]:
     catalog = connections.catalogs[name]
     key = f"catalogs.{name}.uri"
     if catalog.type == "glue":
-        return []  # It is AWS itself, and the check of the buckets has tested the keys.
+        return []  # The check of the buckets has tested the keys for AWS.
     if (file := catalog.sqlite_file) is not None:
-        # The run creates the folder of a warehouse on this machine; a check of places covers it.
+        # A run creates the folder of a warehouse on this machine, and ``_places`` has a check of it.
         is_made = catalog.folder is not None and file.parent == catalog.folder and not file.parent.exists()
         return [] if is_made else [checked(key, partial(_sqlite, file))]
     return [checked(key, partial(ask_rest_catalog if catalog.type == "rest" else _server, catalog))]
@@ -345,25 +341,28 @@ def _sqlite(path: Path) -> None:
     if not path.parent.is_dir():
         hint = f"mkdir -p {path.parent}, or correct the catalog's uri"
         raise ResourceMissing("the folder of the SQLite catalog does not exist", where=str(path.parent), hint=hint)
+    hint = "give this user the right to read and write there, or name another file in the catalog's uri"
     if not path.exists():
         if not os.access(path.parent, os.W_OK):
-            raise AccessDenied("the SQLite catalog cannot be created there", where=str(path))
+            raise AccessDenied("the SQLite catalog cannot be created there", where=str(path), hint=hint)
         return
     try:
         with path.open("rb") as file:
             start = file.read(16)
     except OSError as error:
-        raise AccessDenied(f"the SQLite catalog cannot be read: {error.strerror}", where=str(path)) from None
+        what = f"the SQLite catalog cannot be read: {error.strerror}"
+        raise AccessDenied(what, where=str(path), hint=hint) from None
     if start and start != b"SQLite format 3\0":
-        raise ConfigError("the catalog's file is no SQLite database", where=str(path))
+        hint = "correct the catalog's uri, or move the file away"
+        raise ConfigError("the catalog's file is no SQLite database", where=str(path), hint=hint)
     if not os.access(path, os.W_OK):
-        raise AccessDenied("the SQLite catalog cannot be written to", where=str(path))
+        raise AccessDenied("the SQLite catalog cannot be written to", where=str(path), hint=hint)
 
 
 def _server(catalog: Catalog) -> None:
     """Check that a database or metastore server listens; for PostgreSQL also that a login succeeds."""
     if catalog.uri.startswith(postgresql.SCHEME) and postgresql.can_log_in():
-        # If only Java knows the TLS settings, only the port is checked, and no password is sent.
+        # If only Java can read the TLS settings, the check sends no password: it only connects to the port.
         with suppress(JavaOnly):
             postgresql.log_in(catalog, timeout=TIMEOUT_SECONDS)
             return
@@ -380,19 +379,20 @@ def _server(catalog: Catalog) -> None:
             what = "the Hive metastore" if parts.scheme == "thrift" else "the catalog's database"
             why = f"{what} does not answer: {error.strerror or error}"
             if number == len(addresses):
-                raise Unreachable(why, where=f"{parts.hostname}:{port}") from None
+                hint = "start it, or correct the catalog's uri"
+                raise Unreachable(why, where=f"{parts.hostname}:{port}", hint=hint) from None
 
 
 def _table_problems(config: PipelineConfig, connections: Connections) -> Iterator[Problem]:
-    """Find tables without their metadata, row tables that hold dead letters, and dead-letter tables of another kind.
+    """Find tables whose metadata is lost, and tables of rows and dead letters that hold something else.
 
-    Other tables that cannot be opened are left to other checks and to the start of the run.
+    If a table cannot be opened for another reason, other checks or the start of the run report it.
     """
     from lakefeed.clients.iceberg.reader import open_table
 
     for key, table, require in _tables(config):
         catalog = connections.catalogs.get(catalog_of(table))
-        # Opening a SQLite catalog would create its file, and a check must change nothing.
+        # A check must change nothing, and opening a SQLite catalog would create its file.
         if catalog is None or (catalog.sqlite_file is not None and not catalog.sqlite_file.exists()):
             continue
         try:

@@ -21,16 +21,16 @@ from lakefeed.records.schema.avro import DEEPEST
 from lakefeed.records.spec import ID_HEADERS, ID_IN_HEADER
 
 SAMPLE_SECONDS = 5.0
-# A JSON object with more fields is a map with ids as keys, not a row.
+# A JSON object with more fields is probably a map with ids as keys.
 MAX_COLUMNS = 1_000
-# The subject of a schema id is found by asking for the latest version of every subject.
+# To find the subject of a schema id, init asks for the latest version of all subjects: a request each.
 _MAX_SUBJECTS = 200
 _TIME_NAME = re.compile(r"(?i)(^|_)(at|ts|time|date|datetime|timestamp)($|_)|(time|date|stamp)$|At$")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A top-level field of the values; ``time`` is ``text`` for a text that is a time judging by its name."""
+    """A top-level field of the values; its ``time`` is ``text`` if it is a text whose name suggests a time."""
 
     name: str
     type: str
@@ -39,7 +39,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Discovery:
-    """The decode block that fits a topic, and ``how`` it was found; it is a guess if not ``certain``.
+    """The decode block that fits a topic, and ``how`` init has found it; if it is not ``certain``, it is a guess.
 
     ``subject`` is None for the usual ``<topic>-value``; ``ddl`` has the columns of JSON.
     """
@@ -95,7 +95,7 @@ def _registered(found: RegisteredSchema, how: str, *, registry: str, subject: st
 
 def _from_record(value: bytes | None, registry_url: str | None, topic: str) -> Discovery:
     if value is None:
-        how = f"no schema is registered for {topic}-value, and the topic holds no records to look at"
+        how = f"no schema is registered for {topic}-value, and the topic has no records"
         return Discovery(kind="raw", how=how, certain=False)
     if len(value) > 5 and value[0] == 0 and registry_url is not None:
         framed = _framed(int.from_bytes(value[1:5], "big"), registry_url)
@@ -104,12 +104,12 @@ def _from_record(value: bytes | None, registry_url: str | None, topic: str) -> D
     if columns := _json_columns(value):
         how = "no schema is registered; the columns are guessed from one JSON record"
         return Discovery(kind="json", how=how, certain=False, columns=columns, ddl=_ddl(columns))
-    how = "no schema is registered, and a record that was looked at is neither framed Avro nor a JSON object"
+    how = "no schema is registered, and a record of the topic is neither framed Avro nor a JSON object"
     return Discovery(kind="raw", how=how, certain=False)
 
 
 def _framed(schema_id: int, registry_url: str) -> Discovery | None:
-    """Return the decode block for a value with Confluent's header, if the registry has its schema; else None."""
+    """Return the decode block for a value with Confluent's header; None if the registry lacks its schema."""
     registry = SchemaRegistry.of(Registry.from_environment(registry_url, os.environ))
     try:
         registry.schema(schema_id)
@@ -126,15 +126,15 @@ def _framed(schema_id: int, registry_url: str) -> Discovery | None:
 
 
 def sample(topic: str, *, bootstrap_servers: str, login: KafkaLogin | None = None) -> tuple[bytes | None, str | None]:
-    """Return the value of one of the topic's first records, and the header with its schema id, or None without it.
+    """Return the value of one of the topic's first records, and the name of the header with its schema id, if any.
 
-    Commit nothing, and join no consumer group.
+    Commits nothing, and joins no consumer group.
     """
     from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
     from lakefeed.clients.kafka.librdkafka import open_consumer
 
-    # Without validation, as librdkafka accepts it: template.check refuses other texts, and names the option.
+    # Not validated here: template.check refuses wrong addresses later, and names the option.
     source = KafkaSource.model_construct(bootstrap_servers=bootstrap_servers, topics=[topic], login=login)
     with open_consumer(source, "lakefeed-init", {"enable.partition.eof": True}) as consumer:
         partitions = consumer.list_topics(topic, timeout=SAMPLE_SECONDS).topics[topic].partitions
@@ -183,7 +183,7 @@ def _avro_time(name: str, schema: Any) -> Literal["instant", "text"] | None:
 
 
 def _json_columns(value: bytes) -> tuple[Column, ...]:
-    """Return the columns of a JSON object; none if DDL cannot name its fields, or if there are too many."""
+    """Return the columns of a JSON object; none if DDL cannot name its fields, or if it has too many."""
     try:
         document = json.loads(value)
         if not isinstance(document, dict) or "" in document or len(document) > MAX_COLUMNS:
@@ -208,7 +208,7 @@ def _text_time(name: str) -> Literal["text"] | None:
 
 def _ddl_type(value: Any, depth: int = 1) -> str:
     if depth > DEEPEST - 2:
-        return "STRING"  # The nested value as JSON; the record and the text also count as levels.
+        return "STRING"  # Holds the nested value as JSON. The record and this text also count as levels.
     if isinstance(value, bool):
         return "BOOLEAN"
     if isinstance(value, int):

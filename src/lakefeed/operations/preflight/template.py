@@ -19,12 +19,12 @@ from lakefeed.messages.pages import page_command
 from lakefeed.operations.preflight.discover import Discovery
 
 MAX_FIELDS = 200
-"""The number of fields that the comment lists at most."""
+"""The largest number of fields that the comment lists."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Blank:
-    """The values of a new pipeline file; an address is None if an environment variable has it.
+    """The values of a new pipeline file; addresses that an environment variable has are None.
 
     Attributes:
         bucket: the bucket of the checkpoint.
@@ -50,10 +50,11 @@ def name_of(topic: str) -> str:
 def check(blank: Blank) -> None:
     """Raise a ConfigError for a wrong name, table or address, before anything is written."""
     if not re.fullmatch(Identifier, blank.name):
-        what = f"'{blank.name}' can be no pipeline's name"
+        what = f"'{blank.name}' is not a valid pipeline name"
         raise ConfigError(what, where="--pipeline-name", hint="use letters, digits and underscores")
     if not re.fullmatch(rf"{Identifier}(\.{Identifier}){{2,}}", blank.table):
-        raise ConfigError(f"'{blank.table}' is no table", where="--table", hint="write catalog.namespace.table")
+        what = f"'{blank.table}' is not the name of a table"
+        raise ConfigError(what, where="--table", hint="write catalog.namespace.table")
     if blank.warehouse is not None:
         try:
             local_path(str(blank.warehouse))
@@ -80,16 +81,16 @@ def pipeline_text(blank: Blank) -> str:
             f"# Lands the topic {_comment(blank.topic)} in the table {blank.table}.",
             "#   lakefeed check FILE --connect   finds mistakes here, and in what it points at",
             "#   lakefeed run FILE               runs it",
-            f"# ${{NAME}} comes from the environment. Every setting: {page_command('pipeline-reference')}",
+            f"# ${{NAME}} comes from the environment. All settings: {page_command('pipeline-reference')}",
             "",
-            "# Marks commits and the checkpoint: do not change it once the pipeline has run.",
+            "# The name marks commits and the checkpoint: do not change it after the first run.",
             f"name: {_scalar(blank.name)}",
             "",
             "source:",
             "  kafka:",
             f"    bootstrap_servers: {_variable('KAFKA_BOOTSTRAP_SERVERS', blank.bootstrap_servers)}",
             f"    topics: [{_scalar(blank.topic)}]",
-            "    start: earliest                   # of a new feed; later it resumes where it ended",
+            "    start: earliest                   # of a new feed; later runs resume after the last commit",
             "    max_records_per_batch: 1_000_000",
             "    # options: {kafka.max.poll.records: 10000}   # further Kafka client settings",
             "",
@@ -118,7 +119,7 @@ def _decode(blank: Blank) -> list[str]:
         lines.append(f"#   … and {len(found.columns) - MAX_FIELDS} more")
     if found.kind == "raw":
         lines += [
-            "# raw lands the bytes in one column, value. If you know better:",
+            "# raw lands the bytes in one column, value. Formats that have columns:",
             "#   avro: {schema_file: values.avsc}           # Avro without a header",
             "#   protobuf: {schema_file: values.proto, message: Trip}",
             "#   json: {schema_ddl: 'id BIGINT, name STRING'}   # or {schema: sample}",
@@ -138,7 +139,7 @@ def _decode(blank: Blank) -> list[str]:
         lines.append("  raw: {}")
     return [
         *lines,
-        "  # Where each row comes from, as columns kafka_topic, kafka_partition and so on; also: key, headers.",
+        "  # Adds the columns kafka_topic, kafka_partition and so on, which name a row's record; also: key, headers.",
         "  metadata: [topic, partition, offset, timestamp]",
     ]
 
@@ -147,7 +148,7 @@ def _transform(blank: Blank) -> list[str]:
     text = next((column.name for column in blank.discovery.columns if column.time == "text"), None)
     shown = f"SELECT *, to_timestamp({text}) AS {text}_ts" if text and re.fullmatch(Identifier, text) else "SELECT *"
     return [
-        "# One SELECT over the decoded records, if they are to land in another form:",
+        "# A SELECT over the decoded records can change the rows:",
         "# transform:",
         f"#   sql: {shown} FROM {blank.name}",
         "",
@@ -156,7 +157,7 @@ def _transform(blank: Blank) -> list[str]:
 
 def _stored_here(blank: Blank, folder: Path) -> list[str]:
     return [
-        "# Without state it needs no checkpoint: the feed resumes by its table.",
+        "# Without state the feed needs no checkpoint: its table has its position.",
         f"# checkpoint: {folder}/checkpoints/{blank.name}",
         "",
         "catalogs:",
@@ -177,11 +178,11 @@ def _stored_in_s3(blank: Blank) -> list[str]:
     ]
     known = ["# The catalog lake comes from LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE."]
     return [
-        "# Optional without state: then the feed resumes by its table, with 2 S3 requests less in each batch.",
+        "# Optional without state: the table has the feed's position. Each batch then needs 2 S3 requests less.",
         f"checkpoint: s3a://{bucket}/checkpoints/{blank.name}",
         "",
         "# The S3 store comes from AWS_ENDPOINT_URL_S3, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
-        "# To say it here instead:",
+        "# To set it here instead:",
         "# s3: {endpoint: '${AWS_ENDPOINT_URL_S3}', access_key: '${AWS_ACCESS_KEY_ID}',",
         "#      secret_key: '${AWS_SECRET_ACCESS_KEY}'}",
         *(known if catalog == "lake" else declared),
@@ -198,7 +199,7 @@ def _variable(name: str, default: str | None) -> str:
 
 
 def _comment(text: str) -> str:
-    """Keep foreign text on its line: other characters than a line break also end a comment in YAML."""
+    """Keep text from outside on its line: several unprintable characters end a comment in YAML."""
     return "".join(char if char.isprintable() else "?" for char in str(text)[:120])
 
 
@@ -216,11 +217,13 @@ def _quoted(text: str) -> str:
 def write_new(path: Path, text: str, *, overwrite: bool = False) -> None:
     """Write a file completely or not at all; raise a ConfigError if it exists. Write into a device or pipe directly."""
     if not path.absolute().parent.is_dir():
-        raise ConfigError("cannot write the file: its folder does not exist", where=str(path))
+        hint = f"mkdir -p {path.absolute().parent}"
+        raise ConfigError("cannot write the file: its folder does not exist", where=str(path), hint=hint)
     try:
         is_written = write_whole(path, text, overwrite=overwrite)
     except OSError as error:
-        raise ConfigError(f"cannot write the file: {error.strerror}", where=str(path)) from None
+        hint = "choose another place with --file"
+        raise ConfigError(f"cannot write the file: {error.strerror}", where=str(path), hint=hint) from None
     if not is_written:
         raise exists(path)
 

@@ -1,1 +1,1 @@
-"""Proves from the table and the broker that a table has every record once."""
+"""Proves from the table and the broker that the table has each record exactly once."""

@@ -1,4 +1,4 @@
-"""Compare a feed's commits with each other and with the broker's answers; reads nothing itself."""
+"""Compare a feed's commits with each other and with the broker's answers; the evidence is read already."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def _files(evidence: Evidence) -> Iterator[Finding]:
     """Find files that the table's newest snapshot names and the store lacks."""
     for file in evidence.files.lost:
         what = f"the {file.what} {file.path}: {file.why}; the table cannot be read"
-        out = "restore it, roll the table back to a snapshot without it, or rewind the feed to read its records again"
-        yield Finding.of("file-lost", f"{what}. {out[0].upper()}{out[1:]}")
+        hint = "Restore it, roll the table back to a snapshot without it, or rewind the feed to read its records again"
+        yield Finding.of("file-lost", f"{what}. {hint}")
     if evidence.files.unchecked:
-        what = f"{evidence.files.unchecked:,} older files of the table were not looked for"
+        what = f"{evidence.files.unchecked:,} older files of the table were not checked"
         yield Finding.of("files", what, fault=False)
 
 
 def _continuity(commits: tuple[Commit, ...]) -> Iterator[Finding]:
-    """Find commits that do not begin where the last commit of the partition ended, and are no move."""
+    """Find commits that neither begin where the partition's last commit ended nor move the feed."""
     ends: dict[Partition, int] = {}
     ids: dict[str, str] = {}
     for number, commit in enumerate(commits):
@@ -59,7 +59,7 @@ def _continuity(commits: tuple[Commit, ...]) -> Iterator[Finding]:
             if before == topic_id:
                 continue
             if before != left.get(topic):
-                what = f"{topic} is another topic (id {topic_id}) than before (id {before})"
+                what = f"{topic} is another topic (id {topic_id}) than in the last commit (id {before})"
                 yield Finding.of("topic-changed", what, topic, commit=commit)
             ends = {partition: end for partition, end in ends.items() if partition[0] != topic}
         if commit.move is not None:
@@ -73,26 +73,26 @@ def _continuity(commits: tuple[Commit, ...]) -> Iterator[Finding]:
                     continue
                 if gone.topic in left and left[gone.topic] != commit.ranges.topic_ids.get(gone.topic):
                     continue
-                what = f"{gone.topic}-{gone.partition} is missing, the commit before has it up to {gone.end}"
-                found = Finding.of("forgotten", what, gone.key, commit=commit)
-                yield replace(found, start=gone.end)
+                what = f"{gone.topic}-{gone.partition} is missing; the last commit has it up to {gone.end}"
+                finding = Finding.of("forgotten", what, gone.key, commit=commit)
+                yield replace(finding, start=gone.end)
         for span in commit.ranges.ranges:
             partition = span.key
             expected = ends.get(partition, span.start)
             if span.start != expected:
                 gap = span.start > expected
                 between = OffsetRange(*partition, min(expected, span.start), max(expected, span.start))
-                what = f"{span.topic}-{span.partition} begins at {span.start}, the commit before ended at {expected}"
+                what = f"{span.topic}-{span.partition} begins at {span.start}; the last commit ended at {expected}"
                 why = f"{between.records:,} offsets are {'in no commit' if gap else 'in more than one commit'}"
                 yield Finding.of("gap" if gap else "overlap", f"{what}: {why}", between, commit=commit)
             ends[partition] = span.end if commit.move else max(span.end, ends.get(partition, 0))
 
 
 def _moved(commit: Commit, ends: dict[Partition, int]) -> Iterator[Finding]:
-    """Find offsets that a move skips or reads again; set ``ends`` to its target if the move starts from them."""
+    """Note the offsets that a move skips or reads again; set ``ends`` to its target if the move starts from them."""
     assert commit.move is not None
     ids, left = commit.ranges.topic_ids, commit.left_ids
-    found: list[tuple[str, str | Partition | OffsetRange]] = []
+    notes: list[tuple[str, str | Partition | OffsetRange]] = []
     for (topic, partition), (start, to) in sorted(commit.move.positions.items()):
         if ends.get((topic, partition), start) == start:
             ends[topic, partition] = to
@@ -101,47 +101,48 @@ def _moved(commit: Commit, ends: dict[Partition, int]) -> Iterator[Finding]:
         if topic in left:
             where = f"{to} of the topic with the id {ids.get(topic)}"
             what = f"the feed left {name} of the topic with the id {left[topic]} at {start}, and resumes at {where}"
-            found.append((what, (topic, partition)))
+            notes.append((what, (topic, partition)))
         elif to > start:
-            found.append((f"{span.records:,} offsets of {name}, {offsets}, were given up: --accept-loss", span))
+            notes.append((f"{span.records:,} offsets of {name}, {offsets}, were given up: --accept-loss", span))
         else:
             rows = "kept" if commit.move.deleted_rows is None else "deleted"
-            what = f"{name} went back from {start} to {to}; the rows of the offsets {offsets} were {rows}"
-            found.append((what, span))
-    found += [(f"the feed has left the topic {topic} with the id {left[topic]}", topic) for topic in sorted(left)]
-    for what, place in found:
-        finding = Finding.of(commit.move.reason, what, place, commit=commit, fault=False)
-        # A move is not a batch although it has a batch's number: name the snapshot instead.
-        yield replace(finding, what=f"snapshot {commit.snapshot_id}: {what}")
+            what = f"{name} moved back from {start} to {to}; the rows of the offsets {offsets} were {rows}"
+            notes.append((what, span))
+    notes += [(f"the feed has left the topic {topic} with the id {left[topic]}", topic) for topic in sorted(left)]
+    for what, place in notes:
+        yield _note_of_snapshot(commit.move.reason, what, commit, place)
+
+
+def _note_of_snapshot(kind: str, what: str, commit: Commit, place: str | Partition | OffsetRange | None) -> Finding:
+    """Return a note that names the snapshot: moves and takeovers have the number of a batch, and are no batches."""
+    finding = Finding.of(kind, what, place, commit=commit, fault=False)
+    return replace(finding, what=f"snapshot {commit.snapshot_id}: {what}")
 
 
 def _adopted(evidence: Evidence) -> Iterator[Finding]:
-    """Note that another tool wrote the rows before a takeover: they are not verified."""
+    """Note that verify does not check the rows from before a takeover, which another tool wrote."""
     for commit in evidence.commits:
-        if commit.adopted is None:
-            continue
-        begins = ", ".join(f"{span.topic}-{span.partition} at {span.end}" for span in commit.ranges.ranges)
-        what = f"the table was taken over from {commit.adopted.tool}: counted from there, {begins}"
-        finding = Finding.of("adopted", what, commit=commit, fault=False)
-        # A takeover is not a batch although it has a batch's number: name the snapshot instead.
-        yield replace(finding, what=f"snapshot {commit.snapshot_id}: {what}")
+        if commit.adopted is not None:
+            begins = ", ".join(f"{span.topic}-{span.partition} at {span.end}" for span in commit.ranges.ranges)
+            what = f"the table was taken over from {commit.adopted.tool}; only later offsets are verified: {begins}"
+            yield _note_of_snapshot("adopted", what, commit, None)
 
 
 def _topics(evidence: Evidence) -> Iterator[Finding]:
-    """Find topics that differ from those of the newest commit, or that no longer have its unread records."""
+    """Find topics that were recreated or cut off since the newest commit, or that have lost unread records."""
     if not evidence.commits:
         return
     last = without_batches(evidence.commits[-1].ranges)
     for topic in sorted({span.topic for span in last.ranges}):
         description = evidence.topics.get(topic)
         if description is None:
-            what = f"there is no topic {topic} of Kafka now that could be asked; lag is unknown"
+            what = f"Kafka has no topic {topic} now; its lag is unknown"
             yield Finding.of("topic-missing", what, topic, fault=False)
             continue
         known = last.topic_ids.get(topic)
         if known is not None and known != description.topic_id:
-            ids = f"the broker's {topic} has the id {description.topic_id}, the table's rows are of {known}"
-            yield Finding.of("topic-recreated", f"{ids}: the topic was recreated", topic)
+            ids = f"its id is {description.topic_id}, and the id of the table's records is {known}"
+            yield Finding.of("topic-recreated", f"the topic {topic} was recreated: {ids}", topic)
             continue
         ends = {span.partition: span.end for span in last.ranges if span.topic == topic}
         for partition in description.partitions:
@@ -150,8 +151,8 @@ def _topics(evidence: Evidence) -> Iterator[Finding]:
                 continue
             if partition.agreed is not None and partition.agreed < end:
                 other = OffsetRange(topic, partition.id, partition.agreed, end)
-                what = f"{name} was cut off at {other.start}, the table has read it up to {end}"
-                why = "a replica without all records became its leader, and later ones got their offsets"
+                what = f"{name} was cut off at {other.start}, and the table has it up to {end}"
+                why = "a replica that lacked records became the leader, and later records got their offsets"
                 yield Finding.of("cut-off", f"{what}: {why}", other)
                 continue
             if end > partition.end_offset:
@@ -161,7 +162,7 @@ def _topics(evidence: Evidence) -> Iterator[Finding]:
                 yield Finding.of("ahead", f"{what}: {why}", lost)
             if end < partition.start_offset:
                 gone = OffsetRange(topic, partition.id, end, partition.start_offset)
-                what = f"{name} begins at {gone.end} in the topic, the table ends at {end}"
+                what = f"{name} begins at {gone.end} in the topic and ends at {end} in the table"
                 why = f"retention has removed {gone.records:,} offsets before they were read"
                 yield Finding.of("overtaken", f"{what}: {why}", gone)
 
@@ -176,7 +177,7 @@ def _backfills(evidence: Evidence) -> Iterator[Finding]:
     for landed in evidence.line:
         for topic, topic_id in landed.ranges.topic_ids.items():
             if ids.setdefault(topic, topic_id) != topic_id:
-                # The topic was recreated under the same name, so equal offsets are other records.
+                # The topic was recreated, so its offsets mean other records now.
                 ids[topic] = topic_id
                 by_feed = [span for span in by_feed if span.topic != topic]
                 by_backfills = [span for span in by_backfills if span.topic != topic]
@@ -188,7 +189,7 @@ def _backfills(evidence: Evidence) -> Iterator[Finding]:
         before = [*by_feed, *by_backfills] if isinstance(landed, Backfill) else by_backfills
         for span in intersection(here, before):
             name = f"{span.topic}-{span.partition}"
-            what = f"[{span.start}, {span.end}) of {name} had landed before, once by a backfill"
+            what = f"[{span.start}, {span.end}) of {name} has landed twice, and a backfill is involved"
             yield Finding.of("overlap", what, span, commit=landed)
         if isinstance(landed, Backfill):
             by_backfills = union([*by_backfills, *here])
@@ -202,16 +203,16 @@ def _fences(commits: Sequence[Commit | Backfill], taken_last: str | None) -> Ite
     for commit in commits:
         fence = _number(commit.fence)
         if fence is not None and fence < highest:
-            what = f"its driver (fence {fence}) had been replaced by one with fence {highest}"
+            what = f"a driver with fence {highest} had replaced its driver, whose fence is {fence}"
             yield Finding.of("fence", what, commit=commit)
         highest = max(highest, fence or 0)
     taken = _number(taken_last)
     if taken is not None and taken < highest:
-        yield Finding.of("fence", f"the table's fence is {taken}, a commit has {highest}: it was set back")
+        yield Finding.of("fence", f"the table's fence was set back: it is {taken}, and a commit has {highest}")
 
 
 def _number(fence: str | None) -> int | None:
-    """Return the number of a fence, whose text is a number, a space, and the owner; None if it has none."""
+    """Return the number of a fence, whose text is a number, a space, and the owner; None for other texts."""
     first = (fence or "").partition(" ")[0]
     return int(first) if first.isdigit() else None
 
@@ -222,7 +223,7 @@ def _records(evidence: Evidence) -> Iterator[Finding]:
     for commit in evidence.landed:
         known = {span.key for span in commit.ranges.ranges}
         for topic, partition in sorted(commit.counts.keys() - known):
-            what = f"records of {topic}-{partition} are counted, and the commit has no range of it"
+            what = f"the commit counts records of {topic}-{partition}, and has no range of it"
             yield Finding.of("counts", what, (topic, partition), commit=commit)
         for span in without_batches(commit.ranges).ranges:
             counted = commit.counts.get(span.key, ZERO).records
@@ -236,35 +237,37 @@ def _records(evidence: Evidence) -> Iterator[Finding]:
             elif counted > span.records or (held or 0) > counted:
                 there = f"the topic holds {held:,}" if counted < span.records else f"there are {span.records:,} offsets"
                 name, offsets = f"{span.topic}-{span.partition}", f"[{span.start}, {span.end})"
-                what = f"{counted:,} records of {name} are counted in {offsets}, {there}"
+                what = f"the commit counts {counted:,} records in {offsets} of {name}; {there}"
                 yield Finding.of("records", what, span, commit=commit)
     for (topic, partition), count in sorted(uncounted.items()):
-        what = f"{topic}-{partition}: {count:,} offsets held no record when they were read"
-        why = "the broker no longer has them to say why"
+        what = f"{topic}-{partition}: {count:,} offsets had no record when they were read"
+        why = "the broker cannot confirm this any more, since it has removed them"
         yield Finding.of("untold", f"{what}; {why}", (topic, partition), fault=False)
 
 
 def _left_out(evidence: Evidence) -> Iterator[Finding]:
-    """Note records with JSON fields that no column takes: their rows are right and incomplete."""
+    """Note records with JSON fields that have no column: their rows are incomplete."""
     if rows := sum(total(commit.counts).left_out for commit in (*evidence.landed, *evidence.replays)):
-        what = f"{counted(rows, 'row')}: their records have JSON fields that no column takes"
+        what = f"{counted(rows, 'row')}: their records have JSON fields that have no column"
         yield Finding.of("left-out", what, fault=False)
 
 
 def _rows(evidence: Evidence) -> Iterator[Finding]:
-    """Find commits that did not add the number of rows that they count, unless a transform decides that number."""
+    """Find commits whose snapshot has another number of rows than they count; a transform may change that number."""
     if evidence.transformed:
-        what = "the pipeline's transform decides how many rows records become: rows are not compared with counts"
+        what = "the pipeline's transform decides the number of rows: rows are not compared with counts"
         yield Finding.of("transform", what, fault=False)
     elif evidence.keyed is None:
         for commit in (*evidence.landed, *evidence.replays):
             if commit.rows != (counted := total(commit.counts).rows):
-                what = f"{commit.rows:,} rows were added, records less dead letters and skipped are {counted:,}"
+                what = (
+                    f"it added {commit.rows:,} rows, but its records without dead letters and skipped are {counted:,}"
+                )
                 yield Finding.of("rows", what, commit=commit)
 
 
 def _recorded(evidence: Evidence) -> Iterator[Finding]:
-    """Check that the position in the table's properties, which outlives snapshots, is the newest commit's."""
+    """Check that the table's properties, which outlive snapshots, have the newest commit's position."""
     if not evidence.recorded_known:
         what = "the table was rolled back to before the feed's commits; the feed's position is unknown"
         yield Finding.of("position", what)
@@ -272,12 +275,12 @@ def _recorded(evidence: Evidence) -> Iterator[Finding]:
         return
     elif not evidence.commits:
         if evidence.history_complete:
-            what = "the table's properties know a position of the feed, and its history no commit"
-            yield Finding.of("position", f"{what}: another engine has rolled it back")
+            what = "the table's properties have a position of the feed, and its snapshots have no commit"
+            yield Finding.of("position", f"{what}: another engine has rolled the table back")
     elif evidence.recorded != evidence.commits[-1].ranges:
         what = (
             "the table's properties have another position than the feed's newest commit: another engine has rolled "
-            "the table back, or committed past the check"
+            "the table back, or has committed without lakefeed's check"
         )
         yield replace(Finding.of("position", what, commit=evidence.commits[-1]), what=what)
 
@@ -285,7 +288,7 @@ def _recorded(evidence: Evidence) -> Iterator[Finding]:
 def _limits_of_the_proof(evidence: Evidence) -> Iterator[Finding]:
     if not evidence.history_complete:
         first = f"batch {evidence.commits[0].batch_id}" if evidence.commits else "nothing"
-        what = f"older snapshots have expired: only what is left was verified, from {first} on"
+        what = f"older snapshots have expired: only commits from {first} on were verified"
         yield Finding.of("expired", what, fault=False)
     if foreign := evidence.foreign_commits:
         added, deleted = sum(commit.added for commit in foreign), sum(commit.deleted for commit in foreign)

@@ -1,4 +1,4 @@
-"""Compare the counts in a feed's commits with its dead letters, rows and keys; reads nothing itself."""
+"""Compare the counts in a feed's commits with its dead letters, rows and keys; the evidence is read already."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MOST_POSITIONS_SHOWN = 5
 
 @dataclass(frozen=True, kw_only=True)
 class CommitOutcome:
-    """The part of one commit that is left after later moves of the feed.
+    """The part of a commit's records that later moves of the feed have not undone.
 
     Attributes:
-        limits: partitions that were rewound later, with the offset from which on their records were read again.
+        limits: the lowest offset to which later moves have rewound a partition.
         left: topics that the feed has left, or whose name now belongs to another topic.
     """
 
@@ -30,7 +30,7 @@ class CommitOutcome:
     left: frozenset[str] = frozenset()
 
     def counts(self) -> dict[Partition, tuple[Counts, Counts]]:
-        """Return the lowest and highest possible number of records left; they differ if part of a range was rewound."""
+        """Return the least and greatest counts of records that remain; they differ if part of a range was rewound."""
         found = {}
         for span in self.commit.ranges.ranges:
             partition = span.key
@@ -48,17 +48,17 @@ class CommitOutcome:
 
     @property
     def is_rewound(self) -> bool:
-        """Check that the whole commit was rewound."""
+        """Check that all records of the commit were rewound."""
         return all(self.rewound(span) == span.records for span in self.commit.ranges.ranges)
 
     def rewound(self, span: OffsetRange) -> int:
-        """Return the number of a range's offsets that were read again."""
+        """Return the number of offsets of a range that were rewound."""
         limit = self.limits.get(span.key)
         return 0 if limit is None else max(0, span.end - max(span.start, limit))
 
 
 def outcomes_since(commits: Sequence[Commit | Backfill]) -> list[CommitOutcome]:
-    """Return the outcome of each commit after later moves, in the same order."""
+    """Return the outcomes of the commits after later moves, in the same order."""
     found = []
     limits: dict[Partition, int] = {}
     left: frozenset[str] = frozenset()
@@ -71,7 +71,7 @@ def outcomes_since(commits: Sequence[Commit | Backfill]) -> list[CommitOutcome]:
 
 
 def _counts_left(evidence: Evidence) -> tuple[dict[Partition, Counts], dict[Partition, Counts], set[Partition]]:
-    """Return the partitions' lowest and highest possible numbers of records left, and the rewound partitions."""
+    """Return the partitions' least and greatest counts of records that remain, and the rewound partitions."""
     least: dict[Partition, Counts] = defaultdict(Counts)
     most: dict[Partition, Counts] = defaultdict(Counts)
     rewound: set[Partition] = set()
@@ -84,35 +84,35 @@ def _counts_left(evidence: Evidence) -> tuple[dict[Partition, Counts], dict[Part
 
 
 def renamed_topics(commits: tuple[Commit, ...]) -> set[str]:
-    """Return names that several topics have had: rows of different topics then have the same name and offsets."""
+    """Return names that several topics have had: rows of these topics cannot be distinguished by name and offset."""
     ids: dict[str, set[str]] = defaultdict(set)
     for commit in commits:
-        # Include the topics that were left: their own commits may have expired.
+        # Topics that the feed left count, too: their own commits may have expired.
         for topic, topic_id in (*commit.ranges.topic_ids.items(), *commit.left_ids.items()):
             ids[topic].add(topic_id)
     return {topic for topic, known in ids.items() if len(known) > 1}
 
 
 def letter_findings(evidence: Evidence) -> Iterator[Finding]:
-    """Find dead letters that were not written, or that are neither in the table nor replayed nor dropped."""
-    if (kept := evidence.dead_letters) is not None:
-        yield from _written(evidence, kept)
-        yield from _present(evidence, kept)
+    """Find dead letters that were not written, or that have vanished without a replay."""
+    if (letters := evidence.dead_letters) is not None:
+        yield from _written(evidence, letters)
+        yield from _present(evidence, letters)
         return
     lost = sum(total(commit.counts).dead_letters for commit in evidence.landed)
     if evidence.files.lost:
         return
     if lost and (topic := evidence.dead_letter_topic) is not None:
-        what = f"{lost:,} dead letters were counted; they go to the topic {topic}, which has no ledger to compare with"
+        what = f"{lost:,} dead letters were counted; they are in the topic {topic}, which has no ledger to compare with"
         yield Finding.of("letters-in-topic", what, fault=False)
     elif lost:
-        what = f"{lost:,} dead letters were counted, and the pipeline names no dead-letter table to look for them in"
+        what = f"{lost:,} dead letters were counted, and the pipeline file names no table that could have them"
         yield Finding.of("letters-unkept", what)
 
 
-def _written(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
+def _written(evidence: Evidence, letters: Letters) -> Iterator[Finding]:
     written: dict[tuple[OffsetRange, ...], list[int]] = defaultdict(list)
-    for outcome in outcomes_since(kept.commits):
+    for outcome in outcomes_since(letters.commits):
         if outcome.commit.move is None and not outcome.is_rewound:
             written[outcome.commit.ranges.ranges].append(outcome.commit.rows)
     rewound = set()
@@ -121,43 +121,44 @@ def _written(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
         if isinstance(commit, Backfill):
             pending = "the next backfill writes them" if commit == evidence.backfills[-1] else None
             if not outcome.is_rewound:
-                yield from _fewer(commit, _found(commit, kept), kept, pending)
+                yield from _fewer(commit, _written_of(commit, letters), letters, pending)
         elif outcome.is_rewound and commit.move is None:
             # The letters of a rewound commit may be deleted already, or soon.
             rewound.add(commit.ranges.ranges)
         else:
-            # Rewound records may be read again in a commit with the same ranges.
+            # After a rewind, two commits may have the same ranges: each takes the oldest count of letters.
             queue = written.get(commit.ranges.ranges, [])
-            found = queue.pop(0) if total(commit.counts).dead_letters and queue else None
+            count = queue.pop(0) if total(commit.counts).dead_letters and queue else None
             pending = "the next start of the feed writes them" if commit is evidence.commits[-1] else None
-            yield from _fewer(commit, found, kept, pending)
+            yield from _fewer(commit, count, letters, pending)
     known = {commit.ranges.ranges: commit for commit in evidence.commits if commit.move is None}
     for ranges, rows in written.items():
         if ranges in known and ranges not in rewound and (count := sum(rows)):
-            what = f"{count:,} dead letters were written that are not counted"
+            what = f"{count:,} dead letters were written that no commit counts"
             yield Finding.of("letters", what, commit=known[ranges])
 
 
-def _fewer(commit: Commit | Backfill, found: int | None, kept: Letters, pending: str | None) -> Iterator[Finding]:
-    """Find commits with another number of dead letters than they count; unwritten ones may be ``pending``."""
+def _fewer(commit: Commit | Backfill, written: int | None, letters: Letters, pending: str | None) -> Iterator[Finding]:
+    """Find a commit with another number of ``written`` letters than it counts; ``pending`` says who writes them yet."""
     counted = total(commit.counts).dead_letters
-    if not counted or found == counted or (found is None and not kept.whole):
+    if not counted or written == counted or (written is None and not letters.whole):
         return
-    what = f"{counted:,} dead letters are counted, {found or 0:,} were written"
-    if found is None and pending:
+    what = f"it counts {counted:,} dead letters, and {written or 0:,} were written"
+    if written is None and pending:
         yield Finding.of("letters-pending", f"{what}; {pending}", commit=commit, fault=False)
     else:
         yield Finding.of("letters", what, commit=commit)
 
 
-def _found(commit: Commit | Backfill, kept: Letters) -> int | None:
-    """Return how many letters of a commit were written; None if no commit of letters belongs to it."""
+def _written_of(commit: Commit | Backfill, letters: Letters) -> int | None:
+    """Return the number of letters that were written for a commit; None if the dead-letter table has no such commit."""
     if isinstance(commit, Backfill):
-        return kept.of_backfills.get(commit.number)
-    return next((found.rows for found in reversed(kept.commits) if found.ranges.ranges == commit.ranges.ranges), None)
+        return letters.of_backfills.get(commit.number)
+    ranges = commit.ranges.ranges
+    return next((each.rows for each in reversed(letters.commits) if each.ranges.ranges == ranges), None)
 
 
-def _present(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
+def _present(evidence: Evidence, letters: Letters) -> Iterator[Finding]:
     least, most, uncertain = _counts_left(evidence)
     replayed: dict[Partition, int] = defaultdict(int)
     present: dict[Partition, list[int]] = defaultdict(list)
@@ -166,64 +167,64 @@ def _present(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
             replayed[key] += counts.records - counts.dead_letters
     offsets = Offsets(covered(evidence.landed))
     landed = {replay.replay_id for replay in evidence.replays}
-    for letter in sorted(kept.letters):
-        # Ignore letters of batches that landed after the table was read, and those that an interrupted replay deletes.
+    for letter in sorted(letters.letters):
+        # Batches may have landed since the table was read, and the next replay deletes letters that have landed.
         if offsets.has(letter.topic, letter.partition, letter.offset) and letter.replay_id not in landed:
             present[letter.topic, letter.partition].append(letter.offset)
-    # For a renamed topic, some letters belong to the earlier topic of that name.
-    names, pending = renamed_topics(evidence.commits), _pending(evidence, kept)
+    # Some letters of a recreated topic belong to the earlier topic of this name.
+    names, pending = renamed_topics(evidence.commits), _pending(evidence, letters)
     for key in sorted(key for key in most.keys() | present.keys() if key[0] not in names):
         name, here, counted = f"{key[0]}-{key[1]}", present[key], most[key].dead_letters - pending[key]
         if twice := sorted({offset for offset, following in pairwise(here) if offset == following}):
-            what = f"{name}: {_listed(twice)} more than once among the dead letters"
+            what = f"{name}: several dead letters have {_listed(twice)}"
             yield Finding.of("letters-twice", what, OffsetRange(*key, twice[0], twice[-1] + 1))
-        # It is unknown whether rewound letters had been replayed before.
+        # Letters may have been replayed before their records were rewound.
         again = replayed[key]
         surplus = len(here) + (0 if key in uncertain else again) > counted
         gone = least[key].dead_letters - pending[key] - len(here) - again
         if len(here) > counted or (surplus and evidence.history_complete):
-            what = f"{name}: {len(here):,} dead letters are there and {again:,} were replayed, {counted:,} are counted"
+            what = f"{name}: the table has {len(here):,} dead letters, {again:,} were replayed, {counted:,} are counted"
             yield Finding.of("letters-surplus", what, key)
         elif gone > 0:
             what = (
-                f"{name}: {gone:,} dead letters are neither there nor replayed: they were dropped, or deleted by "
-                "another client; the table cannot tell which"
+                f"{name}: {gone:,} dead letters are neither in the table nor replayed: lakefeed dead-letters drop or "
+                "another client has deleted them"
             )
             yield Finding.of("letters-dropped", what, key, fault=False)
 
 
-def _pending(evidence: Evidence, kept: Letters) -> dict[Partition, int]:
-    """Return the newest commits' unwritten dead letters, by partition: the feed crashed, or has yet to write them."""
+def _pending(evidence: Evidence, letters: Letters) -> dict[Partition, int]:
+    """Return the newest commits' unwritten dead letters, by partition: the feed writes them now, or after a crash."""
     pending: dict[Partition, int] = defaultdict(int)
     newest: tuple[Commit | Backfill, ...] = (*evidence.commits[-1:], *evidence.backfills[-1:])
-    for commit in newest if kept.whole else ():
-        if _found(commit, kept) is None:
+    for commit in newest if letters.whole else ():
+        if _written_of(commit, letters) is None:
             for key, counts in commit.counts.items():
                 pending[key] += counts.dead_letters
     return pending
 
 
 def row_findings(evidence: Evidence) -> Iterator[Finding]:
-    """Find rows that are repeated, missing or from elsewhere, by the rows' own offsets."""
+    """Find rows that are repeated, missing, or from offsets of no commit, by the rows' own offsets."""
     if (coverage := evidence.row_coverage) is None:
         return
     required = _required_rows(evidence)
     names = renamed_topics(evidence.commits)
     is_adopted = any(commit.adopted for commit in evidence.commits)
-    # A rewind that kept rows makes several rows of an offset intended; the rewind's commit may have expired.
+    # If a rewind kept rows, several rows of an offset are intended. The rewind's commit may have expired.
     kept_twice = set(evidence.rows_kept).union(*(commit.rewound for commit in kept_moves(evidence.commits)))
     for key in sorted(coverage.keys() | required.keys()):
         rows, name = coverage.get(key, RowCoverage()), f"{key[0]}-{key[1]}"
         if key[0] in names:
-            both = "this topic or of another that had its name before"
-            what = f"{name}: {rows.rows:,} rows are of {both}; by their offsets they cannot be distinguished"
+            both = "this topic or of an earlier one with its name"
+            what = f"{name}: {rows.rows:,} rows are of {both}; their offsets do not show which"
             yield Finding.of("renamed", what, key, fault=False)
             continue
         if rows.outside or (rows.before and evidence.history_complete and not is_adopted):
-            what = f"{name}: {rows.outside + rows.before:,} rows are from offsets that no commit has"
+            what = f"{name}: {rows.outside + rows.before:,} rows have offsets that no commit has"
             yield Finding.of("outside", what, key)
         elif rows.before:
-            since = "the feed took the table over" if is_adopted else "the oldest commit that is left"
+            since = "the feed took the table over" if is_adopted else "the oldest remaining commit"
             what = f"{name}: {rows.before:,} rows are from before {since}"
             yield Finding.of("before", what, key, fault=False)
         if rows.rows > rows.offsets:
@@ -231,18 +232,17 @@ def row_findings(evidence: Evidence) -> Iterator[Finding]:
             intended = ", which a transform may intend" if evidence.transformed else ""
             if key in kept_twice:
                 intended = "; the feed was rewound with --keep-rows"
-            what = f"{name}: {rows.rows - rows.offsets:,} rows are of offsets that have a row already"
-            what = f"{what}; {_listed(offsets)} more than once{intended}"
+            what = f"{name}: {rows.rows - rows.offsets:,} rows too many; several rows have {_listed(offsets)}{intended}"
             place: OffsetRange | Partition = OffsetRange(*key, offsets[0], offsets[-1] + 1) if offsets else key
             yield Finding.of("duplicates", what, place, fault=not intended)
-        # A table of keyed rows has only the newest offsets.
+        # A table of keyed rows has only the newest offset of each key.
         if rows.offsets < required[key] and not evidence.transformed and evidence.keyed is None:
             absent = ", ".join(f"[{start}, {end})" for start, end in rows.absent[:MOST_POSITIONS_SHOWN])
             deleted = any(commit.deleted for commit in evidence.foreign_commits)
             why = "; commits of no feed have deleted rows" if deleted else ""
             what = (
-                f"{name}: {required[key] - rows.offsets:,} of {required[key]:,} rows are not there{why}; "
-                f"neither row nor dead letter have the offsets {absent or '(none)'}"
+                f"{name}: {required[key] - rows.offsets:,} of {required[key]:,} rows are missing{why}; "
+                f"offsets with neither row nor dead letter: {absent or 'none'}"
             )
             place = OffsetRange(*key, rows.absent[0][0], rows.absent[-1][1]) if rows.absent else key
             yield Finding.of("missing", what, place, fault=not deleted)
@@ -252,7 +252,7 @@ def _required_rows(evidence: Evidence) -> dict[Partition, int]:
     """Return the number of offsets that must have a row, by partition."""
     least, _, uncertain = _counts_left(evidence)
     required = defaultdict(int, {key: counts.rows for key, counts in least.items()})
-    # Do not count replayed letters that may be older than the oldest remaining commit, or that were rewound.
+    # A replayed letter may be older than the oldest remaining commit, or rewound: then its row is not required.
     for replay in evidence.replays if evidence.history_complete else ():
         for key, counts in replay.counts.items():
             required[key] += 0 if key in uncertain else counts.rows
@@ -261,12 +261,12 @@ def _required_rows(evidence: Evidence) -> dict[Partition, int]:
 
 def _listed(offsets: list[int]) -> str:
     shown = ", ".join(map(str, offsets[:MOST_POSITIONS_SHOWN]))
-    more = f" and {len(offsets) - MOST_POSITIONS_SHOWN:,} further" if len(offsets) > MOST_POSITIONS_SHOWN else ""
-    return f"offsets {shown}{more} are there" if len(offsets) > 1 else f"offset {shown} is there"
+    more = f" and {len(offsets) - MOST_POSITIONS_SHOWN:,} others" if len(offsets) > MOST_POSITIONS_SHOWN else ""
+    return f"one of the offsets {shown}{more}" if len(offsets) > 1 else f"the offset {shown}"
 
 
 def upsert_findings(evidence: Evidence) -> Iterator[Finding]:
-    """Find changes that are not accounted for, repeated keys, and a growth that differs from the commits' counts."""
+    """Find unaccounted changes, repeated keys, and a number of rows that differs from the commits' counts."""
     if evidence.keyed is not None:
         yield from _changes(evidence, evidence.keyed)
         yield from _keys(evidence, evidence.keyed)
@@ -275,7 +275,7 @@ def upsert_findings(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _changes(evidence: Evidence, keyed: Keyed) -> Iterator[Finding]:
-    """Check for each commit that records = dead letters + skipped + superseded + void + applied."""
+    """Check that the records of each commit are the sum of dead letters, skipped, superseded, void and applied."""
     void = 0
     for commit in evidence.commits:
         if commit.move is not None:
@@ -286,7 +286,7 @@ def _changes(evidence: Evidence, keyed: Keyed) -> Iterator[Finding]:
             yield Finding.of("appended", what, commit=commit)
             continue
         if not evidence.transformed and upserts.changes != (counted := total(commit.counts).rows):
-            what = f"{upserts.changes:,} changes were merged, records less dead letters and skipped are {counted:,}"
+            what = f"it merged {upserts.changes:,} changes, but {counted:,} records are neither dead letters nor skipped"
             yield Finding.of("changes", what, commit=commit)
         if upserts.superseded < 0 or upserts.void < 0 or upserts.deletes > upserts.keys:
             what = (
@@ -294,10 +294,10 @@ def _changes(evidence: Evidence, keyed: Keyed) -> Iterator[Finding]:
                 f"changed {upserts.updated:,} and deleted {upserts.deleted:,} rows"
             )
             yield Finding.of("merged", what, commit=commit)
-        # If deletes are not remembered, a delete without a row has nothing to do.
+        # Without marks for deletes, a delete of a missing row changes nothing and is no void change.
         void += upserts.void if keyed.marks else max(0, upserts.void - (upserts.deletes - upserts.deleted))
     if void:
-        what = f"{void:,} changes found a newer row of their key: they were read again after a rewind, or came late"
+        what = f"{void:,} changes met a newer row of their key: a rewind has read them again, or they came late"
         yield Finding.of("void", what, fault=False)
 
 
@@ -307,7 +307,7 @@ def _keys(evidence: Evidence, keyed: Keyed) -> Iterator[Finding]:
     if keyed.rows is not None and keyed.rows != keyed.grown and evidence.history_complete:
         rewound = any(commit.move and commit.move.deleted_rows for commit in evidence.commits)
         foreign = rewound or bool(evidence.foreign_commits)
-        what = f"the table has {keyed.rows:,} rows, its commits have inserted {keyed.grown:,} more than they deleted"
+        what = f"the table has {keyed.rows:,} rows, but its commits inserted {keyed.grown:,} more than they deleted"
         what += "; a rewind or commits of no feed have deleted rows" if foreign else ""
         yield Finding.of("row-count", what, fault=not foreign)
 
@@ -320,11 +320,11 @@ def _history(evidence: Evidence, keyed: Keyed, history: Letters) -> Iterator[Fin
     for commit in batches:
         if commit.upserts is None:
             continue
-        found = written.get(commit.ranges.ranges)
-        began = began or found is not None
-        if began and found != commit.upserts.changes:
-            what = f"{commit.upserts.changes:,} changes were merged, the history has {found or 0:,} of them"
-            yield Finding.of("history", what, commit=commit, fault=found is not None or history.whole)
+        count = written.get(commit.ranges.ranges)
+        began = began or count is not None
+        if began and count != commit.upserts.changes:
+            what = f"it merged {commit.upserts.changes:,} changes, and the history has {count or 0:,} of them"
+            yield Finding.of("history", what, commit=commit, fault=count is not None or history.whole)
     if not batches:
         return
     if batches[0].ranges.ranges not in written:

@@ -96,7 +96,7 @@ def test_past_batches_tell_unless_the_files_will_be_others() -> None:
     assert figures(each.seconds) == (4.0, 10.0)
     repartitioned = found({"iceberg": {"table": "lake.a.b", "partition_by": ["topic"]}}, known, repartitioned=True)
     assert figures(repartitioned.files) == (None, None)
-    assert "laid out in another way" in repartitioned.files.rests_on
+    assert "layout of the table changes" in repartitioned.files.rests_on
 
 
 def test_what_upserts_read_is_unknown() -> None:

@@ -1,4 +1,4 @@
-"""Preflight without servers: catalogs as files, a REST catalog played by an HTTP server, or nothing at all."""
+"""``check --connect`` with catalogs in files, with HTTP servers in threads, and with servers that do not answer."""
 
 import json
 import sqlite3
@@ -35,7 +35,7 @@ from tests.support.registry_in_a_thread import RegistryInAThread
 WAREHOUSE = "s3://lake/warehouse"
 
 
-def test_sqlite_catalogs_that_can_be_used(tmp_path: Path) -> None:
+def test_new_empty_and_existing_sqlite_catalogs_are_accepted(tmp_path: Path) -> None:
     _sqlite(tmp_path / "new.db")
     (tmp_path / "empty.db").touch()
     _sqlite(tmp_path / "empty.db")
@@ -45,18 +45,15 @@ def test_sqlite_catalogs_that_can_be_used(tmp_path: Path) -> None:
     _sqlite(tmp_path / "old.db")
 
 
-def test_sqlite_catalog_without_folder(tmp_path: Path) -> None:
+def test_a_sqlite_catalog_in_a_missing_folder_or_another_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ResourceMissing, match="folder"):
         _sqlite(tmp_path / "no" / "catalog.db")
-
-
-def test_sqlite_catalog_that_is_something_else(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("these are only notes, not a database")
     with pytest.raises(ConfigError, match="no SQLite database"):
         _sqlite(tmp_path / "notes.txt")
 
 
-def test_database_server_that_is_away() -> None:
+def test_a_database_server_that_does_not_answer_is_unreachable() -> None:
     with pytest.raises(Unreachable, match="does not answer"):
         _server(Catalog(type="jdbc", uri="jdbc:postgresql://127.0.0.1:1/db", warehouse=WAREHOUSE))
 
@@ -92,7 +89,7 @@ def rest() -> Iterator[str]:
     server.server_close()
 
 
-def test_rest_catalog_that_answers(rest: str) -> None:
+def test_a_rest_catalog_that_answers_is_accepted(rest: str) -> None:
     ask_rest_catalog(Catalog(type="rest", uri=f"{rest}/catalog", token=SecretStr("t"), warehouse=WAREHOUSE))
 
 
@@ -106,7 +103,7 @@ def test_rest_catalog_that_answers(rest: str) -> None:
         ("web", ConfigError),
     ],
 )
-def test_rest_catalog_that_does_not(rest: str, path: str, error: type[LakefeedError]) -> None:
+def test_the_status_of_a_rest_catalog_chooses_the_error(rest: str, path: str, error: type[LakefeedError]) -> None:
     with pytest.raises(error) as caught:
         ask_rest_catalog(Catalog(type="rest", uri=f"{rest}/{path}"))
     assert type(caught.value) is error
@@ -123,7 +120,7 @@ def pipeline(**changes: object) -> PipelineConfig:
     return PipelineConfig.model_validate({**document, **changes})
 
 
-def test_everything_away_is_reported_at_once() -> None:
+def test_all_unreachable_servers_are_reported_together() -> None:
     connections = Connections(
         s3=S3(endpoint="http://127.0.0.1:1", access_key=SecretStr("a"), secret_key=SecretStr("b")),
         catalogs={"lake": Catalog(type="rest", uri="http://127.0.0.1:1", warehouse="s3://other/warehouse")},
@@ -142,7 +139,7 @@ def test_everything_away_is_reported_at_once() -> None:
     assert exit_status(found) == 1
 
 
-def test_a_java_key_store_is_no_reason_to_stop() -> None:
+def test_a_java_key_store_is_only_a_warning() -> None:
     """Spark's Java client can read it; librdkafka, with which the preflight connects, cannot."""
     options = {"kafka.ssl.truststore.location": "/etc/trust.jks"}
     (problem,) = _topics(KafkaSource(bootstrap_servers="127.0.0.1:1", topics=["trips"], options=options))
@@ -150,7 +147,7 @@ def test_a_java_key_store_is_no_reason_to_stop() -> None:
     assert "kafka.ssl.truststore.location" in problem.what
 
 
-def test_a_catalog_that_is_not_declared() -> None:
+def test_a_table_in_an_undeclared_catalog_is_a_mistake() -> None:
     (check,) = _catalog(pipeline(), Connections())
     assert [(each.key, each.error) for each in check()] == [("sink.iceberg.table", ConfigError)]
 
@@ -182,7 +179,7 @@ def decoding(decode: dict[str, Any]) -> PipelineConfig:
     )
 
 
-def test_a_table_that_cannot_be_read_is_reported_beside_the_schema_that_it_might_make_up_for(
+def test_an_unreadable_table_is_a_warning_beside_the_error_of_an_unusable_schema(
     tmp_path: Path, registry: RegistryInAThread
 ) -> None:
     register(registry, "int")
@@ -195,17 +192,19 @@ def test_a_table_that_cannot_be_read_is_reported_beside_the_schema_that_it_might
     unusable, unread = check()
     assert (unusable.severity, unread.severity) == ("error", "warning")
     assert "cannot be used" in unusable.what
-    assert "was not looked up: the catalog's database cannot be used: file is not a database" in unread.what
+    assert "the records: the catalog's database cannot be used: file is not a database" in unread.what
 
 
-def test_a_subject_of_another_kind_is_left_to_the_subjects_check(registry: RegistryInAThread) -> None:
+def test_the_check_of_change_events_ignores_a_subject_of_another_kind(registry: RegistryInAThread) -> None:
     register(registry, 'syntax = "proto3"; message A {}', kind="PROTOBUF")
     config = of_avro({"registry": registry.url}, envelope="debezium")
     assert _change_events(config) == []
 
 
-def test_columns_of_an_avro_schema_that_iceberg_refuses(tmp_path: Path, registry: RegistryInAThread) -> None:
-    """Records may not use the registry's newest version yet, and the table may keep an older one; so a warning."""
+def test_columns_of_an_avro_schema_that_iceberg_refuses_are_reported(
+    tmp_path: Path, registry: RegistryInAThread
+) -> None:
+    """The registry's newest version is only a warning: the records may use older versions."""
     fields = [{"name": "id", "type": "long"}, {"name": "_pos", "type": "int"}]
     schema = {"type": "record", "name": "A", "fields": fields}
     register(registry, schema)
@@ -223,7 +222,7 @@ def test_columns_of_an_avro_schema_that_iceberg_refuses(tmp_path: Path, registry
         ]
 
 
-def test_columns_of_a_json_schema_that_iceberg_refuses(registry: RegistryInAThread) -> None:
+def test_columns_of_a_json_schema_that_iceberg_refuses_are_warnings(registry: RegistryInAThread) -> None:
     fields = {name: {"type": "integer"} for name in ("id", "a.b", "_file")}
     inner = {"type": "object", "properties": {"b": {"type": "string"}}}
     register(registry, {"type": "object", "properties": {**fields, "a": inner}}, kind="JSON")

@@ -52,7 +52,7 @@ JSON_SCHEMA = Discovery(kind="json_schema", how="the registered schema", columns
 @pytest.mark.parametrize("topic", ["trips", "nyc-avro.topic", "1234", "true", "2024-01-01", "null"])
 @pytest.mark.parametrize("table", ["lake.nyc.trips", "other.a.b"])
 @pytest.mark.parametrize("discovery", [RAW, AVRO, PROTOBUF, JSON_SCHEMA])
-def test_what_is_written_has_no_mistakes(tmp_path: Path, topic: str, table: str, discovery: Discovery) -> None:
+def test_a_new_pipeline_file_has_no_mistakes(tmp_path: Path, topic: str, table: str, discovery: Discovery) -> None:
     config = config_of(pipeline_text(blank(discovery, topic=topic, table=table)), tmp_path)
     assert config.source.kafka is not None
     assert config.source.kafka.topics == [topic]
@@ -67,8 +67,7 @@ BREAKS = (
 
 
 @pytest.mark.parametrize("breaks", BREAKS)
-def test_no_name_from_outside_can_add_to_the_file(tmp_path: Path, breaks: str) -> None:
-    """A registry and topics may contain any subjects, field names, type names and JSON keys."""
+def test_names_from_registry_and_records_cannot_add_settings_to_the_file(tmp_path: Path, breaks: str) -> None:
     odd = f"a{breaks}evil: 1{breaks}b"
     columns = (
         Column(name=odd, type=odd, time="instant"),
@@ -94,7 +93,7 @@ def test_no_name_from_outside_can_add_to_the_file(tmp_path: Path, breaks: str) -
 
 
 @pytest.mark.parametrize("value", ["host", "h:1\n    topics: [evil]", "h:1}"])
-def test_brokers_and_registry_of_the_command_line_are_checked(value: str) -> None:
+def test_wrong_addresses_of_brokers_and_registry_are_refused(value: str) -> None:
     for wrong in (replace(blank(), bootstrap_servers=value), replace(blank(), registry_url=value)):
         with pytest.raises(ConfigError):
             check(wrong)
@@ -102,13 +101,18 @@ def test_brokers_and_registry_of_the_command_line_are_checked(value: str) -> Non
         check(replace(blank(), registry_url="http://u:p@h"))
 
 
-def test_fields_and_a_partition_are_proposed() -> None:
+def test_a_table_without_catalog_and_namespace_is_refused() -> None:
+    with pytest.raises(ConfigError, match="is not the name of a table"):
+        check(blank(table="trips"))
+
+
+def test_comments_list_the_fields_and_propose_a_partition() -> None:
     text = pipeline_text(blank(AVRO))
     assert "#   at  timestamp-millis\n" in text
     assert "# partition_by: [days(at)]\n" in text
 
 
-def test_a_json_record_says_what_the_columns_are(tmp_path: Path) -> None:
+def test_columns_are_guessed_from_a_json_record(tmp_path: Path) -> None:
     record = b'{"id": 1, "a \\ud83d\\ude00\\u007f": "x", "${HOME}\\n#": [1.5], "n": {"on": true}, "e": []}'
     found = _from_record(record, None, "t")
     config = config_of(pipeline_text(blank(found)), tmp_path)
@@ -119,7 +123,7 @@ def test_a_json_record_says_what_the_columns_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\x01\x02", b"5", b"[1]", b"{}", b"\x00\x00\x00\x00\x01x", b"[" * 9999])
-def test_anything_else_is_raw(value: bytes | None) -> None:
+def test_the_guess_for_other_values_is_raw(value: bytes | None) -> None:
     found = _from_record(value, None, "t")
     assert found.kind == "raw"
     assert not found.certain
@@ -128,16 +132,11 @@ def test_anything_else_is_raw(value: bytes | None) -> None:
 @pytest.mark.parametrize(
     ("topic", "name"), [("nyc-avro.topic", "nyc_avro_topic"), ("1st", "topic_1st"), ("--", "pipeline"), ("A", "a")]
 )
-def test_names_are_made_of_topics(topic: str, name: str) -> None:
+def test_a_pipelines_name_is_made_from_the_topics_name(topic: str, name: str) -> None:
     assert name_of(topic) == name
 
 
-def test_a_table_that_is_none_is_refused() -> None:
-    with pytest.raises(ConfigError, match="is no table"):
-        check(blank(table="trips"))
-
-
-def test_an_existing_file_stays(tmp_path: Path) -> None:
+def test_an_existing_file_is_overwritten_only_on_request(tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
     path.write_text("mine")
     with pytest.raises(ConfigError, match="the file exists"):
@@ -146,15 +145,12 @@ def test_an_existing_file_stays(tmp_path: Path) -> None:
     write_new(path, "theirs", overwrite=True)
     assert path.read_text() == "theirs"
     assert [each.name for each in tmp_path.iterdir()] == ["p.yaml"]
-
-
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot write"):
+    with pytest.raises(ConfigError, match="its folder does not exist"):
         write_new(tmp_path / "no" / "p.yaml", "text")
 
 
-def test_a_pipe_is_written_into_not_replaced(tmp_path: Path) -> None:
-    """If root renamed a file over /dev/null, it would replace the device."""
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    """Renaming a file over /dev/null as root would replace the device."""
     pipe, read = tmp_path / "pipe", list[str]()
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: read.append(pipe.read_text("utf-8")), daemon=True)
@@ -165,7 +161,7 @@ def test_a_pipe_is_written_into_not_replaced(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-def test_the_schema_goes_beside_but_never_over_another_file(tmp_path: Path) -> None:
+def test_the_json_schema_never_overwrites_a_foreign_file(tmp_path: Path) -> None:
     written = write_schema_beside(tmp_path / "p.yaml")
     assert written is not None
     assert write_schema_beside(tmp_path / "p.yaml") == written
