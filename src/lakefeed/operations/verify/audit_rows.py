@@ -286,7 +286,9 @@ def _changes(evidence: Evidence, keyed: Keyed) -> Iterator[Finding]:
             yield Finding.of("appended", what, commit=commit)
             continue
         if not evidence.transformed and upserts.changes != (counted := total(commit.counts).rows):
-            what = f"it merged {upserts.changes:,} changes, but {counted:,} records are neither dead letters nor skipped"
+            what = (
+                f"it merged {upserts.changes:,} changes, but {counted:,} records are neither dead letters nor skipped"
+            )
             yield Finding.of("changes", what, commit=commit)
         if upserts.superseded < 0 or upserts.void < 0 or upserts.deletes > upserts.keys:
             what = (

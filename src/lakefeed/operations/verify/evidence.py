@@ -1,4 +1,4 @@
-"""Collect the state of a feed's table, dead letters and topics at one moment, without Spark."""
+"""Read the evidence about a feed from its table, dead letters and topics, without Spark."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from lakefeed.sinks.factory import sink_of
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A fault, or a note on something that cannot be determined; programs read ``kind``."""
+    """A fault, or a note on something that verify cannot check; programs read ``kind``."""
 
     kind: str
     what: str
@@ -61,7 +61,7 @@ class Finding:
         commit: Commit | Backfill | ReplayCommit | None = None,
         fault: bool = True,
     ) -> Finding:
-        """Return a finding about a topic, a partition or offsets; with a commit, its sentence begins with that."""
+        """Return a finding about a topic, a partition or offsets; with a commit, its sentence begins with the batch."""
         finding = cls(kind=kind, what=what, fault=fault)
         if commit is not None:
             what = f"{commit.title}: {what}"
@@ -77,8 +77,8 @@ class Letters:
     """The feed's part of a dead-letter table, or of the history of a table of keyed rows.
 
     Attributes:
-        whole: whether no snapshot of the table has expired.
-        of_backfills: the number of letters written for the backfills, by the backfill's number.
+        whole: whether the table still has all snapshots.
+        of_backfills: the number of letters of the backfills, by the backfill's number.
     """
 
     commits: tuple[Commit, ...] = ()
@@ -92,10 +92,10 @@ class Keyed:
     """The evidence about a table of keyed rows.
 
     Attributes:
-        marks: whether deleted rows stay, marked as deleted.
-        grown: rows that the MERGEs have inserted, less rows that they have deleted.
+        marks: whether the table marks rows as deleted instead of deleting them.
+        grown: the number of rows that the commits have inserted, less the number that they have deleted.
         rows: the table's number of rows; None if they were not counted.
-        repeated: the first keys with more than one row, and their number of rows.
+        repeated: the first keys with several rows, and their number of rows.
     """
 
     marks: bool = False
@@ -111,17 +111,17 @@ class Evidence:
     """All evidence about a feed at one moment; commits, backfills and replays are oldest first.
 
     Attributes:
-        history_complete: whether no snapshot of the table has expired.
-        older_rows: rows that the table had before its oldest remaining snapshot.
-        recorded: the newest position in the table's property; None if there is none.
-        recorded_known: False if the property says that the table was rolled back to before the recorded positions.
-        rows_kept: offsets that rewinds read again and whose rows they kept, from the recorded position.
-        fence: the newest fence; ``backfill_fence`` is the newest fence of backfills.
+        history_complete: whether the table still has all snapshots.
+        older_rows: the number of rows that the table had before its oldest remaining snapshot.
+        recorded: the feed's position in the table's properties, if they have one.
+        recorded_known: false if a rollback has made that position unknown.
+        rows_kept: offsets that rewinds have read again and whose rows they have kept, from the recorded position.
         foreign_commits: commits that belong to no feed.
-        broker_record_counts: for ranges with fewer records than offsets; None if the broker lacks some of the offsets.
+        broker_record_counts: the broker's counts for ranges with fewer records than offsets; None if the broker lacks
+            some of the offsets.
         transformed: whether a transform decides the number of rows.
         row_coverage: the rows by their own offsets; None if they were not read.
-        keyed: None if rows are appended.
+        keyed: None if the sink appends rows.
         files: the files of the table, of its history and of the dead letters.
     """
 
@@ -147,12 +147,12 @@ class Evidence:
 
     @property
     def landed(self) -> tuple[Commit | Backfill, ...]:
-        """All commits that landed records with offsets."""
+        """The commits of the feed, and then those of backfills."""
         return (*self.commits, *self.backfills)
 
     @property
     def line(self) -> tuple[Commit | Backfill, ...]:
-        """The same commits in the order in which the table received them."""
+        """The commits of the feed and of backfills in the order in which the table received them."""
         numbered: list[tuple[float, Commit | Backfill]] = list(enumerate(self.commits))
         # A backfill comes between the last commit before it and the next commit.
         numbered += [(backfill.after - 0.5, backfill) for backfill in self.backfills]
@@ -160,20 +160,20 @@ class Evidence:
 
     @property
     def topic_ids(self) -> Mapping[str, str]:
-        """The topics' ids in the newest commit: the broker's answers are valid only for topics with these ids."""
+        """The topics' ids in the newest commit: the broker's answers count only for topics with these ids."""
         newest = (self.commits or self.backfills)[-1:]
         return newest[0].ranges.topic_ids if newest else {}
 
     @property
     def same_topics(self) -> dict[str, TopicDescription]:
         """The topics that exist and were not recreated since the newest commit."""
-        there = {name: topic for name, topic in self.topics.items() if topic is not None}
-        return {name: topic for name, topic in there.items() if self.topic_ids.get(name) in (None, topic.topic_id)}
+        ids = self.topic_ids
+        return {name: topic for name, topic in self.topics.items() if topic and ids.get(name) in (None, topic.topic_id)}
 
 
 def collect_evidence(config: PipelineConfig, connections: Connections, *, deep: bool) -> Evidence:
-    """Collect the evidence about a feed whose sink keeps a ledger; ``deep`` also reads the offsets of all rows."""
-    # Without Kafka, a stream of another package may not number its records, so its ranges have no number of records.
+    """Read the evidence about a feed whose sink has a ledger; with ``deep`` also the offsets of all rows."""
+    # A stream of another package may not number its records: then its ranges say nothing about their count.
     source = None if config.source.installed is not None else config.kafka
     name = config.sink.chosen.snapshot_table
     if name is None:
@@ -187,12 +187,12 @@ def collect_evidence(config: PipelineConfig, connections: Connections, *, deep: 
             return _with_sources(evidence, config, source, connections, history.rows if deep else None)
     table = open_table(name, connections=connections)
     files = check_files(table, config.name)
-    # A table that lacks one of its files cannot be read.
+    # If a file is lost, the rows cannot be read.
     deep = deep and not files.lost
     line, whole = ancestors(table, config.name)
     recorded = table.properties.get(f"{POSITION}.{config.name}")
     position = Position.from_json(recorded) if recorded is not None else None
-    # The commits of these rewinds may have expired: then only the position explains offsets with several rows.
+    # The commits of these rewinds may have expired; then only the position explains several rows with one offset.
     kept = position.kept.intervals if position is not None else {}
     evidence = Evidence(
         commits=tuple(commits_of(line, config.name)),
@@ -237,7 +237,7 @@ def _with_sources(
     connections: Connections,
     rows: StoredRows | None,
 ) -> Evidence:
-    """Add dead letters, topics and rows. They are read after the commits, so that they include all that these wrote."""
+    """Add dead letters, topics and rows; read after the commits, they include all that these have written."""
     evidence = replace(evidence, transformed=config.transform is not None)
     if (letters := config.dead_letters) is not None:
         stored, files = (
@@ -274,7 +274,7 @@ def _read_letters(name: str, feed: str, connections: Connections) -> tuple[Lette
 
 
 def _record_counts(source: KafkaSource, evidence: Evidence) -> Mapping[OffsetRange, int | None]:
-    """Return the broker's number of records in ranges with fewer records than offsets, for topics with the same id."""
+    """Return the broker's counts for ranges with fewer records than offsets, unless the topic was recreated."""
     ids, topics = evidence.topic_ids, evidence.same_topics
     unknown = [
         span
@@ -298,7 +298,7 @@ def _coverage(evidence: Evidence, rows: StoredRows) -> dict[Partition, RowCovera
 
 
 def spans(commits: Sequence[Commit | Backfill]) -> dict[Partition, tuple[int, int]]:
-    """Return the first offset of each partition that the commits cover, and the offset after the last."""
+    """Return the partitions' first offsets in the commits, and the offsets after their last."""
     found: dict[Partition, tuple[int, int]] = {}
     for commit in commits:
         for span in without_batches(commit.ranges).ranges:
@@ -312,10 +312,10 @@ def begins(
 ) -> dict[Partition, int]:
     """Return, by partition, the offset below which rows may come from expired commits.
 
-    This includes offsets that rewinds read again with their rows kept, even if the rewind's commit has expired.
+    ``kept`` has offsets that rewinds have read again and whose rows they have kept.
     """
     found = {partition: start for partition, (start, _) in spans(commits).items()}
-    # A move that kept rows kept those after its target, up to where it started.
+    # A rewind that kept rows kept those from its target up to its start.
     ends = [(partition, end) for commit in kept_moves(commits) for partition, (_, end) in commit.rewound.items()]
     ends += [(partition, end) for partition, intervals in (kept or {}).items() for _, end in intervals]
     for partition, end in ends:
@@ -324,17 +324,17 @@ def begins(
 
 
 def kept_moves(commits: Sequence[Commit]) -> Iterator[Commit]:
-    """Yield the commits that moved the feed and kept the rows of the offsets that are read again."""
+    """Yield the commits that moved the feed and kept its rows."""
     return (commit for commit in commits if commit.move is not None and commit.move.deleted_rows is None)
 
 
 def covered(commits: Sequence[Commit | Backfill]) -> list[OffsetRange]:
-    """Return the offsets that the commits cover, in as few ranges as possible."""
+    """Return the offsets of the commits as ranges that neither touch nor overlap."""
     return union(span for commit in commits for span in without_batches(commit.ranges).ranges)
 
 
 def sparse(commits: Sequence[Commit | Backfill]) -> list[OffsetRange]:
-    """Return the ranges with fewer records than offsets: only the broker can confirm these."""
+    """Return the ranges with fewer records than offsets, whose counts only the broker can confirm."""
     return [
         span
         for commit in commits

@@ -1,4 +1,4 @@
-"""Check that the store has all files that a table's newest snapshot names, with their right size."""
+"""Check that the store has all files of a table's newest snapshot, with their right size."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 MOST_FILES = 20_000
-"""The number of files that are checked per table, newest first: every check is a HEAD request."""
+"""The largest number of files to check per table, newest first: a check is a HEAD request."""
 _THREADS = 16
 
 
 @dataclass(frozen=True)
 class LostFile:
-    """A file that the table names and that is missing or damaged in the store.
+    """A file of the table that is missing or damaged in the store.
 
     Attributes:
         what: ``manifest list``, ``manifest``, ``data file`` or ``delete file``.
-        why: what is wrong with the file.
+        why: the damage, as a sentence.
     """
 
     what: str
@@ -38,7 +38,7 @@ class FileCheck:
     """The files of a table's newest snapshot: manifests, data files and delete files.
 
     Attributes:
-        present: the number of files that are in the store with the right size.
+        present: the number of files that the store has with their right size.
         unchecked: the number of files beyond ``MOST_FILES``.
     """
 
@@ -51,11 +51,7 @@ class FileCheck:
 
 
 def check_files(table: Table, feed: str | None = None) -> FileCheck:
-    """Open the manifests of the branch that a feed lands in, and check that all their files exist.
-
-    Reads the manifest list and the manifests, and makes one HEAD request per data or delete file, for at most
-    ``MOST_FILES`` files.
-    """
+    """Read the manifests of the branch that a feed lands in, and check their files with HEAD requests."""
     head = head_of(table, feed)
     if head is None:
         return FileCheck()
@@ -96,7 +92,7 @@ def _lost(io: FileIO, files: list[tuple[str, tuple[str, int]]]) -> Iterator[Lost
 
 
 def _reason(error: Exception) -> str:
-    """Return what is wrong with a file; raise the error instead if the store is at fault."""
+    """Return the damage of a file; raise the error instead if the store is at fault."""
     if isinstance(error, FileNotFoundError):
         return "it is gone"
     if isinstance(error, OSError):

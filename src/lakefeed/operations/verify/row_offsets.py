@@ -1,4 +1,4 @@
-"""Find the offsets of a table's rows, from the rows' metadata columns."""
+"""Compare the offsets in a table's rows, which are in its metadata columns, with the offsets of its ledger."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ SELECT * FROM (
 QUALIFY row_number() OVER (PARTITION BY topic, part ORDER BY position) <= ?
 ORDER BY ALL
 """
-# The marks are all accounted offsets, and one just before and one just after each span. Offsets after an end mark are
-# in no span. If the next span begins one offset later, its first mark has the same position as the end mark.
+# The marks are all offsets with a row or a dead letter, and for each span one just before and one just after it.
+# Offsets after an end mark are in no span. If the next span begins one offset later, its first mark equals the end mark.
 _ABSENT = """
 WITH marks AS (
   SELECT topic, part, position, 0 AS ends FROM placed WHERE covered
@@ -73,7 +73,7 @@ GROUP BY p.topic, p.part
 
 @dataclass(frozen=True, order=True)
 class Letter:
-    """The position of a dead letter, and the replay that has marked it."""
+    """A dead letter's position, and the id of the replay that has marked it."""
 
     topic: str
     partition: int
@@ -86,11 +86,11 @@ class RowCoverage:
     """The rows of one partition by their own offsets.
 
     Attributes:
-        rows: the number of rows from offsets that the ledger covers.
+        rows: the number of rows with offsets of the ledger.
         offsets: the number of different offsets of these rows.
         before: the number of rows from before the oldest remaining commit.
-        outside: the number of rows from offsets that are in no commit.
-        repeated: the first offsets with more than one row, and their number of rows.
+        outside: the number of rows with offsets of no commit.
+        repeated: the first offsets with several rows, and their number of rows.
         absent: the first offset ranges with neither row nor dead letter.
     """
 
@@ -104,15 +104,12 @@ class RowCoverage:
 
 @dataclass(frozen=True)
 class RowSpan:
-    """The offsets of the rows of one partition.
+    """The offsets of the rows of one partition: the number of rows, and their lowest and highest offset.
 
     Attributes:
-        rows: the number of all rows of the partition.
-        first: the lowest offset of the rows.
-        last: the highest offset of the rows.
         offsets: the number of different offsets within the requested range.
         rows_within: the number of rows within that range.
-        beyond: the number of rows at or beyond the range's end.
+        beyond: the number of rows at or after the range's end.
     """
 
     rows: int
@@ -132,7 +129,6 @@ class IcebergRows:
 
     @property
     def columns(self) -> set[str]:
-        """The table's columns."""
         return set(self.table.schema().column_names)
 
     @property
@@ -156,8 +152,9 @@ def scan_row_offsets(
     """Compare the rows' own offsets with the ledger's; read three columns, and spill to disk.
 
     Args:
-        stored: the table as it was when its ledger was read; rows of topics that are not in ``topics`` are ignored.
-        spans: the offsets that the ledger covers, in ranges that neither touch nor overlap.
+        stored: the table as it was when its ledger was read.
+        spans: the offsets of the ledger, in ranges that neither touch nor overlap.
+        topics: the topics of the ledger; rows of other topics are ignored.
         begins: by partition, the offset below which a row outside the spans may come from an expired commit.
         letters: the dead letters, whose offsets have no rows.
     """
@@ -181,7 +178,7 @@ def scan_row_offsets(
 
 
 def scan_row_spans(stored: StoredRows, ranges: Sequence[OffsetRange]) -> dict[Partition, RowSpan]:
-    """Summarize the rows' own offsets, for one range per partition; read three columns, and spill to disk."""
+    """Summarize the rows' own offsets by partition, with a range for each; read three columns, and spill to disk."""
     if not ranges:
         return {}
     with _database() as connection:
@@ -192,7 +189,7 @@ def scan_row_spans(stored: StoredRows, ranges: Sequence[OffsetRange]) -> dict[Pa
 
 
 def count_keyed_rows(rows: IcebergRows, keys: Sequence[str]) -> tuple[int, tuple[tuple[str, int], ...]]:
-    """Return a table's number of rows, and keys with several rows; read only the key columns."""
+    """Return a table's number of rows, and the first keys with several rows; read only the key columns."""
     names = {name.lower(): name for name in rows.columns}
     columns = [names[key.lower()] for key in keys]
     listed = ", ".join('"' + column.replace('"', '""') + '"' for column in columns)
@@ -209,7 +206,7 @@ def count_keyed_rows(rows: IcebergRows, keys: Sequence[str]) -> tuple[int, tuple
 
 @contextmanager
 def _database() -> Iterator[Any]:
-    """Open a DuckDB database in a folder of its own: a database in memory could not spill to disk."""
+    """Open a DuckDB database in a temporary folder, so that it can spill to disk."""
     try:
         import duckdb
     except ImportError:
@@ -222,15 +219,15 @@ def _database() -> Iterator[Any]:
 
 
 def _load_positions(connection: Any, stored: StoredRows, topics: list[str]) -> None:
-    columns, kept = [TOPIC, PARTITION, OFFSET], stored.columns
-    if len(topics) == 1 and TOPIC not in kept:
+    columns, existing = [TOPIC, PARTITION, OFFSET], stored.columns
+    if len(topics) == 1 and TOPIC not in existing:
         columns.remove(TOPIC)
-    if missing := [name for name in columns if name not in kept]:
+    if missing := [name for name in columns if name not in existing]:
         raise ConfigError(
-            f"--deep compares the rows' own offsets, and the table does not keep {' and '.join(missing)}",
+            f"--deep compares the rows' own offsets, and the table has no column {' and '.join(missing)}",
             where=stored.where,
-            hint="new rows keep them with decode: {metadata: [topic, partition, offset]}; without --deep the ledger is "
-            "verified",
+            hint="decode: {metadata: [topic, partition, offset]} adds them to new rows; without --deep, verify checks "
+            "the ledger",
         )
     topic = TOPIC if TOPIC in columns else f"'{topics[0]}'"
     connection.register("rows", stored.read(columns))
@@ -250,7 +247,7 @@ def _load(connection: Any, name: str, columns: tuple[str, ...], rows: list[tuple
 
 
 def _examples(connection: Any, query: str) -> dict[Partition, list[tuple[int, int]]]:
-    found: dict[Partition, list[tuple[int, int]]] = defaultdict(list)
+    examples: dict[Partition, list[tuple[int, int]]] = defaultdict(list)
     for topic, part, *example in connection.execute(query, [MOST_EXAMPLES]).fetchall():
-        found[topic, part].append(tuple(example))
-    return found
+        examples[topic, part].append(tuple(example))
+    return examples

@@ -1,4 +1,4 @@
-"""Prove from metadata and the broker, without Spark, that a feed's table has every record once."""
+"""Prove from metadata and the broker, without Spark, that a feed's table has each record exactly once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakefeed.operations.verify.evidence import Evidence, Finding, collect_evide
 
 @dataclass(frozen=True)
 class PartitionResult:
-    """A partition's landed offsets, and the topic's offsets; these are None if the topic is gone or another one."""
+    """A partition's committed offsets, and the topic's; these are None if the topic was deleted or recreated."""
 
     topic: str
     partition: int
@@ -30,7 +30,7 @@ class PartitionResult:
 
     @property
     def lag(self) -> int | None:
-        """The number of offsets in the topic that the table lacks; transactions leave some without a record."""
+        """The number of uncommitted offsets; transactions leave some without a record."""
         return None if self.topic_end is None else max(0, self.topic_end - self.end)
 
 
@@ -39,14 +39,14 @@ class Verification(ReadableResult):
     """The result of a verification.
 
     Attributes:
-        whole: whether the verified commits are all commits of the feed; if not, older snapshots have expired.
-        rows: the feed's rows in the table: rows of the commits, less rows that a rewind or a later batch has deleted.
-            If older snapshots have expired, it includes the rows that were there before.
-        offsets_again: offsets that were read again after a rewind; ``offsets`` counts them twice.
-        backfills: the number of backfill commits; their records and rows are included in the other numbers.
-        replayed: rows that replays of dead letters wrote.
-        upserts: the outcome of all changes; None if rows are appended.
-        files: the number of files of the newest snapshots that the store has with the right size, manifests included.
+        whole: whether the table still has all commits of the feed; otherwise older snapshots have expired.
+        rows: the feed's rows in the table, without rows that a rewind or a later batch has deleted; ``rows_before`` of
+            them are older than the oldest remaining snapshot.
+        offsets_again: the number of offsets that the feed read again after a rewind; ``offsets`` counts them twice.
+        backfills: the number of backfill commits; the other numbers include their records and rows.
+        replayed: the number of rows that replays of dead letters have written.
+        upserts: the outcome of all changes; None if the sink appends rows.
+        files: the number of files, manifests included, that the store has with their right size.
     """
 
     feed: str
@@ -80,7 +80,7 @@ class Verification(ReadableResult):
 
     @property
     def figures(self) -> dict[str, str]:
-        """The figures that a notebook shows, faults first."""
+        """The figures for a notebook, faults first."""
         faults = {f"fault {number}": finding.what for number, finding in enumerate(self.faults[:10], 1)}
         return {
             **faults,
@@ -99,7 +99,6 @@ class Verification(ReadableResult):
 
     @property
     def notes(self) -> tuple[Finding, ...]:
-        """Findings that are no faults: information for users, or things that are unknown."""
         return tuple(finding for finding in self.findings if not finding.fault)
 
     def as_dict(self) -> dict[str, Any]:
@@ -109,11 +108,13 @@ class Verification(ReadableResult):
 
 
 def verify_feed(config: PipelineConfig, *, connections: Connections, deep: bool = False) -> Verification:
-    """Compare a feed's commits, its dead letters and the broker's offsets with each other.
+    """Compare a feed's commits, its dead letters and the broker's offsets with each other; the feed may run meanwhile.
 
-    The feed may run meanwhile: this reads the table at one moment. It reads metadata, and the positions of the dead
-    letters. The broker counts again only where a range has fewer records than offsets. With ``deep`` it also reads the
-    topic, partition and offset of all rows. Raises a ConfigError if the sink, or with ``deep`` the table, has none.
+    Reads metadata and the positions of the dead letters, and counts records again on the broker if a range has fewer
+    records than offsets. With ``deep``, also reads topic, partition and offset of all rows.
+
+    Raises:
+        ConfigError: the sink has no ledger, or with ``deep``, the table has no columns with its rows' offsets.
     """
     config.sink.require("verify")
     evidence = collect_evidence(config, connections, deep=deep)
@@ -147,9 +148,9 @@ def verify_feed(config: PipelineConfig, *, connections: Connections, deep: bool 
 
 def _partition_results(evidence: Evidence) -> Iterator[PartitionResult]:
     last = spans(evidence.commits[-1:])
-    there = partitions_of(evidence.same_topics)
+    in_topics = partitions_of(evidence.same_topics)
     for key, (start, end) in sorted(spans(evidence.landed).items()):
-        # After a rewind, the position is before the end of what has landed once.
+        # After a rewind, the feed's position is before the highest committed offset.
         _, end = last.get(key, (start, end))
-        offsets = (there[key].start_offset, there[key].end_offset) if key in there else (None, None)
+        offsets = (in_topics[key].start_offset, in_topics[key].end_offset) if key in in_topics else (None, None)
         yield PartitionResult(*key, start, end, *offsets)

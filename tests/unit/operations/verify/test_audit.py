@@ -1,4 +1,4 @@
-"""Audit a feed's own commits: right ones pass, and every kind of fault is found at its place."""
+"""Verify finds each kind of fault in a feed's commits, and none in correct commits."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -108,14 +108,12 @@ def changed(commits: tuple[Commit, ...], number: int, ranges: tuple[OffsetRange,
 
 
 @given(feeds)
-def test_a_feed_that_is_right_has_no_findings(commits: tuple[Commit, ...]) -> None:
+def test_verify_finds_nothing_in_a_correct_feed(commits: tuple[Commit, ...]) -> None:
     assert findings(evidence(commits)) == []
 
 
 @given(feeds, st.data())
-def test_a_commit_that_is_gone_leaves_a_gap_wherever_it_had_offsets(
-    commits: tuple[Commit, ...], data: st.DataObject
-) -> None:
+def test_a_missing_commit_leaves_a_gap_in_all_its_ranges(commits: tuple[Commit, ...], data: st.DataObject) -> None:
     assume(len(commits) > 2)
     gone = data.draw(st.integers(1, len(commits) - 2))
     left = (*commits[:gone], *commits[gone + 1 :])
@@ -128,7 +126,7 @@ def test_a_commit_that_is_gone_leaves_a_gap_wherever_it_had_offsets(
 
 
 @given(feeds, st.data())
-def test_a_commit_that_landed_twice_overlaps_wherever_it_had_offsets(
+def test_a_commit_that_landed_twice_is_an_overlap_in_all_its_ranges(
     commits: tuple[Commit, ...], data: st.DataObject
 ) -> None:
     number = data.draw(st.integers(0, len(commits) - 1))
@@ -141,7 +139,7 @@ def test_a_commit_that_landed_twice_overlaps_wherever_it_had_offsets(
 
 
 @given(feeds, st.data())
-def test_offsets_without_a_record_are_right_only_if_the_broker_says_so(
+def test_offsets_without_a_record_need_the_brokers_confirmation(
     commits: tuple[Commit, ...], data: st.DataObject
 ) -> None:
     places = [(number, each) for number, commit in enumerate(commits) for each in commit.ranges.ranges if each.records]
@@ -164,7 +162,7 @@ def test_offsets_without_a_record_are_right_only_if_the_broker_says_so(
     assert faults(replace(base, broker_record_counts={place: None})) == []
 
 
-def test_a_partition_that_is_new_begins_anywhere_and_one_that_is_gone_is_a_fault() -> None:
+def test_a_commit_may_add_a_partition_and_must_not_lose_one() -> None:
     grown = changed(GOOD, 2, (*GOOD[2].ranges.ranges, OffsetRange(TOPIC, 2, 0, 0)))
     base = evidence(grown)
     assert findings(base) == []
@@ -173,7 +171,7 @@ def test_a_partition_that_is_new_begins_anywhere_and_one_that_is_gone_is_a_fault
     assert (found.kind, found.partition, found.batch_id, found.start) == ("forgotten", 1, 1, 6)
 
 
-def test_a_topic_that_was_recreated_is_found_in_the_ledger_and_on_the_broker() -> None:
+def test_verify_finds_a_recreated_topic_in_the_ledger_and_on_the_broker() -> None:
     other = replace(GOOD[2], ranges=OffsetRanges(GOOD[2].ranges.ranges, {TOPIC: "id-two"}))
     mixed = replace(evidence((*GOOD[:2], other)), topics={TOPIC: described([22, 8], topic_id="id-two")})
     assert only(mixed).kind == "topic-changed"
@@ -184,14 +182,14 @@ def test_a_topic_that_was_recreated_is_found_in_the_ledger_and_on_the_broker() -
     assert (faults(missing), notes(missing)) == ([], ["topic-missing"])
 
 
-def test_the_topic_must_still_have_what_was_not_read_and_all_that_was() -> None:
+def test_a_topic_that_ends_before_or_begins_after_the_tables_position_is_a_fault() -> None:
     lost = only(replace(evidence(GOOD), topics={TOPIC: described([22, 7])}))
     assert (lost.kind, lost.partition, lost.start, lost.end) == ("ahead", 1, 7, 8)
     passed = only(replace(evidence(GOOD), topics={TOPIC: described([50, 50], starts=[22, 11])}))
     assert (passed.kind, passed.partition, passed.start, passed.end) == ("overtaken", 1, 8, 11)
 
 
-def test_a_topic_that_was_cut_off_is_a_fault_although_it_has_grown_past_the_table() -> None:
+def test_a_cut_off_topic_is_a_fault_although_it_has_grown_past_the_table() -> None:
     now = described([99, 99])
     now = replace(now, partitions=(now.partitions[0], replace(now.partitions[1], agreed=5)))
     found = only(replace(evidence(GOOD), topics={TOPIC: now}))
@@ -200,7 +198,7 @@ def test_a_topic_that_was_cut_off_is_a_fault_although_it_has_grown_past_the_tabl
     assert findings(replace(evidence(GOOD), topics={TOPIC: all_there})) == []
 
 
-def test_rows_are_compared_with_counts_unless_a_transform_decides() -> None:
+def test_verify_compares_rows_with_counts_unless_a_transform_decides_their_number() -> None:
     more = (*GOOD[:2], replace(GOOD[2], rows=GOOD[2].rows + 1))
     found = only(evidence(more))
     assert (found.kind, found.batch_id, found.snapshot_id) == ("rows", 2, 102)
@@ -208,14 +206,14 @@ def test_rows_are_compared_with_counts_unless_a_transform_decides() -> None:
     assert (faults(transformed), notes(transformed)) == ([], ["transform"])
 
 
-def test_a_zombies_commit_is_found_by_its_fence() -> None:
+def test_verify_finds_the_commit_of_a_replaced_driver_by_its_fence() -> None:
     fenced = tuple(replace(each, fence=fence) for each, fence in zip(GOOD, ("1 a", "2 b", "1 a"), strict=True))
     assert faults(replace(evidence(fenced), fence="2 b")) == ["fence"]
     assert faults(replace(evidence(fenced[:2]), fence="1 a")) == ["fence"]
     assert faults(replace(evidence(fenced[:2]), fence="3 c")) == []
 
 
-def test_another_position_in_the_properties_is_a_rollback_or_a_commit_past_the_check() -> None:
+def test_a_position_in_the_properties_that_differs_from_the_newest_commits_is_a_fault() -> None:
     assert faults(replace(evidence(GOOD), recorded=GOOD[1].ranges)) == ["position"]
     assert faults(replace(evidence(GOOD), recorded=None, recorded_known=False)) == ["position"]
     nothing = Evidence(commits=(), recorded=GOOD[2].ranges)
@@ -227,7 +225,7 @@ def test_another_position_in_the_properties_is_a_rollback_or_a_commit_past_the_c
     )
 
 
-def test_what_has_expired_and_what_others_did_is_said() -> None:
+def test_verify_notes_expired_snapshots_and_commits_of_other_clients() -> None:
     others = (OtherCommit(7, "append", 3, 0), OtherCommit(8, "delete", 0, 2))
     found = findings(replace(evidence(GOOD), history_complete=False, foreign_commits=others))
     assert [each.kind for each in found] == ["expired", "others"]
@@ -235,7 +233,7 @@ def test_what_has_expired_and_what_others_did_is_said() -> None:
     assert "added 3 rows and deleted 2" in found[1].what
 
 
-def test_each_dead_letter_is_there_or_replayed_or_dropped() -> None:
+def test_each_dead_letter_is_in_the_table_or_replayed_or_dropped() -> None:
     base = evidence(GOOD)
     assert base.dead_letters is not None
     first, last = base.dead_letters.letters
@@ -253,7 +251,7 @@ def test_each_dead_letter_is_there_or_replayed_or_dropped() -> None:
     assert notes(replace(base, dead_letters=None, dead_letter_topic="dead")) == ["letters-in-topic"]
 
 
-def test_dead_letters_that_were_never_written_are_a_fault_but_for_the_newest_batch() -> None:
+def test_unwritten_dead_letters_are_a_fault_except_in_the_newest_batch() -> None:
     base = evidence(GOOD)
     assert base.dead_letters is not None
     kept = base.dead_letters
@@ -266,7 +264,7 @@ def test_dead_letters_that_were_never_written_are_a_fault_but_for_the_newest_bat
     assert findings(cut) == []
 
 
-def test_rows_are_compared_by_their_own_offsets() -> None:
+def test_verify_compares_rows_by_their_own_offsets() -> None:
     right = {(TOPIC, 0): RowCoverage(20, 20), (TOPIC, 1): RowCoverage(7, 7)}
     base = replace(evidence(GOOD), row_coverage=right)
     assert findings(base) == []
@@ -293,14 +291,14 @@ def test_rows_are_compared_by_their_own_offsets() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 12])
-def test_counts_must_belong_to_a_range(count: int) -> None:
+def test_counts_of_a_partition_without_a_range_are_a_fault(count: int) -> None:
     counts = {**GOOD[1].counts, (TOPIC, 9): Counts(count)}
     stray = replace(GOOD[1], counts=counts, rows=total(counts).rows)
     assert faults(evidence((GOOD[0], stray, GOOD[2]))) == ["counts"]
 
 
 @pytest.mark.parametrize(("deleted", "below"), [(None, 30), ({(TOPIC, 0): 20}, 10)])
-def test_rows_that_a_rewind_kept_may_be_of_commits_that_have_expired(
+def test_rows_that_a_rewind_kept_may_come_from_expired_commits(
     deleted: dict[tuple[str, int], int] | None, below: int
 ) -> None:
     move = PositionReset("rewind", {(TOPIC, 0): (30, 10)}, {TOPIC: ID}, deleted)
@@ -308,6 +306,6 @@ def test_rows_that_a_rewind_kept_may_be_of_commits_that_have_expired(
     assert begins([Commit("f", 0, ranges, move=move)]) == {(TOPIC, 0): below, (TOPIC, 1): 5}
 
 
-def test_rows_that_an_expired_rewind_kept_may_be_of_commits_that_have_expired() -> None:
+def test_rows_that_an_expired_rewind_kept_may_come_from_expired_commits() -> None:
     commit = Commit("f", 0, OffsetRanges((OffsetRange(TOPIC, 0, 10, 20), OffsetRange(TOPIC, 1, 5, 9)), {TOPIC: ID}))
     assert begins([commit], {(TOPIC, 0): ((2, 4), (10, 30))}) == {(TOPIC, 0): 30, (TOPIC, 1): 5}

@@ -1,4 +1,4 @@
-"""Audit backfills: right ones pass and count; records that landed twice are found."""
+"""Verify accepts correct backfills, and finds records that landed twice."""
 
 from dataclasses import replace
 
@@ -57,9 +57,7 @@ def kinds(given_evidence: Evidence) -> list[str]:
 
 @settings(deadline=None)
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=6), st.data())
-def test_backfills_of_what_came_before_are_right_and_each_one_twice_is_not(
-    sizes: list[int], data: st.DataObject
-) -> None:
+def test_verify_finds_a_backfill_that_landed_twice(sizes: list[int], data: st.DataObject) -> None:
     first = sum(sizes)
     ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
     backfills = tuple(
@@ -75,13 +73,13 @@ def test_backfills_of_what_came_before_are_right_and_each_one_twice_is_not(
     assert (found.kind, found.start, found.end, found.fault) == ("overlap", doubled.start, doubled.end, True)
 
 
-def test_a_backfill_of_what_the_feed_has_read_is_found_whichever_came_first() -> None:
+def test_verify_finds_a_backfill_of_records_that_the_feed_has_landed() -> None:
     commits = (commit(0, 10, 20), commit(1, 20, 30))
     assert kinds(evidence(*commits, backfills=(backfill(0, 15, 20),))) == ["overlap"]
     assert kinds(evidence(*commits, backfills=(backfill(0, 25, 30, after=1),))) == ["overlap"]
 
 
-def test_a_feed_that_was_rewound_behind_a_backfill_reads_it_again() -> None:
+def test_a_rewind_to_before_a_backfill_is_no_overlap() -> None:
     moved = commit(1, 0, 0, move=PositionReset("rewind", {(TOPIC, 0): (20, 0)}))
     right = evidence(commit(0, 10, 20), moved, commit(2, 0, 20), backfills=(backfill(0, 5, 10, after=1),))
     assert kinds(right) == ["rewind"]
@@ -89,7 +87,7 @@ def test_a_feed_that_was_rewound_behind_a_backfill_reads_it_again() -> None:
     assert kinds(late) == ["overlap", "rewind"]
 
 
-def test_counts_fences_and_rows_of_backfills_are_held_to_account() -> None:
+def test_verify_checks_counts_fences_and_rows_of_backfills() -> None:
     feed = commit(0, 10, 20)
     assert kinds(evidence(feed, backfills=(replace(backfill(0, 0, 10), rows=9),))) == ["rows"]
     overtaken = (backfill(0, 0, 4, fence="2 b"), backfill(1, 4, 10, fence="1 a"))
@@ -101,7 +99,7 @@ def test_counts_fences_and_rows_of_backfills_are_held_to_account() -> None:
     assert kinds(replace(evidence(feed, backfills=(backfill(0, 0, 10),)), row_coverage=placed)) == ["missing"]
 
 
-def test_the_dead_letters_of_a_backfill_are_counted_and_may_be_pending() -> None:
+def test_verify_counts_the_dead_letters_of_a_backfill_which_may_be_pending() -> None:
     feed, dead = commit(0, 10, 20), backfill(7, 0, 10, dead=2)
     there = (Letter(TOPIC, 0, 3), Letter(TOPIC, 0, 4))
     assert kinds(evidence(feed, backfills=(dead,), letters=Letters(letters=there, of_backfills={7: 2}))) == []

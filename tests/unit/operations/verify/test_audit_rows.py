@@ -1,4 +1,4 @@
-"""Audit an upsert feed's own commits: right ones pass, and every kind of fault is found."""
+"""Verify finds each kind of fault in an upsert feed's commits, and none in correct commits."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -56,7 +56,7 @@ GOOD = [upserts((5, 0, 0, 1, 2)), upserts((1, 3, 2, 0, 0))]
 
 @settings(deadline=None)
 @given(st.lists(RAW, min_size=1, max_size=6))
-def test_changes_that_are_all_accounted_for_pass(raws: list[tuple[int, int, int, int, int]]) -> None:
+def test_verify_finds_nothing_if_all_changes_are_accounted_for(raws: list[tuple[int, int, int, int, int]]) -> None:
     found = evidence([upserts(raw) for raw in raws])
     assert kinds(found) == []
     assert kinds(found, faults=False) == []
@@ -71,20 +71,20 @@ def test_changes_that_are_all_accounted_for_pass(raws: list[tuple[int, int, int,
         ({"deletes": 99}, "merged"),
     ],
 )
-def test_a_commit_whose_numbers_do_not_add_up_is_found(change: Mapping[str, int], kind: str) -> None:
+def test_verify_finds_a_commit_whose_counts_do_not_add_up(change: Mapping[str, int], kind: str) -> None:
     found = evidence(GOOD)
     first = found.commits[0]
     wrong = replace(first, upserts=replace(first.upserts or Upserts(), **change))
     assert kind in kinds(replace(found, commits=(wrong, *found.commits[1:])))
 
 
-def test_an_append_to_keyed_rows_is_found() -> None:
+def test_verify_finds_an_append_to_keyed_rows() -> None:
     found = evidence(GOOD)
     commits = (found.commits[0], replace(found.commits[1], upserts=None))
     assert "appended" in kinds(replace(found, commits=commits))
 
 
-def test_rows_are_as_many_as_the_commits_say_unless_another_client_wrote() -> None:
+def test_verify_compares_the_number_of_rows_with_the_commits_unless_another_client_wrote() -> None:
     found = evidence(GOOD, rows=99)
     assert kinds(found) == ["row-count"]
     others = (OtherCommit(5, "append", 1, 0),)
@@ -92,18 +92,18 @@ def test_rows_are_as_many_as_the_commits_say_unless_another_client_wrote() -> No
     assert "row-count" in kinds(replace(found, foreign_commits=others), faults=False)
 
 
-def test_a_key_with_two_rows_is_found() -> None:
+def test_verify_finds_a_key_with_two_rows() -> None:
     assert kinds(evidence(GOOD, repeated=(("7", 2),))) == ["key-twice"]
 
 
-def test_changes_that_found_a_newer_row_are_a_note() -> None:
+def test_verify_notes_changes_that_met_a_newer_row() -> None:
     stale = [*GOOD, Upserts(changes=3, keys=3)]
     assert kinds(evidence(stale), faults=False) == ["void"]
     # A marked delete writes a row even if there was none.
     assert kinds(evidence([upserts((1, 0, 0, 1, 0))], marks=True), faults=False) == ["void"]
 
 
-def test_a_history_without_a_batch_or_with_a_part_of_it_is_found() -> None:
+def test_verify_finds_a_history_that_lacks_changes_of_a_batch() -> None:
     found = evidence(GOOD)
     assert found.keyed is not None
     commits = found.keyed.history.commits if found.keyed.history else ()

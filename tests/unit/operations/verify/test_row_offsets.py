@@ -1,4 +1,4 @@
-"""Check rows by their own offsets, on a real Iceberg table in a folder."""
+"""Compare rows' own offsets with the ledger's, on a real Iceberg table in a folder."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def table(catalog: Catalog, rows: list[tuple[Any, ...]], *, columns: int = 4) ->
     return made
 
 
-def test_rows_are_counted_by_where_they_come_from(catalog: Catalog) -> None:
+def test_rows_are_counted_by_partition_and_by_whether_a_commit_has_their_offset(catalog: Catalog) -> None:
     rows = [
         *((number, "a", 0, number) for number in range(10, 20) if number not in (13, 14, 17)),
         (1, "a", 0, 15),
@@ -56,7 +56,7 @@ def test_rows_are_counted_by_where_they_come_from(catalog: Catalog) -> None:
     }
 
 
-def test_what_lies_between_two_spans_is_neither_covered_nor_absent(catalog: Catalog) -> None:
+def test_offsets_between_two_spans_are_neither_covered_nor_absent(catalog: Catalog) -> None:
     here = [2, 3, 5, 6, 10, 12]
     spans = [OffsetRange("a", 0, 2, 4), OffsetRange("a", 0, 5, 8), OffsetRange("a", 0, 10, 14)]
     rows = [(number, "a", 0, number) for number in [*here, 0, 4, 9]]
@@ -68,7 +68,7 @@ def test_what_lies_between_two_spans_is_neither_covered_nor_absent(catalog: Cata
     assert found == {("a", 0): RowCoverage(rows=6, offsets=6, before=2, outside=1, absent=((7, 8), (11, 12)))}
 
 
-def test_only_the_first_examples_are_listed(catalog: Catalog) -> None:
+def test_at_most_20_repeated_offsets_and_absent_ranges_are_listed(catalog: Catalog) -> None:
     rows = [(number, "a", 0, number) for number in range(0, 100, 2)] * 2
     found = scan_row_offsets(
         IcebergRows(table(catalog, rows)), [OffsetRange("a", 0, 0, 100)], topics=["a"], begins={}, letters=()
@@ -78,7 +78,7 @@ def test_only_the_first_examples_are_listed(catalog: Catalog) -> None:
     assert (found.repeated[0], found.absent[-1]) == ((0, 2), (39, 40))
 
 
-def test_columns_that_are_not_kept_are_named(catalog: Catalog) -> None:
+def test_the_error_for_a_table_without_metadata_columns_names_them(catalog: Catalog) -> None:
     without = table(catalog, [(1, "a")], columns=2)
     with pytest.raises(ConfigError, match="kafka_partition and kafka_offset"):
         scan_row_offsets(IcebergRows(without), [OffsetRange("a", 0, 0, 1)], topics=["a"], begins={}, letters=())
