@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -18,8 +18,6 @@ from lakefeed.monitor.model import FeedHealth, FeedProgress, PartitionLag
 LONGEST_LABEL = 250
 """The longest value of a label; the longest name of a topic is shorter."""
 PARTITIONS = 200
-
-Kind = Literal["counter", "gauge", "histogram"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,24 +84,25 @@ class Buckets:
 
 
 Labels = tuple[str, ...]
-Values = Iterable[tuple[Labels, "float | Buckets | None"]]
+Value = float | Buckets | None
+Reader = Callable[["FeedReading"], Value | Mapping[Labels, float | None]]
+"""Returns a metric's value, or its values by their labels; None makes no series."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Metric:
     """One metric of a feed.
 
     Attributes:
         name: the name in Prometheus; a counter's name ends in ``_total``.
-        labels: the labels after ``feed``, in the order of the values that ``read`` yields.
-        read: yields the values of a feed with their labels; a value of None makes no series.
+        labels: the names of the labels after ``feed``, in the order of the labels that ``read`` returns.
         is_bounded: whether the number of series does not grow with the topics.
     """
 
     name: str
-    kind: Kind
+    kind: Literal["counter", "gauge", "histogram"]
     help: str
-    read: Callable[[FeedReading], Values]
+    read: Reader
     labels: Labels = ()
     is_bounded: bool = True
 
@@ -114,12 +113,14 @@ class Metric:
         return last if last in ("seconds", "bytes") else ""
 
     def values(self, reading: FeedReading) -> dict[Labels, float | Buckets]:
-        """Return the values of a feed by safe labels; if two have the same labels, the first."""
-        found: dict[Labels, float | Buckets] = {}
-        for labels, value in self.read(reading):
-            if value is not None:
-                found.setdefault(tuple(map(label_value, labels)), value)
-        return found
+        """Return the values of a feed by safe labels; if two series get the same labels, only the first."""
+        value = self.read(reading)
+        values: Mapping[Labels, Value] = value if isinstance(value, Mapping) else {(): value}
+        safe: dict[Labels, float | Buckets] = {}
+        for labels, each in values.items():
+            if each is not None:
+                safe.setdefault(tuple(map(label_value, labels)), each)
+        return safe
 
 
 def label_value(text: str) -> str:
@@ -128,23 +129,6 @@ def label_value(text: str) -> str:
         return text
     safe = printable(" ".join(redacted(text).split()))
     return safe if len(safe) <= LONGEST_LABEL else f"{safe[: LONGEST_LABEL - 1]}…"
-
-
-def one(read: Callable[[FeedReading], float | None]) -> Callable[[FeedReading], Values]:
-    """Return a reader of a metric without further labels."""
-    return lambda reading: [((), read(reading))]
-
-
-def by_name(read: Callable[[FeedReading], Mapping[str, float]]) -> Callable[[FeedReading], Values]:
-    """Return a reader of a metric with one further label."""
-    return lambda reading: [((name,), value) for name, value in read(reading).items()]
-
-
-def by_partition(read: Callable[[PartitionLag], float | None]) -> Callable[[FeedReading], Values]:
-    """Return a reader of a metric for all partitions that have series."""
-    return lambda reading: [
-        ((partition.topic, str(partition.partition)), read(partition)) for partition in reading.shown_partitions
-    ]
 
 
 def timestamp(text: str | None) -> float | None:

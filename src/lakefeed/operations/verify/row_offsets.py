@@ -42,7 +42,7 @@ QUALIFY row_number() OVER (PARTITION BY topic, part ORDER BY position) <= ?
 ORDER BY ALL
 """
 # The marks are all offsets with a row or a dead letter, and for each span one just before and one just after it.
-# Offsets after an end mark are in no span. If the next span begins one offset later, its first mark equals the end mark.
+# Offsets after an end mark are in no span. If the next span begins one offset later, its first mark is the end mark.
 _ABSENT = """
 WITH marks AS (
   SELECT topic, part, position, 0 AS ends FROM placed WHERE covered
