@@ -1,13 +1,13 @@
 """Writes metrics as text for Prometheus: in its format 0.0.4, or as OpenMetrics 1.0 for clients that request it.
 
-Prometheus' client library writes the text of one driver. Texts of several drivers are merged line by line: parsing the
-numbers of 50 feeds in Python would take seconds.
+Prometheus' client library writes the text of one driver. ``merged_text`` merges the texts of several drivers by lines:
+parsing the numbers of 50 feeds in Python would take seconds.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from math import isinf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,7 +21,7 @@ OPEN_METRICS = "application/openmetrics-text"
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS_TYPE = f"{OPEN_METRICS}; version=1.0.0; charset=utf-8"
 LONGEST_TEXT = 16 * 1024 * 1024
-"""The maximum length of a driver's text, which the setting ``metrics.partitions`` limits."""
+"""The longest text of a driver that is merged; the setting ``metrics.partitions`` shortens it."""
 
 _SAMPLE = re.compile(
     r'(lakefeed_[a-z0-9_]+)((?:\{(?:[a-z_]+="(?:[^"\\\n]|\\[\\"n])*",?)+\})?)'
@@ -32,30 +32,27 @@ _EOF = "# EOF"
 
 
 class MetricsText(NamedTuple):
-    """An answer to ``GET /metrics``."""
-
     content_type: str
     body: str
 
 
 def metrics_text(readings: Iterable[FeedReading], *, accept: str = "") -> MetricsText:
-    """Return the metrics of feeds as text.
+    """Return the metrics of feeds as text, in the format that the request's header ``accept`` asks for."""
+    known = tuple(readings)
+    return _text_of((family for metric in METRICS if (family := _family(metric, known)).samples), accept=accept)
 
-    Args:
-        accept: the request's header; the text is OpenMetrics if it asks for that, else in the format 0.0.4.
-    """
+
+def _text_of(families: Iterable[Family], *, accept: str) -> MetricsText:
     from prometheus_client.exposition import choose_encoder
     from prometheus_client.registry import Collector
 
-    known = tuple(readings)
-
-    class Feeds(Collector):
-        def collect(self) -> Iterator[Family]:
-            return (family for metric in METRICS if (family := _family(metric, known)).samples)
+    class Families(Collector):
+        def collect(self) -> Iterable[Family]:
+            return families
 
     content_type = OPEN_METRICS_TYPE if takes_open_metrics(accept) else TEXT_TYPE
     encode, _ = choose_encoder(content_type)
-    return MetricsText(content_type, encode(Feeds()).decode())
+    return MetricsText(content_type, encode(Families()).decode())
 
 
 def takes_open_metrics(accept: str) -> bool:
@@ -98,10 +95,10 @@ def _add_buckets(family: Family, labels: dict[str, str], buckets: Buckets) -> No
 def merged_text(texts: Iterable[str], *, down: Iterable[str] = (), accept: str = "") -> MetricsText:
     """Merge the metrics of several drivers into one text.
 
-    Leaves out lines that are no metrics of lakefeed, and repeated samples of the same name and labels.
+    Lines that are no metrics of lakefeed are left out, and so are samples that repeat a name and its labels.
 
     Args:
-        texts: the drivers' texts, in the format that ``accept`` asks for: pass the header on to the drivers.
+        texts: the drivers' texts, which must be in the format that ``accept`` asks for.
         down: feeds whose drivers do not answer.
         accept: the header of the request.
     """
@@ -109,9 +106,13 @@ def merged_text(texts: Iterable[str], *, down: Iterable[str] = (), accept: str =
     for text in texts:
         if len(text) <= LONGEST_TEXT:
             _merge(text, families)
-    missing = [label_value(feed) for feed in down]
-    if missing:
-        _merge(_up_text(missing, accept=accept), families)
+    if missing := [label_value(feed) for feed in down]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        up = GaugeMetricFamily(METRICS[0].name, METRICS[0].help, labels=["feed"])
+        for feed in missing:
+            up.add_metric([feed], 0)
+        _merge(_text_of([up], accept="").body, families)
     lines = [line for family in families.values() for line in (*family.header.values(), *family.samples.values())]
     if takes_open_metrics(accept):
         return MetricsText(OPEN_METRICS_TYPE, "\n".join([*lines, _EOF, ""]))
@@ -119,7 +120,7 @@ def merged_text(texts: Iterable[str], *, down: Iterable[str] = (), accept: str =
 
 
 class _Merged(NamedTuple):
-    """A family of metrics: its header by keyword, and its samples by name and labels."""
+    """A family of metrics: the lines of its header by keyword, and its samples by name and labels."""
 
     header: dict[str, str]
     samples: dict[str, str]
@@ -135,21 +136,3 @@ def _merge(text: str, families: dict[str, _Merged]) -> None:
                 current.header.setdefault(header[1], line)
         elif current is not None and (sample := _SAMPLE.fullmatch(line)) is not None:
             current.samples.setdefault(f"{sample[1]}{sample[2]}", line)
-
-
-def _up_text(feeds: Iterable[str], *, accept: str) -> str:
-    """Return ``lakefeed_feed_up 0`` for feeds whose drivers do not answer."""
-    from prometheus_client import exposition
-    from prometheus_client.core import GaugeMetricFamily
-    from prometheus_client.registry import Collector
-
-    up = METRICS[0]
-
-    class Down(Collector):
-        def collect(self) -> Iterator[Family]:
-            family = GaugeMetricFamily(up.name, up.help, labels=["feed"])
-            for feed in feeds:
-                family.add_metric([feed], 0)
-            yield family
-
-    return exposition.generate_latest(Down()).decode()

@@ -1,4 +1,4 @@
-"""Pushes metrics from a separate thread, so that no batch waits for the receiver."""
+"""Pushes metrics from a thread of its own, so that no batch waits for the receiver."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 _log = logging.getLogger(__name__)
 
 LAST_SECONDS = 2.0
-"""How long the end of a run waits for the last push."""
+"""The longest time that the end of a run waits for the last push."""
 
 
 @contextmanager
@@ -26,8 +26,8 @@ def pushing(
 
     Args:
         push: returns whether it succeeded; an error counts as a failure.
-        on_change: called with whether pushes succeed, when this changes; before the first push it is taken as True.
-        close: called when the last push has ended, or was waited for long enough.
+        on_change: called with False when pushes begin to fail, and with True when they succeed again.
+        close: called after the last push, or when the end of the run no longer waits for it.
     """
     stop = threading.Event()
 
@@ -56,4 +56,4 @@ def pushing(
         try:
             close()
         except Exception:
-            _log.debug("%s: the pushes of metrics were not closed", name, exc_info=True)
+            _log.debug("%s: the receiver of metrics could not be closed", name, exc_info=True)

@@ -1,4 +1,4 @@
-"""The state of one feed at one moment, as input of metrics; makes texts from outside safe as label values."""
+"""The progress and counts of a feed from which its metrics are read, and safe values of labels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MetricSettings:
 
     Attributes:
         partitions: the number of partitions that have their own series.
-        no_commit_seconds: a feed with waiting records has stalled after this time without a commit; None for never.
+        no_commit_seconds: the time without a commit after which a feed with lag has stalled; None for never.
     """
 
     partitions: int = PARTITIONS
@@ -34,7 +34,6 @@ class MetricSettings:
 
     @classmethod
     def of(cls, config: PipelineBlocks) -> MetricSettings:
-        """Return the settings of a pipeline file."""
         seconds = config.metrics.no_commit_seconds(config.trigger)
         return cls(partitions=config.metrics.partitions, no_commit_seconds=seconds)
 
@@ -49,24 +48,22 @@ class FeedReading:
 
     @classmethod
     def of(cls, monitor: FeedMonitor, settings: MetricSettings | None = None) -> FeedReading:
-        """Return the present reading of a monitor."""
         progress, counters = monitor.counted()
         return cls(progress=progress, counters=counters, settings=settings or MetricSettings())
 
     @property
     def health(self) -> FeedHealth:
-        """The feed's health."""
         return self.progress.health(no_commit_seconds=self.settings.no_commit_seconds)
 
     @property
     def shown_partitions(self) -> tuple[PartitionLag, ...]:
-        """The partitions that have their own series: always the same ones, so that the number of series is limited."""
+        """The partitions that have their own series: always the same, so that their number is limited."""
         return self.progress.partitions[: self.settings.partitions]
 
 
 @dataclass(frozen=True)
 class Buckets:
-    """A histogram: counts of values by upper bound, without the values of lower bounds; the last bound is infinite."""
+    """A histogram: the numbers of values between each bound and the one below it; the last bound is infinite."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
@@ -76,7 +73,7 @@ class Buckets:
 
     @property
     def cumulative(self) -> Iterator[tuple[float, int]]:
-        """Yield the upper bounds with the number of values up to them."""
+        """Yield the bounds with the number of values up to them."""
         total = 0
         for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
             total += count
@@ -124,7 +121,7 @@ class Metric:
 
 
 def label_value(text: str) -> str:
-    """Return a text as the value of a label: without secrets and unprintable characters, at most a topic's length."""
+    """Return a text as a label's value: without secrets and unprintable characters, and not too long."""
     if text.isdecimal():
         return text
     safe = printable(" ".join(redacted(text).split()))
@@ -132,7 +129,7 @@ def label_value(text: str) -> str:
 
 
 def timestamp(text: str | None) -> float | None:
-    """Return an ISO 8601 time as seconds since 1970; None if the text is no time."""
+    """Return an ISO 8601 time in seconds since 1970; None for other texts."""
     try:
         return None if text is None else datetime.fromisoformat(text).timestamp()
     except ValueError:

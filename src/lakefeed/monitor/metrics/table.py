@@ -67,7 +67,7 @@ _FEED = (
     _gauge(
         "lakefeed_feed_state",
         "1 for the state that the feed is in, 0 for the others.",
-        lambda r: _by_name({state: r.progress.state == state for state in STATES}),
+        lambda r: _by_name({state: int(r.progress.state == state) for state in STATES}),
         ("state",),
     ),
     _gauge("lakefeed_feed_hangs", "Whether the driver's loop has not turned for a minute.", lambda r: r.progress.hangs),
@@ -144,7 +144,7 @@ _LAG = (
         "lakefeed_partitions", "The number of partitions that the feed reads.", lambda r: len(r.progress.partitions)
     ),
     _gauge(
-        "lakefeed_partitionslambda r: len(r.progress.partitions) - len(r.shown_partitions)",
+        "lakefeed_partitions_omitted",
         "The number of partitions without series of their own, beyond metrics.partitions.",
         lambda r: len(r.progress.partitions) - len(r.shown_partitions),
     ),
