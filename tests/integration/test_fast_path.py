@@ -220,7 +220,7 @@ def test_plan_and_run_name_reader_and_encoder_and_why_they_are_not_lakefeeds(lak
     assert planned.path == path
     shown: list[str] = []
     monitor = FeedMonitor(feed.name)
-    monitor.show_path_by(shown.append)
+    monitor.show_path = shown.append
     general.run(spark=lake, once=True, monitor=monitor)
     assert shown == [str(path)]
     folder = f"s3a://{feed.stack.bucket}/{feed.name}/files"

@@ -93,7 +93,7 @@ def landed(spark: SparkSession, feed: Feed, topics: list[str], path: str) -> dic
     table, letters = f"lake.{feed.name}.{path}", f"lake.{feed.name}.{path}_letters"
     shown: list[str] = []
     monitor = FeedMonitor(f"{feed.name}_{path}")
-    monitor.show_path_by(shown.append)
+    monitor.show_path = shown.append
     pipeline = feed.pipeline(
         name=f"{feed.name}_{path}",
         source=feed.source(topics=topics, max_records_per_batch=LIMIT),

@@ -90,7 +90,7 @@ def test_rows_appended_to_a_table_reach_another(feed: Feed, lake: SparkSession) 
 def test_format_of_spark_is_streamed(feed: Feed, lake: SparkSession) -> None:
     stop, monitor = threading.Event(), FeedMonitor(feed.name)
     shown: list[str] = []
-    monitor.show_path_by(shown.append)
+    monitor.show_path = shown.append
     source = {"format": {"name": "rate-micro-batch", "options": {"rowsPerBatch": "5"}}}
     job = pipeline(feed, source=source)
     job.run(spark=lake, stop=stop, on_batch=lambda batch: stop.set() if batch.batch_id >= 1 else None, monitor=monitor)

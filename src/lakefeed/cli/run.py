@@ -145,7 +145,7 @@ def run(
         view.note("starting" if is_submitted() else f"starting; Spark's log is {log_file}")
         with reporting_failed_start(declared.config, monitor, declared.connections):
             spark = declared.session(master=master, log_file=log_file)
-        monitor.show_path_by(view.note)
+        monitor.show_path = view.note
         if batch:
             begin_work()
             config, connections = declared.config, declared.connections

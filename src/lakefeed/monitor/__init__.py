@@ -1,1 +1,1 @@
-"""The progress of a running feed as one model: stored in the driver, shown in a terminal and by a local endpoint."""
+"""The progress of a running feed as one model, and its views: terminal, metrics, the driver's endpoint."""

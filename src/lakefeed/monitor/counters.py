@@ -1,4 +1,4 @@
-"""Counts the work of a run since it began; no count ever decreases, even if the query restarts within the run."""
+"""Counts the work of a run; no count ever decreases, even if the query restarts within the run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakefeed.monitor.model import RunTotals
 DURATION_BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 """Upper bounds of the histogram of durations, in seconds."""
 MOST_REASONS = 20
-"""The number of dead-letter reasons with a count of their own: reasons come from data, and each is a series."""
+"""The number of dead-letter reasons with a count of their own; data could otherwise add series without limit."""
 OTHER = "other"
 UNCLASSED = "unknown"
 
@@ -26,12 +26,12 @@ class RunCounters:
 
     Attributes:
         totals: the sums that ``FeedProgress.totals`` also has.
-        seconds: the duration of all batches; ``shortest`` and ``longest`` are infinite and 0 before the first batch.
-        durations: numbers of batches by the first of ``DURATION_BOUNDS`` that they fit in; the last is for longer ones.
+        published: the number of publications of the table's branch.
+        audits_failed: the number of audits that prevented a publication while the feed continued.
+        seconds: the duration of all batches.
+        durations: the number of batches for each of ``DURATION_BOUNDS``, and for longer durations.
         requests: S3 requests by class of keys.
-        reasons: dead letters by reason; reasons beyond ``MOST_REASONS`` are counted under ``OTHER``.
-        published: how many times the branch of a table was published.
-        audits_failed: how many times an audit prevented that, and the feed continued.
+        reasons: dead letters by reason; after ``MOST_REASONS`` reasons, others count under ``OTHER``.
     """
 
     totals: RunTotals = field(default_factory=RunTotals)
@@ -54,7 +54,6 @@ class RunCounters:
     reasons: Mapping[str, int] = field(default_factory=dict)
 
     def plus(self, batch: FinishedBatch) -> RunCounters:
-        """Return the counts with one more batch added."""
         requests, seconds = batch.requests, max(0.0, batch.seconds)
         at = bisect_left(DURATION_BOUNDS, seconds)
         return replace(
@@ -77,16 +76,16 @@ class RunCounters:
         )
 
     def _bounded_reasons(self, batch: FinishedBatch) -> dict[str, int]:
-        """Return the batch's dead letters by reason; those without one, or beyond ``MOST_REASONS``, under ``OTHER``."""
-        known, found = set(self.reasons) - {OTHER}, dict[str, int]()
+        """Return the batch's dead letters by reason, and the others under ``OTHER``."""
+        known, counts = set(self.reasons) - {OTHER}, dict[str, int]()
         for reason in batch.reasons:
             if len(known) < MOST_REASONS:
                 known.add(reason.reason)
             text = reason.reason if reason.reason in known else OTHER
-            found[text] = found.get(text, 0) + reason.count
-        if (rest := batch.dead_letters - sum(found.values())) > 0:
-            found[OTHER] = found.get(OTHER, 0) + rest
-        return found
+            counts[text] = counts.get(text, 0) + reason.count
+        if (rest := batch.dead_letters - sum(counts.values())) > 0:
+            counts[OTHER] = counts.get(OTHER, 0) + rest
+        return counts
 
 
 def _by_class(batch: FinishedBatch) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Estimates since when an offset has been in its partition, from the ends that a driver observes."""
+"""Estimates the age of records from the partitions' end offsets, which a driver gets at each batch."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 
 MOST_MARKS = 120
-"""The maximum number of observations of one partition: 2 kB."""
+"""The largest number of observations of one partition: 2 kB."""
 
 
 @dataclass
 class EndTimes:
-    """Stores when end offsets of a partition were first observed, to say since when an offset has been there.
+    """The times at which a driver first observed end offsets of a partition.
 
-    A driver gets its topics' ends at every batch without a request, but no times of records that it has not read. So a
-    record counts from the first observation that includes it: its computed age is too low by at most the time between
-    two observations, and never too high. To limit memory, every second of many observations is dropped.
+    A driver gets the end offsets without a request, but no times of unread records. So the age of a record counts from
+    the first observation that includes it: it is too low by at most the time between two observations, and never too
+    high. If there are too many observations, every second one is dropped.
     """
 
     _times: array[float] = field(default_factory=lambda: array("d"))
     _ends: array[int] = field(default_factory=lambda: array("q"))
 
     def observe(self, end: int, *, at: float) -> None:
-        """Add an observation; start over if the end is lower than before, since the topic was then recreated."""
+        """Add an observation; if the end is lower than before, the topic was recreated: drop the others."""
         if self._ends and end < self._ends[-1]:
             del self._times[:], self._ends[:]
-        # A batch reports the topic's end of the time when it was planned, which may be before the last observation.
+        # A batch reports the end offset at the time of its planning, which may be before the last observation.
         while self._times and self._times[-1] >= at:
             del self._times[-1], self._ends[-1]
         if self._ends and self._ends[-1] == end:
@@ -43,11 +43,11 @@ class EndTimes:
             self.observe(end, at=at)
 
     def age(self, offset: int, *, now: float) -> float | None:
-        """Return the minimum number of seconds that the record at this offset has been there.
+        """Return the age of the record at this offset, at least; 0 if there is none yet.
 
-        0 if it is not there yet; None if it was there at the first observation.
+        None if the record was there at the first observation: it may have any age.
         """
         if not self._ends or offset < self._ends[0]:
             return None
-        found = bisect_left(self._ends, offset + 1)
-        return max(0.0, now - self._times[found]) if found < len(self._ends) else 0.0
+        first = bisect_left(self._ends, offset + 1)
+        return max(0.0, now - self._times[first]) if first < len(self._ends) else 0.0

@@ -1,7 +1,7 @@
-"""Keeps the progress of one running feed, and gives it to all views.
+"""Keeps the progress of one running feed for all views.
 
-The feed's threads report events (``lakefeed.feed.observer`` says when), and the views' threads read. Both use one
-lock, for microseconds. Nothing here sends a request to a server.
+The feed's threads report events, as ``lakefeed.feed.observer`` defines them, and the views' threads read. Both hold one
+lock for microseconds. No method sends a request to a server.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from lakefeed.stopwatch import Stopwatch, timing
 MOST_REASONS = 5
 RATE_SECONDS = 60.0
 TASKS_AFTER_SECONDS = 2.0
-"""Spark is only asked for the tasks of batches longer than this: a shorter one ends before a view shows them."""
+"""The monitor asks Spark for tasks only after this time: a shorter batch ends before a view shows them."""
 TASKS_EVERY_SECONDS = 1.0
 
 
@@ -57,7 +57,7 @@ class FeedMonitor(RunObserver):
         self.control = FeedControl(self.events, show=self._show_pause, clock=clock)
         self.stopwatch = Stopwatch()
         self._clock = clock
-        # The system clock may be set while a feed runs; a loop must not seem to hang then, or a batch to take hours.
+        # If the system clock is set while a feed runs, its loop must not seem to hang, and no batch to take hours.
         self._steady = steady or (time.monotonic if clock is time.time else clock)
         self._alive: float | None = None
         self._began = 0.0
@@ -79,12 +79,14 @@ class FeedMonitor(RunObserver):
         self._read: dict[Partition, int] = {}
         self._committed: dict[Partition, int] = {}
         self._count_tasks: Callable[[], TaskCounts | None] = lambda: None
-        self._show_path: Callable[[str], None] = lambda path: None
-        self._note_fence: Callable[[str | None], None] = lambda fence: None
+        self.show_path: Callable[[str], None] = lambda path: None
+        """Called at the start with a text about the run's reader and encoder."""
+        self.note_fence: Callable[[str | None], None] = lambda fence: None
+        """Called with the driver's fence when the feed is open."""
         self._asked_at, self._tasks_wait = 0.0, False
         self.columns: tuple[RowColumn, ...] = ()
         self.documents: dict[str, Callable[[], dict[str, Any]]] = {}
-        """Documents of plug-ins about the run at the driver's endpoint, by the name of their page below the feed's."""
+        """Pages that plug-ins provide about the run at the driver's endpoint, by name."""
 
     @property
     def batch_requests(self) -> int:
@@ -102,22 +104,14 @@ class FeedMonitor(RunObserver):
         with self._lock:
             self._change(sink=sink, fence=fence, state="waiting")
         self.events.add("started", f"started into {sink}", fence=fence, start=dict(start or {}))
-        self._note_fence(fence)
+        self.note_fence(fence)
 
     def opens(self, *, sink: str) -> None:
         with self._lock:
             self._change(sink=sink)
 
-    def note_fence_by(self, note: Callable[[str | None], None]) -> None:
-        """Set the function to call with the driver's fence when the feed is open."""
-        self._note_fence = note
-
-    def show_path_by(self, show: Callable[[str], None]) -> None:
-        """Set the function to call at the start with a text about the run's reader and encoder."""
-        self._show_path = show
-
     def note_path(self, path: str) -> None:
-        self._show_path(path)
+        self.show_path(path)
 
     def note_spark_ui(self, url: str | None) -> None:
         """Note the address of Spark's UI; None if it is off."""
@@ -143,7 +137,7 @@ class FeedMonitor(RunObserver):
                 self._read[span.topic, span.partition] = span.end
                 if span.key in self._ends:
                     self._ends[span.key].reaches(span.end, at=now)
-                # The start differs from the last end after a move, or if the topic was recreated.
+                # After a move, or if the topic was recreated, the batch does not start at the last end.
                 self._committed[span.topic, span.partition] = span.start
             offsets = sum(span.records for span in spans) if spans else None
             self._work_on(RunningBatch(batch_id=batch_id, began_at=now, offsets=offsets))
@@ -174,7 +168,7 @@ class FeedMonitor(RunObserver):
     def finish(self, batch: FinishedBatch, *, ends: Mapping[Partition, int] | None = None) -> FinishedBatch:
         with self._lock:
             if ends:
-                # Spark asks for the topics' ends during the phase of planning.
+                # Spark asks for the topics' ends while it plans a batch.
                 planned = batch.finished_at - batch.seconds + batch.phases.get("plan", 0.0)
                 self._observe(ends, at=max(0.0, planned))
             batch = batch.model_copy(update={"lag_seconds": self._age(batch)})
@@ -192,7 +186,7 @@ class FeedMonitor(RunObserver):
         return batch
 
     def note(self, message: str) -> None:
-        """Add a message of the run for its user to the events, such as that a checkpoint was recreated."""
+        """Add a message for the user of the run to the events, such as that a checkpoint was recreated."""
         self.events.add("note", message)
 
     def audited(self, message: str, *, is_published: bool) -> None:
@@ -300,11 +294,11 @@ class FeedMonitor(RunObserver):
             self._change(failed_tables={topic: error.what for topic, error in tables.items()})
 
     def snapshot(self) -> FeedProgress:
-        """Return the present progress; cheap enough for several views a second."""
+        """Return the present progress; it takes microseconds."""
         return self.counted()[0]
 
     def counted(self) -> tuple[FeedProgress, RunCounters]:
-        """Return the progress and the counts of the run at the same moment."""
+        """Return the progress and the counts of the run, from the same moment."""
         with self._lock:
             now, steady, shown = self._clock(), self._steady(), self._progress
             running, alive_at = shown.running, shown.alive_at
@@ -323,7 +317,7 @@ class FeedMonitor(RunObserver):
             return shown.model_copy(update=read), self._counters
 
     def points(self, *, since: float = 0.0, most: int = 500) -> list[Point]:
-        """Return the history as points: see ``points_of``."""
+        """Return the history as ``points_of`` does."""
         with self._lock:
             blocks = self.history.blocks(since=since)
         return points_of(blocks, since=since, most=most)
@@ -338,7 +332,7 @@ class FeedMonitor(RunObserver):
             return tuple(self.history.newest)
 
     def _rate(self, now: float) -> float | None:
-        """Return the records a second over the last minute; 0 if the feed was idle, None if it is unknown."""
+        """Return the records a second over the last minute; 0 if the feed is idle, None if they are unknown."""
         rate = self.history.rate(RATE_SECONDS, now=now)
         is_idle = self._progress.running is None and now - self._progress.started_at > RATE_SECONDS
         return 0.0 if rate is None and is_idle else rate
@@ -363,7 +357,7 @@ class FeedMonitor(RunObserver):
     def _work_on(self, running: RunningBatch) -> None:
         self._began = self._asked_at = self._steady()
         self._tasks_wait = False
-        # If the feed waits for a server, that server has to answer this batch first.
+        # If the feed waits for a server, this batch is a new attempt.
         state = "working" if self._progress.waits_for is None else "retrying"
         self._change(running=running, state=state, progress_at=running.began_at)
 
@@ -377,11 +371,11 @@ class FeedMonitor(RunObserver):
         self._latest = dict(ends)
 
     def _age(self, batch: FinishedBatch) -> float | None:
-        """Return the age of the oldest record that is still unread after the batch."""
+        """Return the age of the oldest record that the batch has left unread."""
         if not batch.lag:
             return None if batch.lag is None else 0.0
         now = self._clock()
-        # Use this batch's ends: the next batch may have begun already and read further.
+        # The next batch may have begun already, so this batch's ranges say what is read.
         read = {**self._read, **{span.key: span.end for span in batch.ranges}}
         ages = [
             self._ends[partition].age(read[partition], now=now)
@@ -407,7 +401,6 @@ class FeedMonitor(RunObserver):
 
 
 def this_driver() -> Driver:
-    """Return the description of this process."""
     try:
         own = version("lakefeed")
     except PackageNotFoundError:

@@ -1,8 +1,8 @@
-"""Stores the batches of the last 24 hours in a few megabytes: columns of numbers, at most one row a second.
+"""Stores the figures of the last 24 hours' batches in a few megabytes.
 
-A batch as an object with its mappings takes 2 kB or more: 200 MB a day at one batch a second. Charts and rates only
-need numbers, so the history stores these in 8 bytes each, and only the newest batches as objects. If several batches
-end within one second, their row has the sums.
+A batch as an object takes 2 kB: 200 MB a day at one batch a second. Charts only need figures, so the history has a
+column of 8-byte numbers for each figure, and objects only for the newest batches. If several batches end within one
+second, one row has their sums.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from lakefeed.json_model import JsonModel, Time
 HOURS = 24
 MOST_ROWS = HOURS * 3600
 WHOLE_BATCHES = 100
-"""The number of newest batches that are stored as objects, with reasons, phases and notes."""
+"""The number of newest batches that are stored as objects."""
 
 UNKNOWN = -1
 _BLOCK = 1024
 Block = dict[str, "array[float]"]
 
-# A row has 8 bytes for each of these columns: 17 columns for 86,400 seconds are 11.8 MB.
+# The 17 columns with 8 bytes for each of 86,400 seconds are 11.8 MB.
 SUMS = (
     "batches",
     "records",
@@ -44,12 +44,11 @@ COLUMNS = ("at", *SUMS, *LAST)
 
 
 class Point(JsonModel):
-    """The sum of the batches that ended within some time; None for unknown values.
+    """The sums over successive batches; unknown values are None.
 
     Attributes:
-        at: when the last of these batches ended.
+        at: the end of the last batch; ``batch``, ``lag``, ``lag_seconds`` and ``state_rows`` are also the last batch's.
         seconds: the sum of the batches' durations.
-        batch: the id of the last batch; ``lag`` and ``state_rows`` are also the last batch's.
     """
 
     at: Time
@@ -77,7 +76,7 @@ class Point(JsonModel):
 
 
 class RunHistory(JsonModel):
-    """The history of a run as points, and its newest batches with all their values; both oldest first."""
+    """The history of a run as points, and its newest batches as objects; both oldest first."""
 
     points: tuple[Point, ...] = ()
     batches: tuple[FinishedBatch, ...] = ()
@@ -86,7 +85,7 @@ class RunHistory(JsonModel):
 class BatchHistory:
     """Stores the batches of the last ``HOURS`` hours; it is not thread-safe.
 
-    The rows are in blocks of arrays, so that the oldest rows can be dropped without moving the others.
+    The rows are in blocks of arrays, so that dropping the oldest rows moves no others.
     """
 
     def __init__(self, *, seconds: float = HOURS * 3600, most_rows: int = MOST_ROWS) -> None:
@@ -99,7 +98,7 @@ class BatchHistory:
         return sum(len(block["at"]) for block in self._blocks)
 
     def add(self, batch: FinishedBatch) -> None:
-        """Add a batch that has just ended; drop rows that are too old."""
+        """Add a batch that has just ended; drop blocks of old rows."""
         self.newest.append(batch)
         row = _row(batch)
         if self._blocks and int(self._blocks[-1]["at"][-1]) == int(batch.finished_at):
@@ -114,12 +113,12 @@ class BatchHistory:
             self._blocks.popleft()
 
     def blocks(self, *, since: float = 0.0) -> list[Block]:
-        """Return a copy of all blocks with rows since a time, for ``points_of``: at most 12 MB."""
-        found = [block for block in self._blocks if block["at"][-1] >= since]
-        return [{name: column[:] for name, column in block.items()} for block in found]
+        """Return a copy of the blocks that have rows since a time, for ``points_of``: at most 12 MB."""
+        newest = [block for block in self._blocks if block["at"][-1] >= since]
+        return [{name: column[:] for name, column in block.items()} for block in newest]
 
     def rate(self, seconds: float, *, now: float) -> float | None:
-        """Return the records a second over the last seconds, including time between batches; None without a batch."""
+        """Return the records a second over these last seconds, pauses included; None if no batch ended in them."""
         records, first = 0.0, None
         for at, duration, count in self._newest_first():
             if at < now - seconds:
@@ -134,7 +133,7 @@ class BatchHistory:
 
 
 def points_of(blocks: Sequence[Block], *, since: float = 0.0, most: int = 500) -> list[Point]:
-    """Return rows since a time as at most ``most`` points, oldest first; adjacent rows are added up."""
+    """Add adjacent rows since a time up to at most ``most`` points; return these, oldest first."""
     rows = [(block, at) for block in blocks for at in range(len(block["at"])) if block["at"][at] >= since]
     width = max(1, math.ceil(len(rows) / most))
     return [_point(rows[at : at + width]) for at in range(0, len(rows), width)]

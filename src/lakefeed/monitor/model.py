@@ -1,7 +1,7 @@
 """The progress of a feed as one model: its driver, its batches, its lag, its health.
 
-All views read it: lines and panel in the terminal, ``lakefeed status``, ``top``, ``/metrics``, the driver's endpoint.
-docs/metrics.md lists the keys of its JSON; their names and meanings do not change.
+All views read it: the terminal, ``lakefeed status``, ``top``, ``/metrics``, the driver's endpoint. docs/metrics.md
+lists the keys of its JSON; their names and meanings do not change.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from lakefeed.ledger.pauses import Pause
 State = Literal["starting", "waiting", "working", "retrying", "paused", "stopping", "ended", "failed"]
 
 HANGS_AFTER_SECONDS = 60.0
-"""A driver hangs if its loop has not run for this time; the loop runs four times a second."""
+"""A driver hangs if its loop has not turned for this time; the loop turns four times a second."""
 
 
 class PartitionLag(JsonModel):
-    """The position of a reader in one partition, and its lag: unread offsets, and offsets read but not committed.
+    """The position and the lag of a feed or group in one partition; unknown fields are None.
 
     Attributes:
-        end: the offset after the newest in the topic; None, as for all fields, if it is unknown.
-        read: the offset after the last one that was read.
-        committed: the offset after the last one that the sink, or the group, has committed.
-        unread_seconds: the age of the oldest unread record; 0 if there is none.
-        uncommitted_seconds: the age of the oldest uncommitted record; 0 if there is none.
+        end: the offset after the topic's newest record.
+        read: the offset after the last record that was read.
+        committed: the offset after the last record that was committed.
+        unread_seconds: the age of the oldest unread record; 0 if all are read.
+        uncommitted_seconds: the age of the oldest uncommitted record; 0 if all are committed.
     """
 
     topic: str
@@ -51,7 +51,7 @@ class PartitionLag(JsonModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def uncommitted(self) -> int | None:
-        """The number of offsets that were read and are not committed."""
+        """The number of offsets that are read and not committed."""
         return None if self.read is None else difference(self.read, self.committed)
 
     @computed_field  # type: ignore[prop-decorator]
@@ -67,18 +67,18 @@ class PartitionLag(JsonModel):
 
 
 def difference(end: int | None, start: int | None) -> int | None:
-    """Return the number of offsets between two positions; 0 if ``end`` is before ``start``, None if one is unknown."""
+    """Return the number of offsets from ``start`` to ``end``, at least 0; None if one of them is unknown."""
     return None if end is None or start is None else max(0, end - start)
 
 
 def total_lag(partitions: Iterable[PartitionLag]) -> int | None:
-    """Return the sum of the partitions' lags; None if one is unknown, or if there are no partitions."""
+    """Return the sum of the partitions' lags; None if one is unknown, or without partitions."""
     lags = [partition.lag for partition in partitions]
     return None if not lags or None in lags else sum(lag for lag in lags if lag is not None)
 
 
 def oldest(partitions: Iterable[PartitionLag]) -> float | None:
-    """Return the age of the oldest record; None if a partition's age is unknown, or if there are no partitions."""
+    """Return the age of the oldest uncommitted record; None if a partition's is unknown, or without partitions."""
     ages = [partition.seconds for partition in partitions]
     return None if None in ages else max((age for age in ages if age is not None), default=None)
 
@@ -87,7 +87,7 @@ class Driver(JsonModel):
     """The process that runs a feed.
 
     Attributes:
-        started: the start time of the process in the operating system; a later process with this id has another.
+        started: the start time of the process in the operating system, which tells it from a later process with its id.
         spark_ui: the URL of Spark's UI; None if it is off.
     """
 
@@ -99,7 +99,7 @@ class Driver(JsonModel):
 
 
 class Failure(JsonModel):
-    """The newest error of a feed, with a hint on what to do next."""
+    """The newest error of a feed, with a hint on the next step."""
 
     error: str = ""
     what: str = ""
@@ -109,7 +109,7 @@ class Failure(JsonModel):
 
     @classmethod
     def of(cls, error: BaseException, *, at: float) -> Failure:
-        """Return an error's parts; of a foreign error only the class, since its text may contain values of records."""
+        """Return an error's parts; of a foreign error only the class: its text may contain values of records."""
         name = type(error).__name__
         if isinstance(error, LakefeedError):
             return cls(error=name, what=error.what, where=error.where, hint=error.hint, at=at)
@@ -122,7 +122,7 @@ class Failure(JsonModel):
 
 
 class RunTotals(JsonModel):
-    """Sums over the batches of a run, without batches that the sink already had."""
+    """Sums over the batches of a run."""
 
     batches: int = 0
     records: int = 0
@@ -148,16 +148,15 @@ class FeedProgress(JsonModel):
     """One feed at one moment, as its driver reports it.
 
     Attributes:
-        alive_at: when the driver's loop last ran; long ago if the driver hangs.
-        progress_at: when the last batch or task ended.
-        partitions: the lag of the partitions at the time when the last batch was planned.
-        rate: records a second over the last minute, including time between batches; 0 if the feed is idle, None while
-            its first batch or a long batch runs.
-        last_dead_letters: the reasons in the newest batch with dead letters.
-        failed_tables: for a job with a table per topic: the errors of tables that do not continue now, by topic.
+        alive_at: the time when the driver's loop last turned.
+        progress_at: the time when a batch last began or ended, or a task ended.
         fence: the driver's fence in the sink's ledger; None if the sink has no fences.
-        paused: the current pause; None if there is none.
+        rate: records a second over the last minute, pauses included; 0 if the feed is idle, None during the first batch
+            or a long batch.
+        partitions: the partitions' lags, with the topics' ends from the time when the last batch was planned.
+        last_dead_letters: the reasons in the newest batch with dead letters.
         waits_for: in the state ``retrying``, the answer of the server that the feed waits for.
+        failed_tables: the errors of tables that do not continue, by topic, in a run with many tables.
     """
 
     feed: str
@@ -186,14 +185,14 @@ class FeedProgress(JsonModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def lag(self) -> int | None:
-        """The number of uncommitted offsets; None if a partition's is unknown, or if there are no topics."""
+        """The number of uncommitted offsets; None if a partition's lag is unknown, or without partitions."""
         return total_lag(self.partitions)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def unread(self) -> int | None:
-        found = [partition.unread for partition in self.partitions]
-        return None if not found or None in found else sum(unread for unread in found if unread is not None)
+        counts = [partition.unread for partition in self.partitions]
+        return None if not counts or None in counts else sum(unread for unread in counts if unread is not None)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -204,17 +203,13 @@ class FeedProgress(JsonModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def hangs(self) -> bool:
-        """Check that the driver's loop has begun, and has not run for a minute."""
+        """Check that the driver's loop has begun, and has not turned for a minute."""
         if self.state in ("ended", "failed") or self.alive_at == self.started_at:
             return False
         return self.taken_at - self.alive_at > HANGS_AFTER_SECONDS
 
     def health(self, *, no_commit_seconds: float | None = None) -> FeedHealth:
-        """Return the feed's health.
-
-        Args:
-            no_commit_seconds: a feed with waiting records has stalled after this time without a commit; None for never.
-        """
+        """Return the feed's health; with lag and without a commit for ``no_commit_seconds``, it has stalled."""
         live = not self.hangs and self.state != "failed"
         return FeedHealth(
             live=live,
@@ -230,11 +225,11 @@ class FeedProgress(JsonModel):
 
     @property
     def _seconds_stalled(self) -> float:
-        """How long records have waited without a commit; 0 if none wait, or if the feed should write none."""
+        """The time that records have waited for a commit; 0 without records, or while the feed is paused or over."""
         if self.paused is not None or self.state in ("ended", "failed") or not (self.lag or self.running):
             return 0.0
         since = self.taken_at - (self.last_commit_at or self.started_at)
-        # After an idle night the last commit is long ago, but a record that has just arrived has not waited.
+        # After an idle night the last commit is hours ago, but a record that has just arrived has not waited.
         waited = self.lag_seconds if self.lag else self.running.seconds if self.running else None
         return since if waited is None else min(since, waited)
 
@@ -243,9 +238,9 @@ class FeedHealth(JsonModel):
     """The health of a feed, for probes, metrics and alerts.
 
     Attributes:
-        live: the driver's loop runs, and the run has not failed; if not, restarting the process helps.
-        ready: the feed is live and open: neither starting nor ended.
-        stalled: records wait, and no commit has come for too long; a long batch is no reason to kill the driver.
+        live: the driver's loop turns, and the run has not failed; if not, the process must be restarted.
+        ready: the feed is live, and neither starting nor ended.
+        stalled: records have waited too long for a commit. A long batch stalls, too, so this must not kill the driver.
     """
 
     live: bool

@@ -94,7 +94,7 @@ def reachable(
             say=notes.append,
         ) as note_fence,
     ):
-        monitor.note_fence_by(note_fence)
+        monitor.note_fence = note_fence
         yield served
 
 

@@ -1,1 +1,1 @@
-"""Metrics of running feeds: their table, and the ways to export them from the driver."""
+"""Metrics of running feeds: their table, and the code that exports them from the driver."""
