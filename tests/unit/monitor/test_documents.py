@@ -1,4 +1,4 @@
-"""Read an endpoint's documents: the same feed results; the answer of another program has an error of its own."""
+"""Clients read an endpoint's documents back as the same objects, and reject the answers of other programs."""
 
 import json
 import time
@@ -50,14 +50,14 @@ def full_monitor() -> FeedMonitor:
     return monitor
 
 
-def test_a_feed_that_is_read_back_is_the_same() -> None:
+def test_progress_that_is_read_back_from_json_is_the_same() -> None:
     monitor = full_monitor()
     with monitor.batch(4, [OffsetRange("t", 0, 5, 9)]):
         document = json.loads(json.dumps(monitor.snapshot().as_dict()))
     assert json.loads(json.dumps(FeedProgress.model_validate(document).as_dict())) == document
 
 
-def test_a_trend_takes_the_history_and_then_each_batch_once() -> None:
+def test_a_trend_starts_with_the_history_and_adds_each_batch_once() -> None:
     monitor, trend = full_monitor(), Trend()
     trend.add_history(RunHistory.model_validate(monitor.history_since(0.0, most=60).as_dict()))
     progress = FeedProgress.model_validate(monitor.snapshot().as_dict())
@@ -78,7 +78,7 @@ class Answering(FeedServer):
 
 
 @given(JSON)
-def test_an_answer_of_a_stranger_is_named_as_such(document: Any) -> None:
+def test_the_answer_of_another_program_is_the_error_unreachable(document: Any) -> None:
     server = Answering("http://127.0.0.1:1")
     known = full_monitor().snapshot().as_dict()
     for shape in (document, dict.fromkeys(known, document), {**known, "partitions": [document]}):

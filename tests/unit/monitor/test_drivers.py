@@ -1,4 +1,4 @@
-"""Find the drivers of this machine by their files."""
+"""Drivers on this machine are found by their files."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from lakefeed.monitor.drivers import all_drivers, announced, find, path_of
 from lakefeed.monitor.feed_monitor import this_driver
 
 
-def test_a_driver_is_found_while_it_runs_and_its_file_is_its_owners(tmp_path: Path) -> None:
+def test_a_drivers_file_shows_its_run_and_only_its_user_can_read_it(tmp_path: Path) -> None:
     with announced(
         this_driver(), feed="taxi", identity="taxi\nx", since=5.0, url="http://127.0.0.1:1", token="t", folder=tmp_path
     ) as note_fence:
@@ -40,7 +40,7 @@ def test_a_driver_is_found_while_it_runs_and_its_file_is_its_owners(tmp_path: Pa
     assert all_drivers(folder=tmp_path) == []
 
 
-def test_a_run_that_an_error_ends_has_failed(tmp_path: Path) -> None:
+def test_the_file_of_a_failed_run_has_its_error(tmp_path: Path) -> None:
     with (
         pytest.raises(Unreachable),
         announced(this_driver(), feed="taxi", identity="taxi", since=1.0, folder=tmp_path),
@@ -52,7 +52,7 @@ def test_a_run_that_an_error_ends_has_failed(tmp_path: Path) -> None:
     assert (found.error.what, found.error.where, found.error.hint) == ("no broker answers", "b:9092", "start it")
 
 
-def test_a_start_that_is_refused_gives_the_file_back_to_the_driver_that_runs(tmp_path: Path) -> None:
+def test_a_refused_start_restores_the_file_of_the_running_driver(tmp_path: Path) -> None:
     own = this_driver()
     with announced(own, feed="taxi", identity="taxi", since=1.0, url="u", token="t", folder=tmp_path) as note_fence:
         note_fence("3 abc")
@@ -79,7 +79,7 @@ def test_a_file_of_a_later_version_is_read(tmp_path: Path) -> None:
         assert found.feed == "taxi"
 
 
-def test_drivers_of_other_machines_are_not_this_ones(tmp_path: Path) -> None:
+def test_drivers_of_other_machines_are_not_listed(tmp_path: Path) -> None:
     there = this_driver().model_copy(update={"host": "there"})
     with announced(there, feed="taxi", identity="taxi", since=1.0, folder=tmp_path):
         assert find("taxi", folder=tmp_path) is not None
@@ -112,7 +112,7 @@ with announced(this_driver(), feed="taxi", identity="taxi", since=1.0, folder=Pa
     assert not found.is_running
 
 
-def test_a_driver_that_took_over_keeps_its_file(tmp_path: Path) -> None:
+def test_the_end_of_a_replaced_driver_leaves_its_successors_file(tmp_path: Path) -> None:
     first, second = this_driver(), this_driver().model_copy(update={"pid": 1})
     with announced(first, feed="taxi", identity="taxi", since=1.0, folder=tmp_path):
         later = announced(second, feed="taxi", identity="taxi", since=2.0, folder=tmp_path)
@@ -122,7 +122,7 @@ def test_a_driver_that_took_over_keeps_its_file(tmp_path: Path) -> None:
     assert found.pid == 1
 
 
-def test_a_file_that_others_may_read_is_not_trusted(tmp_path: Path) -> None:
+def test_a_file_that_other_users_can_read_is_ignored(tmp_path: Path) -> None:
     with announced(this_driver(), feed="taxi", identity="taxi", since=1.0, folder=tmp_path):
         path = path_of("taxi", folder=tmp_path)
         path.chmod(0o644)
@@ -132,7 +132,7 @@ def test_a_file_that_others_may_read_is_not_trusted(tmp_path: Path) -> None:
         assert find("taxi", folder=tmp_path) is None
 
 
-def test_a_folder_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_writable_is_reported_and_the_run_continues(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     said: list[str] = []
     folder = tmp_path / "file"
@@ -144,7 +144,7 @@ def test_a_folder_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:
     assert path_of("t", folder=tmp_path).parent == tmp_path
 
 
-def test_a_process_of_another_container_or_boot_is_not_taken_for_the_drivers(tmp_path: Path) -> None:
+def test_a_process_of_another_container_or_boot_is_not_the_driver(tmp_path: Path) -> None:
     with announced(this_driver(), feed="taxi", identity="taxi", since=1.0, folder=tmp_path):
         found = find("taxi", folder=tmp_path)
     assert found is not None
@@ -158,9 +158,7 @@ def test_a_process_of_another_container_or_boot_is_not_taken_for_the_drivers(tmp
     assert (older.is_here, older.is_running) == (True, True)
 
 
-def test_the_time_of_the_file_shows_until_when_the_process_was_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_running_driver_updates_the_time_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lakefeed.monitor.drivers.TOUCH_SECONDS", 0.01)
     path = path_of("taxi", folder=tmp_path)
     with announced(this_driver(), feed="taxi", identity="taxi", since=1.0, folder=tmp_path):

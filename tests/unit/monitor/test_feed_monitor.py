@@ -1,4 +1,4 @@
-"""A feed's progress as its threads report it and its views read it."""
+"""The monitor turns the events that a feed's threads report into progress."""
 
 import json
 import threading
@@ -47,7 +47,7 @@ def test_lag_is_split_into_unread_and_read_but_not_committed() -> None:
     assert monitor.snapshot().state == "waiting"
 
 
-def test_a_batch_that_fails_has_committed_nothing() -> None:
+def test_a_failed_batch_leaves_the_lag_as_before() -> None:
     monitor = monitor_at(Clock())
     monitor.begin(sink="", fence=None, position=[OffsetRange("t", 0, 0, 100)])
     monitor.observe_ends({("t", 0): 500})
@@ -62,7 +62,7 @@ def test_a_batch_that_fails_has_committed_nothing() -> None:
     assert (progress.running, progress.last_commit_at, progress.lag) == (None, None, 400)
 
 
-def test_a_finished_batch_has_the_age_of_what_it_left() -> None:
+def test_a_finished_batch_has_the_age_of_the_oldest_unread_record() -> None:
     clock = Clock()
     monitor = monitor_at(clock)
     monitor.begin(sink="", fence=None, position=[OffsetRange("t", 0, 0, 100)])
@@ -91,7 +91,7 @@ def test_phases_are_measured_within_a_batch_only() -> None:
     assert list(stopwatch.seconds) == ["write sink", "write"]
 
 
-def test_tasks_are_asked_for_only_in_a_long_batch_and_once_a_second() -> None:
+def test_spark_is_asked_for_tasks_only_in_a_long_batch_and_once_a_second() -> None:
     clock, asked = Clock(), []
     monitor = monitor_at(clock)
 
@@ -114,7 +114,7 @@ def test_tasks_are_asked_for_only_in_a_long_batch_and_once_a_second() -> None:
     assert monitor.snapshot().running is None
 
 
-def test_a_second_job_of_a_batch_does_not_count_its_records_back() -> None:
+def test_the_second_job_of_a_batch_does_not_reset_the_number_of_records() -> None:
     clock = Clock()
     monitor = monitor_at(clock)
     counts = iter([TaskCounts(1, 2, 500), TaskCounts(0, 8, 0)])
@@ -141,7 +141,7 @@ def test_the_server_that_tasks_wait_for_is_shown_until_it_answers_or_the_batch_e
     assert (monitor.snapshot().state, monitor.snapshot().waits_for) == ("waiting", None)
 
 
-def test_a_round_of_many_tables_has_tasks_and_the_server_that_they_wait_for_and_commits_nothing_itself() -> None:
+def test_a_round_of_many_tables_shows_tasks_and_the_server_that_they_wait_for() -> None:
     clock = Clock()
     monitor = monitor_at(clock)
     answers = iter([TaskCounts(1, 4, 7, "http://r: HTTP status 503"), TaskCounts(1, 4, 7, "http://r: HTTP status 503")])
@@ -158,7 +158,7 @@ def test_a_round_of_many_tables_has_tasks_and_the_server_that_they_wait_for_and_
     assert (shown.state, shown.waits_for, shown.running, shown.last_commit_at) == ("waiting", None, None, None)
 
 
-def test_a_batch_that_is_tried_again_is_shown_as_one_that_waits() -> None:
+def test_the_state_is_retrying_while_a_batch_is_tried_again() -> None:
     monitor = monitor_at(Clock())
     monitor.waits_for(Unreachable("the catalog does not answer"))
     with monitor.batch(1):
@@ -166,7 +166,7 @@ def test_a_batch_that_is_tried_again_is_shown_as_one_that_waits() -> None:
     assert (monitor.snapshot().state, monitor.snapshot().waits_for) == ("waiting", None)
 
 
-def test_a_loop_that_does_not_turn_hangs() -> None:
+def test_a_driver_hangs_if_its_loop_has_not_turned_for_a_minute() -> None:
     clock = Clock()
     monitor = monitor_at(clock)
     clock.now += 10 * HANGS_AFTER_SECONDS
@@ -180,7 +180,7 @@ def test_a_loop_that_does_not_turn_hangs() -> None:
     assert not monitor.snapshot().hangs
 
 
-def test_the_last_error_has_its_hint_and_a_foreign_error_no_text() -> None:
+def test_the_last_error_has_its_hint_but_of_a_foreign_error_only_the_class() -> None:
     monitor = monitor_at(Clock())
 
     def fail(error: Exception) -> None:
@@ -198,7 +198,7 @@ def test_the_last_error_has_its_hint_and_a_foreign_error_no_text() -> None:
     assert "secret" not in json.dumps(monitor.snapshot().as_dict())
 
 
-def test_the_last_dead_letters_stay_until_there_are_others() -> None:
+def test_the_reasons_of_dead_letters_stay_until_the_next_batch_with_dead_letters() -> None:
     clock = Clock()
     monitor = monitor_at(clock)
     monitor.finish(finished(0, clock, dead_letters=2, reasons=(Reason("not JSON", 2),)))
@@ -208,14 +208,14 @@ def test_the_last_dead_letters_stay_until_there_are_others() -> None:
     assert (totals.batches, totals.records, totals.dead_letters) == (2, 200, 2)
 
 
-def test_a_stop_is_shown_while_the_batch_ends() -> None:
+def test_the_state_is_stopping_while_the_last_batch_ends() -> None:
     monitor = monitor_at(Clock())
     with monitor.batch(1):
         monitor.tick(stops=True)
     assert monitor.snapshot().state == "stopping"
 
 
-def test_the_document_is_json_and_its_keys_are_these() -> None:
+def test_the_keys_of_the_json_document_do_not_change() -> None:
     clock = Clock()
     monitor = monitor_at(clock)
     monitor.begin(sink="iceberg a.b.c", fence="1 x", position=[OffsetRange("t", 0, 0, 5)])
@@ -239,7 +239,7 @@ def test_the_document_is_json_and_its_keys_are_these() -> None:
     assert document["taken_at"] == "2027-01-15T08:00:00.000Z"
 
 
-def test_readers_and_writers_may_be_many_threads() -> None:
+def test_many_threads_may_read_while_the_feed_reports() -> None:
     clock = Clock()
     monitor = monitor_at(clock)
     ends, failures = threading.Event(), []
@@ -267,7 +267,7 @@ def test_readers_and_writers_may_be_many_threads() -> None:
     assert monitor.snapshot().totals.batches == 300
 
 
-def test_the_age_of_lag_counts_from_when_the_batch_was_planned() -> None:
+def test_the_age_of_the_lag_counts_from_the_planning_of_the_batch() -> None:
     clock = Clock()
     monitor = monitor_at(clock)
     monitor.begin(sink="", fence=None, position=[OffsetRange("t", 0, 0, 0)])
@@ -282,7 +282,7 @@ def test_the_age_of_lag_counts_from_when_the_batch_was_planned() -> None:
     assert batch.lag_seconds >= 600
 
 
-def test_lag_is_that_of_its_batch_though_the_next_one_has_begun() -> None:
+def test_a_batch_has_its_own_lag_although_the_next_batch_has_begun() -> None:
     clock = Clock()
     monitor = monitor_at(clock)
     monitor.observe_ends({("t", 0): 0})
@@ -306,7 +306,7 @@ def test_a_topic_without_records_has_no_lag() -> None:
     assert monitor.snapshot().lag == 50
 
 
-def test_a_wall_clock_that_is_set_makes_no_loop_hang_and_no_batch_long() -> None:
+def test_setting_the_system_clock_changes_neither_hangs_nor_durations() -> None:
     wall, steady = Clock(), Clock()
     monitor = FeedMonitor("taxi", clock=wall, steady=steady)
     monitor.tick()
@@ -324,7 +324,7 @@ def test_a_wall_clock_that_is_set_makes_no_loop_hang_and_no_batch_long() -> None
         assert not monitor.snapshot().hangs
 
 
-def test_tables_that_have_failed_are_named_until_they_continue() -> None:
+def test_failed_tables_are_listed_until_they_continue() -> None:
     monitor = FeedMonitor("many")
     monitor.tables_failed({"orders": Unreachable("the catalog does not answer", where="lake")})
     assert monitor.snapshot().as_dict()["failed_tables"] == {"orders": "the catalog does not answer"}

@@ -1,4 +1,4 @@
-"""Health of a feed: whether it is alive, ready and committing."""
+"""A feed with lag and without commits has stalled."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_a_feed_without_new_records_has_not_stalled() -> None:
     assert not is_stalled(monitor, clock)
 
 
-def test_a_record_after_a_quiet_night_has_not_waited_yet() -> None:
+def test_a_new_record_after_an_idle_night_does_not_stall_the_feed() -> None:
     clock = Clock()
     monitor = feed(clock)
     clock.now += 10 * LIMIT
@@ -46,7 +46,7 @@ def test_a_record_after_a_quiet_night_has_not_waited_yet() -> None:
     assert not is_stalled(monitor, clock)
 
 
-def test_records_from_before_the_driver_wait_since_its_start() -> None:
+def test_records_from_before_the_start_wait_since_the_start() -> None:
     clock = Clock()
     monitor = feed(clock)
     monitor.reached([OffsetRange("t", 0, 0, 50)])
@@ -73,5 +73,7 @@ def test_a_paused_feed_has_not_stalled() -> None:
     ("setting", "trigger", "seconds"),
     [(None, "1 minute", 900), (None, "1 hour", 10800), (None, "available-now", 900), ("5 minutes", "1 hour", 300)],
 )
-def test_the_limit_follows_the_trigger(setting: str | None, trigger: str, seconds: float) -> None:
+def test_the_default_time_without_a_commit_depends_on_the_trigger(
+    setting: str | None, trigger: str, seconds: float
+) -> None:
     assert Metrics(no_commit_for=setting).no_commit_seconds(trigger) == seconds

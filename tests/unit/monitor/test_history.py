@@ -1,4 +1,4 @@
-"""The history of a day's batches takes a few megabytes."""
+"""The history stores the figures of a day's batches, and sums them into points."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +26,7 @@ def batch(number: int, *, at: float, records: int = 1000, lag: int | None = 0) -
     )
 
 
-def test_only_the_rows_since_a_time_are_copied() -> None:
+def test_only_blocks_with_rows_since_a_time_are_copied() -> None:
     history = BatchHistory()
     for number in range(5000):
         history.add(batch(number, at=1000.0 + number))
@@ -35,7 +35,7 @@ def test_only_the_rows_since_a_time_are_copied() -> None:
     assert history.blocks(since=9000.0) == []
 
 
-def test_more_batches_than_seconds_are_added_up() -> None:
+def test_batches_of_the_same_second_are_added_up() -> None:
     history = BatchHistory()
     for number in range(1000):
         history.add(batch(number, at=100.0 + number / 100))
@@ -48,7 +48,7 @@ def test_more_batches_than_seconds_are_added_up() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0.05, 30), st.integers(0, 10**9)), max_size=300), st.integers(1, 50))
-def test_points_lose_no_record_and_are_as_many_as_requested(steps: list[tuple[float, int]], most: int) -> None:
+def test_points_lose_no_record_and_are_at_most_as_many_as_requested(steps: list[tuple[float, int]], most: int) -> None:
     history, at = BatchHistory(), 1000.0
     for number, (seconds, records) in enumerate(steps):
         at += seconds
@@ -60,7 +60,7 @@ def test_points_lose_no_record_and_are_as_many_as_requested(steps: list[tuple[fl
     assert [point.at for point in points] == sorted(point.at for point in points)
 
 
-def test_what_is_unknown_stays_unknown() -> None:
+def test_unknown_figures_of_a_batch_are_none_in_its_point() -> None:
     history = BatchHistory()
     history.add(FinishedBatch(batch_id=0, finished_at=1.0, seconds=1.0, records=5))
     [point] = points_of(history.blocks())
@@ -68,7 +68,7 @@ def test_what_is_unknown_stays_unknown() -> None:
     assert (point.records, point.rate) == (5, 5.0)
 
 
-def test_old_batches_are_forgotten_and_rows_are_bounded() -> None:
+def test_old_rows_are_dropped() -> None:
     history = BatchHistory(seconds=1e9, most_rows=2000)
     for number in range(10_000):
         history.add(batch(number, at=float(number)))

@@ -1,30 +1,31 @@
-"""Lag of a partition, and the age of its oldest record."""
+"""The lag of a partition, and the age of its oldest uncommitted record."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lakefeed.feed.progress import FinishedBatch
 from lakefeed.monitor.end_times import MOST_MARKS, EndTimes
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed.monitor.model import PartitionLag, difference, oldest, total_lag
+from lakefeed.monitor.model import PartitionLag, oldest, total_lag
 from lakefeed.offsets.ranges import OffsetRange
 
 OFFSETS = st.integers(0, 2**40) | st.none()
 
 
-def test_records_that_were_read_and_are_not_committed_are_counted_apart() -> None:
-    part = PartitionLag(topic="t", partition=0, end=100, read=80, committed=70)
-    assert (part.unread, part.uncommitted, part.lag) == (20, 10, 30)
-
-
-def test_a_group_has_committed_offsets_alone() -> None:
-    part = PartitionLag(topic="t", partition=0, end=100, committed=70, uncommitted_seconds=4.0)
-    assert (part.unread, part.uncommitted, part.lag, part.seconds) == (30, None, 30, 4.0)
-
-
-def test_nothing_known_is_no_lag_of_zero() -> None:
-    part = PartitionLag(topic="t", partition=0, end=100)
-    assert (part.unread, part.lag, part.seconds) == (None, None, None)
+@pytest.mark.parametrize(
+    ("known", "lags"),
+    [
+        ({"read": 80, "committed": 70}, (20, 10, 30)),
+        ({"committed": 70}, (30, None, 30)),  # A group has only committed offsets.
+        ({}, (None, None, None)),
+    ],
+)
+def test_the_lag_of_a_partition_is_the_sum_of_unread_and_uncommitted_offsets(
+    known: dict[str, int], lags: tuple[int | None, ...]
+) -> None:
+    part = PartitionLag(topic="t", partition=0, end=100, **known)
+    assert (part.unread, part.uncommitted, part.lag) == lags
 
 
 @given(OFFSETS, OFFSETS, OFFSETS)
@@ -38,19 +39,18 @@ def test_a_lag_is_never_negative_and_its_parts_make_the_whole(
 
 
 @given(st.lists(OFFSETS))
-def test_one_unknown_makes_the_sum_unknown(lags: list[int | None]) -> None:
+def test_the_total_lag_is_unknown_if_a_partitions_lag_is_unknown(lags: list[int | None]) -> None:
     parts = [PartitionLag(topic="t", partition=0, end=lag, committed=0) for lag in lags]
     assert total_lag(parts) == (None if not lags or None in lags else sum(lag or 0 for lag in lags))
 
 
-def test_differences_and_ages() -> None:
-    assert (difference(5, 7), difference(None, 7), difference(7, 5)) == (0, None, 2)
+def test_the_oldest_age_is_unknown_if_a_partitions_age_is_unknown() -> None:
     one, three, unknown = (PartitionLag(topic="t", partition=0, uncommitted_seconds=age) for age in (1.0, 3.0, None))
     assert oldest([one, three, one]) == 3.0
     assert (oldest([unknown, three]), oldest([unknown]), oldest([])) == (None, None, None)
 
 
-def test_the_youngest_age_is_not_taken_for_the_oldest() -> None:
+def test_the_age_of_the_lag_is_unknown_if_the_age_of_a_partition_with_lag_is_unknown() -> None:
     old = PartitionLag(topic="t", partition=0, end=100, read=50, committed=50)
     young = PartitionLag(topic="t", partition=1, end=100, read=90, committed=90, uncommitted_seconds=2.0)
     idle = PartitionLag(topic="t", partition=2, end=100, read=100, committed=100)
@@ -59,17 +59,17 @@ def test_the_youngest_age_is_not_taken_for_the_oldest() -> None:
     assert progress.model_copy(update={"partitions": (young, idle)}).lag_seconds == 2.0
 
 
-def test_the_age_is_the_time_since_the_topic_had_the_record() -> None:
+def test_the_age_of_a_record_counts_from_the_first_observation_of_it() -> None:
     ends = EndTimes()
     ends.observe(100, at=1000.0)
     ends.observe(200, at=1010.0)
-    assert ends.age(99, now=1020.0) is None  # It was there before the first look.
+    assert ends.age(99, now=1020.0) is None  # The first observation includes it, so it may have any age.
     assert ends.age(199, now=1020.0) == 10.0
-    assert ends.age(149, now=1020.0) == 10.0  # It may have come just before the look that saw it.
-    assert ends.age(200, now=1020.0) == 0.0  # It is not there yet.
+    assert ends.age(149, now=1020.0) == 10.0  # It may have come just before the second observation.
+    assert ends.age(200, now=1020.0) == 0.0  # There is no such record yet.
 
 
-def test_a_record_after_a_quiet_time_is_not_taken_for_an_old_one() -> None:
+def test_the_age_of_a_record_after_an_idle_time_counts_from_its_arrival() -> None:
     ends = EndTimes()
     for at in range(0, 1000, 10):
         ends.observe(100, at=float(at))
@@ -77,7 +77,7 @@ def test_a_record_after_a_quiet_time_is_not_taken_for_an_old_one() -> None:
     assert ends.age(100, now=1005.0) == 5.0
 
 
-def test_a_burst_after_nine_idle_minutes_without_a_look_is_not_minutes_old() -> None:
+def test_the_age_of_the_lag_after_idle_minutes_counts_from_the_planning_of_the_batch() -> None:
     clock = [1000.0]
     monitor = FeedMonitor("f", clock=lambda: clock[0])
     for start, end in ((0, 100), (100, 200)):
@@ -105,10 +105,10 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_an_age_is_never_above_that_of_the_first_record_that_was_not_committed(
+def test_the_age_of_the_lag_is_never_too_high_and_too_low_by_at_most_one_observation(
     steps: list[tuple[str, int, float]],
 ) -> None:
-    """Produce, idle and consume at random: the age is never too high, and too low by at most one look."""
+    """Produce, idle and consume at random."""
     clock, came = [1_000_000.0], list[float]()
     monitor = FeedMonitor("f", clock=lambda: clock[0])
     key, committed, looks = ("t", 0), 0, [clock[0]]
@@ -160,7 +160,7 @@ def batch(number: int, *, at: float, seconds: float, plan: float = 0.0) -> Finis
     return FinishedBatch(batch_id=number, finished_at=at, seconds=seconds, records=1, phases={"plan": plan})
 
 
-def test_a_recreated_topic_starts_over() -> None:
+def test_a_lower_end_offset_drops_the_observations_of_the_deleted_topic() -> None:
     ends = EndTimes()
     ends.observe(1000, at=1.0)
     ends.observe(10, at=2.0)
@@ -169,7 +169,7 @@ def test_a_recreated_topic_starts_over() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.floats(0.1, 5)), min_size=2, max_size=400), st.floats(0, 1))
-def test_ages_are_bounded_by_what_was_observed(steps: list[tuple[int, float]], share: float) -> None:
+def test_ages_are_at_most_the_time_since_the_first_observation(steps: list[tuple[int, float]], share: float) -> None:
     ends, end, at = EndTimes(), 0, 0.0
     for grown, seconds in steps:
         end, at = end + grown, at + seconds

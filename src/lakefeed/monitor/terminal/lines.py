@@ -1,4 +1,4 @@
-"""Writes a feed's progress in words: a line for a finished or long batch, and the live panel in a terminal."""
+"""Formats a feed's progress: a line for a finished or long batch, and the live panel in a terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def joined(parts: Iterable[str]) -> str:
 
 
 def batch_line(batch: FinishedBatch, *, total: int | None = None) -> str:
-    """Return a line about a finished batch; ``total`` is the number of records of the run so far."""
+    """Return a line about a finished batch; ``total`` is the number of records of the run."""
     rows = requests = ""
     if batch.rows is not None:
         rows = f"out {batch.rows:,} ({batch.output_rate:,.0f}/s)"
@@ -47,14 +47,14 @@ def batch_line(batch: FinishedBatch, *, total: int | None = None) -> str:
 
 
 def lag_text(lag: int | None, seconds: float | None) -> str:
-    """Return a lag as text: ``lag 5,000 (oldest 12 s)``; an empty text if it is unknown."""
+    """Format a lag: ``lag 5,000 (oldest 12 s)``; an unknown lag is an empty text."""
     if lag is None:
         return ""
     return f"lag {lag:,}" + (f" (oldest {duration(seconds)})" if lag and seconds else "")
 
 
 def heartbeat_line(progress: FeedProgress) -> str:
-    """Return a line about a feed that has finished no batch for a while."""
+    """Return the line that a feed prints if it has finished no batch for a minute."""
     now = progress.taken_at
     if progress.hangs:
         return f"hangs: the driver's loop has not turned for {duration(now - progress.alive_at)}"
@@ -76,7 +76,7 @@ def heartbeat_line(progress: FeedProgress) -> str:
 
 
 def running_text(running: RunningBatch) -> str:
-    """Return a line about the running batch: its time, tasks and records, and the time that is left."""
+    """Return a line about the running batch: its duration, tasks and records, and the remaining time."""
     rate, left = running.rate, running.seconds_left
     records = ""
     if running.records:
@@ -99,7 +99,7 @@ def reasons_text(reasons: Sequence[Reason], *, most: int = MOST_REASONS) -> str:
 
 
 def sparkline(values: Sequence[float], *, width: int) -> str:
-    """Draw the last values as bars of eight heights; the greatest value has the highest bar."""
+    """Draw the last values as bars of eight heights, relative to the greatest value."""
     shown = [max(0.0, value) for value in values][-width:]
     top = max(shown, default=0.0)
     if top <= 0:

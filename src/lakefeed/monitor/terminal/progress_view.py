@@ -1,4 +1,4 @@
-"""Shows the progress of work other than feeds on one changing line on stderr: backfills, maintenance, producing."""
+"""Shows the progress of a backfill, of maintenance or of a producer on one changing line on stderr."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakefeed.monitor.terminal.lines import batch_line
 
 
 class LiveLine:
-    """A line on stderr that changes in a terminal; without a terminal, print lines. Use it as a context manager."""
+    """A context manager with a line on stderr that changes in a terminal."""
 
     def __init__(self, text: str, *, console: Console | None = None) -> None:
         self.console = console or Console(file=sys.stderr, highlight=False)
@@ -37,12 +37,12 @@ class LiveLine:
             self._live.update(Text(printable(text)))
 
     def print(self, text: str) -> None:
-        """Print a line that is not replaced."""
+        """Print a line that stays."""
         self.console.print(printable(text, keep="\n\t"), markup=False, soft_wrap=True)
 
 
 class ProgressView(LiveLine):
-    """Shows a run's batches with the title of the run. Use it as a context manager."""
+    """Shows batches: on the changing line in a terminal, elsewhere on a line each."""
 
     def __init__(self, title: str, *, console: Console | None = None) -> None:
         super().__init__(f"{title}: waiting for the first batch", console=console)
@@ -50,11 +50,10 @@ class ProgressView(LiveLine):
         self._records = 0
 
     def note(self, text: str) -> None:
-        """Print a line that is not replaced, after the title."""
+        """Print a line that stays, after the title."""
         self.print(redacted(f"{self._title}: {text}"))
 
     def batch(self, batch: FinishedBatch) -> None:
-        """Show a finished batch."""
         self._records += batch.records
         if self.lives:
             self.update(f"{self._title}: {batch_line(batch, total=self._records)}")

@@ -1,7 +1,7 @@
-"""Shows a run while it runs: a panel in a terminal, otherwise a line per batch, as text or JSON.
+"""Shows a run: as a panel in a terminal, elsewhere as a line per batch, in text or JSON.
 
-Without a terminal, a feed that finishes no batch for a minute writes a heartbeat: that it is idle, or the progress of
-its batch. So an empty log means that the driver does not run.
+Without a terminal, a feed that finishes no batch for a minute prints a heartbeat, so a log without new lines means that
+the driver does not run.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ LogFormat = Literal["text", "json"]
 HEARTBEAT_SECONDS = 60.0
 REFRESH_PER_SECOND = 2
 END_SECONDS = 1.0
-"""The longest wait for a heartbeat that cannot be written because its reader does not read."""
+"""The end of a run waits for a heartbeat at most this time: the reader of a pipe may not read."""
 ACTION_SECONDS = 0.5
 MOST_OFFSETS = 100
-"""The maximum number of partitions whose offsets one structured line lists."""
+"""The largest number of partitions whose offsets one structured line lists."""
 
 LONGEST_NOTE = 10_000
 _RECORD = re.compile(r"\btopic ([A-Za-z0-9._-]{1,249}), partition (\d+), offset (\d+)")
 
 
 class _Console(Console):
-    """A console that raises an error for a broken pipe; rich's own would also close the process's stdout."""
+    """A console that raises an error for a broken pipe; rich's own also closes the process's stdout."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 class RunView:
-    """Shows the batches, notes and errors of one run. Use it as a context manager around the run."""
+    """Shows the batches, notes and errors of one run within its block."""
 
     def __init__(
         self,
@@ -98,28 +98,29 @@ class RunView:
             self._thread.join(END_SECONDS)
 
     def note(self, text: str) -> None:
-        """Print a message that is not replaced."""
+        """Print a message for the user of the run."""
+        text = shortened(text, most=LONGEST_NOTE)
         if self._is_json:
-            self.log("note", message=shortened(text, most=LONGEST_NOTE))
+            self.log("note", message=text)
         else:
-            self._print(f"{self.monitor.feed}: {shortened(text, most=LONGEST_NOTE)}")
+            self._print(text)
 
     def batch(self, batch: FinishedBatch, *, notes: Iterable[str] = ()) -> None:
-        """Print the notes on separate lines, then one line for a finished batch."""
+        """Print the notes of a batch, then a line about it."""
         for note in notes:
             self.note(note)
         if self._is_json:
             self.log("batch", **batch_fields(batch))
             return
         total = self.monitor.snapshot().totals.records if self._is_live else None
-        self._print(f"{self.monitor.feed}: {batch_line(batch, total=total)}")
+        self._print(batch_line(batch, total=total))
 
     @contextmanager
     def logging_errors(self, *, exit_with: Callable[[int], object] | None = None) -> Iterator[None]:
-        """Log the error that ends this block as a structured line; in text format the command prints it itself.
+        """In JSON format, log the error that ends this block; in text format, the command prints it.
 
         Args:
-            exit_with: called with the error's exit status after it was logged; otherwise the error is raised.
+            exit_with: called with the error's exit status after the log line; without it, the error is raised.
         """
         try:
             yield
@@ -132,17 +133,17 @@ class RunView:
         except Exception as error:
             # The error's text may contain values of records; the stack trace follows on stderr.
             if self._is_json and not isinstance(error, BrokenPipeError):
-                what = "lakefeed has failed: this is a defect, or an error that it does not know"
+                what = "lakefeed has failed with an unexpected error: please report it"
                 self.log("error", level="error", error=type(error).__name__, what=what, where=None, hint=None)
             raise
 
     def heartbeat(self) -> None:
-        """Print what the feed does now, if nothing was printed for a while."""
+        """Print what the feed does now, if the last line is older than a minute."""
         if self._clock() - self._written_at < self._heartbeat_seconds:
             return
         progress = self.monitor.snapshot()
         if not self._is_json:
-            self._print(f"{self.monitor.feed}: {heartbeat_line(progress)}")
+            self._print(heartbeat_line(progress))
             return
         running = progress.running.as_dict() if progress.running else None
         last = progress.last_batch
@@ -163,7 +164,7 @@ class RunView:
         self._write(json_line(document))
 
     def _print(self, text: str) -> None:
-        self._write(printable(redacted(text), keep="\n\t"))
+        self._write(printable(redacted(f"{self.monitor.feed}: {text}"), keep="\n\t"))
 
     def _write(self, text: str) -> None:
         with self._lock:
@@ -171,12 +172,12 @@ class RunView:
             self._console.print(Text(text), soft_wrap=True, highlight=False)
 
     def action(self, event: Event) -> None:
-        """Print an operator's request, or its outcome beside the feed."""
+        """Print an operator's request, or an outcome of it that the run does not print."""
         if self._is_json:
             details = {name: value for name, value in event.details.items() if name not in ("event", "level")}
             self.log(event.kind, **{**details, "message": event.message})
         else:
-            self._print(f"{self.monitor.feed}: {event.message}")
+            self._print(event.message)
 
     def _follow_actions(self) -> None:
         number = 0
@@ -187,7 +188,7 @@ class RunView:
                 if event.kind == "action" or (event.kind in ("note", "error") and "action" in event.details):
                     try:
                         self.action(event)
-                    except OSError:  # The reader has gone, as for a heartbeat.
+                    except OSError:  # As in ``_beat``.
                         return
             if ends:
                 return
@@ -196,12 +197,12 @@ class RunView:
         while not self._ends.wait(min(1.0, self._heartbeat_seconds)):
             try:
                 self.heartbeat()
-            except OSError:  # The reader of the pipe has gone; the main thread notices it too.
+            except OSError:  # The pipe has no reader any more; the main thread gets the same error.
                 return
 
 
 def batch_fields(batch: FinishedBatch) -> dict[str, Any]:
-    """Return the fields of a structured line about a batch: its figures, and the offsets of partitions with records."""
+    """Return the fields of a structured line about a batch, with the offsets of partitions that had records."""
     document = batch.as_dict()
     document.pop("ranges")
     moved = [span for span in batch.ranges if span.records]
@@ -215,6 +216,6 @@ def batch_fields(batch: FinishedBatch) -> dict[str, Any]:
 
 
 def record_of(text: str) -> dict[str, Any]:
-    """Return topic, partition and offset of the record that a message names; an empty dictionary if it names none."""
+    """Return topic, partition and offset of the record that a message names, if it names one."""
     match = _RECORD.search(one_line(text, most=LONGEST_NOTE))
     return {} if match is None else {"topic": match[1], "partition": int(match[2]), "offset": int(match[3])}

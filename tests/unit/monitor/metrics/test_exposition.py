@@ -1,4 +1,4 @@
-"""The text of /metrics shows the model's values, whatever names topics and reasons have."""
+"""The text of /metrics has the model's values, whatever names topics and reasons have."""
 
 import re
 from collections.abc import Iterable
@@ -78,7 +78,7 @@ def value(found: Series, name: str, **labels: str) -> float:
 
 
 @pytest.mark.parametrize("accept", ["", "text/plain", OPEN_METRICS])
-def test_the_text_says_what_the_model_says(accept: str) -> None:
+def test_the_text_of_metrics_has_the_models_values(accept: str) -> None:
     monitor = monitor_of()
     text = metrics_text([FeedReading.of(monitor)], accept=accept)
     found = series((parsed_open_metrics if accept == OPEN_METRICS else parsed)(text.body))
@@ -104,7 +104,7 @@ def test_the_text_says_what_the_model_says(accept: str) -> None:
     assert value(found, "lakefeed_watermark_timestamp_seconds") == 1_795_156_200
 
 
-def test_every_metric_of_the_table_can_appear() -> None:
+def test_the_text_can_have_all_metrics_of_the_table() -> None:
     monitor = monitor_of()
     monitor.paused({"archive": "the bucket has gone"})
     monitor.ended(ValueError("x"))
@@ -134,7 +134,7 @@ def clock_passes(monitor: FeedMonitor, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("accept", ["", OPEN_METRICS])
-def test_hostile_names_stay_values_of_labels(text: str, accept: str) -> None:
+def test_hostile_names_are_only_values_of_labels(text: str, accept: str) -> None:
     monitor = monitor_of(text, topic=text)
     monitor.paused({text: text})
     monitor.finish(batch(2, dead_letters=7, reasons=(Reason(text, 7),)))
@@ -148,7 +148,7 @@ def test_hostile_names_stay_values_of_labels(text: str, accept: str) -> None:
     assert {family.name for family in found} <= {metric.name.removesuffix("_total") for metric in METRICS}
 
 
-def test_reasons_of_dead_letters_are_bounded() -> None:
+def test_the_number_of_series_for_reasons_of_dead_letters_is_limited() -> None:
     monitor = monitor_of()
     for number in range(500):
         monitor.finish(batch(number, dead_letters=1, reasons=(Reason(f"reason {number}", 1),)))
@@ -159,7 +159,7 @@ def test_reasons_of_dead_letters_are_bounded() -> None:
     assert sum(counts.values()) == value(found, "lakefeed_dead_letters_total") == 503
 
 
-def test_partitions_are_bounded_and_summed_over_all() -> None:
+def test_the_number_of_series_for_partitions_is_limited_and_sums_include_all_partitions() -> None:
     reading = FeedReading.of(monitor_of(partitions=50), MetricSettings(partitions=3))
     found = series(parsed(metrics_text([reading]).body))
     assert len([name for name, _ in found if name == "lakefeed_partition_lag_offsets"]) == 3
@@ -168,7 +168,7 @@ def test_partitions_are_bounded_and_summed_over_all() -> None:
     assert value(found, "lakefeed_lag_offsets") == 50 * 400
 
 
-def test_counters_never_fall_when_a_query_restarts() -> None:
+def test_counters_never_decrease_when_a_query_restarts() -> None:
     monitor = monitor_of()
 
     def counters() -> Series:
@@ -197,7 +197,7 @@ def test_no_secret_is_a_label() -> None:
 
 
 @pytest.mark.parametrize(("accept", "parse"), [("", parsed), (OPEN_METRICS, parsed_open_metrics)])
-def test_texts_of_drivers_become_one(accept: str, parse: Any) -> None:
+def test_the_texts_of_several_drivers_are_merged(accept: str, parse: Any) -> None:
     monitors = [monitor_of("taxi", topic='t"\\'), monitor_of("bikes")]
     readings = [FeedReading.of(monitor) for monitor in monitors]
     texts = [metrics_text([reading], accept=accept).body for reading in readings]

@@ -52,7 +52,7 @@ def test_each_metric_and_label_of_an_expression_exists(expression: str) -> None:
         assert labels <= {*known.get(name, known.get(base, set())), "job", "instance"}, expression
 
 
-def test_the_dashboard_can_be_imported_anywhere() -> None:
+def test_the_dashboard_depends_on_no_data_source_and_no_feed_of_its_own() -> None:
     board = dashboard()
     assert [variable["name"] for variable in board["templating"]["list"]] == ["datasource", "feed"]
     numbers = [panel["id"] for panel in board["panels"]]
@@ -64,7 +64,7 @@ def test_the_dashboard_can_be_imported_anywhere() -> None:
         assert all('feed=~"$feed"' in target["expr"] for target in panel["targets"])
 
 
-def test_each_alert_says_what_is_wrong_and_what_to_do() -> None:
+def test_each_alert_has_a_summary_a_description_and_a_severity() -> None:
     for rule in alerts():
         assert set(rule["annotations"]) == {"summary", "description"}
         assert rule["labels"]["severity"] in ("critical", "warning")
@@ -80,7 +80,7 @@ def test_the_documents_list_each_metric_and_each_alert() -> None:
 
 
 @pytest.mark.parametrize(("command", "text"), [("grafana", dashboard_text()), ("rules", rules_text())])
-def test_a_command_writes_what_is_shipped(command: str, text: str, tmp_path: Path) -> None:
+def test_the_metrics_command_writes_dashboard_and_rules(command: str, text: str, tmp_path: Path) -> None:
     runner = CliRunner()
     assert runner.invoke(root, ["metrics", command]).stdout == text
     file = tmp_path / "file"
@@ -88,7 +88,7 @@ def test_a_command_writes_what_is_shipped(command: str, text: str, tmp_path: Pat
     assert file.read_text() == text
 
 
-def test_a_command_lists_the_metrics() -> None:
+def test_the_metrics_command_lists_the_metrics() -> None:
     runner = CliRunner()
     listed = json.loads(runner.invoke(root, ["metrics", "table", "--output", "json"]).stdout)
     assert [entry["name"] for entry in listed] == [metric.name for metric in METRICS]

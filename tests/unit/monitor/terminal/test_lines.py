@@ -1,4 +1,4 @@
-"""A feed's progress in words."""
+"""Lines about batches, heartbeats and drawings."""
 
 import pytest
 from hypothesis import given
@@ -26,7 +26,7 @@ def batch(**figures: object) -> FinishedBatch:
     return FinishedBatch(**{**known, **figures})
 
 
-def test_a_batch_is_a_line() -> None:
+def test_the_line_of_a_batch_has_its_figures() -> None:
     done = batch(rows=990, lag=5000, lag_seconds=75.0, dead_letters=4, skipped=6)
     assert batch_line(done) == (
         "batch 0 · in 1,000 (500/s) · out 990 (495/s) · dead letters 4 · skipped 6 · 2.0 s · lag 5,000 (oldest "
@@ -35,18 +35,18 @@ def test_a_batch_is_a_line() -> None:
 
 
 @pytest.mark.parametrize(("budget", "text"), [(7, "S3 7"), (6, "S3 7, budget 6"), (None, "S3 7")])
-def test_a_passed_budget_is_named(budget: int | None, text: str) -> None:
+def test_the_line_of_a_batch_names_an_exceeded_budget(budget: int | None, text: str) -> None:
     line = batch_line(batch(lag=0, requests=BatchRequests(total=7, budget=budget)), total=1000)
     assert line.split(" · ")[-3:] == ["lag 0", text, "total 1,000"]
 
 
-def test_what_is_unknown_is_left_out() -> None:
+def test_unknown_figures_are_left_out() -> None:
     assert batch_line(batch()) == "batch 0 · in 1,000 (500/s) · 2.0 s"
     assert lag_text(None, 3.0) == ""
     assert lag_text(0, 3.0) == "lag 0"
 
 
-def test_a_heartbeat_says_what_a_feed_does() -> None:
+def test_a_heartbeat_shows_whether_a_feed_starts_waits_idles_or_runs_a_batch() -> None:
     now = [1000.0]
     monitor = FeedMonitor("taxi", clock=lambda: now[0])
     now[0] += 60
@@ -61,7 +61,7 @@ def test_a_heartbeat_says_what_a_feed_does() -> None:
         assert heartbeat_line(monitor.snapshot()) == "batch 4 has run for 1 min 05 s"
 
 
-def test_a_heartbeat_does_not_call_a_driver_idle_whose_loop_hangs() -> None:
+def test_a_heartbeat_reports_a_hanging_loop() -> None:
     now = [1000.0]
     monitor = FeedMonitor("taxi", clock=lambda: now[0])
     monitor.begin(sink="", fence=None)
@@ -72,7 +72,7 @@ def test_a_heartbeat_does_not_call_a_driver_idle_whose_loop_hangs() -> None:
     assert heartbeat_line(monitor.snapshot()) == "hangs: the driver's loop has not turned for 2 min 00 s"
 
 
-def test_a_long_batch_says_how_far_it_is() -> None:
+def test_the_line_of_a_running_batch_has_its_progress() -> None:
     running = RunningBatch(batch_id=4, began_at=0.0, seconds=10.0, offsets=4000, records=1000, tasks_done=3, tasks=8)
     assert running_text(running) == (
         "batch 4 has run for 10 s · 3 of 8 tasks · 1,000 of 4,000 records (100/s) · 30 s left"
@@ -98,7 +98,7 @@ def test_the_time_left_is_never_negative(
 
 
 @given(st.lists(st.floats(-1, 1e12)), st.integers(1, 40), st.floats(-2, 2))
-def test_drawings_have_their_width(values: list[float], width: int, share: float) -> None:
+def test_sparklines_and_bars_have_the_requested_width(values: list[float], width: int, share: float) -> None:
     drawn = sparkline(values, width=width)
     assert len(drawn) == min(width, len(values))
     assert set(drawn) <= set(BARS)
@@ -108,7 +108,7 @@ def test_drawings_have_their_width(values: list[float], width: int, share: float
 HOSTILE = "\x1b]0;title\x07\x1b[2J\u202egnp.exe\u202c\r\n<script>" + "A" * 1_000_000
 
 
-def test_hostile_reasons_are_one_short_line() -> None:
+def test_hostile_reasons_become_one_short_line() -> None:
     text = reasons_text([Reason(HOSTILE, 2), Reason("plain", 5)])
     assert text.startswith("5 times plain · 2 times ")
     assert len(text) < 400
@@ -116,12 +116,12 @@ def test_hostile_reasons_are_one_short_line() -> None:
 
 
 @given(st.text())
-def test_any_text_is_one_printable_line(text: str) -> None:
+def test_any_text_becomes_one_printable_line(text: str) -> None:
     assert one_line(text).isprintable()
     assert json_line({"value": text, text: [text]}).isprintable()
 
 
-def test_a_long_value_is_cut_in_a_structured_line() -> None:
+def test_a_structured_line_cuts_long_values() -> None:
     line = json_line({"value": HOSTILE, "list": [HOSTILE]})
     assert len(line) < 6000
     assert "\x1b" not in line

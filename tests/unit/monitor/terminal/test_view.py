@@ -1,4 +1,4 @@
-"""A run as users see it: lines without a terminal, structured lines, and the panel in a terminal."""
+"""``RunView`` shows a run as lines, as structured lines, or as a panel in a terminal."""
 
 import contextlib
 import io
@@ -42,7 +42,7 @@ def lines_of(out: io.StringIO) -> list[str]:
     return out.getvalue().splitlines()
 
 
-def test_without_a_terminal_each_batch_and_note_is_one_line() -> None:
+def test_without_a_terminal_each_batch_and_each_note_is_a_line() -> None:
     out = io.StringIO()
     with RunView(FeedMonitor("taxi"), console=Console(file=out, width=40)) as view:
         view.note("starting")
@@ -56,7 +56,7 @@ def test_without_a_terminal_each_batch_and_note_is_one_line() -> None:
     ]
 
 
-def test_a_feed_that_is_idle_for_long_says_so_once_each_time() -> None:
+def test_an_idle_feed_prints_a_heartbeat_a_minute() -> None:
     out, now = io.StringIO(), [0.0]
     monitor = FeedMonitor("taxi", clock=lambda: now[0])
     view = RunView(monitor, console=Console(file=out), clock=lambda: now[0])
@@ -73,14 +73,14 @@ def test_a_feed_that_is_idle_for_long_says_so_once_each_time() -> None:
     ]
 
 
-def test_heartbeats_come_from_a_thread_of_their_own() -> None:
+def test_heartbeats_are_printed_by_a_thread_of_their_own() -> None:
     out = io.StringIO()
     with RunView(FeedMonitor("taxi"), console=Console(file=out), heartbeat_seconds=0.05):
         time.sleep(0.5)
     assert "taxi: starting for 0 s" in lines_of(out)
 
 
-def test_a_reader_that_has_gone_ends_the_heartbeat_and_leaves_stdout_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_pipe_ends_the_heartbeat_and_does_not_redirect_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = os.pipe()
     os.close(ours)
     replaced: list[tuple[int, int]] = []
@@ -103,7 +103,7 @@ def test_a_reader_that_has_gone_ends_the_heartbeat_and_leaves_stdout_alone(monke
 
 
 @pytest.mark.waits
-def test_a_heartbeat_that_cannot_write_does_not_keep_the_run_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_heartbeat_that_cannot_write_does_not_delay_the_end_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     ends = threading.Event()
     monkeypatch.setattr(RunView, "heartbeat", lambda self: ends.wait(30))
     began = time.monotonic()
@@ -113,7 +113,7 @@ def test_a_heartbeat_that_cannot_write_does_not_keep_the_run_from_ending(monkeyp
     ends.set()
 
 
-def test_structured_lines_have_feed_batch_topic_partition_and_offset() -> None:
+def test_structured_lines_have_the_fields_of_notes_batches_heartbeats_and_errors() -> None:
     out, now = io.StringIO(), [0.0]
     monitor = FeedMonitor("taxi")
     view = RunView(monitor, log_format="json", console=Console(file=out, width=20), clock=lambda: now[0])
@@ -143,7 +143,7 @@ def test_structured_lines_have_feed_batch_topic_partition_and_offset() -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", note["time"])
 
 
-def test_an_error_that_was_logged_ends_the_command_with_its_status() -> None:
+def test_a_logged_error_ends_the_command_with_its_exit_status() -> None:
     view = RunView(FeedMonitor("taxi"), log_format="json", console=Console(file=io.StringIO()))
 
     def end(status: int) -> None:
@@ -154,7 +154,7 @@ def test_an_error_that_was_logged_ends_the_command_with_its_status() -> None:
     assert ended.value.code == 2
 
 
-def test_an_error_that_was_not_expected_is_a_structured_line_too_without_its_text() -> None:
+def test_the_structured_line_of_an_unexpected_error_does_not_have_its_text() -> None:
     out = io.StringIO()
     view = RunView(FeedMonitor("taxi"), log_format="json", console=Console(file=out))
     with pytest.raises(RuntimeError), view.logging_errors():
@@ -164,7 +164,7 @@ def test_an_error_that_was_not_expected_is_a_structured_line_too_without_its_tex
     assert "a value" not in out.getvalue()
 
 
-def test_a_batch_of_many_partitions_is_a_bounded_line() -> None:
+def test_the_structured_line_of_a_batch_lists_at_most_100_partitions() -> None:
     many = batch(ranges=tuple(OffsetRange("t", part, 0, 1) for part in range(MOST_OFFSETS + 50)))
     fields = batch_fields(many)
     assert len(fields["offsets_read"]) == MOST_OFFSETS
@@ -204,7 +204,7 @@ def terminal(**options: object) -> tuple[io.StringIO, Console]:
     return out, Console(file=out, width=100, force_terminal=True, highlight=False, **options)  # type: ignore[arg-type]
 
 
-def test_in_a_terminal_lines_stay_above_a_panel() -> None:
+def test_a_terminal_shows_the_lines_of_batches_above_the_panel() -> None:
     out, console = terminal()
     monitor = FeedMonitor("taxi")
     with RunView(monitor, console=console) as view:
@@ -217,7 +217,7 @@ def test_in_a_terminal_lines_stay_above_a_panel() -> None:
     assert "\x1b[" in text
 
 
-def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_panel_has_no_colours_if_no_color_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     out, console = terminal()
     monitor = FeedMonitor("taxi")
@@ -254,7 +254,7 @@ def test_hostile_text_and_secrets_reach_neither_terminal_nor_log(log_format: str
     assert len(text) < 100_000
 
 
-def test_a_narrow_terminal_cuts_the_panel_and_wraps_no_line_of_it() -> None:
+def test_a_narrow_terminal_cuts_the_lines_of_the_panel() -> None:
     out = io.StringIO()
     console = Console(file=out, width=20, force_terminal=True, highlight=False)
     monitor = FeedMonitor("a-feed-with-a-long-name")
