@@ -303,4 +303,4 @@ def test_commands_take_the_table_of_one_topic_or_all(
     [table, dead] = run("tables", "describe", file, topic="orders")["tables"]
     assert (table["table"], dead["records"]) == (shop.table("orders"), 1)
     refused = CliRunner().invoke(root, ["schema", "show", file])
-    assert "--topic says which one is meant" in refused.output
+    assert "choose one with --topic" in refused.output

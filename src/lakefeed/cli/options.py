@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, and functions that turn them into values."""
+"""Arguments and options that several commands share, and functions that convert them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 WITH_REGISTRY = ("avro", "protobuf", "json_schema")
 WITHOUT_REGISTRY: dict[str, dict[str, str]] = {"json": {"schema": "sample"}, "string": {}, "raw": {}}
-"""Settings of the formats that need no registry, by the name that ``--decode`` takes."""
+"""The formats of ``--decode`` that need no registry, with their settings."""
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -39,7 +39,7 @@ set_option = click.option(
     metavar="KEY=VALUE",
     help="Override a setting of the pipeline file: --set trigger='5 seconds'.",
 )
-topic_option = click.option("--topic", metavar="NAME", help="Where each topic has a table of its own: this one only.")
+topic_option = click.option("--topic", metavar="NAME", help="Of a pipeline with many tables, only this topic's.")
 decode_option = click.option(
     "--decode",
     metavar="FORMAT",
@@ -55,11 +55,11 @@ url_option = click.option(
     "urls",
     multiple=True,
     metavar="URL",
-    help="A dashboard, instead of this machine's drivers; the variable LAKEFEED_TOKEN has its token.",
+    help="A dashboard, instead of this machine's drivers; LAKEFEED_TOKEN has its token.",
 )
 token_file_option = click.option("--token-file", type=FILE, help="File with the token of --url.")
-dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
-yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Print what the command would do, and change nothing.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 output_option = click.option(
     "--output",
     type=click.Choice(["text", "json"]),
@@ -85,13 +85,13 @@ def own_home_option(owner: str, *, folder: str, earlier: str = "one") -> Callabl
     return click.option(
         "--home",
         type=FOLDER,
-        help=f"Directory of the {owner}'s own stack; what an earlier {earlier} left there is removed.  "
+        help=f"Directory of the {owner}'s own stack; the files of an earlier {earlier} are removed.  "
         f"[default: {folder}/ in the local stack's directory]",
     )
 
 
 def options_of(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """Return one decorator for several options, which the help shows in this order."""
+    """Return a decorator that adds several options, which the help shows in this order."""
 
     def decorate(command: F) -> F:
         for option in reversed(options):
@@ -116,11 +116,11 @@ def registry_url_of(given: str | None) -> str:
 def decode_block_of(text: str, registry: str | None) -> dict[str, Any]:
     """Return the decode block for the text of ``--decode``: a format's name, or a whole block."""
     name = text.replace("-", "_")
-    kept = {"metadata": ["partition", "offset"]}
+    metadata = {"metadata": ["partition", "offset"]}
     if name in WITH_REGISTRY:
-        return {name: {"registry": registry_of(registry)}, **kept}
+        return {name: {"registry": registry_of(registry)}, **metadata}
     if name in WITHOUT_REGISTRY:
-        return {name: WITHOUT_REGISTRY[name], **kept}
+        return {name: WITHOUT_REGISTRY[name], **metadata}
     import yaml
 
     try:
@@ -129,19 +129,21 @@ def decode_block_of(text: str, registry: str | None) -> dict[str, Any]:
         block = None
     if not isinstance(block, dict):
         raise ConfigError(
-            f"'{text}' is no format",
+            f"'{text}' is not a format",
             where="--decode",
-            hint=f"{', '.join((*WITH_REGISTRY, *WITHOUT_REGISTRY))}; or a block: '{{csv: {{schema_ddl: \"a INT\"}}}}'",
+            hint=f"give {', '.join((*WITH_REGISTRY, *WITHOUT_REGISTRY))}, or a block: "
+            "'{csv: {schema_ddl: \"a INT\"}}'",
         )
-    return {**kept, **block}
+    return {**metadata, **block}
 
 
 def refuse_options_of_topics(decode: str | None, registry: str | None, bootstrap_servers: str | None) -> None:
-    """Raise a ConfigError for options that are only for a topic: a pipeline has them in its file."""
+    """Raise a ConfigError for options that replace settings of a pipeline file."""
     options = {"--decode": decode, "--registry": registry, "--bootstrap-servers": bootstrap_servers}
     for option, given in options.items():
         if given is not None:
-            raise ConfigError(f"{option} is for a topic; the pipeline has it in its file", hint="--set KEY=VALUE")
+            hint = "--set KEY=VALUE overrides a setting of the file"
+            raise ConfigError(f"{option} is for a topic: a pipeline file has this setting", hint=hint)
 
 
 def kafka_options(settings: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -170,7 +172,7 @@ def pairs(given: Iterable[str], *, option: str) -> dict[str, str]:
     for text in given:
         key, equals, value = text.partition("=")
         if not key or not equals:
-            raise ConfigError(f"'{text}' is not KEY=VALUE", where=option)
+            raise ConfigError(f"'{text}' is not KEY=VALUE", where=option, hint=f"write {option} KEY=VALUE")
         found[key] = value
     return found
 
@@ -189,20 +191,23 @@ def servers_of(urls: Sequence[str], token_file: Path | None) -> list[FeedServer]
         try:
             token = token_file.read_text("utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"the token cannot be read: {error}", where=str(token_file)) from None
+            hint = "let this user read the file, or set LAKEFEED_TOKEN"
+            raise ConfigError(f"the token cannot be read: {error}", where=str(token_file), hint=hint) from None
         if not token.isprintable() or not token.isascii() or not token:
-            raise ConfigError("the file has no token: one line of letters, digits and signs", where=str(token_file))
+            hint = "write the token into it: one line of letters, digits and signs"
+            raise ConfigError("the file has no token", where=str(token_file), hint=hint)
     if token is not None:
         remember([token])
     for url in urls:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(f"{url} is no address of a dashboard", where="--url", hint="such as https://host:8443")
+            hint = "give an address such as https://host:8443"
+            raise ConfigError(f"{url} is not the address of a dashboard", where="--url", hint=hint)
     return [FeedServer(url, token) for url in dict.fromkeys(urls)]
 
 
 def is_pipeline_file(name: str) -> bool:
-    """Check that an argument names a pipeline file, and not a topic, a table or a feed."""
+    """Check that an argument names a pipeline file, and no topic, table or feed."""
     return name.endswith((".yaml", ".yml", ".json")) or Path(name).is_file()
 
 
@@ -212,12 +217,12 @@ def is_default(argument: str) -> bool:
 
 
 def parts_of(declared: lakefeed.Pipeline, topic: str | None) -> list[lakefeed.Pipeline]:
-    """Return the single-table pipeline of a topic, or without a topic those of all topics."""
+    """Return the single-table pipelines of all topics, or of one."""
     return [declared.of_topic(topic)] if topic is not None else declared.parts()
 
 
 def one_part_of(declared: lakefeed.Pipeline, topic: str | None) -> lakefeed.Pipeline:
-    """Return the pipeline of one table; raise a usage error if there are several and no topic chooses."""
+    """Return the pipeline of one table; raise a usage error if there are several and no topic is given."""
     if topic is None and declared.config.has_many_tables:
-        raise click.UsageError("each topic has a table of its own: --topic says which one is meant")
+        raise click.UsageError("this pipeline has a table for each topic: choose one with --topic")
     return declared.of_topic(topic) if topic is not None else declared

@@ -1,4 +1,4 @@
-"""Prints the reports of commands, as text for people or as JSON for programs, and errors without stack traces."""
+"""Prints the results of commands as text or as JSON, and errors without stack traces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import sys
 import textwrap
 import time
 import traceback
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -25,63 +24,9 @@ INDENT = 12
 """The width of the names in ``field_lines``, in columns."""
 
 Text = str | Iterable[str]
-"""A report for people: a text, or an iterable of its lines, which is consumed only if text is printed."""
+"""A text for people, or an iterable of its lines, which is consumed only if they are printed."""
 
 wrapped = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
-
-
-class Output(ABC):
-    """The output of a command; commands print only through it."""
-
-    @abstractmethod
-    def report(self, document: Any, text: Text) -> None:
-        """Print the command's result; called once."""
-
-    @abstractmethod
-    def item(self, document: Any, text: Text) -> None:
-        """Print one of many results as soon as it exists."""
-
-    @abstractmethod
-    def error(self, error: LakefeedError) -> None:
-        """Print the error that ended the command."""
-
-
-class ConsoleOutput(Output):
-    """Prints lines for people; errors go to stderr, with the page of the documentation that helps."""
-
-    def report(self, document: Any, text: Text) -> None:
-        for line in [text] if isinstance(text, str) else text:
-            echo(line)
-
-    def item(self, document: Any, text: Text) -> None:
-        self.report(document, text)
-
-    def error(self, error: LakefeedError) -> None:
-        echo(styled("error: ", fg="red", bold=True) + str(error), err=True)
-        if "lakefeed docs " not in str(error):
-            echo(f"  page:  {error.page}", err=True)
-
-
-class JsonOutput(Output):
-    """Prints a result or an error as a JSON document, and each of many results on one line."""
-
-    def report(self, document: Any, text: Text) -> None:
-        self._print(document, indent=2)
-
-    def item(self, document: Any, text: Text) -> None:
-        self._print(document, indent=None)
-
-    def error(self, error: LakefeedError) -> None:
-        self._print(error.as_dict(), indent=2)
-
-    def _print(self, document: Any, *, indent: int | None) -> None:
-        click.echo(printable_json(json.dumps(document, indent=indent, default=str, ensure_ascii=False)))
-        sys.stdout.flush()
-
-
-def output() -> Output:
-    """Return the output of the current command, by its option ``--output``."""
-    return JsonOutput() if is_json() else ConsoleOutput()
 
 
 def is_json() -> bool:
@@ -90,25 +35,42 @@ def is_json() -> bool:
 
 
 def is_json_output(argv: list[str]) -> bool:
-    """Check that the command line has ``--output json``, before click has parsed it: errors must be JSON then."""
+    """Check that a command line has ``--output json``: errors are JSON, too, even before click has parsed it."""
     return "--output=json" in argv or any(pair == ("--output", "json") for pair in itertools.pairwise(argv))
 
 
-def emit(document: Any, text: Text) -> None:
-    """Print the current command's result."""
-    output().report(document, text)
+def emit(document: Any, text: Text, *, indent: int | None = 2) -> None:
+    """Print the current command's result: its document with ``--output json``, otherwise its text.
+
+    Without ``indent``, the document is one line: for a command with many results.
+    """
+    if is_json():
+        _print_json(document, indent=indent)
+        return
+    for line in [text] if isinstance(text, str) else text:
+        echo(line)
+
+
+def _print_json(document: Any, *, indent: int | None) -> None:
+    click.echo(printable_json(json.dumps(document, indent=indent, default=str, ensure_ascii=False)))
+    sys.stdout.flush()
 
 
 def fail(error: LakefeedError, *, as_json: bool) -> int:
-    """Print an error and return its exit status."""
-    (JsonOutput() if as_json else ConsoleOutput()).error(error)
+    """Print an error and return its exit status; as text, it goes to stderr with a page of the documentation."""
+    if as_json:
+        _print_json(error.as_dict(), indent=2)
+    else:
+        echo(styled("error: ", fg="red", bold=True) + str(error), err=True)
+        if "lakefeed docs " not in str(error):
+            echo(f"  page:  {error.page}", err=True)
     if os.environ.get("LAKEFEED_DEBUG"):
         sys.stderr.write(redacted("".join(traceback.format_exception(error))))
     return error.exit_status
 
 
 class Styled(str):
-    """A text with colours; adding a plain text escapes the control characters of that text."""
+    """A text with colours; if a plain text is added, its control characters are escaped."""
 
     __slots__ = ()
 
@@ -117,7 +79,7 @@ class Styled(str):
 
 
 def styled(text: str, **style: Any) -> Styled:
-    """Return a text with colours and escaped control characters; click drops the colours outside a terminal."""
+    """Escape a text's control characters, and add colours, which click prints only in a terminal."""
     return Styled(click.style(_plain(text), **style))
 
 
@@ -127,18 +89,18 @@ def _plain(text: str) -> str:
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
-    """Print a line immediately, such as a note or a line of progress; a command's result goes to ``emit``."""
+    """Print a line immediately, for example a line of progress; ``emit`` prints a command's result."""
     click.echo(text if isinstance(text, Styled) else _plain(text), err=err, nl=nl)
 
 
 def say(lines: Iterable[str]) -> None:
-    """Print lines on stderr: those before a question, or those beside rows on stdout."""
+    """Print lines on stderr, for example before a question, or beside rows on stdout."""
     for line in lines:
         echo(line, err=True)
 
 
 def column_lines(rows: Sequence[tuple[str, ...]], *, left: int, indent: int = 2) -> Iterator[str]:
-    """Yield rows as lines of aligned columns: the first ``left`` columns hold words, the others figures."""
+    """Align rows in columns: the first ``left`` columns to the left, for words, the others to the right."""
     return (" " * indent + line for line in aligned(rows, left=left))
 
 
@@ -151,7 +113,7 @@ def field_lines(name: str, text: str, *, colour: str | None = None) -> Iterator[
 
 
 def first_lines(items: Sequence[object], *, most: int) -> Iterator[str]:
-    """Yield a line for each of the first ``most`` items, and then the number of the others."""
+    """Yield the first ``most`` items, a line each, and the number of the others."""
     for item in items[:most]:
         yield f"  {item}"
     if len(items) > most:
@@ -194,9 +156,9 @@ Shown = tuple[Any, Sequence[str], int]
 
 
 def show(look: Callable[[], Shown], *, watch: bool, every: float) -> int:
-    """Show the result of ``look``, with ``watch`` repeatedly; return the last exit status.
+    """Show the result of ``look`` once, or with ``watch`` until Ctrl-C; return the last exit status.
 
-    With ``watch``, a WorldError is shown and the next look may succeed. JSON then has one document on each line.
+    With ``watch``, a WorldError is shown like a result, and JSON has a document on each line.
     """
     if not watch:
         document, lines, status = look()
@@ -220,7 +182,7 @@ def show(look: Callable[[], Shown], *, watch: bool, every: float) -> int:
             if live is not None:
                 live.update(RichText("\n".join(printable(line) for line in lines)), refresh=True)
             else:
-                output().item(document, lines)
+                emit(document, lines, indent=None)
             time.sleep(every)
     except KeyboardInterrupt:
         return status

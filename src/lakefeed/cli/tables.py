@@ -27,7 +27,7 @@ from lakefeed.cli.options import (
     topic_option,
     yes_option,
 )
-from lakefeed.cli.output import emit, output, size_text, styled
+from lakefeed.cli.output import emit, size_text, styled
 from lakefeed.clients.environment import default_connections
 from lakefeed.clients.spark.errors import translate, translating
 from lakefeed.clients.spark.session import log_path, session
@@ -37,7 +37,6 @@ from lakefeed.errors import AuditFailed, ConfigError, LakefeedError, ResourceMis
 if TYPE_CHECKING:
     from lakefeed.config.connections import Connections
     from lakefeed.config.operation import Upkeep
-    from lakefeed.ledger.publication import Publication
     from lakefeed.maintenance.maintain import Report
     from lakefeed.maintenance.planner import MaintenancePlan
     from lakefeed.maintenance.table_stats import Health
@@ -48,11 +47,11 @@ chosen = options_of(
     click.argument("target", metavar="[PIPELINE|TABLE]", default=PIPELINE_FILE),
     topic_option,
     # These options override the pipeline's ``upkeep`` block.
-    click.option("--only", metavar="STEPS", help="These of compact,manifests,expire,orphans."),
+    click.option("--only", metavar="STEPS", help="Only these steps of compact,manifests,expire,orphans."),
     click.option("--target-mb", type=click.IntRange(1), help="Size of the files to write."),
-    click.option("--expire-older-than", metavar="TIME", help="Younger snapshots stay: '7 days'."),
-    click.option("--keep", type=click.IntRange(10), help="So many snapshots stay in any case."),
-    click.option("--orphans-older-than", metavar="TIME", help="Younger orphans stay; 1 day at least."),
+    click.option("--expire-older-than", metavar="TIME", help="Keep younger snapshots: '7 days'."),
+    click.option("--keep", type=click.IntRange(10), help="Keep at least this number of snapshots."),
+    click.option("--orphans-older-than", metavar="TIME", help="Keep younger orphans; at least 1 day."),
 )
 
 
@@ -67,7 +66,7 @@ def tables() -> None:
 def describe(target: str, topic: str | None, **options: Any) -> None:
     """Show health and due upkeep of TABLE or PIPELINE's tables.
 
-    Reads only metadata: starts no Spark, changes nothing, and may run beside the feed.
+    Reads only metadata, without Spark; changes nothing, and may run beside the feed.
     """
     names, connections, settings = _choose(target, topic, options)
     from lakefeed.maintenance.planner import plan
@@ -90,11 +89,11 @@ def describe(target: str, topic: str | None, **options: Any) -> None:
 @chosen
 @dry_run_option
 @click.option(
-    "--max-minutes", type=click.FloatRange(0, 10_080, min_open=True), help="Begin no new piece of work after that."
+    "--max-minutes", type=click.FloatRange(0, 10_080, min_open=True), help="Begin no new step after this time."
 )
-@click.option("--wait", type=click.FloatRange(0), default=0.0, help="Seconds to wait for another upkeep job's end.")
-@click.option("--measure-scan", is_flag=True, help="Read all rows before and after, and say how long it took.")
-@click.option("--every", metavar="TIME", help="Repeat for ever, every '1 hour'; until SIGTERM or Ctrl-C.")
+@click.option("--wait", type=click.FloatRange(0), default=0.0, help="Seconds to wait for the end of another upkeep.")
+@click.option("--measure-scan", is_flag=True, help="Read all rows before and after, and print the seconds.")
+@click.option("--every", metavar="TIME", help="Repeat every '1 hour', until SIGTERM or Ctrl-C.")
 @master_option
 @output_option
 def maintain(
@@ -111,11 +110,11 @@ def maintain(
     """Compact TABLE or PIPELINE's tables, and remove old files.
 
     Also rewrites manifests, expires snapshots and removes orphans. May run beside the feed: the feed's commits come
-    first, and its ledger stays. SIGTERM, SIGHUP and Ctrl-C end it after the current piece, with status 0; a kill at
+    first, and its ledger stays. SIGTERM, SIGHUP and Ctrl-C end it after the current step, with status 0; a kill at
     any moment does no harm. If one of several tables fails, the others are still maintained.
 
-    Exit status: 0 if all is done or nothing is due; 1 if work was left because other commits came first every time,
-    if another upkeep job is at work, or if one of several tables failed.
+    Exit status: 1 if other commits prevented a step every time, if another upkeep of the table runs, or if one of
+    several tables failed; otherwise 0.
     """
     from lakefeed.feed.maintenance import repeat_upkeep
     from lakefeed.maintenance.maintain import Maintenance
@@ -168,7 +167,7 @@ def maintain(
 @topic_option
 @dry_run_option
 @click.option(
-    "--discard", is_flag=True, help="Publish nothing: drop the rows that are not published, and read them again."
+    "--discard", is_flag=True, help="Publish nothing: drop the unpublished rows; the feed reads their records again."
 )
 @set_option
 @yes_option
@@ -187,8 +186,8 @@ def publish(
 ) -> None:
     """Audit the branch that PIPELINE lands in, then publish it.
 
-    Publishes if the table meets publish.expect: readers then see the audited snapshot. The table only moves forward; if
-    another writer has committed to it, publish refuses. May run beside the feed. A second call changes nothing.
+    Publishes if the rows meet publish.expect: readers then see the audited snapshot. If another client has committed to
+    the table itself, publish refuses. May run beside the feed. A second call changes nothing.
 
     With --discard the branch is reset to the table that readers see. This stops a running feed; its next start reads
     the records of the dropped rows again.
@@ -203,7 +202,7 @@ def publish(
     parts = parts_of(declared, topic)
     names = ", ".join(part.config.sink.ledger_table for part in parts)
     if discard and not yes:
-        click.confirm(f"Drop the rows of {names} that are not published, and stop the feed?", abort=True, err=True)
+        click.confirm(f"Drop the unpublished rows of {names}, and stop the feed?", abort=True, err=True)
     spark = declared.session(master=master, log_file=log_file or log_path(f"{declared.config.name}-publish"))
     with translating():
         if discard:
@@ -212,21 +211,17 @@ def publish(
             emit({"discarded": True}, f"{names}: lakefeed run reads the records again")
             return
         done = [publish_branch(part.feed, spark, dry_run=dry_run) for part in parts]
-    emit({"tables": [each.as_dict() for each in done]}, _published_lines(done))
+    lines = [styled(each.sentence, fg="red" if each.state == "failed" else None) for each in done]
+    emit({"tables": [each.as_dict() for each in done]}, lines)
     if any(each.state == "failed" for each in done):
         raise Exit(AuditFailed.exit_status)
-
-
-def _published_lines(done: list[Publication]) -> Iterator[str]:
-    for each in done:
-        yield styled(each.sentence, fg="red" if each.state == "failed" else None)
 
 
 def _choose(target: str, topic: str | None, options: dict[str, Any]) -> tuple[list[str], Connections, Upkeep]:
     """Return the existing tables of a target, their connections and their upkeep settings.
 
-    A feed creates some tables only with its first dead letter or record. The first table must exist, unless the
-    pipeline has tables for several topics.
+    A feed creates tables only with their first record or dead letter, so tables may be missing; but a single feed's
+    first table must exist.
     """
     from lakefeed.clients.iceberg.reader import open_table
     from lakefeed.config.operation import Upkeep
@@ -237,12 +232,15 @@ def _choose(target: str, topic: str | None, options: dict[str, Any]) -> tuple[li
         parts = parts_of(declared, topic)
         names = tables_of(*(part.config for part in parts))
         if not names:
-            raise ConfigError("the pipeline writes to no Iceberg table", where=target)
+            hint = "name a table instead: catalog.namespace.table"
+            raise ConfigError("the pipeline writes to no Iceberg table", where=target, hint=hint)
         connections, settings = declared.connections, declared.config.upkeep or Upkeep()
     elif topic is not None:
-        raise ConfigError("--topic is for a pipeline file", where=target)
+        hint = "give a pipeline file instead of the table, or leave out --topic"
+        raise ConfigError("--topic is for a pipeline file", where=target, hint=hint)
     elif target.count(".") < 2:
-        raise ConfigError(f"'{target}' is neither a pipeline file nor catalog.namespace.table")
+        hint = "a pipeline file ends in .yaml, .yml or .json, or must exist; lakefeed init writes one"
+        raise ConfigError(f"'{target}' is neither a pipeline file nor catalog.namespace.table", hint=hint)
     else:
         parts, names, connections, settings = [], (target,), default_connections(), Upkeep()
     settings = _tune(settings, options)
@@ -317,7 +315,7 @@ def _health_lines(read: Health, planned: MaintenancePlan, target: str) -> Iterat
     yield line("partitions", f"{len(read.partitions):,}")
     if read.branches:
         yield line(
-            "branches", f"{', '.join(read.branches)}, which feeds land in; only expire and orphans run beside them"
+            "branches", f"{', '.join(read.branches)}, in which feeds land; only expire and orphans run beside them"
         )
     if read.delete_files:
         yield line("delete files", f"{read.delete_files:,}")
@@ -363,9 +361,9 @@ def _report_lines(report: Report) -> Iterator[str]:
 def _report_outcome(outcome: Report | LakefeedError) -> None:
     """Print the outcome of one round of a job that runs forever."""
     if isinstance(outcome, LakefeedError):
-        output().item(outcome.as_dict(), f"failed, and continues: {outcome}")
+        emit(outcome.as_dict(), f"failed, and continues: {outcome}", indent=None)
     else:
-        output().item(outcome.as_dict(), f"{outcome.table}: {outcome.sentence}")
+        emit(outcome.as_dict(), f"{outcome.table}: {outcome.sentence}", indent=None)
 
 
 def _time_text(at: float) -> str:
