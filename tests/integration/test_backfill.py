@@ -214,4 +214,4 @@ def test_killed_backfill_command_resumes(lake: SparkSession, feed: Feed) -> None
     shown = lakefeed("verify", file, "--deep", environment=feed.environment)
     assert "of backfills" in shown.stdout
     nothing = lakefeed("backfill", file, environment=feed.environment)
-    assert "nothing is missing that the topics still have" in nothing.stdout
+    assert "the table lacks no record that the topics still have" in nothing.stdout

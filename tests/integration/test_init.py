@@ -119,7 +119,7 @@ def test_json_topic_gets_a_guessed_schema(stack: Endpoints, topic: str, tmp_path
     assert not printed["certain"]
     assert config.decode.json_ is not None
     assert config.decode.json_.schema_ddl == "id BIGINT, at STRING, pos STRUCT<x: DOUBLE>"
-    assert "# Please look: no schema is registered; the columns are guessed from one JSON record." in text
+    assert "# Please check: no schema is registered; the columns are guessed from one JSON record." in text
     assert "to_timestamp(at)" in text
 
 

@@ -114,7 +114,7 @@ def test_diff_refuses_a_column_that_cannot_be_changed(lake: SparkSession, feed: 
 def test_history_lists_the_versions(lake: SparkSession, feed: Feed) -> None:
     create(lake, feed)
     pipeline = feed.write_file()
-    assert run(feed, "history", pipeline).output == f"{feed.table} has the columns that it was created with\n"
+    assert run(feed, "history", pipeline).output == f"the columns of {feed.table} have not changed since its creation\n"
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     change = Change("added", "fare", None, "double")
     lake.sql(set_properties(feed.table, history_properties({}, [Entry(at, 7, (change,))])))

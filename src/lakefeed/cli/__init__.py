@@ -1,4 +1,4 @@
-"""The command line: a thin file for each noun; all commands print through ``lakefeed.cli.output``."""
+"""The commands: a file for each noun. All print through ``lakefeed.cli.output``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["main"]
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run a command and exit. Signals are handled from the start, already during the slow imports."""
+    """Run a command and exit. Signals end it cleanly even during the slow imports."""
     end_on_signals()
     from lakefeed.cli.main import main as run
 

@@ -1,4 +1,4 @@
-"""Runs ``python -m lakefeed.cli``; in an image, spark-submit starts this file as the application."""
+"""Runs ``python -m lakefeed.cli``; in an image, this file is the application of spark-submit."""
 
 from lakefeed.cli import main
 

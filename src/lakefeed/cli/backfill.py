@@ -1,4 +1,4 @@
-"""``lakefeed backfill``: writes old records into a feed's table, beside the running feed."""
+"""``lakefeed backfill``: lands old records in a feed's table, beside the running feed."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ MOST_RANGES_SHOWN = 20
     metavar="earliest|OFFSET|TIME",
     default="earliest",
     show_default=True,
-    help="Only what is missing from there on, in each partition.",
+    help="Land only records from there on, in all partitions.",
 )
 @click.option(
     "--range",
     "ranges",
     multiple=True,
     metavar="TOPIC:PARTITION:START:END",
-    help="Only what is missing of these offsets.",
+    help="Land only records of these offsets; repeatable.",
 )
 @topic_option
 @dry_run_option
@@ -64,11 +64,11 @@ def backfill(
 ) -> None:
     """Land old records of PIPELINE's topics, exactly once.
 
-    These are records that the table lacks and the feed will never read: it began after them or was moved past them.
+    Lands records that the table lacks and the feed will never read, because it began after them or was moved past them.
     May run beside the feed, and does not change its position. A commit has at most max_records_per_batch records.
 
-    SIGTERM, SIGHUP and Ctrl-C end the backfill after the current commit, with status 0; a second Ctrl-C ends it at
-    once, with 130. After any end, the next backfill lands the records that are still missing.
+    SIGTERM, SIGHUP and Ctrl-C end the backfill after the current commit, with status 0; a second Ctrl-C ends it
+    immediately, with 130. After any end, the next backfill lands the remaining records.
     """
     from lakefeed.monitor.terminal.progress_view import ProgressView
 
@@ -110,11 +110,11 @@ def _request(start: str, ranges: tuple[str, ...]) -> BackfillRequest:
 
 def _lines(feed: str, done: BackfillSummary) -> Iterator[str]:
     if done.settled:
-        yield f"{done.settled:,} dead letters of a backfill that was cut off are written now"
+        yield f"wrote {done.settled:,} dead letters of an interrupted backfill"
     if not done.planned.offsets:
-        yield f"{feed}: nothing is missing that the topics still have"
+        yield f"{feed}: the table lacks no record that the topics still have"
     elif done.dry_run:
-        yield f"{feed}: {done.planned.offsets:,} offsets are missing, to be landed in {done.commits:,} commits"
+        yield f"{feed}: would land {done.planned.offsets:,} missing offsets in {done.commits:,} commits"
         yield from first_lines(done.planned.ranges, most=MOST_RANGES_SHOWN)
     else:
         yield (
@@ -124,5 +124,5 @@ def _lines(feed: str, done: BackfillSummary) -> Iterator[str]:
         )
     if done.planned.gone:
         gone = sum(lost.records for lost in done.planned.gone)
-        yield f"{gone:,} offsets are in neither the table nor the topics any more:"
+        yield f"neither the table nor the topics have these {gone:,} offsets:"
         yield from first_lines(done.planned.gone, most=MOST_RANGES_SHOWN)

@@ -1,4 +1,4 @@
-"""``lakefeed check``: finds every mistake in a pipeline file, and with --connect in the servers that it names."""
+"""``lakefeed check``: finds all mistakes in a pipeline file, and with --connect problems of its servers."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 @click.command()
 @pipeline_argument
 @set_option
-@click.option("--connect", is_flag=True, help="Also ask broker, registry, S3 store and catalog.")
-@click.option("--static", is_flag=True, help="Read the file alone: import, run and ask nothing, no environment.")
+@click.option("--connect", is_flag=True, help="Also connect to broker, registry, S3 store and catalog.")
+@click.option("--static", is_flag=True, help="Only read the file: import and run nothing, read no environment.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of pipeline files instead.")
 @output_option
 def check(pipeline: Path, overrides: tuple[str, ...], connect: bool, static: bool, schema: bool) -> None:
-    """Find every mistake in PIPELINE, without reading a record.
+    """Find all mistakes in PIPELINE, without reading a record.
 
-    A pipeline file is code: check imports its Python functions; a local Spark checks transforms. --static imports, runs
-    and asks nothing, and reads no environment variable: use it for files of people that you do not trust.
+    A pipeline file is code: check imports its Python functions, and a local Spark analyzes its transforms. With
+    --static, check runs no code and reads no environment variable: use it for files that you do not trust.
 
-    A mistake is printed as file:line:column: error: what, and below it what to do next. Exit status: 2 if there is
-    a mistake, 1 if only a server does not answer, 0 otherwise; warnings do not change the status.
+    A mistake is printed as file:line:column: error: text, with the next step below. Exit status: 2 if there is a
+    mistake, 1 if only a server does not answer, otherwise 0; warnings do not change it.
     """
     if schema:
         from lakefeed.config.schema import json_schema
@@ -44,10 +44,10 @@ def check(pipeline: Path, overrides: tuple[str, ...], connect: bool, static: boo
         echo(json.dumps(json_schema(), indent=2))
         return
     if static and connect:
-        raise click.UsageError("--static asks nothing, and --connect asks what the file points at: give one.")
+        raise click.UsageError("--static connects to no server, and --connect does: give one of them.")
     problems = _problems(pipeline, overrides, static=static, connect=connect)
     count = len(errors_of(problems))
-    asked = ", and what it points at is there" if connect else ""
+    asked = ", and its servers, topics and tables can be used" if connect else ""
     verdict = f"{count} error{'s' if count > 1 else ''}" if count else f"no mistakes{asked}"
     text = "\n".join([*map(str, problems), f"{pipeline}: {verdict}"])
     emit([problem.as_dict() for problem in problems], text)
@@ -85,7 +85,7 @@ def _problems(file: Path, overrides: tuple[str, ...], *, static: bool, connect: 
 
 
 def _sql_problems(reading: Reading, environment: Mapping[str, str]) -> list[Problem]:
-    """Return a problem for each SQL text that Spark's parser refuses, even in a file with other mistakes."""
+    """Return problems for SQL that Spark's parser refuses, even if the file has other mistakes."""
     mistakes = reading.mistakes
     if mistakes is None or mistakes.config is None:
         return []
@@ -97,12 +97,12 @@ def _sql_problems(reading: Reading, environment: Mapping[str, str]) -> list[Prob
     except LakefeedError:
         if reading.config is not None:
             raise
-        return []  # Another mistake in the file may be the cause: report those first.
+        return []  # A mistake that is reported already may be the cause.
     return [reading.document.located(problem) for problem in found if not mistakes.is_noise(problem)]
 
 
 def _spark(connections: Connections) -> SparkSession:
-    # Imported late: a check of a file without SQL and transform takes a tenth of the time without Spark.
+    # Without this import, the check of a file without SQL takes a tenth of the time.
     from lakefeed.clients.spark.session import log_path, session
 
     return session(

@@ -1,4 +1,4 @@
-"""``lakefeed completion``: completes commands and options in bash, zsh and fish."""
+"""``lakefeed completion``: prints scripts that complete commands and options in a shell."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ PLACES = {
     "fish": "~/.config/fish/completions/lakefeed.fish",
 }
 THEN = {
-    "bash": "a new shell has it, if the package bash-completion is installed; else add to ~/.bashrc: source {place}",
+    "bash": "new shells use it if the package bash-completion is installed; else add to ~/.bashrc: source {place}",
     "zsh": "add to ~/.zshrc, before compinit: fpath+=~/.zfunc",
-    "fish": "a new shell has it",
+    "fish": "new shells use it",
 }
 
 
 @click.command()
 @click.argument("shell", type=click.Choice(sorted(PLACES)), required=False)
-@click.option("--install", is_flag=True, help="Write it where the shell looks for it.")
+@click.option("--install", is_flag=True, help="Write the script into the shell's folder.")
 def completion(shell: str | None, install: bool) -> None:
     """Print the completion script for a shell (default: SHELL's).
 
@@ -33,7 +33,9 @@ def completion(shell: str | None, install: bool) -> None:
     shell = shell or Path(os.environ.get("SHELL", "")).name
     kind = get_completion_class(shell)
     if shell not in PLACES or kind is None:
-        raise click.UsageError(f"SHELL is none of {', '.join(sorted(PLACES))}: say which, as lakefeed completion bash")
+        raise click.UsageError(
+            f"SHELL is none of {', '.join(sorted(PLACES))}: name one, as in lakefeed completion bash"
+        )
     script = kind(click.get_current_context().find_root().command, {}, "lakefeed", "_LAKEFEED_COMPLETE").source()
     if not install:
         click.echo(script)

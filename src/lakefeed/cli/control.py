@@ -1,4 +1,4 @@
-"""``lakefeed feed``: pauses, resumes, stops or changes a running feed; pauses and resumes also a stopped one."""
+"""``lakefeed feed``: pauses, resumes, stops or changes a feed."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 SUFFIXES = (".yaml", ".yml")
 ELSEWHERE = (
-    "no driver of it is known on this machine: its next start knows this, wherever it is; a driver that runs elsewhere "
-    "does not notice"
+    "no driver of it runs on this machine: its next start obeys, but a driver on another machine does not notice"
 )
 
 _target_options: Callable[[F], F] = options_of(
@@ -31,13 +30,13 @@ _target_options: Callable[[F], F] = options_of(
     click.option("--url", metavar="URL", help="A dashboard, instead of this machine's drivers."),
     token_file_option,
 )
-wait_option = click.option("--wait", is_flag=True, help="Wait until it is carried out, after the current batch.")
-reason_option = click.option("--reason", default="", help="Why; it is shown and logged.")
+wait_option = click.option("--wait", is_flag=True, help="Wait until the driver has done it, after the current batch.")
+reason_option = click.option("--reason", default="", help="The reason, for status and log.")
 
 
 @dataclass(frozen=True)
 class FeedTarget:
-    """A feed, given by its name or its pipeline file; ``running`` is None if this machine knows no driver of it."""
+    """A feed, by its name or its pipeline file; ``running`` is None if no driver of it runs on this machine."""
 
     name: str
     pipeline: lakefeed.Pipeline | None
@@ -47,7 +46,7 @@ class FeedTarget:
         if self.running is None:
             raise ResourceMissing(
                 f"no driver of feed '{self.name}' runs on this machine",
-                hint="name its dashboard by --url; lakefeed status PIPELINE says where it runs",
+                hint="name its dashboard by --url; lakefeed status PIPELINE shows its driver",
             )
         return self.running
 
@@ -55,8 +54,7 @@ class FeedTarget:
 def find(target: str, overrides: tuple[str, ...], url: str | None, token_file: Path | None) -> FeedTarget:
     """Return the feed of a name or a pipeline file, with its driver.
 
-    Raises:
-        ResourceMissing: no driver of a feed of this name runs here.
+    Raises a ResourceMissing if there is only a name, and no driver on this machine runs a feed of this name.
     """
     from lakefeed.monitor.client import FeedServer
     from lakefeed.operations.control import ANSWER_SECONDS, RunningFeed, running_feed, running_feed_named
@@ -79,7 +77,7 @@ def find(target: str, overrides: tuple[str, ...], url: str | None, token_file: P
 
 
 def of_target(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the options that name a feed; it calls ``command`` with that feed."""
+    """Add the options that name a feed to a command, which gets the feed as its first argument."""
 
     @wraps(command)
     def call(target: str, overrides: tuple[str, ...], url: str | None, token_file: Path | None, **rest: Any) -> None:
@@ -101,14 +99,14 @@ def feed() -> None:
 def pause(found: FeedTarget, *, reason: str, wait: bool) -> None:
     """Pause a feed after its current batch.
 
-    Its driver stays alive and keeps the feed for itself. The pause and its reason survive a restart. For a feed that
-    does not run, give the pipeline file: the next start then finds the pause.
+    Its driver stays alive. The pause and its reason survive a restart. To pause a feed that does not run, give the
+    pipeline file: the next start then waits.
     """
     if found.running is None and found.pipeline is not None:
         from lakefeed.operations.control import pause_next_start
 
-        kept = pause_next_start(found.pipeline.config, found.pipeline.connections, reason=reason)
-        _emit(found, "pause", {"paused": kept.as_dict(), "carried_out": True}, f"{kept.text}\n  {ELSEWHERE}")
+        pause = pause_next_start(found.pipeline.config, found.pipeline.connections, reason=reason)
+        _emit(found, "pause", {"paused": pause.as_dict(), "carried_out": True}, f"{pause.text}\n  {ELSEWHERE}")
         return
     _ask(found, "pause", wait=wait, then="paused after its current batch", reason=reason)
 
@@ -124,12 +122,8 @@ def resume(found: FeedTarget, *, reason: str, wait: bool) -> None:
         from lakefeed.operations.control import resume_next_start
 
         ended = resume_next_start(found.pipeline.config, found.pipeline.connections)
-        _emit(
-            found,
-            "resume",
-            {"paused": None, "carried_out": True},
-            f"the next start does not wait; it was {ended.text}\n  {ELSEWHERE}",
-        )
+        text = f"the next start does not wait; the feed was {ended.text}\n  {ELSEWHERE}"
+        _emit(found, "resume", {"paused": None, "carried_out": True}, text)
         return
     _ask(found, "resume", wait=wait, then="resumes", reason=reason)
 
@@ -140,7 +134,7 @@ def resume(found: FeedTarget, *, reason: str, wait: bool) -> None:
 @click.option("--wait", is_flag=True, help="Wait until the run has ended; status 1 if it ends with an error.")
 @output_option
 def stop(found: FeedTarget, *, reason: str, wait: bool) -> None:
-    """Stop a feed after its current batch; a paused feed at once."""
+    """Stop a feed after its current batch; a paused feed immediately."""
     running = found.require_running()
     event = running.request("stop", reason=reason)
     if wait:
@@ -152,7 +146,7 @@ def stop(found: FeedTarget, *, reason: str, wait: bool) -> None:
 @feed.command()
 @of_target
 @click.option("--trigger", help="Time between two batches, such as '10 seconds'.")
-@click.option("--max-records-per-batch", type=click.IntRange(1), help="Upper bound of the next batches.")
+@click.option("--max-records-per-batch", type=click.IntRange(1), help="Largest number of records in a batch.")
 @reason_option
 @wait_option
 @output_option
@@ -164,28 +158,18 @@ def change(
     The change lasts until the run ends; the next start uses the pipeline file's values.
     """
     if trigger is None and max_records_per_batch is None:
-        raise click.UsageError("say what: --trigger, --max-records-per-batch, or both")
-    _ask(
-        found,
-        "change",
-        wait=wait,
-        then="changed after its current batch",
-        reason=reason,
-        trigger=trigger,
-        max_records_per_batch=max_records_per_batch,
-    )
+        raise click.UsageError("give --trigger, --max-records-per-batch, or both")
+    changes = {"trigger": trigger, "max_records_per_batch": max_records_per_batch}
+    _ask(found, "change", wait=wait, then="changed after its current batch", reason=reason, **changes)
 
 
 def _ask(found: FeedTarget, action: str, *, wait: bool, then: str, **values: Any) -> None:
     running = found.require_running()
     event = running.request(action, **values)
-    done = running.wait_for(action, event) if wait else None
-    _emit(
-        found,
-        action,
-        {"event": (done or event).as_dict(), "carried_out": wait},
-        done.message if done is not None else f"requested: {then}",
-    )
+    if wait:
+        event = running.wait_for(action, event)
+    text = event.message if wait else f"requested: {then}"
+    _emit(found, action, {"event": event.as_dict(), "carried_out": wait}, text)
 
 
 def _emit(found: FeedTarget, action: str, document: Mapping[str, Any], text: str) -> None:

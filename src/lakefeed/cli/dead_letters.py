@@ -40,10 +40,10 @@ Letters = list[dict[str, Any]]
 choosing = options_of(
     pipeline_argument,
     set_option,
-    click.option("--reason", help="Only those whose reason contains this text, as 'list' prints it."),
-    click.option("--topic", help="Only those of this topic; where each has a table of its own, of that table."),
-    click.option("--partition", type=click.IntRange(0), help="Only those of this partition."),
-    click.option("--schema-id", type=int, help="Only those of this writer's schema."),
+    click.option("--reason", help="Only letters whose reason contains this text, as 'list' prints it."),
+    click.option("--topic", help="Only letters of this topic."),
+    click.option("--partition", type=click.IntRange(0), help="Only letters of this partition."),
+    click.option("--schema-id", type=int, help="Only letters with this writer's schema."),
 )
 
 
@@ -54,7 +54,9 @@ def dead_letters() -> None:
 
 @dead_letters.command("list")
 @choosing
-@click.option("--limit", type=click.IntRange(1), default=SHOWN, show_default=True, help="Letters shown at most.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=SHOWN, show_default=True, help="Largest number of letters to show."
+)
 @output_option
 def list_(pipeline: Path, overrides: tuple[str, ...], limit: int, **chosen: Any) -> None:
     """Show PIPELINE's dead letters, counted by reason and listed."""
@@ -73,7 +75,7 @@ def list_(pipeline: Path, overrides: tuple[str, ...], limit: int, **chosen: Any)
         for document in documents:
             yield from _letters_lines(document)
         if not documents:
-            yield "no dead letters in any of the tables"
+            yield "none of the tables has dead letters"
 
     emit({"tables": documents} if many else documents[0], text())
 
@@ -81,8 +83,8 @@ def list_(pipeline: Path, overrides: tuple[str, ...], limit: int, **chosen: Any)
 @dead_letters.command()
 @click.argument("position")
 @pipeline_argument
-@click.option("--value-file", type=FILE, help="Write the value's bytes there.")
-@click.option("--topic", help="Instead of TOPIC: in the position.")
+@click.option("--value-file", type=FILE, help="Write the value's bytes into this file.")
+@click.option("--topic", help="The topic, instead of TOPIC: in the position.")
 @set_option
 @output_option
 def show(position: str, pipeline: Path, value_file: Path | None, topic: str | None, overrides: tuple[str, ...]) -> None:
@@ -117,16 +119,17 @@ def show(position: str, pipeline: Path, value_file: Path | None, topic: str | No
 def replay(pipeline: Path, overrides: tuple[str, ...], master: str | None, **chosen: Any) -> None:
     """Land the dead letters of PIPELINE that can become rows now.
 
-    Decodes with the present schema and policy, each once. May run beside the feed; completes an interrupted replay.
+    Decodes with the present schema and policy, and lands each letter once. May run beside the feed; completes an
+    interrupted replay.
     """
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides, to_run=False)
     many = declared.config.has_many_tables and chosen["topic"] is None
     if many:
-        # A table without letters also has no replay to complete: a replay deletes its letters last.
+        # A table without letters has no replay to complete, since a replay deletes its letters last.
         parts = [part for part, letters in _find(declared, chosen) if letters]
     else:
         parts = _parts(declared, chosen)
-        parts[0].feed.dead_letters()  # Raises before Spark starts if the pipeline keeps no dead letters.
+        parts[0].feed.dead_letters()  # If the pipeline keeps no dead letters, this raises before Spark starts.
     spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-replay")) if parts else None
     done = [(part.config.name, part.replay(_filter(part, chosen), spark=spark)) for part in parts]
 
@@ -136,9 +139,9 @@ def replay(pipeline: Path, overrides: tuple[str, ...], master: str | None, **cho
             skipped = f"{result.skipped:,} skipped by policy"
             yield f"{of}{result.rows:,} rows landed, {skipped}, {result.still_dead:,} still dead"
             if earlier := result.finished_earlier:
-                yield f"{of}{earlier:,} had been landed by a replay that was cut off; their letters are gone"
+                yield f"{of}{earlier:,} letters that an interrupted replay had landed are deleted"
         if not done:
-            yield "no dead letters in any of the tables"
+            yield "none of the tables has dead letters"
 
     documents = [{"feed": feed, **asdict(result)} for feed, result in done]
     emit({"tables": documents} if many else documents[0], text())
@@ -164,7 +167,7 @@ def drop(pipeline: Path, overrides: tuple[str, ...], yes: bool, master: str | No
 
 
 def _find(declared: lakefeed.Pipeline, chosen: dict[str, Any]) -> list[tuple[lakefeed.Pipeline, Letters]]:
-    """Return the chosen letters by table; with many tables, one without letters may not exist yet."""
+    """Return the chosen letters by table; with many tables, a missing table counts as empty."""
     found = []
     for part in _parts(declared, chosen):
         try:
@@ -212,7 +215,7 @@ def _bytes_text(content: bytes | None) -> str:
     shown, is_whole = content[:LONGEST_VALUE], len(content) <= LONGEST_VALUE
     more = "" if is_whole else f" … ({len(content):,} bytes in all; --value-file writes them)"
     try:
-        # The cut may have split the last character, so an incomplete one at the end is no error.
+        # An incomplete character at the end is no error: cutting may have split it.
         text = codecs.getincrementaldecoder("utf-8")().decode(shown, final=is_whole)
     except UnicodeDecodeError:
         return f"0x{shown.hex()}{more}"

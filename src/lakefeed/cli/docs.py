@@ -1,4 +1,4 @@
-"""``lakefeed docs``: prints the pages of the documentation that come with the package."""
+"""``lakefeed docs``: finds and prints the pages of the documentation in the package."""
 
 import sys
 import textwrap
@@ -18,23 +18,23 @@ from lakefeed.operations.pages import Page
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[NAME | WORDS]")
-@click.option("--open", "in_browser", is_flag=True, help="Open the page in a browser; without NAME or WORDS the index.")
+@click.option("--open", "in_browser", is_flag=True, help="Open the page, or the index, in a browser.")
 @output_option
 def docs(words: tuple[str, ...], in_browser: bool) -> None:
     """Print the page NAME, find pages about WORDS, or list all.
 
-    The pages are those of the installed version. A terminal shows them in a pager; elsewhere they are Markdown.
+    The pages are of the installed version. A terminal shows them in a pager; elsewhere they are Markdown.
     """
     folder, topic = pages.page_folder(), " ".join(words)
-    there = pages.indexed_pages(folder)
-    page = pages.find_page(there, topic)
-    found = pages.search_pages(there, topic) if words and page is None else []
+    all_pages = pages.indexed_pages(folder)
+    page = pages.find_page(all_pages, topic)
+    found = pages.search_pages(all_pages, topic) if words and page is None else []
     if in_browser:
         _open(folder, found[0][0] if found else page)
     elif found:
         emit([{**_document(page), "passage": passage} for page, passage in found], _found_lines(found))
     elif page is None:
-        emit([_document(page) for page in there], _list_lines(there))
+        emit([_document(page) for page in all_pages], _list_lines(all_pages))
     elif is_json():
         emit({**_document(page), "text": page.text}, "")
     else:
@@ -45,8 +45,8 @@ def _document(page: Page) -> dict[str, object]:
     return {"topic": page.topic, "parts": list(page.parts), "description": page.description}
 
 
-def _list_lines(there: list[Page]) -> Iterator[str]:
-    for parts, group in groupby(there, key=lambda page: page.parts):
+def _list_lines(all_pages: list[Page]) -> Iterator[str]:
+    for parts, group in groupby(all_pages, key=lambda page: page.parts):
         yield styled(": ".join(parts), bold=True)
         yield from _descriptions(group)
         yield ""
@@ -60,8 +60,8 @@ def _found_lines(found: list[tuple[Page, str]]) -> Iterator[str]:
     yield from _descriptions(page for page, _ in found[1:])
 
 
-def _descriptions(there: Iterable[Page]) -> Iterator[str]:
-    rows = [(page.topic, textwrap.shorten(page.description, 100, placeholder=" …")) for page in there]
+def _descriptions(listed: Iterable[Page]) -> Iterator[str]:
+    rows = [(page.topic, textwrap.shorten(page.description, 100, placeholder=" …")) for page in listed]
     return column_lines(rows, left=2)
 
 
@@ -85,4 +85,4 @@ def _open(folder: Path, page: Page | None) -> None:
     written = pages.write_pages(folder, default_home() / "pages", page.path if page else "README.md")
     emit({"file": str(written)}, str(written))
     if click.launch(written.as_uri()) != 0:
-        raise ConfigError("no browser could be started here", where=str(written), hint="open this file in a browser")
+        raise ConfigError("no browser starts on this machine", where=str(written), hint="open this file in a browser")

@@ -1,4 +1,4 @@
-"""Groups of commands: installed packages add commands, and a command is imported at its first use."""
+"""Groups of commands to which packages add commands; a command is imported when it is used."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class CommandGroup(click.Group):
     """A group to which packages add commands by whole names, such as ``offsets export``."""
 
     def added(self) -> dict[str, CliCommand]:
-        """Return the commands that installed packages add, not yet imported, by their names in this group."""
+        """Return the commands that packages add, by their names in this group; none is imported yet."""
         prefix = f"{self.name} "
         found = installed_commands().items()
         return {name.removeprefix(prefix): command for name, command in found if name.startswith(prefix)}
 
     def whole_name(self, name: str) -> str:
-        """Return a command's whole name, as a package writes it."""
+        """Return the name by which a package declares a command."""
         return f"{self.name} {name}"
 
     def list_commands(self, ctx: click.Context) -> list[str]:

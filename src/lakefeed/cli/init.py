@@ -1,4 +1,4 @@
-"""``lakefeed init``: writes a commented pipeline.yaml for a topic and its registered schema."""
+"""``lakefeed init``: writes a commented pipeline.yaml for a topic."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from lakefeed.errors import ConfigError
     "--warehouse",
     type=FOLDER,
     metavar="FOLDER",
-    help="Keep the tables in this folder of this machine, without a store.  [default: LAKEFEED_WAREHOUSE, …]",
+    help="A local folder for the tables, instead of a store.  [default: LAKEFEED_WAREHOUSE]",
 )
-@click.option("--pipeline-name", metavar="NAME", help="The feed's name.  [default: made of the topic's name]")
+@click.option("--pipeline-name", metavar="NAME", help="The feed's name.  [default: from the topic's name]")
 @click.option("--file", type=FILE, default=Path(PIPELINE_FILE), show_default=True, help="The file to write.")
 @click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
 @output_option
@@ -49,7 +49,7 @@ def init(
 ) -> None:
     """Write a commented pipeline.yaml for a topic and its schema.
 
-    Without a registered schema, init reads one record. Beside the file it writes the JSON Schema for editors.
+    If no schema is registered, init reads a record. It also writes the JSON Schema of pipeline files, for editors.
     """
     from lakefeed.operations.preflight import template
     from lakefeed.operations.preflight.discover import discover
@@ -88,15 +88,15 @@ def init(
         "columns": [{"name": column.name, "type": column.type} for column in found.columns],
     }
     text = (
-        f"{file}: {topic} -> {blank.table}, values read as {found.kind}\n"
-        f"  {'known from' if found.certain else 'please look:'} {found.how}\n"
+        f"{file}: {topic} -> {blank.table}, values are {found.kind}\n"
+        f"  {'known from' if found.certain else 'please check:'} {found.how}\n"
         f"next: lakefeed check {file} --connect"
     )
     emit(document, text)
 
 
 def _absolute(folder: Path) -> Path:
-    """Return the folder of ``--warehouse``, given as a path or as a file: URL."""
+    """Return the folder of ``--warehouse``, a path or a file: URL."""
     where = f"--warehouse {folder}"
     scheme, colon, _ = str(folder).partition(":/")
     if colon and scheme == "file":
@@ -105,6 +105,6 @@ def _absolute(folder: Path) -> Path:
         except ValueError as error:
             raise ConfigError(str(error), where=where) from None
     if colon and scheme.isalnum():
-        hint = "leave --warehouse out: without it the tables are in the store that LAKEFEED_WAREHOUSE names"
-        raise ConfigError("a warehouse in a store is no folder of this machine", where=where, hint=hint)
+        hint = "leave --warehouse out, and set LAKEFEED_WAREHOUSE to the store's location"
+        raise ConfigError("--warehouse takes a folder of this machine, and no store", where=where, hint=hint)
     return folder.expanduser().absolute()

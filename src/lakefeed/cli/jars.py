@@ -14,7 +14,7 @@ from lakefeed.cli.output import emit
 from lakefeed.clients.spark import jars as locked
 
 group_option = click.option(
-    "--group", "groups", multiple=True, help="Only this group; may be given again. Default: all but those of tests."
+    "--group", "groups", multiple=True, help="Only jars of this group; repeatable. Default: all but those of tests."
 )
 
 
@@ -45,15 +45,15 @@ def fetch(groups: tuple[str, ...]) -> None:
 def archive() -> None:
     """Make a class-data archive, which speeds up Spark's start.
 
-    A start then takes a third less CPU. To make the archive, a small feed runs in a process of its own, and its JVM
-    writes the classes that it has loaded. This takes a minute of CPU, and 150 to 250 MB in the cache. Sessions on a
-    local master use the archive automatically, as long as Java and the jars stay the same.
+    A start then takes a third less CPU. To make the archive, a small feed runs in a process of its own, whose JVM
+    writes the loaded classes. This takes a minute of CPU, and 150 to 250 MB in the cache. Sessions on a local master
+    use the archive automatically until Java or the jars change.
     """
     from lakefeed.operations.class_archive import make_archive
 
     made = make_archive()
     size = made.path.stat().st_size / 1e6
-    emit(made.as_dict(), f"{made.path} ({size:,.0f} MB) made in {made.seconds} s; the next start reads it")
+    emit(made.as_dict(), f"{made.path} ({size:,.0f} MB) made in {made.seconds} s; the next start uses it")
 
 
 @jars.command("list")

@@ -1,4 +1,4 @@
-"""The root command. It imports a subcommand only at its use, so that ``lakefeed --help`` is quick."""
+"""The root command. It imports a subcommand only when it is used, so that ``lakefeed --help`` is quick."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ def _core(target: str, text: str, section: Section) -> CliCommand:
 COMMANDS: dict[str, CliCommand] = {
     "init": _core("init:init", "Write a commented pipeline.yaml for a topic and its schema.", "begin"),
     "docs": _core("docs:docs", "Print a page of the documentation, or open it in a browser.", "begin"),
-    "check": _core("check:check", "Find every mistake in a pipeline file; --connect asks servers.", "run"),
+    "check": _core("check:check", "Find all mistakes in a pipeline file; --connect asks servers.", "run"),
     "plan": _core("plan:plan", "Predict a run: DDL, offsets, files, requests, time.", "run"),
     "run": _core("run:run", "Land topics in tables, as a pipeline file says.", "run"),
-    "read": _core("read:read", "Read chosen records once: to look at, into files or a table.", "run"),
+    "read": _core("read:read", "Read records once, and show them or write them.", "run"),
     "backfill": _core("backfill:backfill", "Land old records that the feed will never read.", "run"),
-    "status": _core("status:status", "Show whether feeds run, and how far they or a group are behind.", "watch"),
+    "status": _core("status:status", "Show whether feeds run, and the lag of feeds or of a group.", "watch"),
     "metrics": _core("metrics:metrics", "List the metrics; write a Grafana dashboard and alerts.", "watch"),
     "verify": _core("verify:verify", "Prove that each record has landed once.", "look"),
     "schema": _core("schema:schema", "Compare the registry's schema with the table's.", "look"),
     "feed": _core("control:feed", "Pause, resume, stop or change a running feed.", "repair"),
-    "offsets": _core("offsets:offsets", "Show where a feed stands, and move it.", "repair"),
+    "offsets": _core("offsets:offsets", "Show a feed's offsets, and move the feed.", "repair"),
     "dead-letters": _core(
-        "dead_letters:dead_letters", "Look at, replay or drop records that could not become rows.", "repair"
+        "dead_letters:dead_letters", "Show, replay or drop records that could not become rows.", "repair"
     ),
-    "tables": _core("tables:tables", "Show how tables are; compact, expire, clean up, publish.", "tables"),
+    "tables": _core("tables:tables", "Show the health of tables; maintain and publish them.", "tables"),
     "jars": _core("jars:jars", "Fetch and verify the locked jars.", "servers"),
     "completion": _core("completion:completion", "Complete commands and options in bash, zsh or fish.", "servers"),
 }
 
-# On a signal these commands complete their current work and exit with status 0.
+# After a signal, these commands complete their current work and exit with status 0.
 _ENDING_WELL = (("run",), ("backfill",), ("topics", "produce"), ("tables", "maintain"))
 
 
 class Lakefeed(CommandGroup):
-    """The root group: the core's commands and then those of installed packages, by sections."""
+    """The root group: the commands of the core and then of packages, by sections."""
 
     def added(self) -> dict[str, CliCommand]:
         """Return the commands by name; a package cannot replace one of the core."""
@@ -77,18 +77,18 @@ class Lakefeed(CommandGroup):
 def root() -> None:
     """Lands Kafka topics in lakehouse tables on S3-compatible storage, with Spark.
 
-    The default pipeline file of commands that take one is pipeline.yaml in the current folder.
+    Commands that take a pipeline file use pipeline.yaml in the current folder by default.
 
     Set LAKEFEED_DEBUG=1 to see stack traces.
     """
 
 
 def main(argv: list[str] | None = None, *, command: click.Command = root) -> None:
-    """Run a command and exit: 0 success, 1 a failure outside, 2 wrong input, 128 and more ended by a signal."""
+    """Run a command and exit: 0 success, 1 a failure of the world, 2 a user's mistake, above 128 after a signal."""
     arguments = sys.argv[1:] if argv is None else argv
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # A terminal may lack a letter.
+            stream.reconfigure(errors="backslashreplace")  # The terminal's encoding may lack a character.
     try:
         status = command.main(arguments, standalone_mode=False)
         if sys.stdout is not None:
@@ -103,14 +103,14 @@ def main(argv: list[str] | None = None, *, command: click.Command = root) -> Non
         sys.exit(error.exit_code)
     except BrokenPipeError:
         _leave_stdout()
-        sys.exit(1)  # The same status as click's, which handles the error where click itself prints.
+        sys.exit(1)  # Click exits with this status, too, if the pipe breaks while click prints.
     except OSError as error:
         _leave_stdout()
         sys.exit(fail(_of_system(error), as_json=False))
 
 
 def _of_system(error: OSError) -> LakefeedError:
-    """Return the error for a local file or folder that a command cannot write to."""
+    """Return the error for a local file or folder that a command cannot use."""
     what, where = error.strerror or str(error), str(error.filename) if error.filename else None
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         where = where or "the output, or a folder that LAKEFEED_HOME, LAKEFEED_CACHE or TMPDIR names"
@@ -121,20 +121,21 @@ def _of_system(error: OSError) -> LakefeedError:
 
 
 def _leave_stdout() -> None:
-    """Redirect stdout to nowhere, so that flushing the rest of its buffer at exit cannot fail again."""
+    """Redirect stdout to /dev/null, so that the flush at exit does not fail again."""
     if sys.stdout is not None:
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _interrupted(arguments: list[str]) -> int:
-    """Return the exit status after a signal: 0 for a command of ``_ENDING_WELL`` that has not begun its work.
+    """Return the exit status after a signal.
 
-    ``run`` then ends as after a batch. Click may not have read ``--exit-on-signal`` yet, so it is parsed here.
+    A command of ``_ENDING_WELL`` that has not begun its work ends with 0, or with ``--exit-on-signal``, which click may
+    not have parsed yet.
     """
     if not is_starting() or not any(tuple(arguments[: len(command)]) == command for command in _ENDING_WELL):
         return exit_status()
-    click.echo("stopped at the start: nothing was read or written", err=True)
+    click.echo("stopped at the start: the command has read and written nothing", err=True)
     if is_json_output(arguments):
         click.echo(json.dumps({"stopped": True}))
     words = [word for argument in arguments for word in argument.split("=", 1)]

@@ -1,4 +1,4 @@
-"""Shows Markdown pages in a terminal by rich, with tables that cut no text."""
+"""Shows Markdown pages in a terminal, with tables that cut no text."""
 
 from __future__ import annotations
 

@@ -9,11 +9,7 @@ import click
 from lakefeed.cli.options import FILE, output_option
 from lakefeed.cli.output import column_lines, echo, emit
 
-TO = click.option(
-    "--to",
-    type=FILE,
-    help="The file to write; it is replaced.  [default: stdout]",
-)
+TO = click.option("--to", type=FILE, help="The file to write, or to replace.  [default: stdout]")
 
 
 @click.group()
@@ -24,7 +20,7 @@ def metrics() -> None:
 @metrics.command()
 @output_option
 def table() -> None:
-    """List each metric with its type, labels and meaning."""
+    """List the metrics with their types, labels and meanings."""
     from lakefeed.monitor.metrics.table import METRICS
 
     keys = ("name", "kind", "labels", "unit", "help")

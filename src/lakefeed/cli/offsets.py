@@ -1,4 +1,4 @@
-"""``lakefeed offsets``: shows a feed's offsets, and moves the feed."""
+"""``lakefeed offsets``: shows a feed's offsets, and moves the feed to others."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def offsets() -> None:
 def show(pipeline: Path, topic: str | None) -> None:
     """Show PIPELINE's offsets, and what a start would do now.
 
-    Changes nothing, and may run beside the feed. Starts Spark only if the transform changed since the last start: only
-    Spark knows what state a transform keeps.
+    Changes nothing, and may run beside the feed. Starts Spark only if the transform has changed since the last start,
+    to find out which state it keeps.
 
     Exit status: 0 if a start would resume, 1 if it would be refused.
     """
@@ -69,14 +69,14 @@ def show(pipeline: Path, topic: str | None) -> None:
     help="earliest, latest, table, timestamp:2026-11-20T06:30, snapshot:ID, topic:partition:offset,… or the JSON of "
     "Spark's offsets.",
 )
-@click.option("--topic", help="Only this topic. To be said where each topic has a table of its own.")
-@click.option("--partition", type=click.IntRange(0), help="Only partitions of this number.")
+@click.option("--topic", help="Move only this topic; required for a pipeline with many tables.")
+@click.option("--partition", type=click.IntRange(0), help="Move only partitions with this number.")
 @click.option(
     "--delete-rows/--keep-rows",
     default=None,
-    help="What becomes of the rows of records that are read again: deleted in the same commit, or kept beside the new.",
+    help="Delete the rows of records that are read again, in the same commit, or keep them beside the new rows.",
 )
-@click.option("--accept-loss", is_flag=True, help="Leave records unread where the feed moves forward.")
+@click.option("--accept-loss", is_flag=True, help="Allow moves forward, which leave records unread.")
 @dry_run_option
 @yes_option
 @master_option
@@ -87,28 +87,23 @@ def rewind(
     """Move PIPELINE to other offsets.
 
     Moves ledger, rows, dead letters, checkpoint and monitoring group; --to table only recreates the checkpoint. Stops a
-    running driver at its next commit. The next start, or the same command again, completes a move that was cut off.
+    running driver at its next commit. The next start, or the same command, completes an interrupted move.
     """
     declared = lakefeed.Pipeline.from_file(pipeline, to_run=False)
     if declared.config.has_many_tables:
         declared = one_part_of(declared, topic)
     agreed = declared.plan_rewind(to, topic=topic, **choice)
-    has_checkpoint = bool(declared.config.checkpoint)
+    lines = list(_plan_lines(agreed, has_checkpoint=bool(declared.config.checkpoint)))
     if dry_run:
-        emit({**agreed.as_dict(), "done": False}, _plan_lines(agreed, has_checkpoint=has_checkpoint))
+        emit({**agreed.as_dict(), "done": False}, lines)
         return
     if not yes:
-        say(_plan_lines(agreed, has_checkpoint=has_checkpoint))
+        say(lines)
         click.confirm("Move the feed?", abort=True, err=True)
     spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-rewind"))
     if message := declared.rewind(agreed, spark=spark):
         echo(message, err=True)
-
-    def text() -> Iterator[str]:
-        yield from _plan_lines(agreed, has_checkpoint=has_checkpoint)
-        yield "done; the next start resumes there"
-
-    emit({**agreed.as_dict(), "done": True}, text())
+    emit({**agreed.as_dict(), "done": True}, [*lines, "done; the next start resumes there"])
 
 
 def _status_lines(feed: FeedStatus) -> Iterator[str]:
@@ -136,7 +131,7 @@ def _status_lines(feed: FeedStatus) -> Iterator[str]:
 def _plan_lines(agreed: RewindPlan, *, has_checkpoint: bool) -> Iterator[str]:
     if not agreed.moves:
         then = "the checkpoint is recreated" if has_checkpoint else "it has no checkpoint to recreate"
-        yield f"{agreed.feed} stays where {agreed.table} is; {then}"
+        yield f"{agreed.feed} keeps the position of {agreed.table}; {then}"
     else:
         yield f"{agreed.feed} in {agreed.table}:"
         lines = [("partition", "from", "to", "read again", "given up", "rows", "dead letters")]
@@ -146,6 +141,6 @@ def _plan_lines(agreed: RewindPlan, *, has_checkpoint: bool) -> Iterator[str]:
             lines.append((f"{move.topic}-{move.partition}", start, f"{move.to}", *counts))
         yield from column_lines(lines, left=1)
     if agreed.rows:
-        yield f"{agreed.rows:,} rows {'are deleted' if agreed.delete_rows else 'stay beside the new ones'}"
+        yield f"{agreed.rows:,} rows {'are deleted' if agreed.delete_rows else 'stay beside the new rows'}"
     if agreed.letters:
         yield f"{agreed.letters:,} dead letters are deleted"

@@ -1,4 +1,4 @@
-"""``lakefeed read``: reads chosen records of topics once, and shows them or writes them to files or a table."""
+"""``lakefeed read``: reads chosen records once, and shows them or writes them to files or a table."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ REASONS = 5
 )
 @click.option("--since", metavar="TIME", help="From this time on: 2026-11-20T06:30 (UTC), …T06:30+01:00.")
 @click.option("--until", metavar="TIME", help="Up to this time.")
-@click.option("--last", metavar="DURATION", help="From so long ago: 90s, 15m, 2h, 7d.")
-@click.option("--latest-per-key", is_flag=True, help="The newest record of each key; keys with a null value are gone.")
+@click.option("--last", metavar="DURATION", help="Only records of the last 90s, 15m, 2h or 7d.")
+@click.option("--latest-per-key", is_flag=True, help="Only the newest record of each key; none if its value is null.")
 @click.option(
     "--to", metavar="PATH|TABLE", help="A folder, s3://bucket/path or catalog.namespace.table.  [default: stdout]"
 )
@@ -63,14 +63,16 @@ REASONS = 5
     "--format",
     "row_format",
     type=click.Choice(["table", "json", "csv", "parquet"]),
-    help="How rows are shown or written.  [default: table; parquet for a path]",
+    help="The format of the rows.  [default: table; parquet for a path]",
 )
-@click.option("--append", is_flag=True, help="Add to a path or table that is there.")
-@click.option("--limit", type=click.IntRange(0), default=SHOWN, show_default=True, help="Rows shown at most; 0: all.")
+@click.option("--append", is_flag=True, help="Add to an existing path or table.")
 @click.option(
-    "--on-error", type=click.Choice(["fail", "skip"]), help="Records that cannot be read: stop, or count them."
+    "--limit", type=click.IntRange(0), default=SHOWN, show_default=True, help="Largest number of rows; 0: all."
 )
-@click.option("--on-null", type=click.Choice(["fail", "skip", "keep"]), help="Null values (tombstones).")
+@click.option("--on-error", type=click.Choice(["fail", "skip"]), help="Stop at an unreadable record, or count it.")
+@click.option(
+    "--on-null", type=click.Choice(["fail", "skip", "keep"]), help="What to do with null values (tombstones)."
+)
 @decode_option
 @registry_option
 @bootstrap_option
@@ -82,11 +84,11 @@ REASONS = 5
 def read(**options: Any) -> None:
     """Read records of PIPELINE or TOPIC once; show or write them.
 
-    Default: all records that the topics have now. With --range, offsets that a topic no longer has, or not yet, are an
-    error. Does not change the feed's position or table.
+    Default: all records that the topics have now. Offsets of --range that a topic no longer has, or not yet, are an
+    error. Changes neither the feed's position nor its table.
 
-    A PIPELINE decodes and transforms the records as in a run; read counts those that would become dead letters. A
-    TOPIC is Avro by the registry; --decode takes another format, or a decode block: '{csv: {schema_ddl: "a INT"}}'.
+    The records of a PIPELINE are decoded and transformed as in a run; dead letters are only counted. The records of a
+    TOPIC are Avro by the registry, or in the format of --decode, or in a block: '{csv: {schema_ddl: "a INT"}}'.
     """
     from lakefeed.clients.kafka.selection import offset_ranges
     from lakefeed.sinks.export import ConsoleResult
@@ -94,7 +96,7 @@ def read(**options: Any) -> None:
     order = _Order(**options)
     selection = order.selection()
     reading, start_session = order.reading()
-    offset_ranges(reading.source, selection)  # Raises for missing offsets before a JVM starts.
+    offset_ranges(reading.source, selection)  # Reports missing offsets before a JVM starts.
     spark = start_session()
     target = order.target(spark)
     done = reading.to(target, selection, spark=spark, latest=order.latest_per_key)
@@ -108,14 +110,13 @@ def read(**options: Any) -> None:
 
 
 class _Order(SimpleNamespace):
-    """The values of the options above, as attributes."""
+    """The values of the options of ``read``, as attributes."""
 
     def selection(self) -> Selection:
-        """Return the selection of records that the options choose."""
         from lakefeed.clients.kafka.selection import Selection, ago
 
         if self.last is not None and self.since is not None:
-            raise ConfigError("--last and --since both say where to begin", hint="give one of them")
+            raise ConfigError("--last and --since both choose the first record", hint="give one of them")
         since = ago(self.last) if self.last is not None else self.since
         ranges = [OffsetRange.parse(text) for text in self.ranges]
         return Selection.of(ranges or None, since=since, until=self.until)
@@ -139,15 +140,15 @@ class _Order(SimpleNamespace):
     def _of_topic(self) -> tuple[BatchRead, Callable[[], SparkSession]]:
         from lakefeed.config.base import validated
         from lakefeed.config.decoding import Decode
+        from lakefeed.config.kafka_client import KafkaLogin
         from lakefeed.config.sources import KafkaSource
         from lakefeed.operations.read import BatchRead
         from lakefeed.records.decode import RecordPolicy
 
         if self.overrides or self.topic is not None:
-            raise ConfigError("--set and --topic are for a pipeline file", where=self.source)
+            hint = f"leave them out to read the topic {self.source}, or name a pipeline file"
+            raise ConfigError("--set and --topic are for a pipeline file", where=self.source, hint=hint)
         servers = bootstrap_servers_of(self.bootstrap_servers)
-        from lakefeed.config.kafka_client import KafkaLogin
-
         login = KafkaLogin.from_environment(default_environment())
         source = validated(KafkaSource, "TOPIC", bootstrap_servers=servers, topics=[self.source], login=login)
         decode = validated(Decode, "--decode", **decode_block_of(self.decode or "avro", self.registry))
@@ -164,14 +165,16 @@ class _Order(SimpleNamespace):
 
         if self.to is None:
             if self.row_format == "parquet" or self.append:
-                raise ConfigError("without --to rows are shown", hint="name a path or a table with --to")
+                raise ConfigError("--append and parquet need --to", hint="name a path or a table with --to")
             return ConsoleResult(limit=self.limit or None, as_json=self.row_format == "json" or is_json())
         if TABLE.fullmatch(self.to):
             if self.row_format is not None:
-                raise ConfigError("a table has no --format", where=self.to, hint=f"for a path write ./{self.to}")
+                hint = f"leave --format out; for the path of this name, write ./{self.to}"
+                raise ConfigError("--format is for a path, and --to names a table", where=self.to, hint=hint)
             return PlainTable(spark, self.to, append=self.append)
         if self.row_format == "table":
-            raise ConfigError("a path holds parquet, csv or json", where="--format table")
+            hint = "choose --format parquet, csv or json"
+            raise ConfigError("files cannot have the format table", where="--format table", hint=hint)
         return Files(spark, self.to, file_format=self.row_format or "parquet", append=self.append)
 
 
@@ -180,7 +183,7 @@ def _print_rows(shown: ConsoleResult, row_format: str | None) -> None:
         for (row,) in shown.rows:
             click.echo(printable_json(row or "{}"))
     elif row_format == "csv":
-        # A file gets values unchanged; on a terminal, control characters could act, so they are escaped.
+        # A file gets the values as they are; a terminal could obey their control characters, so these are escaped.
         escape: Callable[[str], str] = printable if sys.stdout.isatty() else str
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(shown.columns)
@@ -201,7 +204,7 @@ def _cell(text: str | None) -> str:
 def _summary_lines(done: ReadSummary) -> Iterator[str]:
     yield from done.notes
     if not done.whole:
-        yield f"the first {done.rows:,} rows, of {done.offsets:,} offsets; --limit 0 shows all, --to writes them"
+        yield f"the first {done.rows:,} rows of {done.offsets:,} offsets; --limit 0 shows all, --to writes them"
         return
     partitions = len({part.key for part in done.ranges})
     rows = "" if done.rows is None else f", {done.rows:,} rows"
@@ -210,8 +213,8 @@ def _summary_lines(done: ReadSummary) -> Iterator[str]:
         f" in {done.seconds:.1f} s"
     )
     if done.skipped:
-        yield f"{done.skipped:,} left out because the pipeline says so"
+        yield f"{done.skipped:,} skipped by rules of the pipeline"
     if done.unreadable:
-        yield f"{done.unreadable:,} could not be read, or broke a rule:"
+        yield f"{done.unreadable:,} are unreadable, or break a rule:"
     for reason in done.reasons[:REASONS]:
-        yield f"{reason.count:>10,}  {reason.reason} (one: {reason.sample})"
+        yield f"{reason.count:>10,}  {reason.reason} (example: {reason.sample})"

@@ -1,4 +1,4 @@
-"""``lakefeed run``: runs a pipeline until it is stopped, or with --once until it has caught up."""
+"""``lakefeed run``: runs a pipeline until the user stops it, or with --once until it has no lag."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 @click.command()
 @pipeline_argument
 @set_option
-@click.option("--once", is_flag=True, help="Land all records that are there now, then end.")
+@click.option("--once", is_flag=True, help="Land the records that the topics have now, then end.")
 @click.option(
     "--accept-loss",
     is_flag=True,
     help="Resume although records were lost unread, or a topic was recreated; the ledger records it.",
 )
-@click.option("--resume", is_flag=True, help="End the pause of the feed; without it the run of a paused feed waits.")
-@click.option("--batch", is_flag=True, help="Land all records that are there now in one commit, without a stream.")
-@click.option("--since", metavar="TIME", help="With --batch: from this time on, in ISO 8601.")
-@click.option("--until", metavar="TIME", help="With --batch: up to this time.")
+@click.option("--resume", is_flag=True, help="End the pause of a paused feed, instead of waiting for its end.")
+@click.option("--batch", is_flag=True, help="Land the present records in one commit, without a stream, then end.")
+@click.option("--since", metavar="TIME", help="With --batch: only records from this time on, in ISO 8601.")
+@click.option("--until", metavar="TIME", help="With --batch: only records up to this time.")
 @master_option
 @log_file_option
 @click.option(
@@ -51,20 +51,22 @@ if TYPE_CHECKING:
 @click.option(
     "--endpoint/--no-endpoint",
     default=True,
-    help="Answer lakefeed status on this machine, to this user alone.  [default: endpoint]",
+    help="Answer lakefeed status of this user on this machine.  [default: endpoint]",
 )
-@click.option("--endpoint-port", type=click.IntRange(0, 65535), default=0, help="Its port.  [default: a free one]")
+@click.option(
+    "--endpoint-port", type=click.IntRange(0, 65535), default=0, help="The port for it.  [default: a free one]"
+)
 @click.option(
     "--probe-port",
     type=click.IntRange(1, 65535),
-    help="Answer /health/live, /health/ready and /metrics there, on all addresses and to all: for Kubernetes.",
+    help="Answer /health/live, /health/ready and /metrics of all clients on this port: for Kubernetes.",
 )
 @click.option(
     "--dashboard",
     is_flag=False,
     flag_value="",
     metavar="[HOST:PORT]",
-    help="Show the feed in a browser; with the file's dashboard block, or on 127.0.0.1:8380.",
+    help="Serve the dashboard as the file's dashboard block says, or on 127.0.0.1:8380.",
 )
 @click.option(
     "--exit-on-signal",
@@ -72,7 +74,7 @@ if TYPE_CHECKING:
     default=0,
     show_default=True,
     metavar="STATUS",
-    help="The exit status after SIGTERM, SIGHUP or Ctrl-C: 143 lets a cluster start an evicted run again.",
+    help="The exit status after SIGTERM, SIGHUP or Ctrl-C: with 143, a cluster restarts an evicted run.",
 )
 @click.option(
     "--exit-when-replaced",
@@ -80,7 +82,7 @@ if TYPE_CHECKING:
     default=2,
     show_default=True,
     metavar="STATUS",
-    help="The exit status after another driver has taken the feed over: 0 lets a cluster leave it ended.",
+    help="The exit status after another driver has taken the feed over: with 0, a cluster does not restart it.",
 )
 @output_option
 def run(
@@ -107,16 +109,16 @@ def run(
     If the feed is paused (lakefeed feed pause), the run reports it and waits; with --once it ends with status 1.
 
     After SIGTERM, SIGHUP or Ctrl-C the run completes the current batch and ends with status 0, or that of
-    --exit-on-signal. A second Ctrl-C ends it at once, with 130. After lakefeed feed stop the status is always 0.
+    --exit-on-signal. A second Ctrl-C ends it immediately, with 130. After lakefeed feed stop the status is always 0.
 
-    With --batch, a signal cuts the only batch off: nothing lands, and the status is 143, 129 or 130. With a table for
-    each topic, the status is 1 if a table has failed when the run ends.
+    With --batch, a signal interrupts the only batch: nothing lands, and the status is 143, 129 or 130. With many
+    tables, the status is 1 if a table has failed when the run ends.
 
     A terminal shows a line for each finished batch, and a panel with rate, lag and the current batch. Elsewhere, the
-    run prints a line for each batch, and one when no batch has finished for a minute.
+    run prints a line for each batch, and a heartbeat if no batch finishes for a minute.
     """
     if batch and (once or accept_loss or resume):
-        raise click.UsageError("--batch is a run of its own: without --once, --accept-loss and --resume")
+        raise click.UsageError("--batch excludes --once, --accept-loss and --resume")
     if not batch and (since or until):
         raise click.UsageError("--since and --until belong to --batch")
     from lakefeed.feed.control import ACTIONS
@@ -131,11 +133,13 @@ def run(
     log_file = log_file or log_path(name)
     monitor = FeedMonitor(name)
     if batch:
-        refused = "a run with --batch takes no requests: it is one commit, and a signal cuts it off with nothing landed"
+        refused = (
+            "a run with --batch takes no requests: it is one commit, and a signal ends it without landing anything"
+        )
         monitor.control.open(threading.Event(), refusals=dict.fromkeys(ACTIONS, refused))
     with (
         RunView(monitor, log_format=log_format) as view,
-        # The view logs an error as a structured line and exits here: otherwise it would also be printed as text.
+        # After the view has logged an error as a structured line, it exits, so that main does not print the error.
         view.logging_errors(exit_with=None if is_json() else _exit),
         declared.serve(monitor, port=endpoint_port if endpoint else None, probe_port=probe_port) as served,
     ):
@@ -150,11 +154,7 @@ def run(
             begin_work()
             config, connections = declared.config, declared.connections
             followed = FollowedRun(config=config, monitor=monitor, connections=connections, once=True, say=view.note)
-            with (
-                following(followed),
-                monitor.until_end(),
-                monitor.batch(0),
-            ):
+            with following(followed), monitor.until_end(), monitor.batch(0):
                 landed = declared.run_batch(spark=spark, since=since, until=until)
             for note in landed.notes:
                 view.note(note)
@@ -178,20 +178,20 @@ def run(
 
 
 def dashboard_overrides(text: str | None) -> list[str]:
-    """Return the overrides of the block ``dashboard`` for a text HOST:PORT, PORT or HOST."""
+    """Return the overrides of the block ``dashboard`` for a text: HOST:PORT, PORT or HOST."""
     if not text:
         return []
     if text.isdecimal():
         return [f"dashboard.port={text}"]
     where = f"--dashboard={text}"
     if text.lower().endswith((".yaml", ".yml")):
-        hint = f"lakefeed run {text} --dashboard; or --dashboard=HOST:PORT"
-        raise ConfigError("a file is no address of a dashboard", where=where, hint=hint)
+        hint = f"write lakefeed run {text} --dashboard, or --dashboard=HOST:PORT"
+        raise ConfigError("--dashboard takes an address, and no file", where=where, hint=hint)
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]") or (":" in host and not host.startswith("[")):
         return [f"dashboard.host='{text}'"]
     if not port.isdecimal():
-        raise ConfigError(f"'{port}' is no port", where=where, hint="HOST:PORT")
+        raise ConfigError(f"'{port}' is not a port", where=where, hint="write --dashboard=HOST:PORT")
     return [f"dashboard.host='{host}'", f"dashboard.port={port}"]
 
 
@@ -213,7 +213,7 @@ def _lines(name: str, summary: lakefeed.RunSummary) -> Iterator[str]:
         f"{name}: {counted(summary.batches, 'batch', 'batches')}, {counted(summary.records, 'record')}, "
         f"{counted(summary.rows, 'row')} in {summary.seconds:.1f} s ({summary.rows_per_second:,.0f} rows/s)"
         + (f", S3 requests: {summary.requests_text}" if any(summary.s3_requests.values()) else "")
-        + (f"; {summary.repeated:,} of the rows may be there twice" if summary.repeated else "")
+        + (f"; {summary.repeated:,} of the rows may have landed twice" if summary.repeated else "")
         + (
             f"; {counted(summary.batches_over_budget, 'batch', 'batches')} over budget"
             if summary.batches_over_budget

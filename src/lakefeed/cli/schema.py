@@ -1,4 +1,4 @@
-"""``lakefeed schema``: shows the schemas of registry and table, and what changed or would change."""
+"""``lakefeed schema``: shows the schemas of registry and table, and their changes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def schema() -> None:
 @schema.command()
 @of_pipeline
 def show(pipeline: Path, topic: str | None, overrides: tuple[str, ...]) -> None:
-    """Show the registry's versions, and the table's columns beside the latest. Without Spark."""
+    """Show the registry's versions, and the columns of table and latest version. Without Spark."""
     from lakefeed.operations.compare_schemas import existing_table, registered, side_by_side
 
     config, connections = _load(pipeline, overrides, topic)
@@ -54,7 +54,7 @@ def show(pipeline: Path, topic: str | None, overrides: tuple[str, ...]) -> None:
         yield f"subject {subject}"
         for version, step in zip(versions, steps, strict=True):
             yield f"  version {version.version}  id {version.schema_id}  {step}"
-        yield f"table {name}{'' if table else ': not there yet'}"
+        yield f"table {name}{'' if table else ': does not exist yet'}"
         rows = [("column", "registry", "table")]
         for column in columns:
             ours, theirs = column.registry or "-", column.table or "-"
@@ -93,7 +93,7 @@ def diff(pipeline: Path, topic: str | None, overrides: tuple[str, ...]) -> None:
         for statement in found.ddl or ():
             yield f"{statement};"
         if found.ddl == () and not found.changes:
-            yield "  takes it as it is"
+            yield "  needs no change"
         if found.note:
             yield f"note: {found.note}"
 
@@ -113,37 +113,38 @@ def diff(pipeline: Path, topic: str | None, overrides: tuple[str, ...]) -> None:
 @of_pipeline
 @click.option("--table", metavar="CATALOG.NAMESPACE.TABLE", help="This table, instead of a pipeline's.")
 def history(pipeline: Path, table: str | None, topic: str | None, overrides: tuple[str, ...]) -> None:
-    """Show when a table's columns changed, and by which schema id. Without Spark."""
+    """Show the changes of a table's columns, with times and schema ids. Without Spark."""
     from lakefeed.operations.compare_schemas import table_state
 
     if table is None:
         config, connections = _load(pipeline, overrides, topic)
         if (table := config.sink.chosen.snapshot_table) is None:
             where = f"sink.{config.sink.kind} of {pipeline}"
-            raise ConfigError("only Iceberg tables remember their schema's history", where=where)
+            hint = "name an Iceberg table with --table"
+            raise ConfigError("only Iceberg tables have a history of their columns", where=where, hint=hint)
     elif is_default("pipeline"):
         connections = default_connections()
     else:
-        raise click.UsageError("--table is instead of a pipeline file")
+        raise click.UsageError("give --table or a pipeline file, not both")
     state = table_state(table, connections=connections)
 
     def text() -> Iterator[str]:
         if state.history.dropped:
-            yield f"({state.history.dropped} older entries are gone)"
+            yield f"({state.history.dropped} older entries were dropped)"
         for entry in state.history.entries:
             by = f"schema id {entry.schema_id}" if entry.schema_id is not None else "no schema id"
             yield f"{entry.at:%Y-%m-%d %H:%M:%S} UTC  {by}"
             for change in entry.changes:
                 yield f"  {change}"
         if not state.history.entries:
-            yield f"{state.name} has the columns that it was created with"
+            yield f"the columns of {state.name} have not changed since its creation"
 
     entries = [entry.as_dict() for entry in state.history.entries]
     emit({"table": state.name, "dropped": state.history.dropped, "entries": entries}, text())
 
 
 @schema.command()
-@click.option("--records", type=click.IntRange(1, 100_000), default=1_000, show_default=True, help="At most so many.")
+@click.option("--records", type=click.IntRange(1, 100_000), default=1_000, show_default=True, help="Largest number.")
 @of_pipeline
 def infer(pipeline: Path, records: int, topic: str | None, overrides: tuple[str, ...]) -> None:
     """Guess a schema from the topics' newest JSON records, and show conflicts."""
@@ -157,7 +158,7 @@ def infer(pipeline: Path, records: int, topic: str | None, overrides: tuple[str,
         yield f"\ndecode:\n  json:\n    schema_ddl: {json.dumps(found.ddl, ensure_ascii=False)}"
         yield f"\n{json.dumps(found.avro, indent=2, ensure_ascii=False)}"
         if found.conflicts:
-            yield "\nspeaks against it:"
+            yield "\nconflicts:"
         for conflict in found.conflicts:
             yield f"  {conflict}"
 
@@ -170,10 +171,10 @@ def _load(pipeline: Path, overrides: Sequence[str], topic: str | None) -> tuple[
 
 
 def _step(before: str, after: str) -> str:
-    """Return the changes from a version to the next one as a text, or why the two are incompatible."""
+    """Describe the changes from a version to the next, or why the two are incompatible."""
     from lakefeed.records.schema.merge import merge_schemas
 
     try:
-        return "; ".join(map(str, merge_schemas(before, after).changes)) or "reads as the one before"
-    except SchemaIncompatible as misfit:
-        return f"incompatible: {misfit.what}"
+        return "; ".join(map(str, merge_schemas(before, after).changes)) or "no change for readers"
+    except SchemaIncompatible as error:
+        return f"incompatible: {error.what}"

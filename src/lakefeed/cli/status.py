@@ -49,13 +49,13 @@ TITLES: tuple[str, ...] = (
 @click.option("--all", "everything", is_flag=True, help="All drivers on this machine, instead of PIPELINE.")
 @url_option
 @token_file_option
-@click.option("--group", metavar="NAME", help="How far a consumer group, of any client, is behind.")
+@click.option("--group", metavar="NAME", help="Show the lag of a consumer group, of any client.")
 @click.option(
     "--topic",
     "topics",
     multiple=True,
     metavar="NAME",
-    help="This topic only, or its table where each topic has one; repeatable.",
+    help="Only this topic, or its table; repeatable.",
 )
 @bootstrap_option
 @click.option("--partitions", is_flag=True, help="Show each partition.")
@@ -76,20 +76,19 @@ def status(
 ) -> None:
     """Show PIPELINE's state, driver, rate, lag, commit and error.
 
-    Works for running and stopped feeds, from any machine that reaches the table and the topics; a driver on this
-    machine is also asked. The lag is the number of records that the feed is behind its topics, and the age of the
-    oldest of them; status reads that record. --all shows all drivers on this machine, --url those of a dashboard.
+    Works for running and stopped feeds, from all machines that reach the table and the topics; it also asks a driver on
+    this machine. The lag is the number of uncommitted offsets, and the age of the oldest uncommitted record, which
+    status reads. --all shows all drivers on this machine, --url the feeds of a dashboard.
 
-    --group shows the lag of a consumer group behind its topics. PIPELINE or --bootstrap-servers says how to reach the
-    broker.
+    --group shows the lag of a consumer group. PIPELINE or --bootstrap-servers has the address of its broker.
 
-    Exit status: 0 if all feeds run, or probably do; 1 if not.
+    Exit status: 0 if all feeds run, or probably run; otherwise 1.
     """
     if bootstrap_servers is not None and (group is None or not is_default("pipeline")):
-        raise click.UsageError("--bootstrap-servers is for --group without a pipeline file")
+        raise click.UsageError("--bootstrap-servers is only for --group without a pipeline file")
     if everything or urls:
         if group is not None or topics or not is_default("pipeline"):
-            raise click.UsageError("--all and --url are instead of a pipeline file, --group and --topic")
+            raise click.UsageError("--all and --url exclude a pipeline file, --group and --topic")
         servers = servers_of(urls, token_file)
         raise Exit(show(lambda: _look_at_all(servers), watch=watch, every=every))
     if group is not None:
@@ -107,8 +106,8 @@ def _look_at_group(
     from lakefeed.operations.lag import group_lag
 
     if not group.strip():
-        # Kafka's client would end the process if the group's name is empty.
-        raise click.UsageError("--group has no name")
+        # With an empty name, Kafka's client would end the process.
+        raise click.UsageError("--group needs the name of a group")
     if not is_default("pipeline") or (bootstrap_servers is None and pipeline.is_file()):
         source = lakefeed.Pipeline.from_file(pipeline, to_run=False).config.kafka
     else:
@@ -159,7 +158,8 @@ def _lag_of(lag: Lag | None, topics: Sequence[str], declared: lakefeed.Pipeline)
         return None
     known = {partition.topic for partition in lag.partitions}
     if missing := [topic for topic in topics if topic not in known]:
-        raise ResourceMissing(f"there is no topic {missing[0]}", where=declared.config.kafka.bootstrap_servers)
+        where, hint = declared.config.kafka.bootstrap_servers, "lakefeed topics list shows all topics"
+        raise ResourceMissing(f"there is no topic {missing[0]}", where=where, hint=hint)
     return lag.model_copy(update={"partitions": tuple(part for part in lag.partitions if part.topic in topics)})
 
 
@@ -222,7 +222,7 @@ def _lag_text(lag: Lag) -> str:
 
 
 def _driver_rows(feed: LiveStatus) -> Iterator[tuple[str, str]]:
-    """Yield the rows that only the driver can answer: its batch, dead letters, waiting sinks and last error."""
+    """Yield the rows that only the driver knows: its batch, dead letters, waiting sinks and last error."""
     from lakefeed.monitor.terminal.lines import running_text
 
     if (progress := feed.progress) is not None:
@@ -235,7 +235,7 @@ def _driver_rows(feed: LiveStatus) -> Iterator[tuple[str, str]]:
         if progress.totals.dead_letters:
             yield "dead letters", f"{progress.totals.dead_letters:,} of this run"
         if left_out := progress.totals.left_out:
-            yield "left out", f"JSON fields that no column takes, of {counted(left_out, 'record')} of this run"
+            yield "left out", f"JSON fields without a column, of {counted(left_out, 'record')} of this run"
         for reason in progress.last_dead_letters:
             yield "newest batch", f"{counted(reason.count, 'time')} {one_line(reason.reason)}"
         for sink, why in progress.paused_sinks.items():
@@ -247,7 +247,7 @@ def _driver_rows(feed: LiveStatus) -> Iterator[tuple[str, str]]:
 
 
 def _look_at_all(servers: Sequence[FeedServer]) -> Shown:
-    """Return the drivers on this machine, or the feeds of dashboards, without asking tables or topics."""
+    """Return the drivers on this machine, or the feeds of dashboards; ask neither tables nor topics."""
     from lakefeed.monitor.drivers import all_drivers
     from lakefeed.operations.live_status import IS_WELL
 
@@ -255,11 +255,11 @@ def _look_at_all(servers: Sequence[FeedServer]) -> Shown:
     if servers:
         found = [(server, str(listed.get("feed"))) for server in servers for listed in server.feeds()]
         asked = [partial(_remote_document, server, feed) for server, feed in found]
-    # All are asked at the same time: one that hangs takes three seconds, so fifty take three seconds together.
+    # A driver that hangs takes three seconds; since all are asked at the same time, fifty also take three.
     with ThreadPoolExecutor(max(1, min(MOST_AT_ONCE, len(asked)))) as pool:
         documents = list(pool.map(lambda ask_one: ask_one(), asked))
     rows = [TITLES, *(_row_of(document) for document in documents)]
-    nothing = "the dashboard shows no feed" if servers else "no driver is known on this machine"
+    nothing = "the dashboard has no feed" if servers else "this machine has no driver"
     lines: Sequence[str] = aligned(rows, left=3) if documents else [nothing]
     return {"drivers": documents}, lines, 0 if all(document["state"] in IS_WELL for document in documents) else 1
 

@@ -1,4 +1,4 @@
-"""``lakefeed verify``: proves by the table and the broker that each record has landed once."""
+"""``lakefeed verify``: proves from the table and the broker that each record has landed exactly once."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ MOST_FINDINGS_SHOWN = 50
 
 @click.command()
 @pipeline_argument
-@click.option("--deep", is_flag=True, help="Also compare each row's own offset, for which the table has to keep it.")
+@click.option("--deep", is_flag=True, help="Also compare the rows' own offsets, if the table has their columns.")
 @topic_option
 @output_option
 def verify(pipeline: Path, deep: bool, topic: str | None) -> None:
-    """Prove that records landed once, or list missing and double.
+    """Prove that each record landed once, or list the faults.
 
     Compares the offset ranges and counts in the table's snapshots with the dead letters and the broker's offsets.
     Starts no Spark, changes nothing, and may run beside the feed.
 
-    Exit status: 0 if all is proven, 1 if there is a fault, 2 if it cannot be verified.
+    Exit status: 0 without faults, 1 with a fault, 2 if the feed cannot be verified.
     """
     declared = lakefeed.Pipeline.from_file(pipeline, to_run=False)
     all_done = [part.verify(deep=deep) for part in parts_of(declared, topic)]
@@ -45,7 +45,7 @@ def verify(pipeline: Path, deep: bool, topic: str | None) -> None:
 
 
 def _all_lines(all_done: list[Verification]) -> Iterator[str]:
-    """Yield short lines for the tables without faults, then all lines for the tables with faults."""
+    """Yield short lines about the tables without faults, then all lines about the others."""
     for done in all_done:
         if not done.faults:
             yield from _verdict_lines(done)
@@ -83,11 +83,11 @@ def _lines(done: Verification) -> Iterator[str]:
 
 
 def _sum_lines(done: Verification) -> Iterator[str]:
-    since = "all that there were" if done.whole else "older ones have expired"
+    since = "all commits" if done.whole else "older commits have expired"
     backfills = f", and {done.backfills:,} of backfills" if done.backfills else ""
     yield f"  commits  {done.commits:,}, batches {done.first_batch} to {done.last_batch}{backfills}: {since}"
     without = done.offsets - done.records
-    hold = f", {without:,} hold no record (transaction markers, aborted or compacted records)" if without else ""
+    hold = f", {without:,} without a record (transaction markers, aborted or compacted records)" if without else ""
     again = f", {done.offsets_again:,} read again after a rewind" if done.offsets_again else ""
     yield f"  offsets  {done.offsets:,}{again}{hold}"
     rest = done.records - done.dead_letters - done.skipped
@@ -109,4 +109,4 @@ def _sum_lines(done: Verification) -> Iterator[str]:
     compared = ", compared by their own offsets" if done.deep else ""
     yield f"  rows     {done.rows:,}{sums}{compared}"
     if done.files:
-        yield f"  files    {done.files:,} of the newest snapshots are in the store, with their size"
+        yield f"  files    {done.files:,} of the newest snapshots are in the store, with the right size"

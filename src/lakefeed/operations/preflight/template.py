@@ -79,7 +79,7 @@ def pipeline_text(blank: Blank) -> str:
         [
             f"# yaml-language-server: $schema={FILE_NAME}",
             f"# Lands the topic {_comment(blank.topic)} in the table {blank.table}.",
-            "#   lakefeed check FILE --connect   finds mistakes here, and in what it points at",
+            "#   lakefeed check FILE --connect   finds mistakes in this file and problems of its servers",
             "#   lakefeed run FILE               runs it",
             f"# ${{NAME}} comes from the environment. All settings: {page_command('pipeline-reference')}",
             "",
@@ -111,7 +111,7 @@ def pipeline_text(blank: Blank) -> str:
 
 def _decode(blank: Blank) -> list[str]:
     found = blank.discovery
-    mark = "Known from" if found.certain else "Please look:"
+    mark = "Known from" if found.certain else "Please check:"
     lines = [f"# {mark} {_comment(found.how)}.", *(["# Fields:"] if found.columns else [])]
     width = max((len(_comment(column.name)) for column in found.columns), default=0) + 2
     lines += [f"#   {_comment(column.name):<{width}}{_comment(column.type)}" for column in found.columns[:MAX_FIELDS]]

@@ -64,7 +64,7 @@ def test_a_signal_during_the_start_ends_with_status_0(
     file.write_text(PIPELINE.format(silent=silent, folder=tmp_path))
     status, said = ended_by(number, command, str(file))
     assert status == 0, said
-    assert said.strip() == "stopped at the start: nothing was read or written"
+    assert said.strip() == "stopped at the start: the command has read and written nothing"
 
 
 @pytest.mark.parametrize(
