@@ -259,7 +259,7 @@ def _look_at_all(servers: Sequence[FeedServer]) -> Shown:
     with ThreadPoolExecutor(max(1, min(MOST_AT_ONCE, len(asked)))) as pool:
         documents = list(pool.map(lambda ask_one: ask_one(), asked))
     rows = [TITLES, *(_row_of(document) for document in documents)]
-    nothing = "the dashboard has no feed" if servers else "this machine has no driver"
+    nothing = "the dashboard shows no feed" if servers else "no driver is known on this machine"
     lines: Sequence[str] = aligned(rows, left=3) if documents else [nothing]
     return {"drivers": documents}, lines, 0 if all(document["state"] in IS_WELL for document in documents) else 1
 

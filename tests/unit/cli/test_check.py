@@ -21,12 +21,12 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "p.yaml"
 
 
-def test_a_good_file(path: Path) -> None:
+def test_a_file_without_mistakes_has_status_0(path: Path) -> None:
     result = run(path, GOOD)
     assert (result.exit_code, result.stdout) == (0, f"{path}: no mistakes\n")
 
 
-def test_mistakes(path: Path) -> None:
+def test_mistakes_are_printed_with_line_column_and_hint(path: Path) -> None:
     result = run(path, GOOD.replace("topics:", "tpoics:"), "--set", "trigger=soon")
     assert result.exit_code == 2
     assert result.stdout.splitlines() == [
@@ -38,13 +38,13 @@ def test_mistakes(path: Path) -> None:
     ]
 
 
-def test_warnings_let_it_pass(path: Path) -> None:
+def test_a_file_with_only_warnings_has_status_0(path: Path) -> None:
     result = run(path, f"{GOOD}s3: {{access_key: a, secret_key: '${{THE_SECRET}}'}}\n")
     assert result.exit_code == 0
     assert f"{path}:13:18: warning: 'access_key' holds a secret" in result.stdout
 
 
-def test_json(path: Path) -> None:
+def test_mistakes_are_printed_as_json(path: Path) -> None:
     result = run(path, GOOD.replace("topics:", "tpoics:"), "--output", "json")
     assert result.exit_code == 2
     assert json.loads(result.stdout) == [
@@ -62,10 +62,10 @@ def test_json(path: Path) -> None:
     ]
 
 
-def test_the_schema() -> None:
+def test_check_prints_the_json_schema_of_pipeline_files() -> None:
     result = CliRunner().invoke(check, ["--schema"])
     assert json.loads(result.stdout) == json_schema()
 
 
-def test_no_file() -> None:
+def test_a_missing_file_has_status_2() -> None:
     assert CliRunner().invoke(check, []).exit_code == 2

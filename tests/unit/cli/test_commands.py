@@ -1,4 +1,4 @@
-"""Rules for all commands: they are in one list, read pipeline.yaml by default, print JSON, and share option names."""
+"""Rules for all commands."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def leaves(
 COMMANDS = dict(leaves(root, click.Context(root)))
 
 
-def test_the_list_of_commands_is_short_and_in_the_order_of_work() -> None:
+def test_help_lists_a_few_commands_in_sections_with_a_line_each() -> None:
     assert len(root.list_commands(click.Context(root))) <= MOST_COMMANDS
     lines = CliRunner().invoke(root, ["--help"], terminal_width=WIDTH).output.splitlines()
     assert max(map(len, lines)) <= WIDTH
@@ -57,20 +57,20 @@ def test_the_list_of_commands_is_short_and_in_the_order_of_work() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_that_takes_a_pipeline_reads_the_one_of_the_folder(name: str) -> None:
+def test_a_command_that_takes_a_pipeline_reads_pipeline_yaml_by_default(name: str) -> None:
     for argument in COMMANDS[name].params:
         if isinstance(argument, click.Argument) and "PIPELINE" in (argument.metavar or argument.name or "").upper():
             assert argument.nargs == -1 or str(argument.default) == "pipeline.yaml", argument.name
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS.keys() - NO_REPORT))
-def test_what_a_command_reports_is_json_for_programs(name: str) -> None:
+def test_a_command_can_print_json(name: str) -> None:
     [output] = [each for each in COMMANDS[name].params if "--output" in each.opts]
     assert isinstance(output.type, click.Choice)
     assert "json" in output.type.choices
 
 
-def test_a_shared_option_is_the_same_in_each_command() -> None:
+def test_a_shared_option_has_the_same_help_in_all_commands() -> None:
     found: dict[str, dict[tuple[object, ...], list[str]]] = defaultdict(dict)
     for name, command in COMMANDS.items():
         for option in command.params:

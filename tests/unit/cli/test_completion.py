@@ -1,4 +1,4 @@
-"""Completion of commands, in a real bash and by click's answers."""
+"""Completion of commands and options."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ def test_commands_and_options_are_completed() -> None:
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
-def test_bash_takes_the_script(tmp_path: Path) -> None:
+def test_bash_accepts_the_completion_script(tmp_path: Path) -> None:
     done = CliRunner(env={"HOME": str(tmp_path)}).invoke(root, ["completion", "bash", "--install"])
     assert done.exit_code == 0, done.output
     script = tmp_path / ".local/share/bash-completion/completions/lakefeed"
@@ -36,7 +36,7 @@ def test_bash_takes_the_script(tmp_path: Path) -> None:
     assert "_lakefeed_completion" in shell.stdout
 
 
-def test_an_unknown_shell_is_a_mistake() -> None:
+def test_an_unknown_shell_is_a_usage_error() -> None:
     done = CliRunner(env={"SHELL": "/bin/tcsh"}).invoke(root, ["completion"])
     assert done.exit_code == 2
-    assert "say which" in done.output
+    assert "name one" in done.output

@@ -87,9 +87,7 @@ def is_harmless(text: str) -> bool:
 
 @pytest.mark.parametrize("output", ["text", "json"])
 @pytest.mark.parametrize(("command", "position"), [("list", []), ("show", ["3:7"])])
-def test_what_a_letter_holds_cannot_act_on_the_terminal(
-    run: Run, command: str, position: list[str], output: str
-) -> None:
+def test_control_characters_of_a_letter_are_escaped(run: Run, command: str, position: list[str], output: str) -> None:
     shown = run(command, *position, "--output", output)
     assert shown.exit_code == 0, shown.output
     assert is_harmless(shown.output), shown.output
@@ -102,7 +100,7 @@ def test_what_a_letter_holds_cannot_act_on_the_terminal(
         assert letter["reason"] == LETTER["reason"]
 
 
-def test_a_reason_as_listed_chooses_its_letters(run: Run) -> None:
+def test_a_reason_selects_letters_in_the_form_that_list_prints(run: Run) -> None:
     listed = run("list").output
     printed = next(line.partition("1  ")[2] for line in listed.splitlines() if line.strip().startswith("1  "))
     assert "1 dead letter of feed" in run("list", "--reason", printed).output
@@ -110,7 +108,7 @@ def test_a_reason_as_listed_chooses_its_letters(run: Run) -> None:
 
 
 @pytest.mark.parametrize(("command", "position"), [("list", []), ("show", ["3:7"])])
-def test_set_overrides_a_setting(run: Run, command: str, position: list[str]) -> None:
+def test_set_overrides_a_setting_of_list_and_show(run: Run, command: str, position: list[str]) -> None:
     done = run(command, *position, "--set", "name=other", "--set", "dead_letters.table=lake.nyc.others")
     assert done.exit_code == 0, done.output
     assert set(run.tables) == {"lake.nyc.others"}
@@ -118,9 +116,7 @@ def test_set_overrides_a_setting(run: Run, command: str, position: list[str]) ->
 
 
 @pytest.mark.parametrize("command", ["replay", "drop"])
-def test_set_overrides_a_setting_of_what_changes_letters(
-    run: Run, command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_set_overrides_a_setting_of_replay_and_drop(run: Run, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
     class Stopped(Exception):

@@ -48,7 +48,7 @@ HOSTILE = "\x1b]0;pwned\x07\x1b[2J\u202egnp.exe"
         ["status", "--every", "0"],
     ],
 )
-def test_wrong_usage_is_refused_before_anything_is_asked(arguments: list[str]) -> None:
+def test_wrong_options_of_status_are_usage_errors(arguments: list[str]) -> None:
     assert CliRunner().invoke(root, arguments).exit_code == 2
 
 
@@ -90,7 +90,7 @@ def command(output: str) -> Iterator[None]:
         yield
 
 
-def test_watching_continues_while_the_world_fails(capsys: pytest.CaptureFixture[str]) -> None:
+def test_watch_continues_after_an_error_of_the_world(capsys: pytest.CaptureFixture[str]) -> None:
     looks = Looks(({"lag": 1}, ["lag 1"], 0), Unreachable("no broker answers"), ({"lag": 2}, ["lag 2"], 1))
     with command("json"):
         assert show(looks, watch=True, every=0.0) == 1
@@ -102,12 +102,12 @@ def test_watching_continues_while_the_world_fails(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out == "lag \\x1b]0;pwned\\x07\\x1b[2J\\u202egnp.exe\n"
 
 
-def test_a_mistake_of_the_user_ends_watching() -> None:
+def test_a_mistake_of_the_user_ends_watch() -> None:
     with command("text"), pytest.raises(ConfigError):
         show(Looks(ConfigError("no")), watch=True, every=0.0)
 
 
-def test_the_lines_of_a_status_show_all_that_is_known() -> None:
+def test_status_lines_show_all_known_facts() -> None:
     now = 10_000.0
     partitions = (PartitionLag(topic="t", partition=0, end=50, committed=40, uncommitted_seconds=5.0),)
     found = LiveStatus(
@@ -156,7 +156,7 @@ def test_the_lines_of_a_status_show_all_that_is_known() -> None:
     ]
 
 
-def test_the_pause_that_the_next_start_finds_is_shown() -> None:
+def test_status_lines_show_the_pause_that_the_next_start_finds() -> None:
     found = LiveStatus(
         feed="taxi",
         sink="kafka out",
@@ -171,7 +171,7 @@ def test_the_pause_that_the_next_start_finds_is_shown() -> None:
     assert found.as_dict()["paused"] == {"reason": "repair", "by": "anna", "at": iso(0.0)}
 
 
-def test_the_drivers_of_this_machine_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_all_shows_the_drivers_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
     nothing = CliRunner().invoke(root, ["status", "--all"])
     assert (nothing.exit_code, nothing.output) == (0, "no driver is known on this machine\n")
@@ -191,7 +191,7 @@ def test_the_drivers_of_this_machine_are_shown(tmp_path: Path, monkeypatch: pyte
         assert CliRunner().invoke(root, ["status", "--all"]).exit_code == 1
 
 
-def test_the_feeds_of_a_dashboard_are_shown_to_those_who_have_its_token(
+def test_status_url_shows_the_feeds_of_a_dashboard_with_its_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command may run on another machine: it reads no drivers' files."""
@@ -223,7 +223,7 @@ def test_the_feeds_of_a_dashboard_are_shown_to_those_who_have_its_token(
     assert (gone.exit_code, json.loads(gone.output)["feeds"][0]["state"]) == (1, "no answer")
 
 
-def test_a_feed_that_has_failed_is_shown_with_its_error_until_it_runs_again(
+def test_status_all_shows_a_failed_feed_with_its_error_until_its_next_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
@@ -245,13 +245,13 @@ def test_a_feed_that_has_failed_is_shown_with_its_error_until_it_runs_again(
 
 
 @pytest.mark.parametrize("arguments", [["--all"], ["--url", "http://127.0.0.1:1"]])
-def test_all_drivers_are_not_those_of_a_file(arguments: list[str], tmp_path: Path) -> None:
+def test_all_and_url_exclude_a_pipeline_file(arguments: list[str], tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
     file.write_text(PIPELINE)
     assert CliRunner().invoke(root, ["status", str(file), *arguments]).exit_code == 2
 
 
-def test_a_driver_of_another_machine_is_not_shown_as_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_all_does_not_show_a_driver_of_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
     there = this_driver().model_copy(update={"host": "there", "started": "another"})
     with announced(there, feed="taxi", identity="taxi", since=1.0):
@@ -259,7 +259,7 @@ def test_a_driver_of_another_machine_is_not_shown_as_killed(tmp_path: Path, monk
     assert (shown.exit_code, shown.output) == (0, "no driver is known on this machine\n")
 
 
-def test_a_taken_port_is_a_structured_line_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_taken_port_is_logged_as_a_structured_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
     file = tmp_path / "pipeline.yaml"
     file.write_text(PIPELINE)
@@ -271,7 +271,7 @@ def test_a_taken_port_is_a_structured_line_too(tmp_path: Path, monkeypatch: pyte
     assert (run.exit_code, document["event"], document["error"]) == (1, "error", "PortTaken")
 
 
-def test_a_feed_that_has_not_answered_yet_is_not_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_top_has_status_1_while_a_feed_has_not_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
     over = threading.Event()
     monkeypatch.setattr("lakefeed_dashboard.top.feed_watch.live_status", lambda *given, **more: over.wait(30))

@@ -1,4 +1,4 @@
-"""The driver's endpoint listens on this machine only, requires the token, and has limits."""
+"""The driver's endpoint listens only on this machine, requires the token, and limits connections."""
 
 import contextlib
 import json
@@ -55,7 +55,7 @@ def get(endpoint: Served, path: str, method: str = "GET", **headers: str) -> tup
         connection.close()
 
 
-def test_progress_history_and_health_with_the_token(endpoint: Served) -> None:
+def test_the_endpoint_answers_progress_history_and_health_with_the_token(endpoint: Served) -> None:
     progress = ask(endpoint.url or "", endpoint.token or "")
     assert progress.last_batch is not None
     assert (progress.feed, progress.last_batch.batch_id) == ("hidden-name", 3)
@@ -65,7 +65,7 @@ def test_progress_history_and_health_with_the_token(endpoint: Served) -> None:
     assert query(endpoint, "/api/feeds/hidden-name/progress")["feed"] == "hidden-name"
 
 
-def test_a_failed_driver_is_not_healthy(endpoint: Served, monitor: FeedMonitor) -> None:
+def test_the_health_of_a_failed_driver_has_the_status_503(endpoint: Served, monitor: FeedMonitor) -> None:
     monitor.ended(ValueError())
     status, text = get(endpoint, "/health", Authorization=f"Bearer {endpoint.token}")
     assert (status, json.loads(text)["live"]) == (503, False)
@@ -75,7 +75,7 @@ def test_a_failed_driver_is_not_healthy(endpoint: Served, monitor: FeedMonitor) 
     "path", ["/", "/progress", "/health", "/metrics", "/api/feeds", "/login", "/static/x", "/none"]
 )
 @pytest.mark.parametrize("header", ["", "Bearer ", "Bearer wrong", "Bearer ü", "Basic eDp5"])
-def test_without_the_token_nothing_is_said(endpoint: Served, path: str, header: str) -> None:
+def test_all_paths_have_the_same_answer_without_the_token(endpoint: Served, path: str, header: str) -> None:
     headers = {"Authorization": header.encode().decode("latin-1")} if header else {}
     status, text = get(endpoint, path, **headers)
     assert (status, text) == (401, '{"error":"a login is required"}')
@@ -94,7 +94,7 @@ def test_only_get_and_post_are_answered(endpoint: Served, method: str) -> None:
     assert get(endpoint, "/progress", "POST", Authorization=f"Bearer {endpoint.token}")[0] == 405
 
 
-def test_many_silent_connections_are_bounded(monkeypatch: pytest.MonkeyPatch, endpoint: Served) -> None:
+def test_silent_connections_cannot_block_a_request(monkeypatch: pytest.MonkeyPatch, endpoint: Served) -> None:
     monkeypatch.setattr(server, "MOST_CONNECTIONS", 20)
     silent = [socket.create_connection(address(endpoint)) for _ in range(24)]
     try:
@@ -115,7 +115,7 @@ def test_many_silent_connections_are_bounded(monkeypatch: pytest.MonkeyPatch, en
 @pytest.mark.parametrize(
     "begin", [b"", b"GET / HTTP/1.1\r\n", b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"]
 )
-def test_clients_that_send_a_byte_at_a_time_are_cut_off(
+def test_a_connection_whose_request_arrives_too_slowly_is_closed(
     monkeypatch: pytest.MonkeyPatch, monitor: FeedMonitor, begin: bytes
 ) -> None:
     monkeypatch.setattr(server, "ARRIVAL_SECONDS", 0.3)
@@ -150,7 +150,7 @@ SMUGGLED = b"GET /api/feeds HTTP/1.1\r\nHost: localhost\r\n\r\n"
         b"Content-Length: 4\r\nHost: other",
     ],
 )
-def test_a_request_whose_end_is_ambiguous_is_the_last_of_its_connection(endpoint: Served, head: bytes) -> None:
+def test_a_connection_ends_after_a_request_of_ambiguous_length(endpoint: Served, head: bytes) -> None:
     with socket.create_connection(address(endpoint), timeout=10) as connection:
         connection.sendall(b"POST /progress HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n\r\n" + SMUGGLED)
         connection.shutdown(socket.SHUT_WR)
@@ -163,14 +163,14 @@ def test_a_request_whose_end_is_ambiguous_is_the_last_of_its_connection(endpoint
     "target", ["//api/feeds", "/api//feeds", "http://evil.example/api/feeds", "/%61pi/feeds", "/api/feeds/", "/login/"]
 )
 @pytest.mark.parametrize("upgrade", ["", "Connection: Upgrade\r\nUpgrade: websocket\r\n"])
-def test_no_way_of_writing_a_path_goes_around_the_token(endpoint: Served, target: str, upgrade: str) -> None:
+def test_an_unusual_path_needs_the_token_too(endpoint: Served, target: str, upgrade: str) -> None:
     with socket.create_connection(address(endpoint), timeout=10) as connection:
         connection.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n{upgrade}\r\n".encode())
         connection.shutdown(socket.SHUT_WR)
         assert connection.recv(65536).startswith(b"HTTP/1.0 401 ")
 
 
-def test_garbage_is_no_harm(endpoint: Served) -> None:
+def test_the_endpoint_survives_bytes_that_are_no_request(endpoint: Served) -> None:
     with socket.create_connection(address(endpoint)) as connection:
         connection.sendall(b"\x16\x03\x01\x00\xff\x00" * 50 + b"\r\n\r\n")
         connection.settimeout(6)
@@ -182,17 +182,17 @@ def test_garbage_is_no_harm(endpoint: Served) -> None:
     assert query(endpoint)["feed"] == "hidden-name"
 
 
-def test_the_token_is_a_secret(endpoint: Served) -> None:
+def test_the_token_is_hidden_in_repr_and_messages(endpoint: Served) -> None:
     assert str(endpoint.token) not in repr(endpoint)
     assert str(endpoint.token) not in redacted(f"token={endpoint.token}")
 
 
-def test_a_taken_port_is_named(monitor: FeedMonitor, endpoint: Served) -> None:
+def test_a_taken_port_is_an_error(monitor: FeedMonitor, endpoint: Served) -> None:
     with pytest.raises(PortTaken), serve(OwnFeed(monitor), port=address(endpoint)[1]):
         pass
 
 
-def test_an_endpoint_that_has_gone_is_unreachable(monitor: FeedMonitor) -> None:
+def test_a_closed_endpoint_is_unreachable(monitor: FeedMonitor) -> None:
     with serve(OwnFeed(monitor), port=0) as gone:
         pass
     with pytest.raises(Unreachable):
@@ -201,7 +201,7 @@ def test_an_endpoint_that_has_gone_is_unreachable(monitor: FeedMonitor) -> None:
         ask("http://127.0.0.1:1", "x")
 
 
-def test_the_probe_port_answers_probes_and_scrapes_without_a_login_and_no_other_request() -> None:
+def test_the_probe_port_answers_only_probes_and_scrapes_without_the_token() -> None:
     monitor = FeedMonitor("taxi")
     monitor.begin(sink="iceberg lake.nyc.trips", fence=None)
     feed = OwnFeed(monitor, settings=MetricSettings(no_commit_seconds=600.0))

@@ -1,4 +1,4 @@
-"""The offsets that a planned run reads first, and its number of batches."""
+"""The first offsets of a planned run, and its number of batches."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,24 +46,24 @@ def begin(start: Start, state: CheckpointState, *, position: Position | None = N
     )
 
 
-def test_a_new_feed_begins_at_the_first_records_or_past_the_last() -> None:
+def test_a_new_feed_begins_at_its_configured_start() -> None:
     assert begin(Start(), CheckpointState()) == Begin(batch_id=0, positions=keyed(2, 0))
     assert begin(Start(), CheckpointState(), first=keyed(10, 20)).positions == keyed(10, 20)
 
 
-def test_where_the_table_is_the_others_begin_at_their_first_record() -> None:
+def test_a_partition_without_a_position_in_the_table_begins_at_its_first_record() -> None:
     state = CheckpointState(batch_id=7, committed=True, end=keyed(1, 1))
     assert begin(Start(reset_checkpoint=True, positions={("t", 1): 5}), state) == Begin(
         batch_id=0, positions=keyed(2, 5)
     )
 
 
-def test_a_checkpoint_that_is_done_resumes_with_the_next_batch() -> None:
+def test_a_run_resumes_with_the_batch_after_the_last_committed_batch() -> None:
     state = CheckpointState(batch_id=7, committed=True, end={("t", 0): 4})
     assert begin(Start(), state) == Begin(batch_id=8, positions=keyed(4, 0))
 
 
-def test_a_batch_that_was_planned_comes_again() -> None:
+def test_a_planned_batch_is_repeated_unless_it_has_landed() -> None:
     state = CheckpointState(batch_id=7, committed=False, start=keyed(2, 3), end=keyed(4, 9))
     found = begin(Start(), state)
     assert (found.batch_id, found.positions, found.again_is_landed) == (7, keyed(4, 9), False)
@@ -81,7 +81,7 @@ def test_a_batch_that_was_planned_comes_again() -> None:
     assert not begin(Start(), state, logged=6).again_is_landed
 
 
-def test_one_topic_of_many_begins_where_its_table_is() -> None:
+def test_one_topic_of_many_begins_at_its_tables_position() -> None:
     found = topic(10, 20, starts=(2, 0))
     stands = Position(OffsetRanges(ranges((0, 7))), 1)
     assert begin_of_topic(stands, found, first=keyed(10, 20)).positions == keyed(7, 0)
@@ -89,14 +89,14 @@ def test_one_topic_of_many_begins_where_its_table_is() -> None:
     assert begin_of_topic(None, found, first={}).positions == keyed(2, 0)
 
 
-def test_a_limit_is_shared_out_by_size_and_starves_no_partition() -> None:
+def test_the_limit_is_divided_by_backlog_and_starves_no_partition() -> None:
     left = ranges((0, 900), (0, 99), (5, 6), (3, 3))
     assert spread_by_spark(100)(left) == ranges((0, 90), (0, 9), (5, 6), (3, 3))
     assert spread_by_spark(10_000)(left) == left
     assert spread_by_spark(100)(ranges((4, 4))) == ranges((4, 4))
 
 
-def test_nothing_to_land_is_no_batch() -> None:
+def test_a_run_without_backlog_has_no_batch() -> None:
     found = batches(
         Begin(batch_id=3, positions=keyed(10, 20)), {"t": topic(10, 20)}, limit=5, spread=spread_by_spark(5)
     )
@@ -113,7 +113,7 @@ def test_a_small_batch_is_read_by_few_tasks() -> None:
     assert (full.first_tasks, full.tasks) == (3, 3)
 
 
-def test_a_backlog_of_years_is_counted_in_moments() -> None:
+def test_a_backlog_of_a_billion_batches_is_counted_quickly() -> None:
     found = batches(
         Begin(batch_id=0, positions=keyed(0)), {"t": topic(10**12)}, limit=1000, spread=spread_by_spark(1000)
     )

@@ -59,7 +59,7 @@ def figures(estimate: Any) -> tuple[Any, Any]:
     return estimate.first, estimate.all
 
 
-def test_a_new_table_without_partitions_has_a_file_of_each_task() -> None:
+def test_a_new_table_without_partitions_gets_a_file_from_each_task() -> None:
     each = found()
     assert figures(each.records) == (40, 100)
     assert figures(each.bytes) == (4_000, 10_000)
@@ -69,7 +69,7 @@ def test_a_new_table_without_partitions_has_a_file_of_each_task() -> None:
     assert "no batch yet" in each.seconds.rests_on
 
 
-def test_parquet_has_its_log_instead_of_metadata() -> None:
+def test_a_parquet_sink_writes_a_log_instead_of_metadata() -> None:
     assert figures(found({"parquet": {"path": "s3a://bucket/p"}}).requests) == (2 + 3, 4 + 3 * 3)
 
 
@@ -80,13 +80,13 @@ def test_parquet_has_its_log_instead_of_metadata() -> None:
         {"parquet": {"path": "s3a://b-1/p", "partition_by": ["x"]}},
     ],
 )
-def test_the_partitions_of_the_first_records_are_unknown(sink: dict[str, Any]) -> None:
+def test_the_files_of_a_new_partitioned_table_are_unknown(sink: dict[str, Any]) -> None:
     each = found(sink)
     assert figures(each.files) == figures(each.requests) == (None, None)
     assert each.files.rests_on.startswith("not known")
 
 
-def test_past_batches_tell_unless_the_files_will_be_others() -> None:
+def test_estimates_use_past_batches_unless_the_layout_changes() -> None:
     known = past((10.0, "1 a", 100, 3), (20.0, "1 a", 100, 4), (21.0, "2 b", 10, 1), deletes_metadata=True)
     each = found({"iceberg": {"table": "lake.a.b", "partition_by": ["topic"]}}, known)
     assert figures(each.files) == (3, 8)
@@ -99,7 +99,7 @@ def test_past_batches_tell_unless_the_files_will_be_others() -> None:
     assert "layout of the table changes" in repartitioned.files.rests_on
 
 
-def test_what_upserts_read_is_unknown() -> None:
+def test_the_requests_of_upserts_are_unknown() -> None:
     sink = {"iceberg": {"table": "lake.a.b", "mode": "upsert", "keys": ["id"]}}
     known = past((10.0, "1 a", 100, 3))
     assert figures(found(sink).files) == (None, None)
@@ -124,13 +124,13 @@ def test_the_requests_of_state_are_unknown() -> None:
         ({"format": {"name": "delta", "path": "s3a://lake/p"}}, (None, None), (None, None)),
     ],
 )
-def test_what_is_known_of_other_sinks(sink: dict[str, Any], files: Any, requests: Any) -> None:
+def test_files_and_requests_of_other_sinks(sink: dict[str, Any], files: Any, requests: Any) -> None:
     each = found(sink)
     assert figures(each.files) == files
     assert figures(each.requests) == requests
 
 
-def test_a_sum_of_what_is_not_known_is_not_known() -> None:
+def test_a_sum_with_an_unknown_figure_is_unknown() -> None:
     one, other = found(), found({"iceberg": {"table": "lake.a.b", "partition_by": ["topic"]}})
     both = total([one, one])
     assert (figures(both.records), figures(both.files)) == ((80, 200), (4, 8))
@@ -139,7 +139,7 @@ def test_a_sum_of_what_is_not_known_is_not_known() -> None:
     assert mixed.files.rests_on == "not known for 1 of 2 tables"
 
 
-def test_nothing_to_land_costs_nothing() -> None:
+def test_a_run_without_backlog_costs_nothing() -> None:
     nothing = Batches(first=(), first_tasks=0, backlog=(), count=0, tasks=0)
     each = estimates(
         config(ICEBERG), batches=nothing, past=Past(), sample=Sample(), is_laid_out_anew=False, has_state=False
