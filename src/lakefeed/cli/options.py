@@ -167,7 +167,6 @@ def _given_or_set(given: str | None, variable: str, *, what: str, hint: str) -> 
 
 
 def pairs(given: Iterable[str], *, option: str) -> dict[str, str]:
-    """Split ``KEY=VALUE`` options into a mapping."""
     found = {}
     for text in given:
         key, equals, value = text.partition("=")

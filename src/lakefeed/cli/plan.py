@@ -83,7 +83,6 @@ def _lines(found: Plans) -> Iterator[str]:
 
 
 def _table_outcome(feed: RunPlan) -> str:
-    """Return a summary of the changes to the feed's own table."""
     if not feed.tables:
         return "-"
     if feed.tables[-1].is_new:

@@ -160,7 +160,6 @@ class _Order(SimpleNamespace):
         return BatchRead(name="records", source=source, decode=decode, policy=policy), start
 
     def target(self, spark: SparkSession) -> Target:
-        """Return the target for the rows: the console, a table or files."""
         from lakefeed.sinks.export import TABLE, ConsoleResult, Files, PlainTable
 
         if self.to is None:

@@ -153,7 +153,6 @@ def _look_at_feed(declared: lakefeed.Pipeline, topics: Sequence[str], *, partiti
 
 
 def _lag_of(lag: Lag | None, topics: Sequence[str], declared: lakefeed.Pipeline) -> Lag | None:
-    """Return a feed's lag reduced to these topics."""
     if lag is None:
         return None
     known = {partition.topic for partition in lag.partitions}
@@ -164,7 +163,6 @@ def _lag_of(lag: Lag | None, topics: Sequence[str], declared: lakefeed.Pipeline)
 
 
 def status_lines(feed: LiveStatus, *, partitions: bool = False) -> list[str]:
-    """Return a feed's status as lines for people."""
     rows: list[tuple[str, str]] = [
         ("state", f"{feed.state}: {'; '.join(one_line(reason, most=2000) for reason in feed.evidence)}")
     ]
@@ -199,12 +197,10 @@ def status_lines(feed: LiveStatus, *, partitions: bool = False) -> list[str]:
 
 
 def lag_lines(found: Lag) -> list[str]:
-    """Return the lag of a group as lines, with a table of its partitions."""
     return [f"{found.name}: lag {_lag_text(found)}", *partition_lines(found)]
 
 
 def partition_lines(found: Lag) -> list[str]:
-    """Return a table of the partitions' lags as lines."""
     rows = [("partition", "committed", "end", "lag", "oldest")]
     for part in found.partitions:
         age = "-" if part.seconds is None else duration(part.seconds) if part.lag else "0 s"

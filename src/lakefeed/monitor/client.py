@@ -67,7 +67,6 @@ class FeedServer:
             raise not_lakefeed(self._where) from None
 
     def feeds(self) -> list[dict[str, Any]]:
-        """Return the feeds that a dashboard shows."""
         found = self.get("/api/feeds").get("feeds")
         return [feed for feed in found if isinstance(feed, dict)] if isinstance(found, list) else []
 
@@ -141,7 +140,6 @@ def ask(url: str, token: str) -> FeedProgress:
 
 
 def feed_path(feed: str, page: str) -> str:
-    """Return the path of a page about a feed."""
     return f"/api/feeds/{quote(feed, safe='')}/{page}"
 
 

@@ -114,7 +114,6 @@ class FeedMonitor(RunObserver):
         self.show_path(path)
 
     def note_spark_ui(self, url: str | None) -> None:
-        """Note the address of Spark's UI; None if it is off."""
         with self._lock:
             self._change(driver=self._progress.driver.model_copy(update={"spark_ui": url}))
 
@@ -298,7 +297,6 @@ class FeedMonitor(RunObserver):
         return self.counted()[0]
 
     def counted(self) -> tuple[FeedProgress, RunCounters]:
-        """Return the progress and the counts of the run, from the same moment."""
         with self._lock:
             now, steady, shown = self._clock(), self._steady(), self._progress
             running, alive_at = shown.running, shown.alive_at
@@ -317,7 +315,6 @@ class FeedMonitor(RunObserver):
             return shown.model_copy(update=read), self._counters
 
     def points(self, *, since: float = 0.0, most: int = 500) -> list[Point]:
-        """Return the history as ``points_of`` does."""
         with self._lock:
             blocks = self.history.blocks(since=since)
         return points_of(blocks, since=since, most=most)
@@ -327,7 +324,6 @@ class FeedMonitor(RunObserver):
         return RunHistory(points=tuple(self.points(since=since, most=most)), batches=self.batches())
 
     def batches(self) -> tuple[FinishedBatch, ...]:
-        """Return the newest batches with all their values, oldest first."""
         with self._lock:
             return tuple(self.history.newest)
 

@@ -98,7 +98,6 @@ class BatchHistory:
         return sum(len(block["at"]) for block in self._blocks)
 
     def add(self, batch: FinishedBatch) -> None:
-        """Add a batch that has just ended; drop blocks of old rows."""
         self.newest.append(batch)
         row = _row(batch)
         if self._blocks and int(self._blocks[-1]["at"][-1]) == int(batch.finished_at):

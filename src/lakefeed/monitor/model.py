@@ -57,7 +57,6 @@ class PartitionLag(JsonModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def lag(self) -> int | None:
-        """The number of uncommitted offsets, read or unread."""
         return difference(self.end, self.read if self.committed is None else self.committed)
 
     @property
@@ -117,7 +116,6 @@ class Failure(JsonModel):
 
     @property
     def text(self) -> str:
-        """The error and its place in one sentence."""
         return f"{self.what} ({self.where})" if self.where else self.what
 
 
@@ -185,7 +183,6 @@ class FeedProgress(JsonModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def lag(self) -> int | None:
-        """The number of uncommitted offsets; None if a partition's lag is unknown, or without partitions."""
         return total_lag(self.partitions)
 
     @computed_field  # type: ignore[prop-decorator]
@@ -197,7 +194,6 @@ class FeedProgress(JsonModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def lag_seconds(self) -> Seconds | None:
-        """The age of the oldest uncommitted record."""
         return oldest(self.partitions)
 
     @computed_field  # type: ignore[prop-decorator]
@@ -255,5 +251,4 @@ class FeedHealth(JsonModel):
 
     @property
     def is_well(self) -> bool:
-        """Check that the feed is live and has not stalled."""
         return self.live and not self.stalled

@@ -59,11 +59,9 @@ class BackfillPlan:
 
     @property
     def offsets(self) -> int:
-        """The number of offsets to land."""
         return sum(span.records for span in self.ranges)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the document of ``--output json``."""
         ranges, gone = ([str(span) for span in spans] for spans in (self.ranges, self.gone))
         return {"offsets": self.offsets, "ranges": ranges, "gone": gone}
 
@@ -102,7 +100,6 @@ class BackfillSummary(ReadableResult):
 
     @property
     def headline(self) -> str:
-        """Return the backfill in one line."""
         commits = counted(self.commits, "commit")
         if self.dry_run:
             return f"would make {commits}"
@@ -110,7 +107,6 @@ class BackfillSummary(ReadableResult):
         return f"{commits}, {counted(self.records, 'record')}, {counted(self.rows, 'row')}{stopped}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the document of ``--output json``."""
         return {**asdict(self), "planned": self.planned.as_dict()}
 
 
@@ -136,7 +132,6 @@ class BackfillJob:
         return find_missing(position, topics, request, starts=starts, adopted=adopted, where=servers)
 
     def predict(self, request: BackfillRequest) -> BackfillSummary:
-        """Return the summary that ``run`` would return now."""
         planned = self.plan(request)
         commits = len(list(portions(planned.ranges, self._source.max_records_per_batch)))
         return BackfillSummary(dry_run=True, planned=planned, commits=commits)

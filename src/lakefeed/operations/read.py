@@ -57,7 +57,6 @@ class ReadSummary:
         return sum(span.records for span in self.ranges)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the document of ``--output json``."""
         return {**asdict(self), "offsets": self.offsets, "ranges": [str(span) for span in self.ranges]}
 
 

@@ -68,7 +68,6 @@ class MarkedLetters:
         return [OffsetRange(*group[0], group[-1][2] + 1) for group in groups]
 
     def read(self, part: Sequence[OffsetRange]) -> DataFrame:
-        """Return the records of a part of the letters."""
         topic, partition, offset = sf.col("topic"), sf.col("partition"), sf.col("offset")
         spans = (
             (topic == each.topic) & (partition == each.partition) & offset.between(each.start, each.end - 1)

@@ -85,7 +85,6 @@ class FeedStatus:
     publication: BranchState | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the document of ``--output json``."""
         return {
             "feed": self.feed,
             "sink": self.sink,

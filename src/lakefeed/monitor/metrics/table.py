@@ -18,12 +18,10 @@ STATES: tuple[State, ...] = get_args(State)
 
 
 def _last(read: Callable[[FinishedBatch], float | None]) -> Reader:
-    """Return a reader of the last finished batch."""
     return lambda r: None if r.progress.last_batch is None else read(r.progress.last_batch)
 
 
 def _running(read: Callable[[RunningBatch], float | None]) -> Reader:
-    """Return a reader of the running batch."""
     return lambda r: None if r.progress.running is None else read(r.progress.running)
 
 

@@ -93,7 +93,6 @@ def running_text(running: RunningBatch) -> str:
 
 
 def reasons_text(reasons: Sequence[Reason], *, most: int = MOST_REASONS) -> str:
-    """Return a line about dead letters by reason, the most frequent reason first."""
     first = sorted(reasons, key=lambda reason: -reason.count)[:most]
     return joined(f"{counted(reason.count, 'time')} {one_line(reason.reason, most=120)}" for reason in first)
 
@@ -108,7 +107,6 @@ def sparkline(values: Sequence[float], *, width: int) -> str:
 
 
 def bar(share: float, *, width: int) -> str:
-    """Draw a share between 0 and 1 as a bar."""
     full = round(max(0.0, min(1.0, share)) * width)
     return "━" * full + "─" * (width - full)
 

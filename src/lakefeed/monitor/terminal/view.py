@@ -98,7 +98,6 @@ class RunView:
             self._thread.join(END_SECONDS)
 
     def note(self, text: str) -> None:
-        """Print a message for the user of the run."""
         text = shortened(text, most=LONGEST_NOTE)
         if self._is_json:
             self.log("note", message=text)
@@ -106,7 +105,6 @@ class RunView:
             self._print(text)
 
     def batch(self, batch: FinishedBatch, *, notes: Iterable[str] = ()) -> None:
-        """Print the notes of a batch, then a line about it."""
         for note in notes:
             self.note(note)
         if self._is_json:
@@ -158,7 +156,6 @@ class RunView:
         )
 
     def log(self, event: str, *, level: str = "info", **fields: Any) -> None:
-        """Write one structured line."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         document = {"time": now, "level": level, "event": event, "feed": self.monitor.feed, **fields}
         self._write(json_line(document))

@@ -132,11 +132,9 @@ class RunPlan:
 
     @property
     def first_ranges(self) -> tuple[OffsetRange, ...]:
-        """The offset ranges of the first batch that lands records."""
         return tuple(OffsetRange(part.topic, part.partition, part.start, part.first_end) for part in self.partitions)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the document of ``--output json``."""
         document = asdict(replace(self, refusal=None))
         document["refusal"] = self.refusal.as_dict() if self.refusal else None
         parts = self.partitions
@@ -155,7 +153,6 @@ class Plans(ReadableResult):
 
     @property
     def headline(self) -> str:
-        """Return the plans in one line."""
         batches = counted(sum(plan.batches for plan in self.tables), "batch", "batches")
         refused = f", {len(self.refusals)} refused" if self.refusals else ""
         return f"{self.pipeline}: {counted(len(self.tables), 'table')}, {batches}{refused}"
@@ -168,7 +165,6 @@ class Plans(ReadableResult):
 
     @property
     def refusals(self) -> tuple[LakefeedError, ...]:
-        """The reasons why starts would be refused."""
         return tuple(each.refusal for each in self.tables if each.refusal)
 
     @property
@@ -185,7 +181,6 @@ class Plans(ReadableResult):
         return self.refusals[0].exit_status if len(self.tables) == 1 else 1
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the document of ``--output json``."""
         return {
             "pipeline": self.pipeline,
             "starts": not self.refusals,
@@ -211,13 +206,11 @@ class _Table:
 
     @property
     def topic(self) -> str:
-        """The topic of the table, in a pipeline with a table for each topic."""
         assert self.feed.config.kafka.topics is not None
         return self.feed.config.kafka.topics[0]
 
     @property
     def has_landed(self) -> bool:
-        """Check that the table has rows of its topic."""
         return self.status is not None and has_landed(self.status.position, self.topic)
 
 

@@ -72,7 +72,6 @@ def check(blank: Blank) -> None:
 
 
 def pipeline_text(blank: Blank) -> str:
-    """Return the text of the pipeline file."""
     instants = (each.name for each in blank.discovery.columns if each.time == "instant")
     instant = next((name for name in instants if re.fullmatch(Identifier, name)), "kafka_timestamp")
     return "\n".join(
@@ -238,6 +237,5 @@ def write_schema_beside(pipeline: Path) -> Path | None:
 
 
 def exists(path: Path) -> ConfigError:
-    """Return the error for a file that exists and must not be overwritten."""
     hint = "choose another with --file, or overwrite it with --force"
     return ConfigError("the file exists", where=str(path), hint=hint)

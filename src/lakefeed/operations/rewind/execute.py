@@ -63,7 +63,6 @@ class RewindPlan:
         return self.delete_where is not None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the document of ``--output json``."""
         return {
             "feed": self.feed,
             "table": self.table,

@@ -48,11 +48,9 @@ class CommitOutcome:
 
     @property
     def is_rewound(self) -> bool:
-        """Check that all records of the commit were rewound."""
         return all(self.rewound(span) == span.records for span in self.commit.ranges.ranges)
 
     def rewound(self, span: OffsetRange) -> int:
-        """Return the number of offsets of a range that were rewound."""
         limit = self.limits.get(span.key)
         return 0 if limit is None else max(0, span.end - max(span.start, limit))
 

@@ -133,11 +133,9 @@ class IcebergRows:
 
     @property
     def where(self) -> str:
-        """The table's name as catalog.namespace.table."""
         return ".".join(self.table.name())
 
     def read(self, columns: Sequence[str]) -> Any:
-        """Return columns as an Arrow record batch reader."""
         return scanned(self.table, self.feed, selected_fields=tuple(columns)).to_arrow_batch_reader()
 
 

@@ -74,7 +74,6 @@ class Verification(ReadableResult):
 
     @property
     def headline(self) -> str:
-        """The verdict in one line."""
         verdict = counted(len(self.faults), "fault") if self.faults else "each record once"
         return f"{self.feed} in {self.table}: {verdict if self.commits else 'no commits yet'}"
 
@@ -102,7 +101,6 @@ class Verification(ReadableResult):
         return tuple(finding for finding in self.findings if not finding.fault)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the document of ``--output json``."""
         partitions = [{**asdict(part), "lag": part.lag} for part in self.partitions]
         return {"verified": not self.faults, **asdict(self), "partitions": partitions}
 
