@@ -101,7 +101,6 @@ def announced(
     since: float,
     url: str | None = None,
     token: str | None = None,
-    folder: Path | None = None,
     say: Callable[[str], None] = _log.warning,
 ) -> Iterator[Callable[[str | None], None]]:
     """Keep the driver's file within this block; yield a function that writes the driver's fence into it.
@@ -110,7 +109,7 @@ def announced(
     at the end of the block, for example because this start was refused, the file becomes the earlier driver's again.
     """
     try:
-        path = path_of(identity, folder=folder)
+        path = path_of(identity)
     except RuntimeError:  # The user has no home.
         yield lambda fence: None
         return
@@ -194,18 +193,18 @@ def read(path: Path) -> DriverFile | None:
         return None
 
 
-def find(identity: str, *, folder: Path | None = None) -> DriverFile | None:
+def find(identity: str) -> DriverFile | None:
     """Return the file of the driver that runs a feed on this machine, or that ran it last."""
     try:
-        return read(path_of(identity, folder=folder))
+        return read(path_of(identity))
     except RuntimeError:  # The user has no home.
         return None
 
 
-def all_drivers(*, folder: Path | None = None) -> list[DriverFile]:
+def all_drivers() -> list[DriverFile]:
     """Return this user's drivers on this machine that run, were killed or have failed, sorted by feed."""
     try:
-        files = [read(path) for path in sorted((folder or drivers_folder()).glob("*.json"))]
+        files = [read(path) for path in sorted(drivers_folder().glob("*.json"))]
     except RuntimeError:  # The user has no home.
         return []
     shown = (driver for driver in files if driver is not None and driver.is_here and driver.ended != "ended")

@@ -140,25 +140,11 @@ def points_of(blocks: Sequence[Block], *, since: float = 0.0, most: int = 500) -
 
 def _row(batch: FinishedBatch) -> dict[str, float]:
     requests = batch.requests
-    row: dict[str, float | None] = {
-        "at": batch.finished_at,
-        "batches": 1,
-        "records": batch.records,
-        "rows": batch.rows,
-        "offsets": batch.offsets,
-        "seconds": batch.seconds,
-        "dead_letters": batch.dead_letters,
-        "skipped": batch.skipped,
-        "requests": requests.total if requests else None,
-        "writes": requests.writes if requests else None,
-        "reads": requests.reads if requests else None,
-        "bytes_out": requests.bytes_out if requests else None,
-        "write_seconds": batch.phases.get("write", 0.0),
-        "batch": batch.batch_id,
-        "lag": batch.lag,
-        "lag_seconds": batch.lag_seconds,
-        "state_rows": batch.state.rows,
-    }
+    names = ("records", "rows", "offsets", "seconds", "dead_letters", "skipped", "lag", "lag_seconds")
+    row: dict[str, float | None] = {name: getattr(batch, name) for name in names}
+    row |= {name: getattr(requests, name, None) for name in ("writes", "reads", "bytes_out")}
+    row |= {"at": batch.finished_at, "batch": batch.batch_id, "batches": 1, "state_rows": batch.state.rows}
+    row |= {"requests": requests.total if requests else None, "write_seconds": batch.phases.get("write", 0.0)}
     return {name: UNKNOWN if value is None else float(value) for name, value in row.items()}
 
 

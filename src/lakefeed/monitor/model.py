@@ -72,8 +72,11 @@ def difference(end: int | None, start: int | None) -> int | None:
 
 def total_lag(partitions: Iterable[PartitionLag]) -> int | None:
     """Return the sum of the partitions' lags; None if one is unknown, or without partitions."""
-    lags = [partition.lag for partition in partitions]
-    return None if not lags or None in lags else sum(lag for lag in lags if lag is not None)
+    return _total([partition.lag for partition in partitions])
+
+
+def _total(counts: list[int | None]) -> int | None:
+    return None if not counts or None in counts else sum(count for count in counts if count is not None)
 
 
 def oldest(partitions: Iterable[PartitionLag]) -> float | None:
@@ -188,8 +191,7 @@ class FeedProgress(JsonModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def unread(self) -> int | None:
-        counts = [partition.unread for partition in self.partitions]
-        return None if not counts or None in counts else sum(unread for unread in counts if unread is not None)
+        return _total([partition.unread for partition in self.partitions])
 
     @computed_field  # type: ignore[prop-decorator]
     @property

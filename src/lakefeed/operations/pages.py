@@ -24,6 +24,7 @@ PACKAGED = ("examples", "docs", "CHANGELOG.md")
 
 INDEX = "README.md"
 DESIGN = "design"
+MOST_FOUND = 9
 _LINK = re.compile(r"!?\[([^\]]*)\]\(([^)#\s]*)[^)]*\)")
 # Matches a code block with its empty lines; or a heading, a paragraph, a list, a table.
 _BLOCK = re.compile(r"^```.*?^```$|(?:^(?!```)[^\n]+\n?)+", re.S | re.M)
@@ -88,7 +89,7 @@ def find_page(pages: list[Page], name: str) -> Page | None:
     return by_topic.get(design) if path.parent.name == DESIGN else by_topic.get(name) or by_topic.get(design)
 
 
-def search_pages(pages: list[Page], words: str, *, most: int = 9) -> list[tuple[Page, str]]:
+def search_pages(pages: list[Page], words: str) -> list[tuple[Page, str]]:
     """Return the pages that contain the words, best first, with their best passages.
 
     Raises:
@@ -108,7 +109,7 @@ def search_pages(pages: list[Page], words: str, *, most: int = 9) -> list[tuple[
         raise ResourceMissing(f"no page contains '{words}'", hint=f"{hint}lakefeed docs lists all pages")
     scores = {page.topic: _score(page, text, weights) for page, text in zip(pages, texts, strict=True)}
     ranked = sorted((page for page in pages if scores[page.topic]), key=lambda page: -scores[page.topic])
-    return [(page, _passage(page, weights)) for page in ranked[:most]]
+    return [(page, _passage(page, weights)) for page in ranked[:MOST_FOUND]]
 
 
 def _score(page: Page, text: str, weights: Mapping[str, float]) -> float:

@@ -50,17 +50,35 @@ def test_record_times_are_read_only_of_partitions_that_are_behind() -> None:
     assert [(lag.lag, lag.seconds) for lag in lags] == [(0, 0.0), (10, 60.0)]
 
 
-def test_the_lag_of_a_new_feed_counts_from_its_configured_start() -> None:
-    times = Times()
-    [earliest] = lag_of({}, topic((20, 50)), start=EARLIEST, source=SOURCE, times=times, now=100.0)
-    assert (earliest.committed, earliest.lag, earliest.seconds) == (20, 30, 80.0)
-    [latest] = lag_of({}, topic((20, 50)), start=LATEST, source=SOURCE, times=times, now=100.0)
-    assert (latest.committed, latest.lag, latest.seconds) == (None, None, None)
-
-
-def test_a_record_with_a_future_timestamp_has_the_age_0() -> None:
-    [lag] = lag_of({("t", 0): 10}, topic((0, 50)), start=None, source=SOURCE, times=Times(), now=1.0)
-    assert lag.seconds == 0.0
+@pytest.mark.parametrize(
+    ("position", "bounds", "start", "expected"),
+    [
+        pytest.param({}, [(20, 50)], EARLIEST, [(20, 30, 80.0)], id="a-new-feed-from-the-first-record"),
+        pytest.param({}, [(20, 50)], LATEST, [(None, None, None)], id="a-new-feed-from-an-unknown-end"),
+        pytest.param({("t", 0): 300}, [(0, 350)], None, [(300, 50, 0.0)], id="a-record-with-a-future-timestamp"),
+        pytest.param(
+            {("t", 0): 90}, [(0, 100), (5, 20)], LATEST, [(90, 10, 10.0), (5, 15, 95.0)], id="a-new-partition"
+        ),
+        pytest.param(
+            {("t", 0): 10, ("gone", 0): 7}, [(0, 50)], EARLIEST, [(10, 40, 90.0)], id="a-topic-no-longer-read"
+        ),
+        pytest.param(
+            {("t", 0): 50},
+            [(0, 50), (9, 9), (0, 1)],
+            None,
+            [(50, 0, 0.0), (9, 0, 0.0), (None, None, None)],
+            id="a-group-in-an-empty-partition",
+        ),
+    ],
+)
+def test_the_lag_counts_from_the_position_or_from_the_feeds_start(
+    position: dict[Partition, int],
+    bounds: list[tuple[int, int]],
+    start: StartingOffsets | None,
+    expected: list[tuple[int | None, int | None, float | None]],
+) -> None:
+    lags = lag_of(position, topic(*bounds), start=start, source=SOURCE, times=Times(), now=100.0)
+    assert [(lag.committed, lag.lag, lag.seconds) for lag in lags] == expected
 
 
 def test_the_lag_is_unknown_if_the_topic_was_deleted() -> None:
@@ -88,23 +106,6 @@ def test_the_lag_is_unknown_if_the_topic_was_recreated() -> None:
 def test_the_lag_is_unknown_if_the_topic_ends_before_the_position(start: StartingOffsets | None) -> None:
     [lag] = lag_of({("t", 0): 60}, topic((0, 50)), start=start, source=SOURCE, times=Times())
     assert (lag.end, lag.lag, lag.seconds) == (50, None, None)
-
-
-def test_the_lag_of_a_new_partition_counts_from_its_first_record() -> None:
-    topics = topic((0, 100), (5, 20))
-    lags = lag_of({("t", 0): 90}, topics, start=LATEST, source=SOURCE, times=Times(), now=100.0)
-    assert [(lag.committed, lag.lag) for lag in lags] == [(90, 10), (5, 15)]
-
-
-def test_a_topic_that_the_feed_no_longer_reads_has_no_lag() -> None:
-    position = {("t", 0): 10, ("removed", 0): 7}
-    [lag] = lag_of(position, topic((0, 50)), start=EARLIEST, source=SOURCE, times=Times())
-    assert (lag.topic, lag.lag) == ("t", 40)
-
-
-def test_a_group_is_not_behind_in_an_empty_partition() -> None:
-    lags = lag_of({("t", 0): 50}, topic((0, 50), (9, 9), (0, 1)), start=None, source=SOURCE, times=Times())
-    assert [lag.lag for lag in lags] == [0, 0, None]
 
 
 def test_without_partitions_a_lag_is_unknown() -> None:

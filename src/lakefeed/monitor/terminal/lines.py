@@ -92,8 +92,8 @@ def running_text(running: RunningBatch) -> str:
     )
 
 
-def reasons_text(reasons: Sequence[Reason], *, most: int = MOST_REASONS) -> str:
-    first = sorted(reasons, key=lambda reason: -reason.count)[:most]
+def reasons_text(reasons: Sequence[Reason]) -> str:
+    first = sorted(reasons, key=lambda reason: -reason.count)[:MOST_REASONS]
     return joined(f"{counted(reason.count, 'time')} {one_line(reason.reason, most=120)}" for reason in first)
 
 

@@ -110,13 +110,12 @@ def _moved(commit: Commit, ends: dict[Partition, int]) -> Iterator[Finding]:
             notes.append((what, span))
     notes += [(f"the feed has left the topic {topic} with the id {left[topic]}", topic) for topic in sorted(left)]
     for what, place in notes:
-        yield _note_of_snapshot(commit.move.reason, what, commit, place)
+        yield _with_snapshot(Finding.of(commit.move.reason, what, place, commit=commit, fault=False), what)
 
 
-def _note_of_snapshot(kind: str, what: str, commit: Commit, place: str | Partition | OffsetRange | None) -> Finding:
-    """Return a note that names the snapshot: moves and takeovers have the number of a batch, and are no batches."""
-    finding = Finding.of(kind, what, place, commit=commit, fault=False)
-    return replace(finding, what=f"snapshot {commit.snapshot_id}: {what}")
+def _with_snapshot(finding: Finding, what: str) -> Finding:
+    """Let a finding name its snapshot: a move or a takeover has the number of a batch, and is no batch."""
+    return replace(finding, what=f"snapshot {finding.snapshot_id}: {what}")
 
 
 def _adopted(evidence: Evidence) -> Iterator[Finding]:
@@ -125,7 +124,7 @@ def _adopted(evidence: Evidence) -> Iterator[Finding]:
         if commit.adopted is not None:
             begins = ", ".join(f"{span.topic}-{span.partition} at {span.end}" for span in commit.ranges.ranges)
             what = f"the table was taken over from {commit.adopted.tool}; only later offsets are verified: {begins}"
-            yield _note_of_snapshot("adopted", what, commit, None)
+            yield _with_snapshot(Finding.of("adopted", what, commit=commit, fault=False), what)
 
 
 def _topics(evidence: Evidence) -> Iterator[Finding]:

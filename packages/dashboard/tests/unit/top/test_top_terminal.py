@@ -89,9 +89,9 @@ class Drivers:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Start fifty drivers: five hang, one was killed, one has a hostile name."""
-    folder = tmp_path / "run" / "drivers"
+    monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
     driver = this_driver()
     with ExitStack() as stack:
         silent = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=100))
@@ -101,12 +101,10 @@ def home(tmp_path: Path) -> Iterator[Path]:
             name = HOSTILE if number == 7 else f"feed-{number:02}"
             drivers.monitors[name.encode().hex()] = monitor_of(name, lag=10 * number)
             url = hangs if number < HANGING else drivers.url
-            file = announced(
-                driver, feed=name, identity=name, since=time.time(), url=url, token=name.encode().hex(), folder=folder
-            )
+            file = announced(driver, feed=name, identity=name, since=time.time(), url=url, token=name.encode().hex())
             stack.enter_context(file)
         gone = driver.model_copy(update={"pid": 2**22 - 1})
-        stack.enter_context(announced(gone, feed="feed-gone", identity="gone", since=time.time(), folder=folder))
+        stack.enter_context(announced(gone, feed="feed-gone", identity="gone", since=time.time()))
         yield tmp_path
 
 
