@@ -89,7 +89,7 @@ class Driver(JsonModel):
     """The process that runs a feed.
 
     Attributes:
-        started: the start time of the process in the operating system, by which it differs from a later process with its id.
+        started: the start time of the process in the operating system; a later process with its id has another.
         spark_ui: the URL of Spark's UI; None if it is off.
     """
 
