@@ -201,10 +201,10 @@ def find(identity: str) -> DriverFile | None:
         return None
 
 
-def all_drivers() -> list[DriverFile]:
+def all_drivers(*, folder: Path | None = None) -> list[DriverFile]:
     """Return this user's drivers on this machine that run, were killed or have failed, sorted by feed."""
     try:
-        files = [read(path) for path in sorted(drivers_folder().glob("*.json"))]
+        files = [read(path) for path in sorted((folder or drivers_folder()).glob("*.json"))]
     except RuntimeError:  # The user has no home.
         return []
     shown = (driver for driver in files if driver is not None and driver.is_here and driver.ended != "ended")
