@@ -1,4 +1,4 @@
-"""Feeds for tests of the dashboard's page without a JVM: real progress models with batches, and hostile details."""
+"""Feeds for tests of the dashboard's page without a JVM: monitors with many batches, and details with hostile texts."""
 
 import json
 import math
@@ -114,7 +114,7 @@ class ShownFeed:
 
 
 class HostileDetails:
-    """Details of a feed with texts that would harm a page that does not escape them."""
+    """Details of a feed, with texts that a page must escape."""
 
     def __init__(self, monitor: FeedMonitor) -> None:
         self._monitor = monitor
@@ -155,7 +155,7 @@ class HostileDetails:
             }
             for number in range(20)
         ]
-        found = {
+        table = {
             "name": "lake.nyc.trips",
             "kind": "iceberg",
             "files": 1_204,
@@ -163,25 +163,19 @@ class HostileDetails:
             "bytes": 48_200_000_000,
         }
         more = {"rows": 20_499_672, "snapshot_count": 20, "snapshots": snapshots, "note": None, "error": None}
-        return {"tables": [{**found, **more}], "left_out": 0, "taken_at": iso(now)}
+        return {"tables": [{**table, **more}], "left_out": 0, "taken_at": iso(now)}
 
     def schemas(self) -> Document:
         names = ["id", "pickup_at", "zone", "fare", SCRIPT]
         fields = [{"name": name, "type": "string", "nullable": name != "id"} for name in names]
         change = {"name": "fare", "before": {**fields[3], "type": "float"}, "after": {**fields[3], "type": "double"}}
-        first = {
-            "table": "lake.nyc.trips",
-            "id": 0,
-            "current": False,
-            "at": iso(time.time() - 9e5),
-            "fields": fields[:4],
-        }
-        last = {"table": "lake.nyc.trips", "id": 1, "current": True, "at": iso(time.time() - 4e4), "fields": fields}
+
+        def schema(number: int, age: float, count: int, **changes: Any) -> Document:
+            first = {"table": "lake.nyc.trips", "id": number, "current": number == 1, "at": iso(time.time() - age)}
+            return {**first, "fields": fields[:count], "added": [], "removed": [], "changed": [], **changes}
+
         return {
-            "schemas": [
-                {**first, "added": [], "removed": [], "changed": []},
-                {**last, "added": [fields[4]], "removed": [], "changed": [change]},
-            ],
+            "schemas": [schema(0, 9e5, 4), schema(1, 4e4, 5, added=[fields[4]], changed=[change])],
             "writers": [{"id": 12, "at": iso(time.time()), "batch": 41}],
             "left_out": 0,
             "note": None,
@@ -218,37 +212,18 @@ class HostileDetails:
         hours = [[iso(1.7e9 + 3600 * hour), 300 + 40 * (hour % 7)] for hour in range(24)]
         taken: Document = {"taken_at": iso(time.time()), "truncated": False, "error": None}
         columns = ["zip", "lat", "lon", "hits"]
-        by_zip = {"name": "by_zip", "title": "Hits per zip", "chart": "bar", "x": "zip", "y": ["hits"]}
-        on_map = {"name": "map", "title": "Hits on a map", "chart": "map", "lat": "lat", "lon": "lon", "y": ["hits"]}
+        on_map = {"lat": "lat", "lon": "lon", "y": ["hits"], "label": "zip"}
+
+        def panel(name: str, title: str, chart: str, columns: list[str], rows: list[Any], **more: Any) -> Document:
+            return {"name": name, "title": title, "chart": chart, "columns": columns, "rows": rows, **taken, **more}
+
         return {
             "panels": [
-                {**by_zip, "columns": columns, "rows": [*rows, [SCRIPT, None, None, 1]], **taken},
-                {**on_map, "label": "zip", "columns": columns, "rows": [*rows, ["00000", None, None, 1]], **taken},
-                {
-                    "name": "hours",
-                    "title": "Hits per hour",
-                    "chart": "line",
-                    "columns": ["hour", "hits"],
-                    "rows": hours,
-                    **taken,
-                },
-                {
-                    "name": "t",
-                    "title": "Users",
-                    "chart": "table",
-                    "columns": ["user", "n"],
-                    "rows": [[RIGHT_TO_LEFT, 3]],
-                    **taken,
-                },
-                {
-                    "name": "bad",
-                    "title": "Broken",
-                    "chart": "table",
-                    "columns": [],
-                    "rows": [],
-                    **taken,
-                    "error": "no such view",
-                },
+                panel("by_zip", "Hits per zip", "bar", columns, [*rows, [SCRIPT, None, None, 1]], x="zip", y=["hits"]),
+                panel("map", "Hits on a map", "map", columns, [*rows, ["00000", None, None, 1]], **on_map),
+                panel("hours", "Hits per hour", "line", ["hour", "hits"], hours),
+                panel("t", "Users", "table", ["user", "n"], [[RIGHT_TO_LEFT, 3]]),
+                panel("bad", "Broken", "table", [], [], error="no such view"),
             ]
         }
 

@@ -1,7 +1,6 @@
-"""Decide which user sends a request, and what that user may do.
+"""Identify the user who sends a request, by a token or by the session of a login.
 
-A dashboard accepts its tokens and the sessions of its users. On loopback, without tokens and users, it accepts the user
-of this process without a login.
+A dashboard on loopback without tokens and users requires no login: it accepts the user of this process.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ Address = tuple[str, int]
 
 
 def is_own_user(client: Address, server: Address, *, folder: Path = Path("/proc/net")) -> bool:
-    """Check that this process's user, or root, owns the client's socket; return False if that is unknown."""
+    """Check that this process's user, or root, owns the client's socket; return False if the owner is unknown."""
     return uid_of(client, server, folder=folder) in (ROOT, os.getuid())
 
 
-def uid_of(client: Address, server: Address, *, folder: Path = Path("/proc/net")) -> int | None:
+def uid_of(client: Address, server: Address, *, folder: Path) -> int | None:
     """Return the owner of the client's socket from the kernel's table of connections; None if it is not listed.
 
-    Only established connections count: the kernel lists closed sockets as root's.
+    Only established connections count, because the kernel lists closed sockets as root's.
     """
     for name in ("tcp", "tcp6"):
         try:
@@ -57,7 +56,7 @@ def uid_of(client: Address, server: Address, *, folder: Path = Path("/proc/net")
 
 
 def _encoded(address: Address, table: str) -> str:
-    """Format an address as in the kernel's table: words of 32 bits in this machine's byte order."""
+    """Format an address as the kernel's table does: words of 32 bits in this machine's byte order."""
     ip = ip_address(address[0].split("%")[0])
     if table == "tcp6" and isinstance(ip, IPv4Address):
         ip = IPv6Address(f"::ffff:{ip}")
@@ -77,7 +76,7 @@ class Caller:
     """The sender of a request.
 
     Attributes:
-        csrf: the text that a changing request must contain; None for a token, which browsers do not send by themselves.
+        csrf: the text that a POST request must contain; None for a token, which browsers do not send by themselves.
     """
 
     user: str
@@ -99,11 +98,11 @@ class Access:
     """The access rules of one server.
 
     Attributes:
-        hosts: accepted Host names; others come from pages whose DNS name was pointed at this machine.
-        any_address: accept numeric addresses as Host too, because no DNS resolves them.
+        hosts: accepted names of the Host header; a page that points its own DNS name at this machine sends another.
+        any_address: accept numeric addresses in the Host header, which cannot come from DNS.
         is_open: the user of this process needs no login.
         proxied: the client's address is in X-Forwarded-For.
-        origin: the origin of the pages; if unknown, it is derived from the request.
+        origin: the origin of the pages; if None, the Host header and the scheme give it.
         is_tls: browsers reach the server by HTTPS.
     """
 
@@ -121,12 +120,10 @@ class Access:
     _open_csrf: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
     def is_for_us(self, request: Request) -> bool:
-        """Check that the Host header names this server."""
         name = host_name(request.headers.getlist("host"))
         return name is not None and (name in self.hosts or (self.any_address and is_address(name)))
 
     def address_of(self, request: Request) -> str:
-        """Return the client's address."""
         own = request.client.host if request.client else ""
         if not self.proxied:
             return own
@@ -134,7 +131,7 @@ class Access:
         return last if is_address(last) else own
 
     def bearer(self, given: str) -> Caller | None:
-        """Return the caller that a token belongs to; compares all tokens, so that the duration reveals nothing."""
+        """Return the caller of a token; compare all tokens, so that the duration reveals nothing about them."""
         found = None
         sent = digest(given)
         for token in self.tokens:
@@ -143,7 +140,7 @@ class Access:
         return found
 
     def session(self, request: Request) -> Caller | None:
-        """Return the caller whose session the request's cookie has."""
+        """Return the caller of the session that the request's cookie names."""
         secret = request.cookies.get(self.cookie)
         session: UserSession | None = self.sessions.find(secret) if secret else None
         return None if session is None else Caller(user=session.user, role=session.role, csrf=session.csrf)
@@ -154,7 +151,7 @@ class Access:
         return Caller(user="local user", role="operator", csrf=self._open_csrf)
 
     def is_same_origin(self, request: Request) -> bool:
-        """Check that a request comes from one of our own pages, by the headers that browsers send."""
+        """Check that one of the dashboard's own pages sends the request, by the headers that browsers set."""
         site = request.headers.get("sec-fetch-site")
         if site is not None and site not in ("same-origin", "none"):
             return False
@@ -194,6 +191,6 @@ def dashboard_access(config: Dashboard, *, port: int) -> Access:
         proxied=config.behind_proxy,
         origin=f"{public.scheme}://{public.netloc}" if public else None,
         is_tls=is_tls,
-        # Cookies are sent to all ports of a host: another dashboard on the host needs another cookie name.
+        # Browsers send a cookie to all ports of a host, so each dashboard of a host needs a cookie name of its own.
         cookie=f"{'__Host-' if is_tls else ''}lakefeed-{port}",
     )

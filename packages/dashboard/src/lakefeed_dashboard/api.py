@@ -25,7 +25,7 @@ STATIC = Path(__file__).parent / "static"
 
 
 class _Static(StaticFiles):
-    """Files of the page; browsers check on every use whether the version is still the same."""
+    """Files of the page. Browsers ask for a newer version at every use, so an upgrade takes effect at once."""
 
     def file_response(self, *args: Any, **kwargs: Any) -> Response:
         response = super().file_response(*args, **kwargs)
@@ -34,7 +34,7 @@ class _Static(StaticFiles):
 
 
 class DashboardApp:
-    """The routes of one server over one list of feeds."""
+    """The routes of one server."""
 
     def __init__(self, feeds: Feeds, *, access: Access, hub: Hub, workers: Workers, audit: Audit) -> None:
         self._feeds = feeds
@@ -44,7 +44,6 @@ class DashboardApp:
         self._audit = audit
 
     def app(self) -> ASGIApp:
-        """Return the ASGI application."""
         feed, login = "/api/feeds/{feed:path}", Login(self._access, self._audit)
         routes = [
             Route("/api/session", self._session),
@@ -98,7 +97,7 @@ class DashboardApp:
     async def _detail(self, request: Request) -> Response:
         what = request.path_params["detail"]
         if what not in DETAILS:
-            raise Refused(404, "there is no such page")
+            raise Refused(404, f"a feed has no page '{what}'", f"known: {', '.join(DETAILS)}")
         view = await self._view(request)
         return JsonResponse(await self._workers.slow(view.detail, what))
 
@@ -107,7 +106,7 @@ class DashboardApp:
         after = event_number(request.query_params) if "after" in request.query_params else None
         last = request.headers.get("last-event-id")
         messages = self._hub.stream(feed, last=last, after=after)
-        # Fetch the first message before answering, so that a refusal becomes an error answer and not a broken stream.
+        # The first message comes before the status line, so that a refusal is an error answer and no broken stream.
         return StreamingResponse(
             self._while_logged_in(request, await anext(messages), messages),
             media_type="text/event-stream",
@@ -117,7 +116,7 @@ class DashboardApp:
     async def _while_logged_in(
         self, request: Request, first: bytes, messages: AsyncIterator[bytes]
     ) -> AsyncIterator[bytes]:
-        """End a stream when the session that opened it ends; the page then shows the login."""
+        """Yield the messages until the session of the request ends; the page then shows the login."""
         has_session = self._access.session(request) is not None and _caller(request).csrf is not None
         yield first
         async for each in messages:

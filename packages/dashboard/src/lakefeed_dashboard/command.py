@@ -1,4 +1,4 @@
-"""``lakefeed dashboard``: many feeds in a browser; and its subcommand that hashes a user's password."""
+"""``lakefeed dashboard`` shows many feeds in a browser; ``lakefeed dashboard hash-password`` hashes a password."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ SHORTEST_PASSWORD = 8
 @click.group(invoke_without_command=True)
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help=f"Port to listen on; 0 for a free one.  [default: {PORT}]")
-@click.option("--driver", "urls", multiple=True, metavar="URL", help="A driver's dashboard elsewhere; may be repeated.")
+@click.option(
+    "--driver", "urls", multiple=True, metavar="URL", help="Dashboard of a driver elsewhere; may be repeated."
+)
 @token_file_option
 @click.option(
     "--access-from", type=FILE, metavar="FILE", help="Take users, tokens and TLS from this pipeline file's dashboard."
@@ -39,7 +41,7 @@ def dashboard(
     token_file: Path | None,
     access_from: Path | None,
 ) -> None:
-    """Show this user's feeds, and other drivers', in a browser.
+    """Show the feeds of this user and of other drivers in a browser.
 
     Shows all feeds of this user on this machine. Ends on SIGTERM, SIGHUP or Ctrl-C; the feeds continue.
     """
@@ -63,7 +65,7 @@ def dashboard(
 def hash_password() -> None:
     """Ask for a password, and print its hash for dashboard.users.
 
-    The hash is argon2id. Without a terminal, the password is the first line of the input.
+    The hash is argon2id. Without a terminal, the password is the first line of standard input.
     """
     from lakefeed_dashboard.credentials import LONGEST
     from lakefeed_dashboard.credentials import hash_password as hashed
@@ -73,7 +75,8 @@ def hash_password() -> None:
     else:
         password = sys.stdin.readline().rstrip("\r\n")
     if not SHORTEST_PASSWORD <= len(password) <= LONGEST:
-        raise ConfigError(f"a password has {SHORTEST_PASSWORD} to {LONGEST:,} characters", where="password")
+        hint = f"choose one of {SHORTEST_PASSWORD} to {LONGEST:,} characters"
+        raise ConfigError(f"the password has {len(password):,} characters", where="password", hint=hint)
     echo(hashed(password))
 
 
@@ -87,20 +90,20 @@ def _settings(access_from: Path | None, host: str | None, port: int | None) -> D
     if access_from is not None:
         declared = lakefeed.Pipeline.from_file(access_from).config.block(Dashboard)
         if declared is None:
-            raise ConfigError("the pipeline file has no dashboard block", where=str(access_from))
-        # The file's port is the driver's own; that driver may run on this machine.
+            hint = "add the block dashboard with users or tokens, or leave --access-from out"
+            raise ConfigError("the pipeline file has no block dashboard", where=str(access_from), hint=hint)
+        # The feed's driver listens on the file's port, perhaps on this machine.
         given |= {name: getattr(declared, name) for name in declared.model_fields_set - {"port"}}
     given |= {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     return validated(Dashboard, "--host" if host else "dashboard", **given)
 
 
 def _note(message: str, **details: Any) -> None:
-    """Write a line of the audit log."""
     logging.getLogger("lakefeed.dashboard").info(message)
     click.echo(message, err=True)
 
 
 def _wait(stop: threading.Event) -> None:
-    # A wait without a timeout would delay the handling of signals.
+    # Python handles signals only between waits.
     while not stop.wait(0.5):
         pass

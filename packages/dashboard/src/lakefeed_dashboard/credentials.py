@@ -1,6 +1,7 @@
-"""Check passwords by argon2id, in the same time for existing and unknown users, and manage the users' sessions.
+"""Check passwords by argon2id, and manage the sessions of users.
 
-A session is stored in this process; the browser identifies it by a random cookie.
+A password check takes as long for an unknown user, so that its duration does not reveal which users exist. Sessions
+are in this process's memory; the browser has a random secret as a cookie.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from lakefeed_dashboard.workers import DaemonThreads
 
 LONGEST = 1024
 AT_ONCE = 2
-"""The number of concurrent checks: a check takes 64 MB and one core, and more of them would delay the feed."""
+"""The most concurrent checks: one takes 64 MB and a core, and more of them would delay the feed."""
 MOST_WAITING = 16
 
 
 class TooBusy(Exception):
-    """Too many passwords wait for their check."""
+    """Too many password checks wait."""
 
 
 class Passwords:
@@ -56,18 +57,18 @@ class Passwords:
         if not self._hashes:
             return False
         known = self._hashes.get(user)
-        # An unknown user is checked against a hash of another user, because hashes may take different times.
+        # An unknown user is checked against a real hash, chosen by the name: hashes may differ in the time they take.
         keyed = hmac.digest(self._key, user.encode("utf-8", "replace"), "sha256")
         stand_in = list(self._hashes.values())[int.from_bytes(keyed[:4]) % len(self._hashes)]
         try:
             PasswordHasher().verify(stand_in if known is None else known, password)
-        except (Argon2Error, InvalidHashError, UnicodeEncodeError):  # The last: JSON may have half a surrogate pair.
+        except (Argon2Error, InvalidHashError, UnicodeEncodeError):  # JSON may contain half a surrogate pair.
             return False
         return known is not None
 
 
 def hash_password(password: str) -> str:
-    """Return the argon2id hash of a password, with the parameters of RFC 9106 for little memory."""
+    """Return the argon2id hash of a password, with the low-memory parameters of RFC 9106."""
     from argon2 import PasswordHasher
 
     return PasswordHasher().hash(password)
@@ -79,13 +80,13 @@ MOST_DEVICES = 1000
 
 
 def digest(secret: str) -> bytes:
-    """Return the digest of a random secret; only digests are stored, so a memory dump does not open a session."""
+    """Return the digest of a secret; only digests are stored, so a memory dump reveals no session or token."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
 
 
 @dataclass(frozen=True, kw_only=True)
 class UserSession:
-    """A logged-in user; every changing request must contain ``csrf``."""
+    """A logged-in user; every POST request must contain ``csrf``."""
 
     user: str
     role: Role
@@ -97,7 +98,7 @@ class Sessions:
     """The sessions of a server.
 
     Args:
-        hours: a session ends after this time, used or not.
+        hours: a session ends after this time, also if the user is active.
     """
 
     def __init__(self, *, hours: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -111,7 +112,7 @@ class Sessions:
         return int(self._seconds)
 
     def open(self, user: str, role: Role) -> str:
-        """Begin a session, and return its secret."""
+        """Begin a session and return its secret; if the user or the server has too many sessions, end the oldest."""
         now = self._clock()
         for ended in [key for key, session in self._sessions.items() if session.ends_at <= now]:
             del self._sessions[ended]
@@ -127,7 +128,6 @@ class Sessions:
         return secret
 
     def find(self, secret: str) -> UserSession | None:
-        """Return the session of a secret, unless it has ended."""
         key = digest(secret)
         session = self._sessions.get(key)
         if session is not None and session.ends_at <= self._clock():
@@ -136,7 +136,6 @@ class Sessions:
         return session
 
     def close(self, secret: str) -> None:
-        """End a session."""
         self._sessions.pop(digest(secret), None)
 
     def new_device(self, user: str) -> str:

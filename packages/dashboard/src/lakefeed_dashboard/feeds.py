@@ -1,6 +1,6 @@
-"""The feeds that a dashboard shows: this driver's own feeds, or those of other drivers (``remote``).
+"""The interface of a dashboard to the feeds that it shows: this driver's own, or those of other drivers (``remote``).
 
-All methods may block; worker threads call them.
+All methods may block, so worker threads call them.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Feeds(Protocol):
     """All feeds of a dashboard."""
 
     def rows(self) -> Sequence[Document]:
-        """Return the feeds' entries for the list."""
+        """Return the rows of the list of feeds."""
 
     def find(self, name: str) -> FeedView | None:
-        """Return a feed by its name; None if there is none."""
+        """Return the feed of this name; None if there is none."""
 
     def metrics(self, *, accept: str) -> MetricsText:
         """Return the metrics of all feeds for Prometheus, in the format that the Accept header requests."""

@@ -1,4 +1,4 @@
-"""Show a run in a browser while it lasts, and provide its details to ``lakefeed dashboard``."""
+"""Serve the dashboard of a run while it lasts, and its details for ``lakefeed dashboard``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def follow(run: FollowedRun) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(closing(details))
         if settings is not None:
-            # Imported here, so that a run without a dashboard does not load its libraries.
+            # A run without a dashboard does not load the libraries of its server.
             from lakefeed_dashboard.server import serve
 
             feed = OwnFeed(run.monitor, settings=MetricSettings.of(run.config))

@@ -27,9 +27,8 @@ _log = logging.getLogger(__name__)
 MOST_BODY = 64 * 1024
 REQUEST_SECONDS = 30.0
 STREAM = "/api/stream"
-CHANGING = ("POST",)
 _HTTP_ERRORS = {404: "there is no such page", 405: "this page has another method"}
-METHODS = ("GET", *CHANGING)
+METHODS = ("GET", "POST")
 CSRF = "x-csrf-token"
 
 SAFE_HEADERS = {
@@ -39,7 +38,7 @@ SAFE_HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
-    # With "no-referrer", browsers omit the login form's Origin, by which we recognize our own pages.
+    # "no-referrer" would remove the Origin header from the login form, and the form would be refused.
     "referrer-policy": "same-origin",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -47,7 +46,7 @@ SAFE_HEADERS = {
 
 
 class Guard:
-    """Forwards requests of permitted callers; ``request.state.caller`` is the caller."""
+    """Forwards the requests of permitted callers; ``request.state.caller`` is the caller."""
 
     def __init__(self, app: ASGIApp, *, access: Access, audit: Audit) -> None:
         self._app = app
@@ -65,7 +64,7 @@ class Guard:
             if refusal is not None:
                 await refusal(scope, receive, answer)
                 return
-            # With this, routes raise their errors instead of answering with their own texts.
+            # With an app in the scope, starlette's routes raise their errors instead of answering with plain text.
             scope["app"] = self
             seconds = None if scope["path"] == STREAM else REQUEST_SECONDS
             async with asyncio.timeout(seconds):
@@ -78,21 +77,20 @@ class Guard:
         except Refused as refused:
             await answer.fail(scope, receive, refused)
         except Exception as error:
-            # The error's text may contain values of records.
+            # The log gets only the class, because the text may contain values of records.
             _log.warning("a request to the dashboard has failed: %s", type(error).__name__)
             _log.debug("details", exc_info=True)
             await answer.fail(scope, receive, Refused(500, "the dashboard has failed to answer"))
 
     async def _refusal(self, request: Request) -> Response | None:
         if not self._access.is_for_us(request):
-            hint = "name it in dashboard.allowed_hosts if it is this server's"
-            return JsonResponse({"error": "this server does not answer for that host", "hint": hint}, 421)
+            hint = "if it is this server's name, add it to dashboard.allowed_hosts"
+            return JsonResponse({"error": "the request names another host", "hint": hint}, 421)
         caller = await self._caller(request)
         if isinstance(caller, Response):
             return caller
         request.state.caller = caller
         path = request.scope["path"]
-        # Paths that the login or probes need require no login.
         is_public = path == "/login" or (request.method == "GET" and (path in PROBES or path.startswith("/static/")))
         if caller is None and not is_public:
             is_page = request.method == "GET" and path == "/"
@@ -102,7 +100,7 @@ class Guard:
         return self._foreign(request, caller)
 
     async def _caller(self, request: Request) -> Caller | Response | None:
-        """Return the caller, None for an unknown one, or the error answer for a wrong token."""
+        """Return the caller, None without a login, or the error answer to a wrong token."""
         given = request.headers.get("authorization")
         if given is not None:
             return self._bearer(request, given)
@@ -114,7 +112,6 @@ class Guard:
         scheme, _, token = given.partition(" ")
         caller = self._access.bearer(token.strip()) if scheme.lower() == "bearer" else None
         if caller is not None:
-            # Failed attempts from the same address do not matter: tokens are too long to guess.
             return caller
         address = self._access.address_of(request)
         if (seconds := self._refusals.take(network_of(address))) > 0:
@@ -124,14 +121,14 @@ class Guard:
 
     def _foreign(self, request: Request, caller: Caller | None) -> Response | None:
         """Refuse requests that another site's page sends with the user's cookie or from the user's machine."""
-        if request.method not in CHANGING:
+        if request.method != "POST":
             site = request.headers.get("sec-fetch-site", "none")
             is_page = request.headers.get("sec-fetch-mode") == "navigate"
-            return None if site in ("same-origin", "none") or is_page else forbidden("another site has sent this")
+            return None if site in ("same-origin", "none") or is_page else forbidden("another site sends this request")
         if caller is not None and caller.csrf is None:
             return None
         if not self._access.is_same_origin(request):
-            return forbidden("another site has sent this, or a client without a token")
+            return forbidden("another site sends this request, or a client without a token")
         if caller is not None and request.scope["path"] != "/login":
             given = request.headers.get(CSRF, "")
             if not hmac.compare_digest(given.encode("utf-8", "replace"), (caller.csrf or "").encode()):
@@ -149,9 +146,8 @@ class JsonResponse(Response):
 
 
 async def document_of(request: Request) -> Document:
-    """Read a request's body as a JSON object."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise Refused(415, "the body is JSON", "Content-Type: application/json")
+        raise Refused(415, "the body must be JSON", "Content-Type: application/json")
     return json_object(await request.body())
 
 
@@ -169,7 +165,7 @@ def too_many(seconds: float) -> Response:
 
 
 async def _is_own_user(request: Request) -> bool:
-    """Check, once per connection, that this process's user owns the other end."""
+    """Check that this process's user owns the client's socket; remember the answer for the connection."""
     connection: MutableMapping[str, Any] = request.scope.get("state", {}).get("connection", {})
     if "is_own_user" not in connection:
         client, server = request.scope.get("client"), request.scope.get("server")
@@ -180,7 +176,7 @@ async def _is_own_user(request: Request) -> bool:
 
 
 class _Limited:
-    """Receives a request's body up to its limit."""
+    """Receives a request's body; raises Refused if it is too large."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -195,7 +191,7 @@ class _Limited:
 
 
 class _Answer:
-    """Sends an answer with the headers of all answers, and records whether it has begun."""
+    """Sends an answer with the security headers, and remembers whether it has begun."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -213,7 +209,7 @@ class _Answer:
         await self._send(message)
 
     async def fail(self, scope: Scope, receive: Receive, refused: Refused) -> None:
-        """Answer with an error; if the answer has begun, cut the connection."""
+        """Answer with an error; if another answer has begun, close the connection."""
         if not self._has_begun:
             after = {} if refused.retry_after is None else {"retry-after": str(refused.retry_after)}
             document = {"error": refused.error, "hint": refused.hint}

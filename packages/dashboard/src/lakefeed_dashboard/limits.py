@@ -1,4 +1,4 @@
-"""Limit attempts, and log logins, refusals and actions as events of the feed."""
+"""Limit the attempts of a client, and log logins and refusals as events of the feed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ipaddress import IPv6Address, ip_address, ip_network
 
 
 class Attempts:
-    """A bucket of attempts per key; buckets refill over time.
+    """A token bucket per key.
 
     Args:
-        burst: the number of attempts allowed at once.
+        burst: how many attempts are allowed at once.
         every: seconds until one further attempt is allowed.
-        most: the number of keys to keep; the least recently used key is dropped first.
+        most: how many keys are remembered; the least recently used one is forgotten first.
     """
 
     def __init__(
@@ -27,11 +27,11 @@ class Attempts:
         self._used: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait(self, key: str) -> float:
-        """Return the seconds until the key may try again; 0 if it may try now."""
+        """Return the seconds until the next attempt is allowed."""
         return max(0.0, (self._level(key) + 1 - self._burst) * self._every)
 
     def take(self, key: str) -> float:
-        """Count an attempt if it is allowed; return the seconds to wait, or 0 if it was counted."""
+        """Count an attempt and return 0; if it is not allowed, return the seconds until the next one is."""
         seconds = self.wait(key)
         if seconds > 0:
             return seconds
@@ -39,7 +39,7 @@ class Attempts:
         return 0.0
 
     def give_back(self, key: str) -> None:
-        """Remove an attempt that was not a failure."""
+        """Uncount an attempt, because it has succeeded."""
         self._set(key, max(0.0, self._level(key) - 1))
 
     def _level(self, key: str) -> float:
@@ -54,7 +54,7 @@ class Attempts:
 
 
 def network_of(address: str) -> str:
-    """Return the network that counts as one address: for IPv6 the 64-bit network, which one client owns entirely."""
+    """Return the address, or the 64-bit network of an IPv6 address, because one client owns such a network."""
     try:
         ip = ip_address(address.split("%")[0])
     except ValueError:
@@ -64,17 +64,17 @@ def network_of(address: str) -> str:
     return str(ip)
 
 
-Note = Callable[..., None]
-"""A function that takes the message, and details by name."""
-
-
 class Audit:
-    """The access log; a flood of refused logins takes only a few of its lines."""
+    """The access log; a flood of refusals takes only a few of its lines.
 
-    def __init__(self, note: Note, *, clock: Callable[[], float] = time.monotonic) -> None:
+    Args:
+        note: writes a line; called with the message, and details by name.
+    """
+
+    def __init__(self, note: Callable[..., None], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._note = note
         self._refusals = Attempts(burst=30, every=20.0, clock=clock)
-        self._unsaid = 0
+        self._omitted = 0
 
     def accepted(self, user: str, *, address: str) -> None:
         """Log a login."""
@@ -85,19 +85,19 @@ class Audit:
         self._note(f"{user} has logged out from {address}", user=user, address=address, outcome="logout")
 
     def refused(self, why: str, *, address: str, user: str | None = None) -> None:
-        """Log a refused login; omit a name that no user has, because it may be a mistyped password."""
+        """Log a refused login; callers omit an unknown user's name, because it may be a mistyped password."""
         if self._refusals.take("") > 0:
-            self._unsaid += 1
+            self._omitted += 1
             return
-        more = f", after {self._unsaid:,} more" if self._unsaid else ""
-        self._unsaid = 0
+        more = f", after {self._omitted:,} more" if self._omitted else ""
+        self._omitted = 0
         who = f" for {user}" if user else ""
         self._note(f"refused {why}{who} from {address}{more}", user=user, address=address, outcome="refused")
 
     def denied(self, user: str, action: str, *, address: str) -> None:
-        """Log a refused action, which the user may not do."""
+        """Log an action that the user may not do."""
         if self._refusals.take("") > 0:
-            self._unsaid += 1
+            self._omitted += 1
             return
         self._note(
             f"{user} may not {action}: refused from {address}",

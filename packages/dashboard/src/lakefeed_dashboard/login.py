@@ -1,4 +1,4 @@
-"""Login and logout of people, by user and password or by a token."""
+"""Log users in, by name and password or by a token, and out."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ DEVICE_DAYS = 90
 class Login:
     """The routes of login and logout.
 
-    Attempts are counted by address and by user. A browser in which the user has logged in before has its own count, so
-    guesses from elsewhere do not lock the user out of that browser.
+    Attempts are limited by address and by user. A browser from which the user has logged in before has a limit of its
+    own, so an attacker's guesses do not lock the user out of that browser.
     """
 
     def __init__(self, access: Access, audit: Audit) -> None:
@@ -37,7 +37,6 @@ class Login:
         return HTMLResponse(_page())
 
     async def login(self, request: Request) -> Response:
-        """Check user and password, or a token, and begin a session."""
         given, is_form = await _given(request)
         user, password, token = (str(given.get(name, "")) for name in ("user", "password", "token"))
         address = self._access.address_of(request)
@@ -65,7 +64,6 @@ class Login:
         return response
 
     async def logout(self, request: Request) -> Response:
-        """End the session."""
         if secret := request.cookies.get(self._access.cookie):
             self._access.sessions.close(secret)
             caller: Caller = request.state.caller
@@ -88,11 +86,11 @@ class Login:
         if user and device and self._access.sessions.is_device_of(device, user):
             return [(self._by_device, f"{user}\n{device}")]
         by_address = (self._by_address, network_of(address))
-        # No user has a longer name, and a long name would be stored per attempt.
+        # A longer name is no user's, and would take memory for every attempt.
         return [by_address, (self._by_user, user)] if 0 < len(user) <= LONGEST else [by_address]
 
     def _begin(self, request: Request, response: Response, caller: Caller) -> None:
-        # An existing session belongs to an earlier login and ends with the new one.
+        # The new login ends the session of the browser's previous login.
         if before := request.cookies.get(self._access.cookie):
             self._access.sessions.close(before)
         sessions = self._access.sessions
@@ -122,7 +120,6 @@ async def _given(request: Request) -> tuple[dict[str, Any], bool]:
 
 
 def _page(problem: str = "") -> str:
-    """Return the login page, which works without JavaScript."""
     alert = f'<p role="alert">{html.escape(problem)}</p>' if problem else ""
     return f"""<!doctype html>
 <html lang="en">

@@ -1,7 +1,7 @@
 """The feeds of other drivers, for a dashboard over many drivers.
 
-A driver is asked in its own thread, at most once a second, and only while a page is open; pages get the newest answer.
-So a driver that hangs delays neither the page nor other drivers. It gets no further request until it answers.
+While a page is open, threads ask every driver once a second, and the page gets the newest answers. So a driver that
+hangs delays neither the page nor other drivers. It gets no further request until it answers.
 """
 
 from __future__ import annotations
@@ -26,34 +26,29 @@ from lakefeed_dashboard.workers import DaemonThreads
 MOST_DRIVERS = 500
 THREADS = 8
 PATIENT_THREADS = 64
-"""The number of threads; more of them computing at once would delay the pages."""
+"""The threads that ask drivers which have not answered the last time; each may wait for a time limit."""
 EVERY_SECONDS = 1.0
 FIND_SECONDS = 2.0
 FIRST_SECONDS = 0.05
-"""The seconds that a page waits for drivers without any answer so far."""
+"""A page waits so long for the first answer of new drivers."""
 METRICS_SECONDS = 2.0
 DETAIL_SECONDS = 15.0
 AT_ONCE = 3
-"""The number of concurrent requests to one driver besides the one for its list."""
+"""The most concurrent requests to one driver, besides the request for its list of feeds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WatchedServer:
-    """A driver, or a dashboard.
+    """A driver, or a dashboard of several drivers.
 
     Attributes:
-        server: the server to ask for its feeds; None for a driver that cannot be asked.
-        row: the feed's entry if there is no answer.
+        server: the server to ask for its feeds; None for a driver without an endpoint.
+        row: the row of the driver's feed until the driver answers; None for a dashboard.
     """
 
     key: str
     server: FeedServer | None
     row: Document | None = None
-
-
-def local_sources() -> list[WatchedServer]:
-    """Return the drivers of this user on this machine."""
-    return [_source(driver) for driver in all_drivers()[:MOST_DRIVERS]]
 
 
 def _source(driver: DriverFile) -> WatchedServer:
@@ -73,15 +68,15 @@ def _source(driver: DriverFile) -> WatchedServer:
     return WatchedServer(key=f"{driver.identity}\n{driver.pid}", server=server, row=row)
 
 
-def sources_of(servers: Sequence[FeedServer], *, local: bool = True) -> Callable[[], list[WatchedServer]]:
-    """Return a function that finds the drivers: those of this user, and the listed servers."""
+def sources_of(servers: Sequence[FeedServer]) -> Callable[[], list[WatchedServer]]:
+    """Return a function that lists this user's drivers on this machine, and the given servers."""
     named = [WatchedServer(key=server.url, server=server) for server in servers]
-    return lambda: [*(local_sources() if local else ()), *named]
+    return lambda: [*map(_source, all_drivers()[:MOST_DRIVERS]), *named]
 
 
 @dataclass
 class _Known:
-    """The newest answer of a server."""
+    """A server and its newest answer; ``answers`` is None before the first request."""
 
     source: WatchedServer
     rows: list[Document] = field(default_factory=list)
@@ -92,7 +87,7 @@ class _Known:
 
     @property
     def shown(self) -> list[Document]:
-        """The list entries of its feeds."""
+        """The rows of the server's feeds: the newest ones, marked if the server does not answer now."""
         if self.answers:
             return self.rows
         stale = self.rows or ([self.source.row] if self.source.row else [])
@@ -105,7 +100,7 @@ class RemoteFeeds:
 
     Args:
         find: returns the current servers.
-        note: takes the lines of the audit log, with details by name.
+        note: writes a line of the audit log; called with the message, and details by name.
     """
 
     def __init__(self, find: Callable[[], Iterable[WatchedServer]], *, note: Callable[..., None]) -> None:
@@ -115,7 +110,6 @@ class RemoteFeeds:
         self._known: dict[str, _Known] = {}
         self._found_at = 0.0
         self._threads = DaemonThreads(THREADS, name="lakefeed-ask")
-        # Drivers that have not answered are asked in these threads, and delay no other driver.
         self._patient = DaemonThreads(PATIENT_THREADS, name="lakefeed-ask-again")
 
     def close(self) -> None:
@@ -139,7 +133,7 @@ class RemoteFeeds:
         asked = [self._threads.submit(_metrics, each.source.server, accept) for each in known if each.answers]
         wait(asked, timeout=METRICS_SECONDS)
         texts = [future.result() for future in asked if future.done() and future.exception() is None]
-        # A driver that was started without an endpoint cannot answer, but may be healthy.
+        # A driver that was started without an endpoint cannot answer, but may run.
         rows = [row for each in known if not each.answers for row in each.shown]
         down = [row["feed"] for row in rows if row["state"] != "probably running"]
         return merged_text(texts, down=down, accept=accept)
@@ -153,7 +147,7 @@ class RemoteFeeds:
         self._note(message, **details)
 
     def _entries(self) -> list[tuple[_Known, Document, str]]:
-        """Return the feeds with their entries, under unique names, and with their names at their drivers."""
+        """Return each feed's server, its row with a unique name, and its name at the server."""
         self._refresh()
         with self._lock:
             found = [(known, row) for known in self._known.values() for row in known.shown]
@@ -168,7 +162,7 @@ class RemoteFeeds:
         return entries
 
     def _refresh(self) -> None:
-        """Ask the servers whose answer is older than a second; wait briefly, only for new ones."""
+        """Ask the servers whose answer is older than a second; wait briefly for new servers only."""
         now = time.monotonic()
         with self._lock:
             if now - self._found_at >= FIND_SECONDS:
@@ -230,7 +224,7 @@ class RemoteFeed:
         answer = self._exchange("actions", body=dict(request), headers={ON_BEHALF_OF: quote(by)})
         event = answer.get("event")
         if not isinstance(event, dict):
-            raise Refused(502, "the driver's answer is not understood")
+            raise Refused(502, "the driver's answer has no event", "run drivers and dashboard in the same version")
         return event
 
     def _get(self, page: str, *, seconds: float | None = None, **query: float) -> Document:
@@ -246,7 +240,7 @@ class RemoteFeed:
     ) -> Document:
         server = self._known.source.server
         if server is None or not self._known.answers:
-            raise Refused(503, "the driver does not answer", "see whether its process runs")
+            raise Refused(503, "the driver does not answer", "check that its process runs")
         if not self._known.free.acquire(blocking=False):
             raise Refused(503, "the driver is slow to answer", "try again in some seconds")
         try:
@@ -261,13 +255,13 @@ class RemoteFeed:
         if status < 400:
             return document
         if status == 401:
-            raise Refused(502, "the driver refuses the token of this dashboard")
+            raise Refused(502, "the driver refuses the token of this dashboard", "start the dashboard with another")
         hint = document.get("hint")
         raise Refused(status, str(document.get("error", status)), None if hint is None else str(hint))
 
 
 def _row(listed: Document) -> Document | None:
-    """Return a driver's entry with all keys; None if it is invalid."""
+    """Return a row with all keys of the list; None if the driver's row is invalid."""
     if not isinstance(listed.get("feed"), str):
         return None
     keys = ("sink", "state", "lag", "lag_seconds", "rate", "processing_rate", "last_commit_at", "last_error")
@@ -276,7 +270,7 @@ def _row(listed: Document) -> Document | None:
 
 
 def _other_name(name: str, row: Document, known: _Known, taken: set[str]) -> str:
-    """Return a feed's name with its driver's, for names that several feeds have."""
+    """Return the feed's name followed by its driver's address or process, for a name that another feed has taken."""
     driver = row.get("driver")
     process = driver.get("pid") if isinstance(driver, Mapping) else None
     where = urlsplit(known.source.server.url).netloc if known.source.row is None and known.source.server else process

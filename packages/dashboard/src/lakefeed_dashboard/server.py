@@ -1,8 +1,8 @@
 """Run the dashboard's application in its own thread, with limits on clients.
 
-uvicorn handles HTTP but has no such limits. So this module accepts the connections: their total number and their number
-per address are limited before the TLS handshake, and a request must arrive in time. A process without free file
-descriptors could not commit.
+Too many connections would take the file descriptors that the feed needs to commit. uvicorn handles HTTP, but does not
+limit connections. So this module accepts them: it limits their number, also per address, before the TLS handshake, and
+the time in which a request must arrive.
 """
 
 from __future__ import annotations
@@ -54,17 +54,21 @@ class Listener:
     socket: socket.socket
     app: ASGIApp
     tls: ssl.SSLContext | None = None
-    # One address may be many clients: on this machine, or behind a proxy.
+    # On loopback or behind a proxy, many clients have the same address, so the limit per address does not apply.
     shares_addresses: bool = True
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Bind a port; raise PortTaken if another process has it, Unreachable if the address is not this machine's."""
+    """Return a socket that listens; raise PortTaken if the port is taken, Unreachable if the host is unknown."""
     name = f"{host}:{port}"
     try:
         found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        raise Unreachable(f"the address is unknown: {error.strerror}", where=name) from None
+        what, hint = (
+            f"the dashboard's host is unknown: {error.strerror}",
+            "set dashboard.host to an address of this machine",
+        )
+        raise Unreachable(what, where=name, hint=hint) from None
     family, kind, protocol, _, address = found[0]
     listening = socket.socket(family, kind, protocol)
     try:
@@ -81,7 +85,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 @contextmanager
 def serving(open_listener: Callable[[], Listener], *, at_end: Callable[[], object]) -> Iterator[None]:
-    """Serve within this block.
+    """Serve while the block runs.
 
     Args:
         open_listener: called in the server's event loop.
@@ -114,14 +118,14 @@ class _ServerThread(threading.Thread):
         except BaseException as error:
             self.failure = error
             if self.is_up.is_set():
-                _log.error("the dashboard's server has ended: %s; the feed runs on", type(error).__name__)
+                _log.error("the dashboard's server has ended: %s; the feed continues", type(error).__name__)
                 _log.debug("details", exc_info=True)
         finally:
             self.is_up.set()
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        # A client that disconnects is not worth a log line; stderr is the feed's log.
+        # Otherwise asyncio would log each client that disconnects to stderr, which is the feed's log.
         self._loop.set_exception_handler(lambda loop, context: None)
         listener = self._open_listener()
         config = uvicorn.Config(
@@ -143,7 +147,7 @@ class _ServerThread(threading.Thread):
         with _Accepting(listener, lambda: _Protocol(config=config, server_state=state, app_state={})) as accepting:
             self.is_up.set()
             ends = self._loop.create_task(self._ends.wait())
-            # If the server stops accepting connections, clients must not wait for it.
+            # If accepting fails, the server ends, so that clients are refused instead of waiting.
             await asyncio.wait([ends, accepting.task], return_when=asyncio.FIRST_COMPLETED)
             if accepting.task.done():
                 accepting.task.result()
@@ -168,14 +172,14 @@ class _ServerThread(threading.Thread):
 
 
 class _Accepting:
-    """Accepts a limited number of connections; a further one replaces the oldest that has sent no request."""
+    """Accepts a limited number of connections; a further connection replaces the oldest one without a request."""
 
     def __init__(self, listener: Listener, protocol: Callable[[], _Protocol]) -> None:
         self._listener = listener
         self._protocol = protocol
         self._open: Counter[str] = Counter()
         self._connections: dict[_Protocol, asyncio.Task[None]] = {}
-        """All open connections, oldest first, with their starting tasks, which do the TLS handshake."""
+        """The open connections, oldest first, and the tasks of their TLS handshakes."""
         self.task = asyncio.get_running_loop().create_task(self._accept())
 
     def __enter__(self) -> Self:
@@ -236,11 +240,11 @@ class _Accepting:
 
 
 class _Protocol(H11Protocol):
-    """uvicorn's protocol with two limits: the time for a request to arrive, and for an answer to be read."""
+    """uvicorn's protocol with two time limits: for a request to arrive, and for the client to read an answer."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        # One dictionary for all requests of the connection; the application stores facts about the client in it.
+        # All requests of the connection share this dictionary; the guard remembers the owner of the client's socket.
         self.app_state = {"connection": {"abort": self.abort}}
         self.at_end: Callable[[], None] = lambda: None
         self.has_begun = False
@@ -249,7 +253,7 @@ class _Protocol(H11Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Check that no complete request has arrived since the connection's begin, or since the last answer."""
+        """Check that the connection waits for a request."""
         return not self.has_begun or self._arrival is not None or self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -267,7 +271,7 @@ class _Protocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         self._wait_for_request()
         super().data_received(data)
-        # After an answer, the cycle is that of the last request and says nothing about the arriving one.
+        # After an answer, `cycle` still belongs to the previous request.
         is_whole = self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
         if is_whole and self._arrival is not None:
             self._arrival.cancel()
@@ -296,7 +300,7 @@ class _Protocol(H11Protocol):
 
 @contextmanager
 def serve(feeds: Feeds, dashboard: Dashboard) -> Iterator[str]:
-    """Serve feeds to browsers within this block; yield the address for browsers.
+    """Serve feeds to browsers while the block runs; yield the address for browsers.
 
     Raises:
         PortTaken: another process listens on the port.
@@ -330,18 +334,20 @@ def serve(feeds: Feeds, dashboard: Dashboard) -> Iterator[str]:
 
 
 def tls_context(dashboard: Dashboard) -> ssl.SSLContext | None:
-    """Return the TLS context with the certificate; None without TLS."""
+    """Return the server's TLS context; None without TLS."""
     if dashboard.tls is None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     where = f"dashboard.tls: {dashboard.tls.certificate}, {dashboard.tls.key}"
     try:
-        # Without a password callback, OpenSSL would ask for one at the terminal.
+        # Without this callback, OpenSSL would ask for a passphrase at the terminal.
         context.load_cert_chain(dashboard.tls.certificate, dashboard.tls.key, password=lambda: "")
     except ssl.SSLError as error:
         what = f"the certificate and its key cannot be used: {error.reason or 'not PEM'}"
-        raise ConfigError(what, where=where, hint="both in PEM, and of each other; no passphrase") from None
+        hint = "both must be in PEM, the key must be the certificate's, and have no passphrase"
+        raise ConfigError(what, where=where, hint=hint) from None
     except OSError as error:
-        raise ConfigError(f"the certificate or its key cannot be read: {error.strerror}", where=where) from None
+        what = f"the certificate or its key cannot be read: {error.strerror}"
+        raise ConfigError(what, where=where, hint="check both paths, and that this user may read the files") from None
     return context

@@ -1,7 +1,7 @@
 """Send new data to all open pages, by server-sent events.
 
-One task asks the feeds once a second, whatever the number of pages, and only while a page is open. A page has a queue
-of limited length; if the page is too slow for it, its stream is closed and the page reconnects by itself.
+While pages are open, one task reads the feeds once a second for all of them. Each page has a queue of limited length;
+if a page reads too slowly, its stream is closed, and the page reconnects by itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_QUEUED_BYTES = 16 << 20
 EVERY_SECONDS = 1.0
 HEARTBEAT_SECONDS = 15.0
 PANELS_SECONDS = 1.0
-"""The shortest time between two queries of a panel."""
+"""The least time between two requests for the panels."""
 HEARTBEAT = b": still here\n\n"
 
 
@@ -49,7 +49,7 @@ class Client:
         return queued
 
     def send(self, messages: Iterable[bytes]) -> None:
-        """Queue messages; drop a page that reads too slowly."""
+        """Queue messages; end the stream if the page reads too slowly."""
         try:
             for queued in messages:
                 if self._bytes and self._bytes + len(queued) > MOST_QUEUED_BYTES:
@@ -60,7 +60,7 @@ class Client:
             self.drop()
 
     def drop(self) -> None:
-        """End the page's stream."""
+        """End the page's stream, and discard the messages in its queue."""
         self.is_dropped = True
         with contextlib.suppress(asyncio.QueueEmpty):
             while True:
@@ -70,18 +70,18 @@ class Client:
 
 @dataclass
 class _Watched:
-    """The newest data that the pages of one feed have received."""
+    """The newest data that the hub has sent to the pages of one feed."""
 
     run: str | None = None
     event: int = 0
-    batch: int | None = None
+    batch: str | None = None
     panels_at: float = 0.0
     panels: asyncio.Task[None] | None = None
     newest_panels: Document | None = None
 
 
 class Hub:
-    """Asks the feeds for new data, and sends it to the pages. All methods run in the server's event loop."""
+    """Reads new data of the feeds, and sends them to the pages. All methods run in the server's event loop."""
 
     def __init__(self, feeds: Feeds, workers: Workers) -> None:
         self._feeds = feeds
@@ -94,12 +94,12 @@ class Hub:
         self._is_closed = False
 
     async def stream(self, feed: str | None, *, last: str | None, after: int | None) -> AsyncIterator[bytes]:
-        """Yield a page's messages until the page is dropped.
+        """Yield a page's messages until its stream ends.
 
         Args:
             feed: the feed whose details the page shows.
             last: the id of the last event that the page received before its connection broke.
-            after: the number of the last event that the page has read by other means.
+            after: the number of the last event that the page has loaded from /events.
         """
         client = self.open(feed)
         try:
@@ -120,7 +120,7 @@ class Hub:
                 self._watched.pop(client.feed, None)
 
     def open(self, feed: str | None) -> Client:
-        """Add a page; raise Refused if there are too many."""
+        """Add a page; raise Refused if too many are open."""
         if self._is_closed or len(self._clients) >= MOST_CLIENTS:
             raise Refused(503, "too many pages are open", "close some of them", retry_after=15)
         client = Client(feed)
@@ -139,7 +139,7 @@ class Hub:
                 task.cancel()
 
     async def _first(self, feed: str | None, *, last: str | None, after: int | None) -> list[bytes]:
-        """Return a page's first messages: the list, and its feed with the events that the page has missed."""
+        """Return a page's first messages: the list of feeds, the events that the page has missed, and the progress."""
         found = [message("feeds", {"feeds": await self._workers.read(self._feeds.rows)})]
         view = None if feed is None else await self._workers.read(self._feeds.find, feed)
         if view is None:
@@ -148,7 +148,7 @@ class Hub:
         run, number = run_of(progress), after
         if last is not None:
             of_run, _, text = last.rpartition("-")
-            # Event numbers of another run do not apply to this one.
+            # A new run numbers its events from 1, so the page gets all of them.
             number = int(text) if of_run == run and text.isdecimal() and len(text) < 18 else 0
         if number is not None:
             found += _events(run, (await self._workers.read(view.events, after=number))["events"])
@@ -163,7 +163,7 @@ class Hub:
         self._rows = None
 
     def _begin(self, key: str, send: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Ask for one part, unless the previous request still runs: one feed must not delay the others."""
+        """Start a task that reads and sends, unless the previous one still runs: a feed must not delay the others."""
         before = self._asking.get(key)
         if before is None or before.done():
             self._asking[key] = asyncio.get_running_loop().create_task(send())
@@ -184,43 +184,39 @@ class Hub:
             found = await self._news(view, self._watched.setdefault(name, _Watched()))
             self._send([client for client in self._clients if client.feed == name], found)
 
-    async def _news(self, view: FeedView, seen: _Watched) -> list[bytes]:
+    async def _news(self, view: FeedView, sent: _Watched) -> list[bytes]:
         progress = await self._workers.read(view.progress)
         found, run = [message("progress", progress)], run_of(progress)
-        is_first = seen.run is None
-        if seen.run != run:
-            seen.run, seen.event, seen.batch = run, 0, None
-        events = (await self._workers.read(view.events, after=seen.event))["events"]
+        is_first = sent.run is None
+        if sent.run != run:
+            sent.run, sent.event, sent.batch = run, 0, None
+        events = (await self._workers.read(view.events, after=sent.event))["events"]
         if events:
-            seen.event = events[-1]["number"]
+            sent.event = events[-1]["number"]
         found += [] if is_first else _events(run, events)
         newest = (progress.get("last_batch") or {}).get("finished_at")
-        if newest is not None and newest != seen.batch:
-            # Only from now on: a day of points is not needed, and would cost more than everything else.
+        if newest is not None and newest != sent.batch:
+            # Points since now are none: the page needs only batches, and a day of points would cost far more.
             batches = (await self._workers.read(view.history, since=time.time(), most=1))["batches"]
-            new = (
-                []
-                if is_first
-                else [batch for batch in batches if seen.batch is None or batch["finished_at"] > seen.batch]
-            )
-            seen.batch = newest
-            found += [message("batch", batch) for batch in new]
-        self._ask_panels(view, seen)
+            if not is_first:
+                found += [message("batch", each) for each in batches if each["finished_at"] > (sent.batch or "")]
+            sent.batch = newest
+        self._ask_panels(view, sent)
         return found
 
-    def _ask_panels(self, view: FeedView, seen: _Watched) -> None:
-        """Ask for the panels outside the one-second beat: their queries may take longer."""
+    def _ask_panels(self, view: FeedView, sent: _Watched) -> None:
+        """Start a task for the panels, which may take longer than a second."""
         now = asyncio.get_running_loop().time()
-        if now - seen.panels_at < PANELS_SECONDS or (seen.panels is not None and not seen.panels.done()):
+        if now - sent.panels_at < PANELS_SECONDS or (sent.panels is not None and not sent.panels.done()):
             return
-        seen.panels_at = now
-        seen.panels = asyncio.get_running_loop().create_task(self._send_panels(view, seen))
+        sent.panels_at = now
+        sent.panels = asyncio.get_running_loop().create_task(self._send_panels(view, sent))
 
-    async def _send_panels(self, view: FeedView, seen: _Watched) -> None:
+    async def _send_panels(self, view: FeedView, sent: _Watched) -> None:
         with _unanswered():
             panels = await self._workers.slow(view.detail, "panels")
-            if panels.get("panels") and panels != seen.newest_panels:
-                seen.newest_panels = panels
+            if panels.get("panels") and panels != sent.newest_panels:
+                sent.newest_panels = panels
                 clients = [client for client in self._clients if client.feed == view.name]
                 self._send(clients, [message("panels", panels)])
 
@@ -231,13 +227,13 @@ class Hub:
 
 
 def message(kind: str, document: Document, *, number: str | None = None) -> bytes:
-    """Format a server-sent event; JSON has no line breaks, so its content cannot end the event."""
+    """Format a server-sent event; JSON has no line breaks, so no value can end the event."""
     name = f"id: {number}\n" if number is not None else ""
     return f"{name}event: {kind}\ndata: {json_line(document)}\n\n".encode()
 
 
 def run_of(progress: Document) -> str:
-    """Return a text that distinguishes event numbers of different runs."""
+    """Return the digits of the run's start, which distinguish event numbers of different runs."""
     return "".join(letter for letter in str(progress.get("started_at")) if letter.isdecimal())
 
 
@@ -247,11 +243,11 @@ def _events(run: str, events: list[Document]) -> list[bytes]:
 
 @contextlib.contextmanager
 def _unanswered() -> Any:
-    """Ignore a feed that does not answer: the list shows that it is not reachable."""
+    """Ignore the error of a feed that does not answer, because the list of feeds shows it."""
     try:
         yield
     except Refused:
         return
     except Exception as error:
-        _log.warning("the dashboard's stream has left something out: %s", type(error).__name__)
+        _log.warning("the dashboard's stream could not send an update: %s", type(error).__name__)
         _log.debug("details", exc_info=True)

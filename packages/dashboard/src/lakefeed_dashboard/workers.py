@@ -1,7 +1,6 @@
-"""Run blocking calls in threads, so that the event loop never blocks and the process ends without waiting for them.
+"""Run blocking calls in daemon threads, so that they delay neither the event loop nor the end of a run.
 
-A process waits for the threads of ``ThreadPoolExecutor``, even after ``shutdown(wait=False)``, so that a server that
-does not answer would delay the end of a run.
+Python waits for the threads of ``ThreadPoolExecutor`` when the process exits, even after ``shutdown(wait=False)``.
 """
 
 from __future__ import annotations
@@ -21,12 +20,7 @@ Result = TypeVar("Result")
 
 
 class DaemonThreads(Executor):
-    """A pool of daemon threads, which are started on demand.
-
-    Args:
-        most: the number of threads.
-        name: the prefix of the threads' names.
-    """
+    """A pool of at most ``most`` daemon threads, which start on demand."""
 
     def __init__(self, most: int, *, name: str) -> None:
         self._most = most
@@ -38,7 +32,6 @@ class DaemonThreads(Executor):
         self._is_closed = False
 
     def submit(self, fn: Callable[P, Result], /, *args: P.args, **kwargs: P.kwargs) -> Future[Result]:
-        """Call a function in one of the threads; raise RuntimeError after the shutdown."""
         future: Future[Result] = Future()
 
         def call() -> None:
@@ -74,9 +67,9 @@ class DaemonThreads(Executor):
     def _work(self) -> None:
         while (found := self._calls.get()) is not None:
             found[1]()
-            found = None  # Otherwise its result would stay in memory until the next call.
+            found = None  # Otherwise the call's result would stay in memory until the next call.
             self._idle.release()
-        self._calls.put(None)  # For the next thread.
+        self._calls.put(None)  # The next thread ends, too.
 
 
 READERS = 16
@@ -94,15 +87,15 @@ class Workers:
         self._slow = _Pool("lakefeed-details", SLOW, SLOW_SECONDS)
 
     async def read(self, call: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
-        """Run a call that takes microseconds, or a short request; raise Refused if it takes long."""
+        """Run a call that reads memory or sends a short request; raise Refused if it takes longer."""
         return await self._readers.run(lambda: call(*args, **kwargs))
 
     async def slow(self, call: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
-        """Run a call that may send requests to servers; raise Refused if it takes too long."""
+        """Run a call that may wait for servers; raise Refused if it takes too long."""
         return await self._slow.run(lambda: call(*args, **kwargs))
 
     def close(self) -> None:
-        """Accept no more calls; a hanging call is abandoned."""
+        """Accept no more calls, and abandon the running ones."""
         self._readers.close()
         self._slow.close()
 

@@ -1,4 +1,4 @@
-"""The dashboard's page in a real browser, without a JVM: the tests fill real progress models."""
+"""The dashboard's page in a real browser, over monitors that the tests fill; no JVM runs."""
 
 import json
 import re
@@ -46,7 +46,7 @@ def is_shown(page: Page) -> None:
     expect(page.get_by_text("Loading …")).to_have_count(0)
 
 
-def test_charts_move_while_batches_arrive(browser: Browser, url: str, taxi: ShownFeed) -> None:
+def test_charts_are_redrawn_while_batches_arrive(browser: Browser, url: str, taxi: ShownFeed) -> None:
     with tab(browser, url) as opened:
         page = opened.open("/#/feed/taxi")
         chart = page.locator(RATES)
@@ -68,7 +68,7 @@ def test_charts_move_while_batches_arrive(browser: Browser, url: str, taxi: Show
         expect(chart.locator("tbody tr")).to_have_count(30)
 
 
-def test_the_list_follows_the_feeds(browser: Browser, url: str, taxi: ShownFeed) -> None:
+def test_the_list_updates_rates_and_filters_feeds(browser: Browser, url: str, taxi: ShownFeed) -> None:
     with tab(browser, url) as opened:
         page = opened.open()
         row = page.locator("tr.feed-row")
@@ -82,8 +82,9 @@ def test_the_list_follows_the_feeds(browser: Browser, url: str, taxi: ShownFeed)
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_no_view_has_a_violation(browser: Browser, url: str, *, size: tuple[int, int], dark: bool) -> None:
-    """Check with axe, and check that no view scrolls sideways."""
+def test_no_view_violates_accessibility_rules_or_scrolls_sideways(
+    browser: Browser, url: str, *, size: tuple[int, int], dark: bool
+) -> None:
     with tab(browser, url, size=size, dark=dark) as opened:
         for view in VIEWS:
             page = opened.open(view)
@@ -95,7 +96,7 @@ def test_no_view_has_a_violation(browser: Browser, url: str, *, size: tuple[int,
         assert not opened.scrolls_sideways()
 
 
-def test_a_dead_letter_is_opened_and_copied_and_its_reason_has_its_numbers(browser: Browser, url: str) -> None:
+def test_a_dead_letter_can_be_opened_and_copied(browser: Browser, url: str) -> None:
     with tab(browser, url, permissions=["clipboard-read", "clipboard-write"]) as opened:
         page = opened.open("/#/feed/taxi/dead-letters")
         expect(page.get_by_role("heading", name="5 such as 17 is above 12")).to_be_visible()
@@ -111,7 +112,7 @@ def test_a_dead_letter_is_opened_and_copied_and_its_reason_has_its_numbers(brows
 
 
 @pytest.mark.parametrize("size", [DESKTOP, (390, 800)], ids=["desktop", "phone"])
-def test_letters_keep_their_size_and_bars_use_the_width(browser: Browser, url: str, size: tuple[int, int]) -> None:
+def test_the_graph_is_not_scaled_and_bars_use_the_width(browser: Browser, url: str, size: tuple[int, int]) -> None:
     with tab(browser, url, size=size) as opened:
         page = opened.open("/#/feed/taxi/pipeline")
         scale = "graph => graph.getBoundingClientRect().width / graph.viewBox.baseVal.width"
@@ -126,7 +127,7 @@ def test_letters_keep_their_size_and_bars_use_the_width(browser: Browser, url: s
         assert last.evaluate_all(rules) == 1
 
 
-def test_hostile_texts_are_shown_as_text(browser: Browser, url: str) -> None:
+def test_hostile_values_are_shown_as_text(browser: Browser, url: str) -> None:
     with tab(browser, url) as opened:
         for part in ("/dead-letters", "/pipeline", "/schema", "/panels", ""):
             page = opened.open(f"/#/feed/taxi{part}")
@@ -156,7 +157,7 @@ def test_a_feed_of_any_name_can_be_opened(browser: Browser) -> None:
         expect(page.locator(RATES)).to_have_attribute("data-points", "3")
 
 
-def test_a_thousand_partitions_do_not_freeze_the_page(browser: Browser) -> None:
+def test_a_feed_of_a_thousand_partitions_does_not_freeze_the_page(browser: Browser) -> None:
     with at(shown_feed(batches=2, partitions=1000)) as url, tab(browser, url) as opened:
         page = opened.open("/#/feed/taxi/lag")
         expect(page.get_by_text("975 more partitions")).to_be_visible()
@@ -195,7 +196,7 @@ def _seconds(client: httpx.Client, path: str) -> float:
     return time.perf_counter() - began
 
 
-def test_a_lost_connection_is_shown_until_it_is_back(browser: Browser, taxi: ShownFeed) -> None:
+def test_the_page_shows_a_lost_connection_until_it_reconnects(browser: Browser, taxi: ShownFeed) -> None:
     feeds = ShownFeeds([taxi])
     with serve(feeds, Dashboard(port=0)) as served:
         url = served
@@ -220,10 +221,9 @@ def test_a_lost_connection_is_shown_until_it_is_back(browser: Browser, taxi: Sho
         opened.errors[:] = [error for error in opened.errors if "net::ERR" not in error]
 
 
-def test_a_question_that_a_busy_server_refuses_is_asked_again(
+def test_the_page_repeats_a_request_that_a_busy_server_refuses(
     browser: Browser, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server refuses a question when many pages are opened at once."""
     with tab(browser, url) as opened:
         monkeypatch.setattr("lakefeed_dashboard.workers.MOST_WAITING", 0)
         page = opened.open("/#/feed/taxi")
@@ -235,8 +235,8 @@ def test_a_question_that_a_busy_server_refuses_is_asked_again(
         opened.errors[:] = [error for error in opened.errors if "503" not in error]
 
 
-def test_without_the_chart_library_the_figures_are_shown(browser: Browser, url: str) -> None:
-    """For example, uPlot does not start in a browser without a language."""
+def test_the_page_shows_figures_if_the_chart_library_does_not_load(browser: Browser, url: str) -> None:
+    """uPlot does not start in a browser without a language, for example."""
     with tab(browser, url) as opened:
         opened.page.route("**/uPlot.iife.min.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
         page = opened.open("/#/feed/taxi")
@@ -244,7 +244,7 @@ def test_without_the_chart_library_the_figures_are_shown(browser: Browser, url: 
         expect(page.locator(f"{RATES} .summary")).to_contain_text("input")
 
 
-def test_theme_and_zone_are_chosen_and_kept(browser: Browser, url: str) -> None:
+def test_theme_and_time_zone_survive_a_reload(browser: Browser, url: str) -> None:
     with tab(browser, url) as opened:
         page = opened.open("/#/feed/taxi/events")
         is_shown(page)
@@ -259,7 +259,7 @@ def test_theme_and_zone_are_chosen_and_kept(browser: Browser, url: str) -> None:
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(16, 22, 27)"
 
 
-def test_the_batches_of_a_second_are_all_shown(browser: Browser, url: str, taxi: ShownFeed) -> None:
+def test_several_batches_within_a_second_are_all_shown(browser: Browser, url: str, taxi: ShownFeed) -> None:
     with tab(browser, url) as opened:
         page = opened.open("/#/feed/taxi")
         is_shown(page)

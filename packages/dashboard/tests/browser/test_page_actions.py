@@ -1,4 +1,4 @@
-"""Buttons, dialogs, roles and login of the dashboard's page in a real browser, without a JVM."""
+"""Buttons, dialogs, roles and login of the dashboard's page in a real browser; no JVM runs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -57,8 +57,8 @@ def log_in(opened: Tab, user: str) -> Page:
     return page
 
 
-def events(feed: ShownFeed) -> list[tuple[str, dict[str, Any]]]:
-    return [(event.kind, dict(event.details)) for event in feed.monitor.events.after(0) if event.kind == "action"]
+def actions(feed: ShownFeed) -> list[dict[str, Any]]:
+    return [dict(event.details) for event in feed.monitor.events.after(0) if event.kind == "action"]
 
 
 def test_pause_asks_for_a_reason_and_is_logged(browser: Browser, open_url: str, taxi: ShownFeed) -> None:
@@ -82,10 +82,10 @@ def test_pause_asks_for_a_reason_and_is_logged(browser: Browser, open_url: str, 
         page.get_by_role("button", name="Resume").click()
         dialog.get_by_role("button", name="Resume").click()
         expect(dialog.get_by_role("alert")).to_contain_text("resume")
-    assert [details["action"] for _, details in events(taxi)] == ["pause", "resume"]
+    assert [details["action"] for details in actions(taxi)] == ["pause", "resume"]
 
 
-def test_a_change_is_sent_and_a_wrong_one_is_explained(browser: Browser, open_url: str, taxi: ShownFeed) -> None:
+def test_a_change_is_sent_and_an_empty_one_is_refused(browser: Browser, open_url: str, taxi: ShownFeed) -> None:
     with tab(browser, open_url) as opened:
         page = opened.open("/#/feed/taxi")
         page.get_by_role("button", name="Change trigger").click()
@@ -93,7 +93,7 @@ def test_a_change_is_sent_and_a_wrong_one_is_explained(browser: Browser, open_ur
         dialog.get_by_role("button", name="Change").click()
         expect(dialog.get_by_role("alert")).to_contain_text("a change needs a new value")
         dialog.get_by_label("Trigger").fill("10 seconds")
-        dialog.get_by_label("Records per batch").fill("5000")
+        dialog.get_by_label("Most records per batch").fill("5000")
         dialog.get_by_role("button", name="Change").click()
         expect(dialog.get_by_role("alert")).to_contain_text("trigger = 10 seconds")
         # The browser's console logs an error for each 4xx response.
@@ -103,7 +103,7 @@ def test_a_change_is_sent_and_a_wrong_one_is_explained(browser: Browser, open_ur
     assert request.changes == {"trigger": "10 seconds", "max_records_per_batch": 5000}
 
 
-def test_a_dialog_keeps_the_focus_and_gives_it_back(browser: Browser, open_url: str, taxi: ShownFeed) -> None:
+def test_a_dialog_keeps_the_focus_and_returns_it_when_closed(browser: Browser, open_url: str, taxi: ShownFeed) -> None:
     with tab(browser, open_url) as opened:
         page = opened.open("/#/feed/taxi")
         page.get_by_role("button", name="Stop").focus()
@@ -115,10 +115,10 @@ def test_a_dialog_keeps_the_focus_and_gives_it_back(browser: Browser, open_url: 
         page.keyboard.press("Escape")
         expect(page.get_by_role("dialog")).to_have_count(0)
         expect(page.get_by_role("button", name="Stop")).to_be_focused()
-    assert events(taxi) == []
+    assert actions(taxi) == []
 
 
-def test_the_keyboard_reaches_everything(browser: Browser, open_url: str) -> None:
+def test_the_keyboard_reaches_the_feeds_of_the_list(browser: Browser, open_url: str) -> None:
     with tab(browser, open_url) as opened:
         page = opened.open()
         expect(page.locator("tr.feed-row")).to_have_count(1)
@@ -153,7 +153,7 @@ def test_a_viewer_has_no_buttons_and_cannot_stop_a_feed(browser: Browser, closed
         )
         assert status == 403
         opened.errors[:] = [error for error in opened.errors if "403" not in error]
-    assert not any(details.get("action") == "stop" and "by" in details for _, details in events(taxi))
+    assert not any(details.get("action") == "stop" and "by" in details for details in actions(taxi))
     assert taxi.monitor.control.refusal("pause") is None
 
 
@@ -172,13 +172,12 @@ def test_an_operator_logs_in_and_stops_a_feed(browser: Browser, closed_url: str,
         opened.open("/api/feeds")
         assert "taxi" not in page.content()
         opened.errors[:] = [error for error in opened.errors if "401" not in error]
-    [stop] = [details for _, details in events(taxi) if details.get("action") == "stop"]
+    [stop] = [details for details in actions(taxi) if details.get("action") == "stop"]
     assert str(stop["by"]).startswith("operator")
     assert stop["reason"] == "maintenance"
 
 
-def test_after_a_restart_the_page_leads_to_the_login(browser: Browser, taxi: ShownFeed) -> None:
-    """The new server does not know the session; it refuses the event stream without a message."""
+def test_the_page_opens_the_login_after_the_server_has_restarted(browser: Browser, taxi: ShownFeed) -> None:
     feeds, users = ShownFeeds([taxi]), with_users()
     with serve(feeds, users) as served:
         url = served
@@ -192,7 +191,7 @@ def test_after_a_restart_the_page_leads_to_the_login(browser: Browser, taxi: Sho
         opened.errors.clear()  # The console logs an error for each refused connection.
 
 
-def test_without_a_login_there_is_nothing_not_even_names(browser: Browser, closed_url: str) -> None:
+def test_no_page_shows_a_feed_name_without_a_login(browser: Browser, closed_url: str) -> None:
     with tab(browser, closed_url) as opened:
         page = opened.open("/#/feed/taxi")
         expect(page.get_by_label("Password")).to_be_visible()

@@ -67,7 +67,9 @@ def answer(page: Page, name: str, button: str, reason: str = "") -> None:
     dialog.get_by_role("button", name="Close").click()
 
 
-def test_a_feed_is_watched_and_steered_in_a_browser(browser: Browser, feed: Feed, url: tuple[str, Running]) -> None:
+def test_users_watch_and_an_operator_controls_a_real_feed_in_a_browser(
+    browser: Browser, feed: Feed, url: tuple[str, Running]
+) -> None:
     address, running = url
     with tab(browser, address) as operator, tab(browser, address) as viewer:
         page, other = log_in(operator, "operator", feed), log_in(viewer, "viewer", feed)

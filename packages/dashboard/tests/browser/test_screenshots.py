@@ -1,4 +1,4 @@
-"""``make screenshots`` takes the pictures of docs/dashboard.md in a real browser and writes them to docs/images."""
+"""Take the pictures of docs/dashboard.md in a real browser; ``make screenshots`` writes them to docs/images."""
 
 import os
 from pathlib import Path

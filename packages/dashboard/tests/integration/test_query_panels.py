@@ -76,7 +76,7 @@ def batches_of(feed: Feed, monitor: FeedMonitor, count: int, *, look: Callable[[
     return [batch.requests.total for batch in monitor.batches()[-count:] if batch.requests is not None]
 
 
-def test_panels_and_details_follow_the_records(lake: SparkSession, feed: Feed) -> None:
+def test_panels_and_details_show_new_records_without_s3_requests(lake: SparkSession, feed: Feed) -> None:
     view = f"{feed.name}_now"
     by_zip = panel(
         "by_zip", sql=f"SELECT zip, count(*) AS hits FROM {view} GROUP BY zip", chart="bar", x="zip", y="hits"
@@ -95,7 +95,7 @@ def test_panels_and_details_follow_the_records(lake: SparkSession, feed: Feed) -
         until(lambda: shown(details, "rows")["rows"])
         assert len(shown(details, "rows")["rows"]) == 3
         assert shown(details, "rows")["truncated"] is True
-        assert shown(details, "refused")["error"].startswith("a panel only reads, and its SQL has reflect")
+        assert shown(details, "refused")["error"].startswith("a panel may only read, but its SQL has reflect")
         assert shown(details, "refused")["rows"] == []
 
         requests = s3_requests(lake)
@@ -120,7 +120,7 @@ def test_panels_and_details_follow_the_records(lake: SparkSession, feed: Feed) -
         assert costs["by_class"]["data"] >= 1
 
 
-def test_panels_cost_no_requests_and_an_endless_query_stops_no_batch(lake: SparkSession, feed: Feed) -> None:
+def test_panels_add_no_s3_requests_and_an_endless_query_delays_no_batch(lake: SparkSession, feed: Feed) -> None:
     view = f"{feed.name}_now"
     by_zip = panel("by_zip", sql=f"SELECT zip, count(*) AS hits FROM {view} GROUP BY zip")
     endless = panel("endless", sql=ENDLESS, time_limit="3 seconds")
@@ -137,8 +137,7 @@ def test_panels_cost_no_requests_and_an_endless_query_stops_no_batch(lake: Spark
         until(lambda: len(monitor.batches()) > during)
         until(lambda: shown(details, "of_table")["rows"] == [[60]])
         assert "cancelled after 3 seconds" in shown(details, "endless")["error"]
-    monitor_panels = [by_zip, endless]
-    with running(feed, lake, *monitor_panels) as (monitor, details):
+    with running(feed, lake, by_zip, endless) as (monitor, details):
         watched = batches_of(feed, monitor, 5, look=details.documents["panels"])
         assert shown(details, "by_zip")["error"] is None
     assert set(watched[1:]) <= set(alone)

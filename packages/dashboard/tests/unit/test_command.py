@@ -1,4 +1,4 @@
-"""``lakefeed dashboard`` runs as a process of its own; its subcommand hashes a password."""
+"""``lakefeed dashboard`` as a process, and its subcommand that hashes a password."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from lakefeed.errors import ConfigError
 from tests.support.cli import Running
 
 
-def test_a_dashboard_over_no_feeds_is_served_until_a_signal(tmp_path: Path) -> None:
+def test_the_command_serves_a_dashboard_until_sigterm(tmp_path: Path) -> None:
     running = Running(["dashboard", "--port", "0"], {"LAKEFEED_HOME": str(tmp_path)}, tmp_path / "log")
     try:
         running.wait_until_it_says("the dashboard is at ")
@@ -31,7 +31,7 @@ def test_a_dashboard_over_no_feeds_is_served_until_a_signal(tmp_path: Path) -> N
             running.kill()
 
 
-def test_a_password_is_hashed_and_not_shown() -> None:
+def test_hash_password_prints_a_hash_and_refuses_a_short_password() -> None:
     done = CliRunner().invoke(root, ["dashboard", "hash-password"], input="correct horse\n")
     assert (done.exit_code, "correct horse" in done.output) == (0, False)
     assert PasswordHasher().verify(done.output.strip(), "correct horse")
@@ -40,7 +40,7 @@ def test_a_password_is_hashed_and_not_shown() -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::"])
-def test_another_address_without_a_login_is_refused(host: str) -> None:
+def test_an_address_other_than_loopback_requires_a_login(host: str) -> None:
     done = CliRunner().invoke(root, ["dashboard", "--host", host])
     assert isinstance(done.exception, ConfigError)
     assert "requires a login" in str(done.exception)

@@ -1,4 +1,4 @@
-"""The dashboard's threads run calls in parallel up to their number, and never delay the end of the process."""
+"""DaemonThreads runs calls in parallel, and never delays the end of the process."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ import pytest
 from lakefeed_dashboard.workers import DaemonThreads
 
 
-def test_calls_are_made_at_once_up_to_the_number_and_threads_are_used_again() -> None:
+def test_calls_run_in_parallel_and_reuse_the_threads() -> None:
     threads = DaemonThreads(2, name="test-pool")
     together = threading.Barrier(2)
     assert sorted(call.result(10) for call in [threads.submit(together.wait, 10) for _ in range(2)]) == [0, 1]
@@ -20,7 +20,7 @@ def test_calls_are_made_at_once_up_to_the_number_and_threads_are_used_again() ->
     threads.shutdown()
 
 
-def test_after_the_shutdown_nothing_more_is_called() -> None:
+def test_shutdown_cancels_waiting_calls_and_refuses_new_ones() -> None:
     threads, go = DaemonThreads(1, name="test-pool"), threading.Event()
     began = threading.Event()
 
@@ -40,7 +40,7 @@ def test_after_the_shutdown_nothing_more_is_called() -> None:
 
 
 @pytest.mark.waits
-def test_a_call_that_hangs_does_not_hold_up_the_end_of_the_process() -> None:
+def test_a_call_that_hangs_does_not_delay_the_exit_of_the_process() -> None:
     program = (
         "import asyncio, time\n"
         "from lakefeed_dashboard import workers\n"

@@ -1,4 +1,4 @@
-"""Login: sessions, cookies, limits on guesses, and what an attacker can learn from a response."""
+"""Login: sessions, cookies, limits on guesses, and answers that reveal nothing to an attacker."""
 
 import threading
 import time
@@ -22,21 +22,14 @@ from packages.dashboard.tests.dashboards import (
     password_hash,
     with_login,
 )
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.clock import Clock
 
 
 def guess(client: httpx.Client, user: str, password: str = "wrong") -> int:
     return client.post("/login", json={"user": user, "password": password}).status_code
 
 
-def test_a_session_begins_with_the_login_and_is_gone_after_the_logout() -> None:
+def test_a_session_begins_at_the_login_and_ends_at_the_logout() -> None:
     monitor = monitor_of()
     with dashboard(monitor, with_login()) as served, browser(served) as client:
         assert client.get("/api/feeds").status_code == 401
@@ -52,7 +45,7 @@ def test_a_session_begins_with_the_login_and_is_gone_after_the_logout() -> None:
     assert messages == ["anna has logged in from 127.0.0.1", "anna has logged out from 127.0.0.1"]
 
 
-def test_the_cookie_is_for_this_server_alone() -> None:
+def test_the_cookies_are_restricted_to_this_server() -> None:
     with dashboard(monitor_of(), with_login()) as served, browser(served) as client:
         answer = client.post("/login", json={"user": "anna", "password": PASSWORD})
         cookies = answer.headers.get_list("set-cookie")
@@ -67,7 +60,7 @@ def test_the_cookie_is_for_this_server_alone() -> None:
 
 
 @pytest.mark.parametrize("form", [{"user": "anna", "password": PASSWORD}, {"token": OPERATOR_TOKEN}])
-def test_the_form_works_without_a_script(form: dict[str, str]) -> None:
+def test_the_login_form_works_without_javascript(form: dict[str, str]) -> None:
     with dashboard(monitor_of(), with_login()) as served, browser(served) as client:
         page = client.post("/login", data={**form, "password": "<script>", "token": "<script>"})
         assert (page.status_code, "<script" in page.text) == (401, False)
@@ -77,7 +70,7 @@ def test_the_form_works_without_a_script(form: dict[str, str]) -> None:
         assert client.get("/").status_code == 200
 
 
-def test_a_login_ends_the_session_before() -> None:
+def test_a_login_ends_the_previous_session() -> None:
     with dashboard(monitor_of(), with_login()) as served, browser(served) as client:
         log_in(client)
         [name] = [name for name in client.cookies if "device" not in name]
@@ -104,7 +97,7 @@ def test_an_unknown_user_and_a_wrong_password_get_the_same_answer(monkeypatch: p
     assert "no-user-of-this-name" not in messages  # A user may have typed a password as the name.
 
 
-def test_an_unknown_user_takes_as_long_as_a_known_one() -> None:
+def test_a_password_check_takes_as_long_for_an_unknown_user() -> None:
     passwords = Passwords({"anna": password_hash(), "vic": password_hash()})
 
     def seconds(user: str) -> float:
@@ -119,8 +112,10 @@ def test_an_unknown_user_takes_as_long_as_a_known_one() -> None:
     passwords.close()
 
 
-def test_guesses_are_limited_and_the_user_still_gets_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An attacker with many addresses uses up a user's attempts; the user's own browser is still let in."""
+def test_guesses_are_limited_but_the_user_can_still_log_in_from_a_known_browser(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An attacker with many addresses uses up the user's attempts."""
     monkeypatch.setattr("lakefeed_dashboard.access.Access.address_of", lambda self, request: request.headers["x-from"])
     with dashboard(monitor_of(), with_login()) as served, browser(served) as own, browser(served) as attacker:
         own.headers["x-from"] = "192.0.2.1"
@@ -139,7 +134,7 @@ def test_guesses_are_limited_and_the_user_still_gets_in(monkeypatch: pytest.Monk
         assert 1 <= int(retry) <= 16
 
 
-def test_attempts_come_back_with_time() -> None:
+def test_attempts_are_allowed_again_after_a_time() -> None:
     clock = Clock()
     attempts = Attempts(burst=2, every=10.0, most=3, clock=clock)
     assert [attempts.take("a") for _ in range(3)] == [0.0, 0.0, 10.0]
@@ -154,12 +149,12 @@ def test_attempts_come_back_with_time() -> None:
     assert len(attempts._used) == 3
 
 
-def test_an_address_of_ipv6_counts_with_its_network() -> None:
+def test_ipv6_addresses_of_one_network_count_as_one() -> None:
     assert network_of("2001:db8::1") == network_of("2001:db8::ffff:1") != network_of("2001:db8:0:1::1")
     assert network_of("::ffff:192.0.2.1") == network_of("192.0.2.1")
 
 
-def test_sessions_end_and_are_bounded() -> None:
+def test_sessions_expire_and_their_number_is_limited() -> None:
     clock = Clock()
     found = Sessions(hours=1, clock=clock)
     first = found.open("anna", "operator")
@@ -176,7 +171,7 @@ def test_sessions_end_and_are_bounded() -> None:
 
 
 @pytest.mark.waits
-def test_an_expired_session_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expired_session_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with dashboard(monitor_of(), with_login(session_hours=0.0002)) as served, browser(served) as client:
         answer = client.post("/login", json={"user": "anna", "password": PASSWORD})
         cookie = answer.headers["set-cookie"].split(";")[0]
@@ -196,7 +191,7 @@ def test_an_open_stream_ends_with_its_session(monkeypatch: pytest.MonkeyPatch) -
             assert all(time.monotonic() < end for _ in lines)
 
 
-def test_a_flood_of_refusals_takes_few_lines_of_the_log() -> None:
+def test_the_audit_log_summarises_a_flood_of_refusals() -> None:
     clock, lines = Clock(), list[str]()
     audit = Audit(lambda message, **details: lines.append(message), clock=clock)
     for _ in range(1000):
@@ -208,7 +203,7 @@ def test_a_flood_of_refusals_takes_few_lines_of_the_log() -> None:
 
 
 @pytest.mark.waits
-def test_the_loop_answers_while_passwords_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_answers_while_it_checks_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
     def verify(self: Passwords, user: str, password: str) -> bool:
         time.sleep(0.5)
         return False
@@ -231,7 +226,7 @@ def test_the_loop_answers_while_passwords_are_checked(monkeypatch: pytest.Monkey
             thread.join()
 
 
-def test_a_hash_is_argon2id() -> None:
+def test_hash_password_returns_an_argon2id_hash() -> None:
     hashed = hash_password(PASSWORD)
     assert hashed.startswith("$argon2id$v=19$m=65536,")
     validated(Dashboard, "test", users=[{"name": "anna", "password_hash": hashed}])

@@ -1,4 +1,4 @@
-"""Access to /metrics and /health over a real socket, and the responses to Kubernetes' probes."""
+"""Access to /metrics and /health, and the answers to Kubernetes' probes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,7 +51,7 @@ def test_probes_need_no_token_and_show_no_name() -> None:
 
 
 @pytest.mark.parametrize("state", ["starting", "hangs", "stalled", "failed", "ended"])
-def test_each_probe_fails_for_its_own_reason(state: str) -> None:
+def test_probes_and_health_fail_by_the_state_of_the_feed(state: str) -> None:
     clock = Clock()
     monitor = FeedMonitor("taxi", clock=clock)
     expected = {

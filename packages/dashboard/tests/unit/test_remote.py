@@ -1,4 +1,4 @@
-"""A dashboard over many drivers stays quick while some hang, and acts in the name of its user."""
+"""A dashboard over many drivers answers quickly while some hang, and sends actions in its user's name."""
 
 import json
 import socket
@@ -52,7 +52,7 @@ def many(sources: list[WatchedServer]) -> Iterator[tuple[RemoteFeeds, list[str]]
 
 
 @pytest.mark.waits
-def test_a_page_over_fifty_feeds_of_which_five_hang_answers_within_200_ms() -> None:
+def test_the_list_of_fifty_feeds_answers_within_200_ms_while_five_hang() -> None:
     with ExitStack() as stack:
         sources = []
         for number in range(FEEDS - HANGING):
@@ -117,7 +117,7 @@ def test_an_action_is_logged_at_the_driver_with_the_user_of_the_dashboard() -> N
     assert notes == ["anna has logged in from 127.0.0.1", "prometheus may not stop hidden-name: refused from 127.0.0.1"]
 
 
-def test_only_a_driver_of_this_user_believes_who_acts() -> None:
+def test_a_dashboard_ignores_the_header_that_names_the_acting_user() -> None:
     monitor = monitor_of()
     with dashboard(monitor, with_login()) as served:
         headers = {**bearer(OPERATOR_TOKEN), "X-Lakefeed-User": "anna"}
@@ -154,7 +154,7 @@ def test_the_drivers_of_this_user_are_found_and_distinguished(tmp_path: Path, mo
         assert feeds.find("none") is None
 
 
-def test_a_feed_that_ends_is_shown_as_not_reachable() -> None:
+def test_a_feed_is_listed_only_after_its_driver_has_answered() -> None:
     monitor = FeedMonitor("brief")
     with serve(OwnFeed(monitor), port=0) as driver:
         source = WatchedServer(key="1", server=FeedServer(driver.url or "", driver.token))
@@ -168,15 +168,17 @@ def test_a_feed_that_ends_is_shown_as_not_reachable() -> None:
 
 
 @pytest.mark.parametrize("command", ["status", "top"])
-def test_a_driver_that_a_dashboard_cannot_reach_does_not_run(command: str, tmp_path: Path) -> None:
-    """The driver's answer is an error with a status; it must not be taken for a feed that has just begun."""
+def test_status_and_top_show_no_answer_for_a_driver_that_the_dashboard_cannot_reach(
+    command: str, tmp_path: Path
+) -> None:
+    """The dashboard answers with an error and a status, which must not be taken for a feed that has just begun."""
     token = tmp_path / "token"
     token.write_text(VIEWER_TOKEN)
     row = {**dict.fromkeys(("lag", "rate")), "feed": "taxi", "state": "unknown", "hangs": False, "reachable": False}
     with hanging() as url:
         source = WatchedServer(key="1", server=FeedServer(url, "token", seconds=0.2), row=row)
         with many([source]) as (feeds, _), dashboard(feeds, with_login()) as served:
-            asked = [command, "--url", served, "--token-file", str(token), "--output", "json"]
-            shown = CliRunner().invoke(root, asked)
+            words = [command, "--url", served, "--token-file", str(token), "--output", "json"]
+            shown = CliRunner().invoke(root, words)
     [found] = next(iter(json.loads(shown.output).values()))
     assert (shown.exit_code, found["feed"], found["state"]) == (1, "taxi", "no answer")

@@ -1,4 +1,4 @@
-"""Limits of the dashboard's server: the number of connections, and the time in which a client has to send a request."""
+"""The dashboard's server limits the number of connections, and the time in which a request must arrive."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ def served() -> Iterator[str]:
         yield url
 
 
-def test_many_silent_connections_are_bounded(monkeypatch: pytest.MonkeyPatch, served: str) -> None:
+def test_silent_connections_are_closed_to_make_room_for_requests(monkeypatch: pytest.MonkeyPatch, served: str) -> None:
     monkeypatch.setattr(server, "MOST_CONNECTIONS", 20)
     silent = [socket.create_connection(address(served)) for _ in range(24)]
     try:
@@ -36,7 +36,7 @@ def test_many_silent_connections_are_bounded(monkeypatch: pytest.MonkeyPatch, se
 
 
 @pytest.mark.parametrize("begin", [b"", b"GET / HTTP/1.1\r\n", b"GET /login HTTP/1.1\r\nHost: localhost\r\n\r\nG"])
-def test_clients_that_send_a_byte_at_a_time_are_cut_off(monkeypatch: pytest.MonkeyPatch, begin: bytes) -> None:
+def test_a_client_that_sends_single_bytes_is_disconnected(monkeypatch: pytest.MonkeyPatch, begin: bytes) -> None:
     monkeypatch.setattr(server, "ARRIVAL_SECONDS", 0.3)
     with dashboard(monitor_of(), without_login()) as url, socket.create_connection(address(url)) as dripping:
         dripping.sendall(begin)
@@ -54,7 +54,7 @@ def test_clients_that_send_a_byte_at_a_time_are_cut_off(monkeypatch: pytest.Monk
     pytest.fail("the connection is still open")
 
 
-def test_a_server_that_has_ended_by_itself_says_so_and_accepts_no_more(
+def test_a_server_that_ends_unexpectedly_logs_it_and_refuses_connections(
     served: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     [*_, thread] = [thread for thread in threading.enumerate() if isinstance(thread, server._ServerThread)]
@@ -69,4 +69,4 @@ def test_a_server_that_has_ended_by_itself_says_so_and_accepts_no_more(
     assert not thread.is_alive()
     with pytest.raises(httpx.ConnectError):
         httpx.get(served, trust_env=False)
-    assert "the dashboard's server has ended: CancelledError; the feed runs on" in caplog.text
+    assert "the dashboard's server has ended: CancelledError; the feed continues" in caplog.text

@@ -28,9 +28,9 @@ def dashboard(**settings: Any) -> Dashboard:
         ({"host": "192.0.2.1", "tls": TLS}, "requires a login"),
         ({"host": "feeds.example", "users": [USER]}, "plain text"),
         ({"host": "0.0.0.0", "tokens": [TOKEN]}, "plain text"),
-        ({"behind_proxy": True, "public_url": "https://x.example"}, "requires users or tokens"),
+        ({"behind_proxy": True, "public_url": "https://x.example"}, "is public, so it requires a login"),
         ({"behind_proxy": True, "users": [USER]}, "public_url"),
-        ({"users": [USER, USER]}, "'anna' is there twice"),
+        ({"users": [USER, USER]}, "two users have the name 'anna'"),
         ({"users": [{**USER, "password_hash": "secret-of-anna"}]}, "hash-password"),
         ({"users": [{**USER, "password_hash": HASH.replace("argon2id", "argon2i")}]}, "hash-password"),
         ({"users": [{**USER, "password_hash": HASH.replace("65536", "99999999")}]}, "1 GB"),
@@ -46,7 +46,7 @@ def dashboard(**settings: Any) -> Dashboard:
         ({"session_hours": 0}, "session_hours"),
     ],
 )
-def test_what_is_not_safe_is_refused(settings: dict[str, Any], message: str) -> None:
+def test_unsafe_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as refused:
         dashboard(**settings)
     assert "secret-of-anna" not in str(refused.value)
@@ -61,13 +61,13 @@ def test_what_is_not_safe_is_refused(settings: dict[str, Any], message: str) -> 
         {"host": "0.0.0.0", "tokens": [TOKEN], "behind_proxy": True, "public_url": "https://x.example"},
     ],
 )
-def test_what_is_safe_is_accepted(settings: dict[str, Any]) -> None:
+def test_safe_settings_are_accepted(settings: dict[str, Any]) -> None:
     found = dashboard(**settings)
     assert HASH not in repr(found)
     assert TOKEN["token"] not in repr(found)
 
 
-def test_loopback() -> None:
+def test_is_loopback_recognises_loopback_addresses() -> None:
     assert all(map(is_loopback, ("127.0.0.1", "127.9.9.9", "::1", "[::1]", "localhost", "LOCALHOST.")))
     assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "localhost.example", "127.0.0.1.example", "")))
 
@@ -85,11 +85,11 @@ def test_loopback() -> None:
         ("::1", ["dashboard.host='::1'"]),
     ],
 )
-def test_an_address_on_the_command_line(text: str | None, found: list[str]) -> None:
+def test_the_address_of_the_option_dashboard_is_parsed(text: str | None, found: list[str]) -> None:
     assert dashboard_overrides(text) == found
 
 
-def test_the_command_line_replaces_the_address_and_not_the_login(reading: Reader) -> None:
+def test_the_option_dashboard_overrides_the_address_but_not_the_login(reading: Reader) -> None:
     with pytest.raises(ConfigError, match="no port"):
         dashboard_overrides("localhost:http")
     with pytest.raises(ConfigError, match=r"taxi\.yaml --dashboard"):

@@ -1,4 +1,4 @@
-"""Server-sent events: one look a second for all pages, resumed streams, and pages that read too slowly."""
+"""Server-sent events: one read a second for all pages, resumed streams, and pages that read too slowly."""
 
 import asyncio
 import contextlib
@@ -62,12 +62,12 @@ def finish(monitor: FeedMonitor, batch: int) -> None:
     monitor.finish(FinishedBatch(batch_id=batch, finished_at=time.time(), seconds=1.0, records=5, lag=0))
 
 
-def test_a_page_gets_the_list_the_feed_and_what_is_new() -> None:
+def test_a_page_receives_the_list_its_feed_and_new_batches_and_events() -> None:
     monitor = monitor_of()
     with dashboard(monitor, without_login()) as served, page(served, "?feed=hidden-name") as found:
         assert next(found)[1]["feeds"][0]["feed"] == "hidden-name"
         assert until(found, "progress")[0]["feed"] == "hidden-name"
-        time.sleep(1.2)  # By now the page's first look is over.
+        time.sleep(1.2)  # The hub sends batches and events from its second read on.
         finish(monitor, 4)
         monitor.note("a <b>note</b>\n\ndata: forged")
         kinds: dict[str, Any] = {}
@@ -78,7 +78,7 @@ def test_a_page_gets_the_list_the_feed_and_what_is_new() -> None:
         assert kinds["event"]["message"] == "a <b>note</b> data: forged"
 
 
-def test_a_broken_connection_resumes_after_the_last_event() -> None:
+def test_a_stream_resumes_after_the_last_event_received() -> None:
     monitor = monitor_of()
     for number in range(5):
         monitor.note(f"note {number}")
@@ -89,19 +89,19 @@ def test_a_broken_connection_resumes_after_the_last_event() -> None:
         last = first[1][1] or ""
         with page(served, "?feed=hidden-name", **{"Last-Event-ID": last}) as found:
             assert [until(found, "event")[0]["number"] for _ in range(2)] == [5, 6]
-        # The number is of another run, so all events of this run are new.
+        # These ids are no event of this run, so the page gets all events.
         for other in ("1-4", "x", "-", "9" * 400):
             with page(served, "?feed=hidden-name", **{"Last-Event-ID": other}) as found:
                 assert until(found, "event")[0]["number"] == 1
 
 
 @pytest.mark.waits
-def test_a_hundred_pages_cost_one_look_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[float] = []
+def test_a_hundred_pages_share_one_read_per_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[float] = []
     own_row = OwnFeed.row
 
     def row(self: OwnFeed) -> dict[str, Any]:
-        looks.append(time.monotonic())
+        reads.append(time.monotonic())
         return own_row(self)
 
     monitor = monitor_of()
@@ -110,14 +110,13 @@ def test_a_hundred_pages_cost_one_look_a_second(monkeypatch: pytest.MonkeyPatch)
         for _ in range(PAGES):
             connection = stack.enter_context(socket.create_connection(address(served), timeout=60))
             connection.sendall(b"GET /api/stream?feed=hidden-name HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            # Open one page at a time: on a slow machine, the server would refuse some of many requests at once.
+            # The pages open one after the other: on a slow machine, the server refuses some of many requests at once.
             read_until(connection, b"event: feeds")
             pages.append(connection)
         monkeypatch.setattr(OwnFeed, "row", row)
-        while len(looks) < 3:
+        while len(reads) < 3:
             time.sleep(0.1)
-        # Even on a slow machine, there is one look for all pages, and at least a second between two looks.
-        assert all(after - before > 0.9 * stream.EVERY_SECONDS for before, after in pairwise(looks))
+        assert all(after - before > 0.9 * stream.EVERY_SECONDS for before, after in pairwise(reads))
         finish(monitor, 4)
         for connection in pages:
             read_until(connection, b"event: batch")
@@ -125,7 +124,7 @@ def test_a_hundred_pages_cost_one_look_a_second(monkeypatch: pytest.MonkeyPatch)
         assert httpx.get(f"{served}/api/feeds", trust_env=False, timeout=60).status_code == 200
 
 
-def test_panels_are_sent_when_they_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_panels_are_sent_only_when_they_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "EVERY_SECONDS", 0.02)
     monkeypatch.setattr(stream, "PANELS_SECONDS", 0.01)
     asked = itertools.count()
@@ -135,7 +134,7 @@ def test_panels_are_sent_when_they_have_changed(monkeypatch: pytest.MonkeyPatch)
         assert [until(found, "panels")[0]["panels"][0]["rows"] for _ in range(3)] == [[[0]], [[1]], [[2]]]
 
 
-def test_no_more_pages_than_the_driver_can_carry(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_open_pages_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "MOST_CLIENTS", 2)
     with dashboard(monitor_of(), without_login()) as served, page(served) as one, page(served) as two:
         next(one), next(two)
@@ -144,7 +143,7 @@ def test_no_more_pages_than_the_driver_can_carry(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.waits
-def test_a_page_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "WRITE_SECONDS", 0.5)
     monkeypatch.setattr(stream, "EVERY_SECONDS", 0.02)
     monitor = monitor_of()
@@ -161,13 +160,13 @@ def test_a_page_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -
             time.sleep(2.5)
             lazy.settimeout(5)
             with contextlib.suppress(ConnectionResetError):
-                while lazy.recv(1 << 20):  # If the connection is still open, recv raises a TimeoutError.
+                while lazy.recv(1 << 20):  # recv raises TimeoutError if the connection is still open.
                     pass
         monkeypatch.setattr(stream, "message", original)
         assert httpx.get(f"{served}/api/feeds", trust_env=False).status_code == 200
 
 
-def test_a_slow_pages_queue_is_bounded() -> None:
+def test_the_queue_of_a_slow_page_is_limited() -> None:
     client = stream.Client(None)
     for _ in range(stream.MOST_QUEUED):
         client.send([b"x"])
@@ -176,7 +175,7 @@ def test_a_slow_pages_queue_is_bounded() -> None:
     assert (client.is_dropped, client.queue.qsize(), client.queue.get_nowait()) == (True, 1, None)
 
 
-def test_a_slow_pages_queue_is_bounded_by_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_queue_of_a_slow_page_is_limited_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "MOST_QUEUED_BYTES", 10)
 
     async def read() -> None:
@@ -193,7 +192,7 @@ def test_a_slow_pages_queue_is_bounded_by_bytes_too(monkeypatch: pytest.MonkeyPa
     asyncio.run(read())
 
 
-def test_a_quiet_stream_has_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_without_news_sends_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "HEARTBEAT_SECONDS", 0.1)
     monkeypatch.setattr(stream, "EVERY_SECONDS", 60.0)
     with (

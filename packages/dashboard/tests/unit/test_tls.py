@@ -59,7 +59,7 @@ def settings(tmp_path: Path) -> Dashboard:
     return with_login(tls=certificate(tmp_path))
 
 
-def test_a_browser_that_trusts_the_ca_logs_in(settings: Dashboard) -> None:
+def test_a_browser_that_trusts_the_certificate_logs_in(settings: Dashboard) -> None:
     assert settings.tls is not None
     trusting = ssl.create_default_context(cafile=settings.tls.certificate)
     with dashboard(monitor_of(), settings) as served:
@@ -86,7 +86,7 @@ def test_plain_text_is_refused(settings: Dashboard) -> None:
         assert good.status_code == 200
 
 
-def test_a_client_that_shakes_no_hand_is_cut_off(settings: Dashboard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_without_a_tls_handshake_is_disconnected(settings: Dashboard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "HANDSHAKE_SECONDS", 0.3)
     monkeypatch.setattr(server, "MOST_CONNECTIONS", 5)
     assert settings.tls is not None
@@ -106,7 +106,7 @@ def test_a_client_that_shakes_no_hand_is_cut_off(settings: Dashboard, monkeypatc
                 assert time.monotonic() < until
 
 
-def test_a_certificate_that_does_not_fit_is_named(tmp_path: Path) -> None:
+def test_the_error_names_an_unusable_certificate(tmp_path: Path) -> None:
     one, other = certificate(tmp_path, "one"), certificate(tmp_path, "other")
     (tmp_path / "text").write_text("no certificate")
     for tls in (

@@ -1,4 +1,4 @@
-"""The newest dead letters of a feed by reason, with samples of their records."""
+"""The newest dead letters of a feed, grouped by reason, with samples of their records."""
 
 from __future__ import annotations
 
@@ -15,19 +15,23 @@ from lakefeed.sinks.dead_letters.store import Content, DeadLetterReader
 from lakefeed_dashboard.details.cache import explained
 
 MOST_LETTERS = 1_000
-"""The number of newest letters to count and sample; for a topic, the number to read per partition."""
+"""The page counts and samples so many of the newest dead letters; of a topic, so many per partition."""
 MOST_TABLES = 20
 MOST_REASONS = 20
 SAMPLES = 3
 LONGEST = 2_000
 LONGEST_CONTENT = 10_000
-"""Bytes of a key or value to show; ``lakefeed dead-letters show`` prints longer ones."""
+"""The page shows so many bytes of a key or value; ``lakefeed dead-letters show`` prints all."""
 
 Readers = Iterable[tuple[str, DeadLetterReader]]
 
 
 def dead_letters_document(config: PipelineConfig, readers: Callable[[], Readers], *, now: float) -> dict[str, Any]:
-    """Return the newest dead letters; ``readers`` yields names of feeds in the ledger, with their letters' readers."""
+    """Return the newest dead letters as a document.
+
+    Args:
+        readers: yields, for each part of the feed, its name in the ledger and a reader of its dead letters.
+    """
     document = no_dead_letters(config, now=now)
     if config.dead_letters is None:
         return document
@@ -41,7 +45,7 @@ def dead_letters_document(config: PipelineConfig, readers: Callable[[], Readers]
         try:
             recent = reader.recent(feed, most=MOST_LETTERS, samples=SAMPLES, longest=LONGEST_CONTENT)
         except ResourceMissing:
-            continue  # The place is created with the first dead letter.
+            continue  # The first dead letter creates the table or topic.
         except Exception as error:
             errors.append(explained(error))
             continue
@@ -59,22 +63,16 @@ def dead_letters_document(config: PipelineConfig, readers: Callable[[], Readers]
 
 
 def no_dead_letters(config: PipelineConfig, *, now: float) -> dict[str, Any]:
-    """Return the document of a feed without dead letters."""
+    """Return the document without any dead letters."""
     return {
         "reasons": [],
         "complete": True,
         "taken_at": iso(now),
-        "replayable": replayable(config),
+        # A replay needs a sink that supports it, and no further sinks.
+        "replayable": config.dead_letters is not None and not config.sinks and config.sink.refusal("replay") is None,
         "kept": None,
         "error": None,
     }
-
-
-def replayable(config: PipelineConfig) -> bool:
-    """Return whether dead letters can be replayed: the sink supports it, and there is only one sink."""
-    if config.dead_letters is None or config.sinks:
-        return False
-    return config.sink.refusal("replay") is None
 
 
 def _sample(letter: dict[str, Any]) -> dict[str, Any]:
@@ -92,15 +90,14 @@ def _sample(letter: dict[str, Any]) -> dict[str, Any]:
 
 
 def shown(name: str, content: Content) -> dict[str, Any]:
-    """Return bytes as text if they are UTF-8, else as hexadecimal digits, truncated; None for a null.
+    """Return bytes as text if they are UTF-8, otherwise as hexadecimal digits; truncate long ones.
 
-    The text is not escaped: the view must escape control characters and marks of direction.
+    The page must escape control characters and marks of direction, because the text here has them.
     """
     if content.data is None:
         return {name: None, f"{name}_encoding": None, f"{name}_bytes": None, f"{name}_cut": False}
     is_cut = content.size > len(content.data)
     try:
-        # The cut may have split a character.
         text = content.data.decode("utf-8") if not is_cut else _decoded(content.data)
         encoding = "text"
     except UnicodeDecodeError:
@@ -115,6 +112,7 @@ def shown(name: str, content: Content) -> dict[str, Any]:
 
 
 def _decoded(data: bytes) -> str:
+    """Decode UTF-8 whose last character may be cut off."""
     for end in range(len(data), max(0, len(data) - 4), -1):
         try:
             return data[:end].decode("utf-8")

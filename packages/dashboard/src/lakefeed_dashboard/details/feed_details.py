@@ -1,10 +1,11 @@
-"""Collect the details on a feed's page, only while a user looks at them."""
+"""Read the details on a feed's page, only while a user looks at them."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from lakefeed.config.connections import Connections
@@ -20,25 +21,25 @@ from lakefeed_dashboard.details.dead_letters import dead_letters_document, no_de
 from lakefeed_dashboard.details.graph import graph_of
 from lakefeed_dashboard.details.panels import Panels
 from lakefeed_dashboard.details.schemas import schemas_document
-from lakefeed_dashboard.details.tables import TableMetadata, table_document
+from lakefeed_dashboard.details.tables import read_metadata, table_document
 from lakefeed_dashboard.settings import Dashboard, Tariff
 
 SECONDS = 5.0
 TABLE_SECONDS = 30.0
 LIMIT = 10.0
-"""The seconds that a viewer waits for a read; the read continues after that."""
+"""A viewer waits so many seconds for a read, which continues after that."""
 
 HOUR = 3600.0
 LEAST_SECONDS = 60.0
-"""The least duration, in seconds, from which the figures of a new feed are extrapolated."""
+"""Figures of a run shorter than this are extrapolated as if it had lasted so many seconds."""
 DIGITS = 8
 
 
 class FeedDetails:
     """The details of one feed during a run.
 
-    Any thread but the feed's own may read the documents. A reader waits for some seconds at most. Results are cached,
-    so that many viewers cost as much as one.
+    The documents are read in other threads than the feed's own. They are cached, so that many viewers cost as much as
+    one, and a reader waits some seconds at most.
 
     Args:
         spark: the feed's session; without it there are no query panels.
@@ -56,21 +57,21 @@ class FeedDetails:
         connections: Connections,
     ) -> None:
         feed = Feed(config=config, connections=connections, view=config.name)
-        metadata = TableMetadata(spark, connections)
+        read = partial(read_metadata, spark=spark, connections=connections)
         block = config.block(Dashboard)
         tariff = None if block is None else Tariff.of(block.tariff)
         self._panels = Panels.of(block.panels, spark) if spark is not None and block and block.panels else None
         self.documents: dict[str, Callable[[], Document]] = {
-            "graph": _kept(lambda: graph_of(config, monitor), lambda: {"nodes": [], "edges": []}, seconds=SECONDS),
-            "table": _kept(
-                lambda: table_document(config, monitor, metadata.read, now=time.time()),
+            "graph": _cached(lambda: graph_of(config, monitor), lambda: {"nodes": [], "edges": []}, seconds=SECONDS),
+            "table": _cached(
+                lambda: table_document(config, monitor, read, now=time.time()),
                 lambda: {"tables": [], "left_out": 0, "taken_at": iso(time.time())},
             ),
-            "schemas": _kept(
-                lambda: schemas_document(config, monitor, metadata.read),
+            "schemas": _cached(
+                lambda: schemas_document(config, monitor, read),
                 lambda: {"schemas": [], "writers": [], "left_out": 0, "note": None},
             ),
-            "dead-letters": _kept(
+            "dead-letters": _cached(
                 lambda: dead_letters_document(config, lambda: _readers(feed, monitor), now=time.time()),
                 lambda: no_dead_letters(config, now=time.time()),
             ),
@@ -84,15 +85,15 @@ class FeedDetails:
             self._panels.close()
 
 
-def _kept(
+def _cached(
     read: Callable[[], Document], empty: Callable[[], Document], *, seconds: float = TABLE_SECONDS
 ) -> Callable[[], Document]:
-    """Return a cached read that returns a document, or an empty one with the error."""
+    """Return a cached read; if it fails, its document is the empty one with the error."""
     return CachedRead(read, failed=lambda why: {**empty(), "error": why}, seconds=seconds, limit=LIMIT).get
 
 
 def _readers(feed: Feed, monitor: FeedMonitor) -> Iterator[tuple[str, DeadLetterReader]]:
-    """Yield the feeds that may have dead letters, with readers of these letters."""
+    """Yield the name and the reader of dead letters for each part of the feed that has a table of its own."""
     if not feed.config.has_many_tables:
         yield feed.config.name, feed.dead_letters()
         return
@@ -102,9 +103,9 @@ def _readers(feed: Feed, monitor: FeedMonitor) -> Iterator[tuple[str, DeadLetter
 
 
 def costs_of(monitor: FeedMonitor, tariff: Tariff | None) -> dict[str, Any]:
-    """Return requests and prices of the last hour, from the model's history; without a batch, they are None.
+    """Return the S3 requests of the last hour and their price; without a batch, the figures are None.
 
-    If the feed has run for less than an hour, its figures for ``seconds`` are extrapolated to an hour.
+    If the feed has run for less than an hour, the figures of ``seconds`` are extrapolated to an hour.
     """
     progress = monitor.snapshot()
     seconds = min(HOUR, max(LEAST_SECONDS, progress.taken_at - progress.started_at))
@@ -139,7 +140,7 @@ def costs_of(monitor: FeedMonitor, tariff: Tariff | None) -> dict[str, Any]:
 
 
 def _by_class(monitor: FeedMonitor) -> dict[str, float]:
-    """Return a batch's requests by class of keys, as the mean over the newest batches."""
+    """Return the requests of an average batch by class of S3 keys; the newest batches count."""
     sums, counted = Counter[str](), 0
     for batch in monitor.batches():
         if batch.requests is not None:

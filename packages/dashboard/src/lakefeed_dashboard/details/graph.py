@@ -15,13 +15,13 @@ from lakefeed.messages.redaction import redacted
 from lakefeed.monitor.feed_monitor import FeedMonitor
 
 SECONDS = 60.0
-"""The number of seconds over which rates are computed."""
+"""Rates are those of so many seconds."""
 MOST_TOPICS = 30
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Records, rows and dead letters per second; None if unknown. ``topics`` has the records' shares by topic."""
+    """Records, rows and dead letters per second, None if unknown; ``topics`` has each topic's share of the records."""
 
     records: float | None = None
     rows: float | None = None
@@ -30,9 +30,9 @@ class Rates:
 
     @classmethod
     def of(cls, monitor: FeedMonitor) -> Rates:
-        """Return the rates of the last minute, from the progress model."""
-        shown = monitor.snapshot()
-        rate, since = shown.rate, shown.taken_at - SECONDS
+        """Return the rates of the last minute."""
+        progress = monitor.snapshot()
+        rate, since = progress.rate, progress.taken_at - SECONDS
         points = monitor.points(since=since, most=1)
         if rate is None or not points or not points[0].records:
             return cls(records=rate, rows=rate, dead_letters=rate) if rate == 0 else cls()
@@ -52,7 +52,7 @@ class Rates:
 
 
 class _Graph:
-    """Nodes and edges, in the order in which they are added."""
+    """The nodes and edges of the document."""
 
     def __init__(self) -> None:
         self.nodes: list[dict[str, Any]] = []
@@ -61,7 +61,7 @@ class _Graph:
     def add(
         self, id_: str, label: str, kind: str, *, after: Iterable[str] = (), rate: float | None = None, detail: str = ""
     ) -> str:
-        """Add a node after other nodes; return its id."""
+        """Add a node with edges from the nodes of ``after``; return its id."""
         shown = None if rate is None else round(rate, 3)
         self.nodes.append({"id": id_, "label": label, "kind": kind, "rate": shown, "detail": redacted(detail)})
         self.edges += [[before, id_] for before in after]
@@ -128,7 +128,7 @@ def _add_steps(graph: _Graph, name: str, transform: Transform, behind: list[str]
         views[table.lower()] = [graph.add(f"table:{table}", table, "table", detail=what)]
     last = behind
     for step_name, step in transform.all_steps.items():
-        # Nodes whose views the SELECT names as plain words; functions, and views only in backticks, may give none.
+        # A step's inputs are the views that its SELECT names; if none is found, the previous step is its input.
         words = {word.lower() for word in re.findall(r"\w+", without_texts(step.sql or ""))}
         inputs = dict.fromkeys(node for view, nodes in views.items() if view in words for node in nodes)
         detail = "sql"

@@ -1,11 +1,16 @@
-"""Run a feed's query panels in the driver's Spark while a user looks, with bounded results and never the same panel
-twice at a time.
-"""
+"""Run a feed's query panels in the driver's Spark while a user looks, with bounded results and one query per panel."""
 
 from __future__ import annotations
 
+import itertools
 import math
+import queue
 import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -15,30 +20,20 @@ from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import quietly
 from lakefeed.clients.spark.session import activate
 from lakefeed.clients.spark.statements import run
+from lakefeed.config.values import seconds_of
 from lakefeed.errors import ConfigError, LakefeedError
-from lakefeed.lazy import sf
+from lakefeed.json_model import iso
+from lakefeed.lazy import SparkSession, sf
 from lakefeed.messages.printable import without_values
 from lakefeed.messages.redaction import redacted
 from lakefeed_dashboard.settings import QueryPanel
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
-import itertools
-import queue
-import threading
-import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Protocol
-
-from lakefeed.config.values import seconds_of
-from lakefeed.json_model import iso
-from lakefeed.lazy import SparkSession
 
 POOL = "lakefeed-panels"
-"""The scheduler pool that gets the resources that batches leave: maintenance/pools.xml."""
+"""The scheduler pool whose jobs run only on cores that batches leave free: maintenance/pools.xml."""
 LONGEST_CELL = 2_000
 LONGEST_REASON = 2_000
 MOST_COLUMNS = 100
@@ -49,7 +44,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class PanelSession:
-    """A session for panels beside the feed's own, with its views, catalogs and secrets; for one thread at a time."""
+    """A copy of the feed's Spark session for panels, with its views, catalogs and secrets; for one thread at a time."""
 
     def __init__(self, spark: SparkSession) -> None:
         from pyspark.sql import SparkSession
@@ -83,7 +78,7 @@ class PanelSession:
         refused = self._java.ReadOnlyQuery.refusal(self._copy, sql)
         if refused is not None:
             raise ConfigError(
-                f"a panel only reads, and its SQL has {refused}",
+                f"a panel may only read, but its SQL has {refused}",
                 where=f"panel {panel.name}",
                 hint="write one SELECT over tables and views",
             )
@@ -100,7 +95,7 @@ def statement_of(panel: QueryPanel) -> str:
 def bounded(frame: DataFrame) -> DataFrame:
     """Convert all values to numbers, truth values or short texts, because a value may have many megabytes."""
     fields = frame.schema.fields[:MOST_COLUMNS]
-    # By position, because column names may be duplicate.
+    # Columns get unique names, because the query may return the same name twice.
     numbered = frame.toDF(*(f"c{at}" for at in range(len(frame.columns))))
     return numbered.select(*(_short(sf.col(f"c{at}"), field.dataType) for at, field in enumerate(fields)))
 
@@ -129,9 +124,9 @@ def cell(value: Any) -> Any:
         return value if abs(value) <= EXACT else str(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
-    if isinstance(value, tuple):  # A tuple is a time.
+    if isinstance(value, tuple):  # `_short` makes a struct of a time.
         return _time(value[0])
-    number = float(value)  # A decimal; 0.1 is one that JavaScript shows unchanged.
+    number = float(value)  # The value is a decimal.
     return number if Decimal(repr(number)) == value else str(value)
 
 
@@ -145,7 +140,7 @@ def _time(micros: int | None) -> str | None:
 
 
 def cancel(spark: SparkSession, group: str) -> None:
-    """Cancel the jobs of a group, including jobs that its query would begin later."""
+    """Cancel the jobs of a group, and the jobs that its query would begin later."""
     own: Any = spark.sparkContext
     own._jsc.sc().cancelJobGroupAndFutureJobs(group)
 
@@ -163,22 +158,18 @@ def reason_of(error: BaseException) -> str:
 
 
 AT_ONCE = 2
-"""The number of panels that are queried concurrently, so that a slow query does not delay all others."""
+"""The most panels that are queried at the same time: with two, a slow query does not delay all others."""
 IDLE_SECONDS = 60.0
-"""Seconds after which idle threads end."""
+"""A thread without queries ends after so many seconds."""
 
-
-class Queries(Protocol):
-    """Runs panels' queries; one thread creates and uses it."""
-
-    def query(self, panel: QueryPanel, *, group: str) -> dict[str, Any]:
-        """Return columns and rows of a panel."""
+Query = Callable[..., dict[str, Any]]
+"""Takes a panel and the name of a job group, and returns columns and rows."""
 
 
 @dataclass
 class _State:
     panel: QueryPanel
-    found: dict[str, Any] = field(default_factory=lambda: {"columns": [], "rows": [], "truncated": False})
+    result: dict[str, Any] = field(default_factory=lambda: {"columns": [], "rows": [], "truncated": False})
     taken_at: float | None = None
     error: str | None = None
     began: float | None = None
@@ -191,7 +182,7 @@ class Panels:
     """The panels of one feed; any thread may call ``document``, which never waits for a query.
 
     Args:
-        open_queries: creates the runner of queries, in the thread that will use it.
+        open_query: returns a function that runs queries; called in the thread that uses the function.
         cancel_group: cancels the jobs of a query.
     """
 
@@ -199,12 +190,12 @@ class Panels:
         self,
         panels: Sequence[QueryPanel],
         *,
-        open_queries: Callable[[], Queries],
+        open_query: Callable[[], Query],
         cancel_group: Callable[[str], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._states = [_State(panel) for panel in panels]
-        self._open = open_queries
+        self._open = open_query
         self._cancel_group = cancel_group
         self._clock = clock
         self._lock = threading.Lock()
@@ -217,7 +208,9 @@ class Panels:
     @classmethod
     def of(cls, panels: Sequence[QueryPanel], spark: SparkSession) -> Panels:
         """Return panels that query the driver's Spark."""
-        return cls(panels, open_queries=lambda: PanelSession(spark), cancel_group=lambda group: cancel(spark, group))
+        return cls(
+            panels, open_query=lambda: PanelSession(spark).query, cancel_group=lambda group: cancel(spark, group)
+        )
 
     def document(self) -> dict[str, Any]:
         """Return the newest results, and start the queries that are due."""
@@ -249,7 +242,7 @@ class Panels:
                 threading.Thread(target=self._work, name="lakefeed-panels", daemon=True).start()
 
     def _work(self) -> None:
-        queries: Queries | None = None
+        query: Query | None = None
         while True:
             with self._lock:
                 self._idle += 1
@@ -264,30 +257,28 @@ class Panels:
                     return
                 state.began, state.is_cancelled = self._clock(), False
                 state.group = f"lakefeed-panel-{state.panel.name}-{next(self._numbers)}"
-            found, error = None, None
+            result, error = None, None
             limit = seconds_of(state.panel.time_limit)
             watch = threading.Timer(limit, self._cancel, [state, state.group])
             watch.daemon = True
             watch.start()
             try:
-                queries = queries or self._open()
-                found = queries.query(state.panel, group=state.group)
-            except BaseException as failure:  # No caller would handle an error of this thread.
+                query = query or self._open()
+                result = query(state.panel, group=state.group)
+            except BaseException as failure:  # The panel shows the error, and the thread continues.
                 error = reason_of(failure)
             finally:
                 watch.cancel()
-            self._note(state, found, error)
+            self._note(state, result, error)
 
-    def _note(self, state: _State, found: dict[str, Any] | None, error: str | None) -> None:
+    def _note(self, state: _State, result: dict[str, Any] | None, error: str | None) -> None:
         with self._lock:
             if state.is_cancelled:
-                found, error = (
-                    None,
-                    f"the query was cancelled after {state.panel.time_limit}; shorten it, or time_limit",
-                )
+                hint = "read fewer rows, or raise time_limit"
+                result, error = None, f"the query was cancelled after {state.panel.time_limit}; {hint}"
             state.error = error
-            if found is not None:
-                state.found, state.taken_at = found, self._clock()
+            if result is not None:
+                state.result, state.taken_at = result, self._clock()
             state.group, state.is_queued = None, False
 
     def _cancel(self, state: _State, group: str) -> None:
@@ -311,7 +302,7 @@ class Panels:
             "lat": panel.lat,
             "lon": panel.lon,
             "every_seconds": seconds_of(panel.every),
-            **state.found,
+            **state.result,
             "taken_at": iso(state.taken_at),
             "running": state.group is not None,
             "error": state.error,

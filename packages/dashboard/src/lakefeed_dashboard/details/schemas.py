@@ -1,4 +1,4 @@
-"""The schemas that a feed's tables have had, with the differences between consecutive schemas."""
+"""The history of the schemas of a feed's tables, with the differences between consecutive schemas."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONGEST = 200
 
 @dataclass(frozen=True)
 class SchemaField:
-    """A column or a nested field; examples of ``path``: ``address.zip``, ``items.element``, ``totals.value``."""
+    """A column or a nested field; its path is, for example, ``address.zip``, ``items.element`` or ``totals.value``."""
 
     path: str
     type: str
@@ -31,7 +31,7 @@ class SchemaField:
 
 
 def schemas_document(config: PipelineConfig, monitor: FeedMonitor, read: ReadMetadata) -> dict[str, Any]:
-    """Return the schemas of the feed's own tables, newest last, and the writers' schemas of this run."""
+    """Return the schemas of the feed's own tables, newest last, and the changes of schema that this run has noticed."""
     schemas: list[dict[str, Any]] = []
     errors: list[str] = []
     parts = list(parts_of(config, monitor))

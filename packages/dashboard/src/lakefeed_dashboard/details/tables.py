@@ -1,8 +1,8 @@
 """Files, bytes and snapshots of a feed's tables, from metadata in the driver's memory.
 
-Every batch loads its table and commits to it, so the JVM has the table's metadata and showing it costs no request
-(``io.lakefeed.commit.RecentTables``). pyiceberg opens a table that this driver has not loaded yet. That reads one
-metadata file, or none with a REST catalog. No manifest is read.
+Every batch loads its table and commits to it, so the JVM has the table's metadata, and showing them costs no request
+(``io.lakefeed.commit.RecentTables``). pyiceberg opens a table that this driver has not loaded yet, which reads one
+metadata file, or none with a REST catalog. Manifests are never read.
 """
 
 from __future__ import annotations
@@ -57,20 +57,13 @@ Metadata = dict[str, Any]
 ReadMetadata = Callable[[str], Metadata]
 
 
-class TableMetadata:
-    """Read the metadata of tables from the driver's memory, or else from the catalog."""
-
-    def __init__(self, spark: SparkSession | None, connections: Connections) -> None:
-        self._spark = spark
-        self._connections = connections
-
-    def read(self, table: str) -> Metadata:
-        """Return a table's newest snapshots and its schemas, oldest first; raise an error if there is no table."""
-        if self._spark is not None:
-            known = jvm.java(self._spark).commit.RecentTables.describe(table, MOST_SNAPSHOTS, MOST_SCHEMAS)
-            if known is not None:
-                return dict(json.loads(str(known)))
-        return metadata_of(open_table(table, connections=self._connections).metadata)
+def read_metadata(table: str, *, spark: SparkSession | None, connections: Connections) -> Metadata:
+    """Return a table's newest snapshots and its schemas, oldest first; raise ResourceMissing if there is no table."""
+    if spark is not None:
+        known = jvm.java(spark).commit.RecentTables.describe(table, MOST_SNAPSHOTS, MOST_SCHEMAS)
+        if known is not None:
+            return dict(json.loads(str(known)))
+    return metadata_of(open_table(table, connections=connections).metadata)
 
 
 def metadata_of(opened: Any) -> Metadata:
@@ -95,18 +88,15 @@ def metadata_of(opened: Any) -> Metadata:
 
 
 def _snapshot(snapshot: Any) -> dict[str, Any]:
-    summary = snapshot.summary
-    kept = {} if summary is None else {key: summary.get(key) for key in _SUMMARY if summary.get(key) is not None}
-    operation = None if summary is None else summary.operation.value
-    return {
-        "snapshot-id": snapshot.snapshot_id,
-        "timestamp-ms": snapshot.timestamp_ms,
-        "summary": {"operation": operation, **kept},
-    }
+    summary: dict[str, Any] = {"operation": None}
+    if (given := snapshot.summary) is not None:
+        summary = {key: given.get(key) for key in _SUMMARY if given.get(key) is not None}
+        summary["operation"] = given.operation.value
+    return {"snapshot-id": snapshot.snapshot_id, "timestamp-ms": snapshot.timestamp_ms, "summary": summary}
 
 
 def parts_of(config: PipelineConfig, monitor: FeedMonitor) -> Iterator[PipelineConfig]:
-    """Yield the pipeline; if topics have their own tables, the pipelines of the topics that the feed reads now."""
+    """Yield the pipeline, or one per topic that the feed reads now if topics have their own tables."""
     if not config.has_many_tables:
         yield config
         return
@@ -115,7 +105,7 @@ def parts_of(config: PipelineConfig, monitor: FeedMonitor) -> Iterator[PipelineC
 
 
 def iceberg_tables(config: PipelineConfig, monitor: FeedMonitor) -> dict[str, str]:
-    """Return the names of all Iceberg tables that the feed writes to, with the feed's name in their ledgers."""
+    """Return the Iceberg tables that the feed writes to, each with the feed's name in its ledger."""
     found: dict[str, str] = {}
     for part in parts_of(config, monitor):
         for table in tables_of(part, beside=True):
@@ -124,12 +114,12 @@ def iceberg_tables(config: PipelineConfig, monitor: FeedMonitor) -> dict[str, st
 
 
 def table_document(config: PipelineConfig, monitor: FeedMonitor, read: ReadMetadata, *, now: float) -> dict[str, Any]:
-    """Return files, bytes and newest snapshots of the feed's tables; for other sinks, figures that need no request."""
+    """Return files, bytes and newest snapshots of the feed's tables; for other sinks, a note."""
     tables = iceberg_tables(config, monitor)
     shown = [_iceberg(name, feed, read) for name, feed in list(tables.items())[:MOST_TABLES]]
     for place, sink in config.sink_blocks:
         if not sink.chosen.snapshot_tables:
-            # For other sinks than Iceberg, only the rows of this run are known without a request.
+            # Without a request, only the rows of this run are known for such a sink.
             rows = f"{monitor.snapshot().totals.rows:,} rows were written by this run"
             note = f"{place} is {sink.kind}, which has no snapshots; {rows}"
             shown.append({"name": sink.chosen.table_name or place, "kind": sink.kind, **_UNKNOWN, "note": note})
@@ -162,7 +152,7 @@ def _iceberg(name: str, feed: str, read: ReadMetadata) -> dict[str, Any]:
 def _shown(snapshot: Mapping[str, Any], feed: str) -> dict[str, Any]:
     summary = snapshot["summary"]
     return {
-        # As text, because JavaScript's integers are exact only up to 2**53.
+        # JavaScript's integers are exact only up to 2**53, so the id is a text.
         "id": str(snapshot["snapshot-id"]),
         "at": iso(snapshot["timestamp-ms"] / 1000),
         "operation": summary.get("operation"),
@@ -175,7 +165,7 @@ def _shown(snapshot: Mapping[str, Any], feed: str) -> dict[str, Any]:
 
 
 def _rows(summary: Mapping[str, str]) -> int | None:
-    """Return the number of rows that a reader sees; None if equality deletes make it unknown."""
+    """Return the number of rows that a query returns; None if equality deletes make it unknown."""
     stored, deleted = number(summary, "total-records"), number(summary, "total-position-deletes")
     return None if stored is None or number(summary, "total-equality-deletes") else stored - (deleted or 0)
 

@@ -1,4 +1,4 @@
-"""``lakefeed top``: all feeds that are found, on one screen."""
+"""``lakefeed top``: show all feeds on one screen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lakefeed_dashboard.top.feed_watch import FeedWatch
 
 SETTLE_SECONDS = 15.0
-"""Seconds to wait, without a live screen, for slow sources such as a ledger; a healthy driver answers within 3 s."""
+"""Without a live screen, the command waits so long for all feeds; to read a ledger may take seconds."""
 PLAIN_WIDTH = 200
 
 
@@ -34,12 +34,12 @@ PLAIN_WIDTH = 200
 def top(pipelines: tuple[Path, ...], urls: tuple[str, ...], token_file: Path | None, watch: bool, every: float) -> None:
     """Show the rate, lag and state of all feeds on one screen.
 
-    The columns: rate, lag, age, last commit, dead letters, requests, last error. Feeds: this user's drivers on this
-    machine, also killed and failed ones; the feeds of PIPELINES, or of pipeline.yaml in this folder, running or not;
-    with --url, those of a dashboard. In a terminal the screen is live: arrows choose a feed, Enter opens it, / filters,
-    q ends, a letter sorts (see the last line). Elsewhere it prints one table.
+    The feeds are those of this user's drivers on this machine, also killed and failed ones, and the feeds of PIPELINES
+    (default: pipeline.yaml in this folder), running or not. With --url, they are the feeds of a dashboard. In a
+    terminal the screen is live: arrows choose a feed, Enter opens it, / filters, q ends, a letter sorts (see the last
+    line). Elsewhere the command prints one table.
 
-    Exit status: 0; without a live screen 1 if a feed fails, hangs, was killed or does not answer.
+    Exit status: 0. Without a live screen: 1 if a feed fails, hangs, was killed or does not answer.
     """
     from lakefeed_dashboard.top.feed_watch import ASKING, FeedWatch, PipelineFeeds, finders_of
 

@@ -1,6 +1,6 @@
-"""Watch all feeds that are found. Every feed is asked in its own thread, so that a hanging one delays no other.
+"""Find feeds in this user's driver files, in pipeline files and on dashboards, and read their state repeatedly.
 
-Feeds are found through this user's driver files, through pipeline files, and on dashboards.
+A thread per feed asks for its state, so that a driver that hangs delays no other feed.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from lakefeed_dashboard.top.seen import MOST_POINTS, SeenFeed, Trend, answered
 
 FIND_SECONDS = 2.0
 LEDGER_SECONDS = 5.0
-"""The least seconds between two requests to catalog, store and broker."""
+"""The least seconds between two reads of a ledger, which send requests to catalog, store and broker."""
 ASKING = "asking"
 """The state of a feed before its first answer."""
 
 
 class WatchedFeed(Protocol):
-    """One feed that can be asked."""
+    """One feed and the place that knows its state."""
 
     key: str
     name: str
 
     def look(self, *, is_open: bool) -> SeenFeed:
-        """Ask for the feed's state; with ``is_open``, also for its events."""
+        """Read the feed's state; if the user has opened the feed, also its events."""
 
     def pause(self, every: float) -> float:
         """Return the seconds until the next look."""
 
 
 FeedFinder: TypeAlias = Callable[[], Sequence[WatchedFeed]]
-"""Returns the feeds that a place has now."""
+"""Returns the current feeds of a place: this machine, a pipeline file or a dashboard."""
 
 
 class WatchedDriver:
-    """A feed with a driver's file on this machine."""
+    """A feed whose driver has left a file on this machine."""
 
     def __init__(self, found: DriverFile) -> None:
         self.key, self.name = found.identity, found.feed
@@ -60,7 +60,7 @@ class WatchedDriver:
         return every
 
     def look(self, *, is_open: bool) -> SeenFeed:
-        # The feed may have been restarted, or have ended.
+        # Another driver may have started since the last look, or this one may have ended.
         file = self._file = drivers.find(self._file.identity) or self._file
         if not file.is_running:
             return self._without(file, file.ended or "killed", "" if file.ended else "its process has gone")
@@ -106,7 +106,7 @@ class WatchedRemote:
 
 
 class WatchedLedger:
-    """A feed of a pipeline file without a driver to ask; its state is estimated from its ledger."""
+    """A feed of a pipeline file without a driver on this machine; its ledger tells its likely state."""
 
     def __init__(self, config: PipelineConfig, connections: Connections, folder: Path | None, identity: str) -> None:
         self.key, self.name = f"{identity}\n{config.name}", config.name
@@ -139,7 +139,7 @@ class WatchedLedger:
 
 
 class _Asked:
-    """Asks a server about one feed, and keeps its newest progress, trend and events."""
+    """Asks a server about one feed, and remembers its newest progress, trend and events."""
 
     def __init__(self) -> None:
         self._trend = Trend()
@@ -160,7 +160,7 @@ class _Asked:
         return answered(progress, key=key, trend=self._trend, events=self._events)
 
     def last(self, seen: SeenFeed) -> SeenFeed:
-        """Return the state of a feed that does not answer, with the data of its newest answer."""
+        """Return the state of a feed that does not answer, with the figures of its newest answer."""
         if self._progress is None:
             return seen
         before = answered(self._progress, key=seen.key, trend=self._trend, events=self._events)
@@ -169,7 +169,7 @@ class _Asked:
 
 
 class LocalDrivers:
-    """This user's drivers on this machine: running ones, killed ones, and those that end while they are watched."""
+    """This user's drivers on this machine, also killed ones, and drivers that have ended since the command began."""
 
     def __init__(self, *, named: Collection[str] = ()) -> None:
         self._named = named
@@ -181,10 +181,10 @@ class LocalDrivers:
 
 
 class PipelineFeeds:
-    """The feeds of one pipeline: one per part with its own table.
+    """The feeds of one pipeline file: the driver's if it runs here, otherwise one per part with a table of its own.
 
     Args:
-        parts: configuration, connections and folder of the parts.
+        parts: configuration, connections and folder of each part.
     """
 
     def __init__(
@@ -201,11 +201,11 @@ class PipelineFeeds:
 
 
 class FeedWatch:
-    """Looks at feeds repeatedly while the block runs.
+    """Reads the state of all feeds repeatedly while the block runs.
 
     Args:
-        finders: the finders of feeds by name; the name is shown if a place does not answer.
-        every: seconds between two looks at a feed.
+        finders: by the name of the place, which is shown if the place does not answer.
+        every: seconds between two reads of a feed.
     """
 
     def __init__(self, finders: Mapping[str, FeedFinder], *, every: float) -> None:
@@ -228,11 +228,11 @@ class FeedWatch:
         self._ends.set()
 
     def open(self, key: str) -> None:
-        """Ask for this feed's events too; with an empty key, for no feed's."""
+        """Read also the events of the feed with this key; an empty key stops that."""
         self._opened = key
 
     def feeds(self) -> list[SeenFeed]:
-        """Return the newest state of all feeds, and the places that do not answer."""
+        """Return the newest state of all feeds; a place that does not answer is shown as a feed."""
         with self._lock:
             sources = [source for found in self._sources.values() for source in found.values()]
             shown = [
@@ -245,12 +245,12 @@ class FeedWatch:
         return [*unique.values(), *places]
 
     def failures(self) -> dict[str, LakefeedError]:
-        """Return the places that failed at the last look, with their errors."""
+        """Return the errors of the places that do not answer, by name."""
         with self._lock:
             return dict(self._failures)
 
     def settle(self, seconds: float) -> None:
-        """Wait until all places and feeds were asked once, or the time is over."""
+        """Wait until all places and feeds have been read once, or the time is over."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and not self._is_settled():
             time.sleep(0.01)
@@ -289,7 +289,7 @@ class FeedWatch:
         while not self._ends.is_set():
             try:
                 seen = source.look(is_open=self._opened == source.key)
-            except Exception as error:  # An error of one feed must neither end its thread nor reach the screen.
+            except Exception as error:  # A bug with one feed must not end its thread or the screen.
                 seen = SeenFeed(key=source.key, name=source.name, state="unknown", note=type(error).__name__)
             with self._lock:
                 if self._sources[name].get(source.key) is not source:
@@ -304,7 +304,7 @@ class FeedWatch:
 def finders_of(
     pipelines: Mapping[str, PipelineFeeds], servers: Sequence[FeedServer]
 ) -> Iterator[tuple[str, FeedFinder]]:
-    """Yield the places to look at: pipeline files, servers, and this machine if there are no servers."""
+    """Yield the places to look at: pipeline files and dashboards; this machine if there are no dashboards."""
     yield from ((name, pipeline.find) for name, pipeline in pipelines.items())
     yield from ((server.url, partial(_feeds_of, server)) for server in servers)
     if not servers:
@@ -312,5 +312,4 @@ def finders_of(
 
 
 def _feeds_of(server: FeedServer) -> Sequence[WatchedFeed]:
-    """Return the feeds of a dashboard, or of a single driver."""
     return [WatchedRemote(server, listed) for listed in server.feeds()]

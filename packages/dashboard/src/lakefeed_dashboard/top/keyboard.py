@@ -1,4 +1,4 @@
-"""Read single keys from a terminal, and restore its mode afterwards, also after an error, a signal, or Ctrl-Z."""
+"""Read single keys from a terminal, and restore the terminal's mode at the end, after an error and before Ctrl-Z."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 ESCAPE_SECONDS = 0.05
-"""The rest of an arrow key's sequence arrives within this time; after Escape alone, nothing arrives."""
+"""An arrow key sends Escape and more bytes within this time; the key Escape sends nothing more."""
 END = "end of input"
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O[ -~])")
 _NAMES = {
@@ -38,7 +38,7 @@ _NAMES = {
 
 
 class Terminated(BaseException):
-    """A signal to end the process; the process ends when the terminal is restored."""
+    """SIGTERM or SIGHUP has arrived; the process ends after it has restored the terminal."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -46,11 +46,11 @@ class Terminated(BaseException):
 
 
 class Keyboard:
-    """The keys of a terminal, within a block.
+    """The keys of a terminal.
 
     Args:
         descriptor: the terminal's file descriptor.
-        leave: called before Ctrl-Z pauses the process; ``resume`` is called when it continues.
+        leave: called before Ctrl-Z suspends the process; ``resume`` is called when the process continues.
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class Keyboard:
 
     @contextmanager
     def entered(self) -> Iterator[Keyboard]:
-        """Read single keys without an echo within this block; signals to end the process raise Terminated."""
+        """Switch the echo off while the block runs; SIGTERM and SIGHUP raise Terminated."""
         before = termios.tcgetattr(self._descriptor)
         handlers: dict[int, Any] = {}
 
         def end(number: int, frame: FrameType | None) -> None:
-            # A second signal must not interrupt the cleanup of the first one.
+            # A second signal must not interrupt the restoring of the terminal.
             signal.signal(number, signal.SIG_IGN)
             raise Terminated(number)
 
@@ -88,8 +88,7 @@ class Keyboard:
             tty.setcbreak(self._descriptor)
             yield self
         finally:
-            # The terminal may be closed.
-            with suppress(termios.error):
+            with suppress(termios.error):  # The terminal may be closed.
                 termios.tcsetattr(self._descriptor, termios.TCSAFLUSH, before)
             for restored, handler in handlers.items():
                 signal.signal(restored, handler)

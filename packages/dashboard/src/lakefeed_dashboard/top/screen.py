@@ -1,4 +1,4 @@
-"""The screen of ``lakefeed top``: the order of feeds, the chosen or open feed, and the keys that change them."""
+"""The screen of ``lakefeed top``: what it draws, and how keys change it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from lakefeed_dashboard.top.table import SORTED_BY, STYLES, age, columns_for, he
 MOST_BATCHES = 5
 MOST_EVENTS = 20
 LONGEST_FILTER = 100
-DRAWS_EACH_SECONDS = 0.5
-"""The interval of drawing, which also picks up changes of the terminal's size."""
+DRAW_SECONDS = 0.5
+"""The time between two drawings; each one fits the terminal's current size."""
 HELP = "q quit · ↑ ↓ enter open · / filter · sort n t r l o b c d s e · i invert"
 OPEN_HELP = "q quit · esc back · ↑ ↓ scroll"
 
@@ -31,19 +31,19 @@ def run_top(screen: TopScreen, *, descriptor: int, console: Console) -> None:
     """Draw on the whole terminal, and pass keys to the screen until it ends.
 
     Raises:
-        Terminated: SIGTERM or SIGHUP arrived; the terminal is restored.
+        Terminated: SIGTERM or SIGHUP has arrived; the terminal is restored.
     """
     live = Live(
         console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False, transient=True
     )
-    # The outer block restores the terminal's mode last, so that nothing is echoed onto the screen before.
+    # The keyboard is the outer block: it switches the echo on only after the screen is gone.
     with Keyboard(descriptor, leave=live.stop, resume=lambda: live.start(refresh=True)).entered() as keyboard:
         try:
             live.start()
             while not screen.is_over:
                 width, height = console.size
                 live.update(Group(*screen.lines(width, height)), refresh=True)
-                for key in keyboard.read(DRAWS_EACH_SECONDS):
+                for key in keyboard.read(DRAW_SECONDS):
                     if key == END:
                         return
                     screen.press(key)
@@ -52,7 +52,6 @@ def run_top(screen: TopScreen, *, descriptor: int, console: Console) -> None:
 
 
 def detail_lines(feed: SeenFeed, *, now: float) -> Iterator[Text]:
-    """Yield the lines of one feed."""
     if feed.progress is not None:
         yield from panel_lines(feed.progress, feed.batches)
     else:
@@ -61,7 +60,6 @@ def detail_lines(feed: SeenFeed, *, now: float) -> Iterator[Text]:
     yield Text.assemble("  ", (feed.state, STYLES.get(feed.state, "")), joined((" ", one_line(feed.note))))
     if feed.driver:
         yield Text(f"  {one_line(feed.driver)}")
-    # The parts of the last error that the panel does not show.
     error = feed.progress.last_error if feed.progress else None
     if error is not None and error.where:
         yield Text(f"    at {one_line(error.where)}", style="red")
@@ -93,11 +91,11 @@ def _partition_rows(feed: SeenFeed) -> list[tuple[str, ...]]:
 
 
 class TopScreen:
-    """Holds the state of the screen; keys change it.
+    """The state of the screen.
 
     Args:
         feeds: returns the newest state of the feeds.
-        opened: called with the key of the feed that is opened, or with an empty key.
+        opened: called with the key of the feed that the user opens; with an empty key when the user closes it.
     """
 
     def __init__(
@@ -109,7 +107,7 @@ class TopScreen:
     ) -> None:
         self.is_over = False
         self._feeds = feeds
-        self._tell_opened = opened
+        self._report_opened = opened
         self._clock = clock
         self._sorted_by, self._is_reversed = "n", False
         self._filter, self._is_typing = "", False
@@ -118,7 +116,7 @@ class TopScreen:
         self._rows = 10
 
     def press(self, key: str) -> None:
-        """Handle a key: a letter, or the name of another key."""
+        """Handle a key: a character, or the name of another key."""
         if self._is_typing:
             self._type(key)
         elif key == "q":
@@ -167,13 +165,13 @@ class TopScreen:
             self._first = 0
 
     def _sort(self, key: str, *, is_reversed: bool) -> None:
-        """Sort, and choose the first feed, because users sort to find it."""
+        """Sort, and choose the first feed, which users sort for."""
         self._sorted_by, self._is_reversed = key, is_reversed
         self._chosen, self._first = "", 0
 
     def _set_open(self, key: str) -> None:
         self._open, self._first = key, 0
-        self._tell_opened(key)
+        self._report_opened(key)
 
     def _type(self, key: str) -> None:
         if key in ("enter", "escape"):
@@ -203,7 +201,7 @@ class TopScreen:
     def _table(self, feeds: Sequence[SeenFeed], width: int) -> list[Text]:
         shown, now = self._shown(feeds), self._clock()
         keys = [feed.key for feed in shown]
-        # Until a key moves the choice, the first feed is chosen, also if the order changes.
+        # Until the user moves the choice, it stays at the first line, also if the order changes.
         chosen = keys.index(self._chosen) if self._chosen in keys else 0
         first = min(max(0, chosen - self._rows + 1, self._first), max(0, len(shown) - self._rows), chosen)
         self._first = first

@@ -1,4 +1,4 @@
-"""A feed as seen from outside: its driver's answer, or its state by the ledger, and a trend of rate and lag."""
+"""The state of a feed on the screen: its driver's answer, or its likely state by the ledger, and a trend."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ class Trend:
         self.has_history = False
 
     def add_history(self, history: RunHistory) -> None:
-        """Add the points that the driver has stored."""
         self.has_history = True
         self._points.clear()
         self.batches.clear()
@@ -43,7 +42,7 @@ class Trend:
         self.batches.extend(history.batches)
 
     def add(self, batch: FinishedBatch | None) -> None:
-        """Add the newest batch, unless it was added already."""
+        """Add a batch, unless the trend has it already."""
         if batch is None or (self._points and batch.finished_at <= self._points[-1].at + 0.001):
             return
         self._points.append(TrendPoint(at=batch.finished_at, rate=batch.processing_rate, lag=batch.lag))
@@ -59,8 +58,8 @@ class SeenFeed(JsonModel):
 
     Attributes:
         key: unique among all feeds on the screen.
-        state: the driver's state, or the likely one; ``no answer`` if the driver has not answered within the limit.
-        note: the reason of the state, if it is not obvious.
+        state: the driver's state, or the likely one; ``no answer`` if the driver did not answer in time.
+        note: the reason for the state, if it is not obvious.
         since: when the run began.
         progress: the driver's answer; None if there is none.
         rate: records per second.
@@ -102,10 +101,8 @@ class SeenFeed(JsonModel):
         return batch.requests.total if batch and batch.requests else None
 
 
-def answered(
-    progress: FeedProgress, *, key: str, trend: Trend, note: str = "", events: Iterable[Event] = ()
-) -> SeenFeed:
-    """Return a feed whose driver has answered."""
+def answered(progress: FeedProgress, *, key: str, trend: Trend, events: Iterable[Event]) -> SeenFeed:
+    """Return the state of a feed by its driver's answer; add the newest batch to the trend."""
     last = progress.last_batch
     trend.add(last)
     return SeenFeed(
@@ -113,7 +110,6 @@ def answered(
         name=progress.feed,
         state="hangs" if progress.hangs else progress.state,
         sink=progress.sink,
-        note=note,
         driver=f"process {progress.driver.pid} on {progress.driver.host}",
         since=progress.started_at,
         progress=progress,

@@ -1,4 +1,4 @@
-"""The table of ``lakefeed top``: as many columns as fit, and a line per feed."""
+"""The table of ``lakefeed top``: a line per feed, and as many columns as fit."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class TopColumn:
     """A column.
 
     Attributes:
+        need: if not all columns fit, the columns with the lowest values are shown.
+        value: returns the value to sort by; None comes last. Figures are sorted in descending order.
         key: the key that sorts by this column.
-        need: the priority; if not all columns fit, those with the lowest values are shown.
-        value: the value to sort by; None comes last. Figures are sorted in descending order.
-        takes_rest: the column takes all remaining width.
+        takes_rest: the column takes the remaining width.
     """
 
     title: str
@@ -119,7 +119,7 @@ SORTED_BY = {column.key: column for column in COLUMNS if column.key}
 
 
 def columns_for(width: int) -> list[tuple[TopColumn, int]]:
-    """Return the columns that fit, with their widths; the feed's name and the last error take the remaining width."""
+    """Return the columns that fit, with their widths; the last error, or else the name, takes the remaining width."""
     room = width - MARKER + GAP
     fit: list[TopColumn] = []
     for column in sorted(COLUMNS, key=lambda column: column.need):
@@ -133,7 +133,7 @@ def columns_for(width: int) -> list[tuple[TopColumn, int]]:
 def sort(feeds: Iterable[SeenFeed], *, key: str, is_reversed: bool, now: float) -> list[SeenFeed]:
     """Sort feeds by a column: words ascending, figures descending, unknown values last."""
     value = SORTED_BY[key].value
-    assert value is not None  # All columns that sort have a value.
+    assert value is not None  # Every column with a key has a value.
     by_name = sorted(feeds, key=lambda feed: (feed.name.casefold(), feed.key))
     known = [(found, feed) for feed in by_name if (found := value(feed, now)) is not None]
     unknown = [feed for feed in by_name if value(feed, now) is None]
@@ -144,7 +144,7 @@ def sort(feeds: Iterable[SeenFeed], *, key: str, is_reversed: bool, now: float) 
 
 
 def header(columns: Sequence[tuple[TopColumn, int]], *, key: str = "") -> Text:
-    """Return the line of titles, with the sorting column's title underlined."""
+    """Return the line of titles; the title of the column that sorts is underlined."""
     line = Text(" " * MARKER, style="bold")
     for at, (column, width) in enumerate(columns):
         line.append(" " * GAP if at else "")
@@ -163,7 +163,7 @@ def row(feed: SeenFeed, columns: Sequence[tuple[TopColumn, int]], *, now: float,
 
 
 def _cell(text: str, column: TopColumn, width: int) -> str:
-    """Fit a text into its column, by the terminal's widths of characters."""
+    """Fit a text into its column; a wide character takes two cells of the terminal."""
     cut = set_cell_size(text, width)
     if cut.rstrip() != text and len(text) > 1 and not text.startswith(cut.rstrip() + " "):
         cut = set_cell_size(set_cell_size(text, width - 1).rstrip() + "…", width)
@@ -171,7 +171,6 @@ def _cell(text: str, column: TopColumn, width: int) -> str:
 
 
 def summary(feeds: Sequence[SeenFeed]) -> str:
-    """Describe all feeds in one line."""
     well = sum(feed.is_well for feed in feeds)
     rate = sum(feed.rate or 0.0 for feed in feeds)
     lag = sum(feed.lag or 0 for feed in feeds)
@@ -179,10 +178,10 @@ def summary(feeds: Sequence[SeenFeed]) -> str:
     return f"{len(feeds):,} feeds{ill} · {short(rate)} records/s · lag {short(lag)}"
 
 
-def table_lines(feeds: Sequence[SeenFeed], *, width: int, now: float, key: str = "n") -> list[str]:
-    """Return the table as plain lines, for output that is no terminal."""
+def table_lines(feeds: Sequence[SeenFeed], *, width: int, now: float) -> list[str]:
+    """Return the table as plain lines, sorted by name, for output that is no terminal."""
     columns = columns_for(width)
-    shown = [row(feed, columns, now=now) for feed in sort(feeds, key=key, is_reversed=False, now=now)]
+    shown = [row(feed, columns, now=now) for feed in sort(feeds, key="n", is_reversed=False, now=now)]
     return [line.plain[MARKER:].rstrip() for line in (header(columns), *shown)]
 
 

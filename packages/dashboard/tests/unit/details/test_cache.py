@@ -1,4 +1,4 @@
-"""Cached reads for a page: kept for some seconds, one read at a time, and a wait for a read is bounded."""
+"""CachedRead caches a document for some seconds, reads it once at a time, and limits the wait for a read."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -6,20 +6,14 @@ from typing import Any
 
 from lakefeed.errors import Unreachable
 from lakefeed_dashboard.details.cache import CachedRead
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.clock import Clock
 
 
 def failed(why: str) -> dict[str, Any]:
     return {"error": why}
 
 
-def test_many_viewers_cost_as_much_as_one() -> None:
+def test_many_viewers_share_one_read_for_its_seconds() -> None:
     clock, reads, gate = Clock(), [], threading.Event()
 
     def read() -> dict[str, Any]:
@@ -32,14 +26,14 @@ def test_many_viewers_cost_as_much_as_one() -> None:
         found = [viewers.submit(cached.get) for _ in range(8)]
         gate.set()
         assert {answer.result()["number"] for answer in found} == {1}
-    clock.now = 4.9
+    clock.now += 4.9
     assert cached.get() == {"number": 1}
-    clock.now = 5.1
+    clock.now += 0.2
     assert cached.get() == {"number": 2}
     assert set(reads) == {"lakefeed-details"}
 
 
-def test_a_read_that_hangs_is_not_repeated_and_its_last_document_stays() -> None:
+def test_a_read_that_hangs_is_not_repeated_and_the_previous_document_is_shown() -> None:
     clock, gate, reads = Clock(), threading.Event(), []
 
     def read() -> dict[str, Any]:
@@ -50,16 +44,16 @@ def test_a_read_that_hangs_is_not_repeated_and_its_last_document_stays() -> None
 
     cached = CachedRead(read, failed=failed, seconds=5, limit=0.05, clock=clock)
     first = CachedRead(lambda: {"ok": gate.wait(10)}, failed=failed, seconds=5, limit=0.05, clock=clock)
-    assert first.get() == {"error": "it takes longer than 0.05 seconds to read; it continues"}
+    assert first.get() == {"error": "the read takes longer than 0.05 seconds; it continues"}
     cached.get()
-    clock.now = 6
+    clock.now += 6
     assert cached.get() == {"number": 1}
     assert cached.get() == {"number": 1}
     assert len(reads) == 2
     gate.set()
 
 
-def test_an_error_is_a_sentence_and_kept_as_long() -> None:
+def test_an_error_is_cached_as_a_sentence() -> None:
     clock, reads = Clock(), []
 
     def read() -> dict[str, Any]:
@@ -72,9 +66,9 @@ def test_an_error_is_a_sentence_and_kept_as_long() -> None:
     assert len(reads) == 1
 
 
-def test_the_text_of_a_strange_error_stays_out() -> None:
+def test_an_unexpected_error_is_shown_by_its_class_only() -> None:
     def read() -> dict[str, Any]:
         raise ValueError("the value of a record: 4711")
 
     cached = CachedRead(read, failed=failed, seconds=5, limit=5)
-    assert cached.get() == {"error": "it failed: ValueError"}
+    assert cached.get() == {"error": "the read failed: ValueError"}

@@ -1,4 +1,4 @@
-"""The newest dead letters, grouped by reason, from a real table with hostile content."""
+"""The document of the newest dead letters by reason, from a real table with hostile content."""
 
 import itertools
 import json
@@ -85,7 +85,7 @@ def document_of(*readers: DeadLetterReader, **changes: Any) -> dict[str, Any]:
     return dead_letters_document(config(**changes), lambda: (("hits", reader) for reader in readers), now=0.0)
 
 
-def test_letters_are_grouped_by_reason_with_the_newest_as_samples(catalog: SqlCatalog) -> None:
+def test_dead_letters_are_grouped_by_reason_with_the_newest_as_samples(catalog: SqlCatalog) -> None:
     table = written(
         catalog,
         [letter(number, f"not JSON at character {number}") for number in range(10)],
@@ -102,7 +102,7 @@ def test_letters_are_grouped_by_reason_with_the_newest_as_samples(catalog: SqlCa
     json.dumps(document)
 
 
-def test_of_many_letters_only_the_newest_files_are_read(catalog: SqlCatalog) -> None:
+def test_read_recent_reads_only_the_newest_files_of_a_long_table(catalog: SqlCatalog) -> None:
     table = written(catalog, *([letter(at * 10 + number, "old") for number in range(10)] for at in range(5)))
     found = read_recent(table, "hits", most=15, samples=2, longest=2000)
     assert found.is_whole is False
@@ -110,7 +110,7 @@ def test_of_many_letters_only_the_newest_files_are_read(catalog: SqlCatalog) -> 
     assert (count, [each["offset"] for each in letters]) == (15, [49, 48])
 
 
-def test_a_thousand_reasons_are_sampled(catalog: SqlCatalog) -> None:
+def test_read_recent_samples_each_of_a_thousand_reasons(catalog: SqlCatalog) -> None:
     words = ("".join(letters) for letters in itertools.product("abcdefghij", repeat=3))
     table = written(catalog, [letter(number, f"no field {word}") for number, word in enumerate(words)])
     found = read_recent(table, "hits", most=1000, samples=3, longest=2000)
@@ -119,7 +119,7 @@ def test_a_thousand_reasons_are_sampled(catalog: SqlCatalog) -> None:
 
 
 @pytest.mark.waits
-def test_of_a_large_file_only_the_newest_letters_leave_arrow(catalog: SqlCatalog) -> None:
+def test_read_recent_copies_only_the_newest_rows_of_a_large_file_out_of_arrow(catalog: SqlCatalog) -> None:
     many = pa.Table.from_pylist([letter(0, "bad")] * 200_000, schema=SCHEMA)
     offsets = pa.array(range(many.num_rows), pa.int64())
     table = catalog.create_table("web.letters", SCHEMA)
@@ -134,7 +134,7 @@ def test_of_a_large_file_only_the_newest_letters_leave_arrow(catalog: SqlCatalog
     assert (count, [each["offset"] for each in letters], found.is_whole) == (100, [199_999, 199_998], False)
 
 
-def test_an_empty_table_has_none(catalog: SqlCatalog) -> None:
+def test_read_recent_returns_no_reasons_for_an_empty_table(catalog: SqlCatalog) -> None:
     assert read_recent(written(catalog), "hits", most=10, samples=2, longest=10) == RecentLetters()
 
 
@@ -151,7 +151,7 @@ def test_an_empty_table_has_none(catalog: SqlCatalog) -> None:
         (b"\xff" * 1_000_000, ("ff" * 2000, "hex", 1_000_000, True)),
     ],
 )
-def test_content_is_text_or_hexadecimal_and_cut(data: bytes | None, expected: tuple[Any, ...]) -> None:
+def test_content_is_shown_as_text_or_hexadecimal_and_truncated(data: bytes | None, expected: tuple[Any, ...]) -> None:
     found = shown("value", Content.of(data, 2000))
     assert (found["value"], found["value_encoding"], found["value_bytes"], found["value_cut"]) == expected
 
@@ -164,7 +164,7 @@ def test_a_reader_that_fails_is_an_error_of_the_document() -> None:
     assert (document["reasons"], document["error"]) == ([], "the catalog does not answer (http://c)")
 
 
-def test_what_cannot_be_replayed_says_so() -> None:
+def test_the_document_says_that_dead_letters_cannot_be_replayed() -> None:
     assert document_of(sink={"memory": {}})["replayable"] is False
     assert document_of(sinks={"now": {"memory": {}}})["replayable"] is False
     without = dead_letters_document(pipeline(), lambda: (), now=0.0)

@@ -40,7 +40,7 @@ def rates(graph: dict[str, Any]) -> dict[str, float | None]:
     return {node["id"]: node["rate"] for node in graph["nodes"]}
 
 
-def test_the_graph_follows_the_records() -> None:
+def test_the_graph_has_the_path_of_the_records() -> None:
     feed = config(
         source={"kafka": {"bootstrap_servers": "localhost:9092", "topics": ["clicks", "hits"]}},
         expect={"has_zip": {"rule": "zip IS NOT NULL", "on_violation": "dead_letter"}},
@@ -85,7 +85,7 @@ def test_the_graph_follows_the_records() -> None:
     assert set(rates(graph).values()) == {None}
 
 
-def test_rates_are_those_of_the_last_minute() -> None:
+def test_the_graph_shows_the_rates_of_the_last_minute() -> None:
     clock = Clock()
     monitor = monitor_with_batches(clock)
     monitor.observe_ends({("clicks", 0): 100, ("hits", 0): 900})
@@ -99,14 +99,14 @@ def test_rates_are_those_of_the_last_minute() -> None:
     }
 
 
-def test_of_many_topics_the_first_are_nodes() -> None:
+def test_the_graph_shows_the_first_30_topics() -> None:
     monitor = FeedMonitor("hits")
     monitor.observe_ends({(f"t{number:03}", 0): 1 for number in range(MOST_TOPICS + 5)})
     nodes = graph_of(config(), monitor)["nodes"]
     assert nodes[MOST_TOPICS]["label"] == "5 more topics"
 
 
-def test_costs_are_those_of_the_last_hour() -> None:
+def test_costs_are_extrapolated_to_an_hour() -> None:
     clock = Clock()
     requests = BatchRequests(total=12, writes=8, reads=3, by_class={"data": 4, "metadata": 8})
     monitor = monitor_with_batches(clock, count=100, requests=requests)
@@ -120,7 +120,7 @@ def test_costs_are_those_of_the_last_hour() -> None:
     assert found["by_class"] == {"data": 4, "metadata": 8}
 
 
-def test_without_a_tariff_there_are_requests_without_a_price() -> None:
+def test_costs_have_no_price_without_a_tariff() -> None:
     monitor = monitor_with_batches(Clock(), requests=BatchRequests(total=12))
     found = costs_of(monitor, None)
     assert (found["currency"], found["per_batch"], found["per_hour"]) == (None, None, None)
@@ -128,12 +128,12 @@ def test_without_a_tariff_there_are_requests_without_a_price() -> None:
     assert found["requests_per_hour"] == 120 * 60
 
 
-def test_without_counted_requests_nothing_is_known() -> None:
+def test_costs_are_unknown_without_counted_requests() -> None:
     found = costs_of(monitor_with_batches(Clock()), Tariff.of("aws-us-east-1"))
     assert (found["requests_per_batch"], found["per_hour"]) == (None, None)
 
 
-def test_without_spark_there_are_no_panels() -> None:
+def test_feed_details_have_no_panels_without_a_spark_session() -> None:
     details = FeedDetails(
         config(sink={"memory": {}}), FeedMonitor("hits"), connections=Connections.from_environment({})
     )

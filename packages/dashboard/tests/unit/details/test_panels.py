@@ -1,4 +1,4 @@
-"""Query panels: when they run, what happens to a slow or wrong one, and how the page shows values."""
+"""Query panels run when they are due; slow and failing queries are handled; values are exact on the page."""
 
 import threading
 import time
@@ -14,23 +14,19 @@ from lakefeed_dashboard.settings import QueryPanel
 
 
 class Queries:
-    """A stand-in for Spark: counts queries and does what the test sets."""
+    """A stand-in for Spark: a query waits for the gate, and returns the number of queries or raises ``error``."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
-        self.at_once: dict[str, int] = {}
-        self.most_at_once = 0
+        self.running = 0
         self.gate = threading.Event()
         self.gate.set()
         self.cancelled: list[str] = []
         self.error: Exception | None = None
-        self._lock = threading.Lock()
 
     def query(self, panel: QueryPanel, *, group: str) -> dict[str, Any]:
-        with self._lock:
-            self.asked.append(panel.name)
-            self.at_once[panel.name] = self.at_once.get(panel.name, 0) + 1
-            self.most_at_once = max(self.most_at_once, max(self.at_once.values()))
+        self.asked.append(panel.name)
+        self.running += 1
         try:
             while not self.gate.wait(0.01):
                 if group in self.cancelled:
@@ -39,8 +35,7 @@ class Queries:
                 raise self.error
             return {"columns": ["n"], "rows": [[len(self.asked)]], "truncated": False}
         finally:
-            with self._lock:
-                self.at_once[panel.name] -= 1
+            self.running -= 1
 
 
 def panel(name: str = "hits", **settings: Any) -> QueryPanel:
@@ -48,24 +43,24 @@ def panel(name: str = "hits", **settings: Any) -> QueryPanel:
 
 
 def panels_of(queries: Queries, *panels: QueryPanel, clock: Callable[[], float] = time.time) -> Panels:
-    return Panels(panels, open_queries=lambda: queries, cancel_group=queries.cancelled.append, clock=clock)
+    return Panels(panels, open_query=lambda: queries.query, cancel_group=queries.cancelled.append, clock=clock)
 
 
-def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
-    end = time.monotonic() + seconds
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 5
     while not condition():
-        assert time.monotonic() < end, "it did not come about"
+        assert time.monotonic() < end
         time.sleep(0.01)
 
 
-def test_no_one_looks_no_query() -> None:
+def test_no_query_runs_until_a_user_looks() -> None:
     queries = Queries()
     panels_of(queries, panel())
     time.sleep(0.05)
     assert queries.asked == []
 
 
-def test_a_panel_is_queried_when_it_is_due() -> None:
+def test_a_panel_is_queried_again_after_its_interval() -> None:
     queries, now = Queries(), [100.0]
     panels = panels_of(queries, panel(every="5 seconds"), clock=lambda: now[0])
     [first] = panels.document()["panels"]
@@ -81,18 +76,15 @@ def test_a_panel_is_queried_when_it_is_due() -> None:
     panels.close()
 
 
-def test_a_slow_panel_never_overlaps_itself_and_others_go_by_it() -> None:
-    queries, now = Queries(), [100.0]
-    slow = Queries()
+def test_a_slow_panel_runs_once_at_a_time_and_does_not_delay_others() -> None:
+    queries, slow, now = Queries(), Queries(), [100.0]
     slow.gate.clear()
 
-    class Both:
-        def query(self, panel: QueryPanel, *, group: str) -> dict[str, Any]:
-            return (slow if panel.name == "slow" else queries).query(panel, group=group)
+    def query(panel: QueryPanel, *, group: str) -> dict[str, Any]:
+        return (slow if panel.name == "slow" else queries).query(panel, group=group)
 
-    panels = Panels(
-        [panel("slow"), panel("a"), panel("b")], open_queries=Both, cancel_group=print, clock=lambda: now[0]
-    )
+    three = [panel("slow"), panel("a"), panel("b")]
+    panels = Panels(three, open_query=lambda: query, cancel_group=print, clock=lambda: now[0])
     for _ in range(20):
         now[0] += 2
         panels.document()
@@ -104,7 +96,7 @@ def test_a_slow_panel_never_overlaps_itself_and_others_go_by_it() -> None:
     panels.close()
 
 
-def test_a_query_is_cancelled_after_its_time_limit_and_tried_again_later() -> None:
+def test_a_query_is_cancelled_after_its_time_limit_and_retried_later() -> None:
     queries, now = Queries(), [100.0]
     queries.gate.clear()
     panels = panels_of(queries, panel(time_limit="1 second"), clock=lambda: now[0])
@@ -120,22 +112,22 @@ def test_a_query_is_cancelled_after_its_time_limit_and_tried_again_later() -> No
     panels.close()
 
 
-def test_an_error_stands_in_the_panel_beside_the_last_rows() -> None:
+def test_a_failed_query_shows_its_error_beside_the_previous_rows() -> None:
     queries, now = Queries(), [100.0]
     panels = panels_of(queries, panel(), clock=lambda: now[0])
     panels.document()
     until(lambda: panels.document()["panels"][0]["rows"] == [[1]])
-    queries.error = ConfigError("a panel only reads, and its SQL has DropTable", hint="write one SELECT")
+    queries.error = ConfigError("a panel may only read, but its SQL has DropTable", hint="write one SELECT")
     now[0] += 2
     panels.document()
     until(lambda: panels.document()["panels"][0]["error"] is not None)
     [shown] = panels.document()["panels"]
-    assert shown["error"] == "a panel only reads, and its SQL has DropTable; write one SELECT"
+    assert shown["error"] == "a panel may only read, but its SQL has DropTable; write one SELECT"
     assert shown["rows"] == [[1]]
     panels.close()
 
 
-def test_an_error_of_spark_has_no_values_of_rows() -> None:
+def test_the_error_of_a_query_contains_no_values_of_rows() -> None:
     queries = Queries()
     text = '[CAST_INVALID_INPUT] The value "4711-secret" of the type "STRING" cannot be cast to "INT". SQLSTATE: 22018'
     queries.error = RuntimeError(text)
@@ -148,14 +140,14 @@ def test_an_error_of_spark_has_no_values_of_rows() -> None:
     panels.close()
 
 
-def test_closing_cancels_and_starts_no_more() -> None:
+def test_close_cancels_running_queries_and_starts_no_more() -> None:
     queries, now = Queries(), [100.0]
     queries.gate.clear()
     panels = panels_of(queries, panel(), clock=lambda: now[0])
     panels.document()
     until(lambda: queries.asked != [])
     panels.close()
-    until(lambda: queries.at_once["hits"] == 0)
+    until(lambda: queries.running == 0)
     now[0] += 10
     panels.document()
     time.sleep(0.05)
@@ -182,11 +174,11 @@ def test_closing_cancels_and_starts_no_more() -> None:
         ((2**62,), "4611686018427387 ms since 1970"),
     ],
 )
-def test_a_value_is_json_that_a_script_reads_exactly(value: Any, shown: Any) -> None:
+def test_a_cell_is_json_that_javascript_reads_exactly(value: Any, shown: Any) -> None:
     assert cell(value) == shown
 
 
-def test_names_are_quoted() -> None:
+def test_names_of_columns_and_tables_are_quoted() -> None:
     assert statement_of(panel(columns=["a`b", "c d"])) == "SELECT `a``b`, `c d` FROM `v`"
     table = QueryPanel.model_validate({"name": "t", "table": "lake.web.hits"})
     assert statement_of(table) == "SELECT * FROM `lake`.`web`.`hits`"

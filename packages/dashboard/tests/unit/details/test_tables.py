@@ -1,4 +1,4 @@
-"""Files, snapshots and schemas of tables as a page shows them, read from real metadata."""
+"""The documents of tables and schemas, from the metadata of real tables."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ResourceMissing, Unreachable
 from lakefeed.monitor.feed_monitor import FeedMonitor
-from lakefeed_dashboard.details.schemas import differences, history, schemas_document
+from lakefeed_dashboard.details.schemas import history, schemas_document
 from lakefeed_dashboard.details.tables import MOST_SNAPSHOTS, MOST_TABLES, Metadata, metadata_of, table_document
 
 
@@ -30,7 +30,7 @@ def rows(count: int) -> pa.Table:
     return pa.table({"zip": pa.array([str(number) for number in range(count)], pa.string())})
 
 
-def test_files_bytes_and_snapshots_come_from_the_summaries(catalog: SqlCatalog) -> None:
+def test_the_table_document_has_figures_of_snapshot_summaries(catalog: SqlCatalog) -> None:
     table = catalog.create_table("web.hits", rows(0).schema)
     table.append(rows(3), snapshot_properties={"lakefeed.feed": "hits", "lakefeed.batch-id": "41"})
     table.append(rows(2), snapshot_properties={"lakefeed.feed": "other", "lakefeed.batch-id": "7"})
@@ -55,7 +55,7 @@ def test_an_empty_table_has_no_files(catalog: SqlCatalog) -> None:
     assert (document["tables"][0]["files"], document["tables"][0]["bytes"]) == (0, 0)
 
 
-def test_summaries_of_other_writers_may_lack_figures_or_have_other_texts() -> None:
+def test_snapshot_summaries_of_other_writers_may_lack_figures() -> None:
     snapshots = [
         {"snapshot-id": 2**63 - 1, "timestamp-ms": number, "summary": {"operation": "append", "added-records": "many"}}
         for number in range(MOST_SNAPSHOTS)
@@ -73,7 +73,7 @@ def test_summaries_of_other_writers_may_lack_figures_or_have_other_texts() -> No
     assert shown["snapshots"][0]["added_rows"] == 0
 
 
-def test_one_table_that_cannot_be_read_hides_no_other(catalog: SqlCatalog) -> None:
+def test_a_table_that_cannot_be_read_does_not_hide_the_others(catalog: SqlCatalog) -> None:
     table = catalog.create_table("web.hits", rows(0).schema)
 
     def read(name: str) -> Metadata:
@@ -92,13 +92,13 @@ def test_one_table_that_cannot_be_read_hides_no_other(catalog: SqlCatalog) -> No
     ]
 
 
-def test_other_sinks_say_that_they_have_no_snapshots() -> None:
+def test_a_sink_without_snapshots_has_a_note() -> None:
     feed = config(sink={"memory": {"view": "now"}})
     document = table_document(feed, FeedMonitor("hits"), lambda name: {}, now=0.0)
     assert document["tables"][0]["note"] == "sink is memory, which has no snapshots; 0 rows were written by this run"
 
 
-def test_of_many_tables_the_first_are_shown() -> None:
+def test_the_first_50_tables_are_shown() -> None:
     feed = config(
         source={"kafka": {"bootstrap_servers": "localhost:9092", "topics_pattern": "hits.*"}},
         decode="string",
@@ -116,7 +116,7 @@ def test_of_many_tables_the_first_are_shown() -> None:
     assert document["tables"][0]["name"] == "lake.web.hits_000"
 
 
-def test_schemas_have_their_differences_nested_ones_too(catalog: SqlCatalog) -> None:
+def test_the_schema_history_has_differences_also_of_nested_fields(catalog: SqlCatalog) -> None:
     from pyiceberg.schema import Schema
     from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType
 
@@ -164,7 +164,7 @@ def test_schemas_have_their_differences_nested_ones_too(catalog: SqlCatalog) -> 
     assert (first["at"] is None, third["at"] is None) == (True, False)
 
 
-def test_the_schemas_of_a_run_name_the_writers_too() -> None:
+def test_the_schemas_document_has_the_writers_schemas_of_the_run() -> None:
     monitor = FeedMonitor("hits")
     monitor.events.add("schema", "batch 3 has rows of schema 7", batch=3, schema_id=7)
 
@@ -176,7 +176,3 @@ def test_the_schemas_of_a_run_name_the_writers_too() -> None:
     assert [(writer["id"], writer["batch"]) for writer in document["writers"]] == [(7, 3)]
     other = schemas_document(config(sink={"memory": {}}), monitor, read)
     assert other["note"] == "the sink is memory, which keeps no history of its schema"
-
-
-def test_equal_schemas_have_no_differences() -> None:
-    assert differences({}, {}) == {"added": [], "removed": [], "changed": []}

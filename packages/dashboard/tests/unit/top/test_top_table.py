@@ -1,4 +1,4 @@
-"""The table of all feeds fits any width and sorts in a natural order."""
+"""The table of all feeds fits any width, and sorts by any column."""
 
 import pytest
 from rich.cells import cell_len
@@ -18,7 +18,7 @@ FEEDS = [
 
 
 @pytest.mark.parametrize("width", [1, 10, 20, 40, 79, 80, 81, 120, 300])
-def test_each_line_has_the_width_of_the_terminal_at_most(width: int) -> None:
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     screen = TopScreen(lambda: FEEDS, clock=lambda: 100.0)
     for height in (1, 2, 5, 24):
         for key in ("", "enter", "escape", "/", "x", "escape"):
@@ -29,7 +29,7 @@ def test_each_line_has_the_width_of_the_terminal_at_most(width: int) -> None:
             assert all(line.plain.isprintable() for line in lines)
 
 
-def test_columns_stand_below_their_titles() -> None:
+def test_cells_are_aligned_with_their_titles() -> None:
     columns = columns_for(150)
     widths = {cell_len(row(feed, columns, now=100.0).plain) for feed in FEEDS}
     assert widths == {cell_len(header(columns).plain)} == {150}
@@ -40,7 +40,7 @@ def test_columns_stand_below_their_titles() -> None:
     ("key", "is_reversed", "expected"),
     [("l", False, "cdab"), ("l", True, "adcb"), ("t", False, "cdba"), ("n", True, "bacd"), ("r", False, "acbd")],
 )
-def test_sorted_by(key: str, is_reversed: bool, expected: str) -> None:
+def test_feeds_are_sorted_by_a_column(key: str, is_reversed: bool, expected: str) -> None:
     found = sort(FEEDS, key=key, is_reversed=is_reversed, now=100.0)
     if key == "r":
         assert {feed.key for feed in found[2:]} == {"b", "d"}
@@ -53,11 +53,11 @@ def test_sorted_by(key: str, is_reversed: bool, expected: str) -> None:
     ("number", "text"),
     [(None, "-"), (0, "0"), (999, "999"), (1234, "1.2k"), (99_960, "100k"), (999_700, "1.0M"), (5e9, "5.0G")],
 )
-def test_figures_are_short(number: float | None, text: str) -> None:
+def test_short_formats_a_number_with_six_characters_at_most(number: float | None, text: str) -> None:
     assert short(number) == text
 
 
-def test_ages_are_short() -> None:
+def test_age_formats_seconds_with_six_characters_at_most() -> None:
     assert [age(seconds) for seconds in (None, 0, 59, 61, 3590, 7200, 1e6)] == [
         "-", "0 s", "59 s", "1 min", "1 h", "2 h", "12 d",
     ]  # fmt: skip

@@ -109,7 +109,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.waits
-def test_fifty_feeds_are_shown_within_seconds_though_some_hang(home: Path) -> None:
+def test_top_shows_fifty_feeds_while_some_hang(home: Path) -> None:
     with terminal(["top", "--every", "0.5"], environment={"LAKEFEED_HOME": str(home)}) as shown:
         screen = shown.until(lambda text: "51 feeds" in text and "feed-10" in text and "hangs" in text)
         lines = screen.splitlines()
@@ -149,7 +149,7 @@ def test_fifty_feeds_are_shown_within_seconds_though_some_hang(home: Path) -> No
 
 @pytest.mark.waits
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
-def test_a_signal_leaves_the_terminal_as_it_was(tmp_path: Path, number: int, status: int) -> None:
+def test_top_restores_the_terminal_after_a_signal(tmp_path: Path, number: int, status: int) -> None:
     with terminal(["top"], environment={"LAKEFEED_HOME": str(tmp_path), "NO_COLOR": "1"}) as shown:
         shown.until(lambda text: "no driver is known on this machine" in text)
         shown.process.send_signal(number)
@@ -161,7 +161,7 @@ def test_a_signal_leaves_the_terminal_as_it_was(tmp_path: Path, number: int, sta
 
 
 @pytest.mark.waits
-def test_an_error_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
+def test_top_restores_the_terminal_after_an_error(tmp_path: Path) -> None:
     program = (
         "from rich.console import Console; from lakefeed_dashboard.top.screen import TopScreen, run_top\n"
         "run_top(TopScreen(lambda: 1 / 0), descriptor=0, console=Console())"
@@ -176,7 +176,7 @@ def test_an_error_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.waits
-def test_what_is_no_terminal_gets_one_table(home: Path) -> None:
+def test_top_prints_one_table_if_the_output_is_no_terminal(home: Path) -> None:
     command = [sys.executable, "-m", "lakefeed.cli", "top"]
     environment = {**os.environ, "LAKEFEED_HOME": str(home)}
     done = subprocess.run(command, capture_output=True, env=environment, check=False, timeout=30)

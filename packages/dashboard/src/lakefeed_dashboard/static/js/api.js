@@ -1,9 +1,9 @@
-// Sends requests to the server. An answer 401 leads to the login; other refusals become an ApiError with its text.
+// Sends requests to the server. The status 401 opens the login; other refusals become an ApiError with their text.
 
 /** @typedef {{user: string | null, role: "viewer" | "operator", csrf: string | null, login_required: boolean}} Session */
 
 const LIMIT_MS = 20_000;
-/** The number of retries after a busy server's refusal. */
+/** How often a request is repeated if the server is busy. */
 const REPEATS = 3;
 /** @type {Session | null} */
 let session = null;
@@ -13,7 +13,7 @@ export class ApiError extends Error {
    * @param {number} status 0 if the server did not answer
    * @param {string} message
    * @param {string | null} [hint]
-   * @param {number} [after] the seconds after which the server may answer; 0 if it does not say so
+   * @param {number} [after] seconds until the request may be repeated; 0 if the server names none
    */
   constructor(status, message, hint = null, after = 0) {
     super(message);
@@ -22,7 +22,7 @@ export class ApiError extends Error {
     this.after = after;
   }
 
-  /** The error and its hint, as one text. */
+  /** The error and its hint in one text. */
   get text() {
     return this.hint ? `${this.message}: ${this.hint}` : this.message;
   }
@@ -34,14 +34,13 @@ export async function loadSession() {
   return /** @type {Session} */ (session);
 }
 
-/** Return whether this user may operate feeds. */
 export function isOperator() {
   return session?.role === "operator";
 }
 
 /**
  * @param {string} path
- * @param {number} [limit] milliseconds, of each attempt
+ * @param {number} [limit] milliseconds for each attempt
  * @returns {Promise<any>}
  */
 export async function get(path, limit = LIMIT_MS) {
@@ -50,7 +49,7 @@ export async function get(path, limit = LIMIT_MS) {
       return await ask(path, { method: "GET" }, limit);
     } catch (error) {
       if (!(error instanceof ApiError) || error.after === 0 || repeats === REPEATS) throw error;
-      // A random delay, so that pages that were opened together do not retry together.
+      // The delay is random, so that pages that opened together do not retry together.
       const wait = error.after * 1000 * (1 + Math.random());
       await new Promise((done) => setTimeout(done, wait));
     }
@@ -66,7 +65,7 @@ export function ofFeed(feed, what) {
 }
 
 /**
- * Request an action; resolves with the event that logs it.
+ * Request an action; return the event that logs it.
  * @param {string} feed
  * @param {Record<string, unknown>} request
  */
@@ -82,7 +81,6 @@ export function act(feed, request) {
   );
 }
 
-/** Log out, and go to the login. */
 export async function logOut() {
   await fetch("/logout", { method: "POST", headers: { "X-CSRF-Token": session?.csrf ?? "" } }).catch(() => null);
   location.assign("/login");

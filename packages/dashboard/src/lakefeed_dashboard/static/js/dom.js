@@ -1,4 +1,4 @@
-// Builds elements. Values reach the page only as text nodes, so that no text of a record becomes markup.
+// Builds elements. Values become text nodes or attributes, so that no text of a record becomes markup.
 
 /** @typedef {Node | string | number | null | undefined | false} Child */
 
@@ -9,7 +9,7 @@ export const MOST_CHARACTERS = 200;
 const SERVER_CUTS = 2000;
 
 /**
- * Create an element. Properties that begin with "on" are listeners; `class`, `data-*`, `aria-*` and others attributes.
+ * Create an element. Properties that begin with "on" are listeners; all others are attributes.
  * @param {string} tag
  * @param {Record<string, any> | null} [properties]
  * @param {...(Child | Child[])} children
@@ -59,7 +59,7 @@ export function fill(element, ...children) {
 }
 
 /**
- * Set an element's text only if it differs, so that screen readers and selections are not disturbed.
+ * Set an element's text if it differs; an equal text would disturb screen readers and selections.
  * @param {Element} element
  * @param {string} text
  */
@@ -68,7 +68,7 @@ export function setText(element, text) {
 }
 
 /**
- * Return a foreign value as safe text: truncated, and with hidden characters made visible.
+ * Return a value of a record or a user as text: truncated, and with hidden characters as \uXXXX.
  * @param {unknown} value
  * @param {number} [most]
  * @returns {string}
@@ -78,12 +78,12 @@ export function visible(value, most = MOST_CHARACTERS) {
   const text = typeof value === "string" ? value : JSON.stringify(value) ?? String(value);
   const shown = text.slice(0, most).replace(HIDDEN, (mark) => `\\u${mark.charCodeAt(0).toString(16).padStart(4, "0")}`);
   if (text.length <= most) return shown;
-  // The server truncates longer texts, so their original length is not known here.
+  // The server truncates longer texts, so their full length is unknown.
   return text.length < SERVER_CUTS ? `${shown}… (${text.length.toLocaleString()} characters)` : `${shown}…`;
 }
 
 /**
- * Show a foreign value so that its text direction does not affect the text around it.
+ * Show a value of a record or a user; its text direction does not affect the text around it.
  * @param {unknown} value
  * @param {number} [most]
  */
@@ -92,7 +92,7 @@ export function foreign(value, most = MOST_CHARACTERS) {
 }
 
 /**
- * Create a section with a heading as its name.
+ * Create a section; its heading is its name for screen readers.
  * @param {string} title
  * @param {...(Child | Child[])} children
  */
@@ -102,7 +102,7 @@ export function section(title, ...children) {
 }
 
 /**
- * Create a table from rows of cells. A cell is text or a node; numbers are right-aligned, columns of bars have no title.
+ * Create a table from rows of cells. Numbers are aligned at the right; a column of bars has an empty title.
  * @param {{caption: string, columns: (string | {title: string, number?: boolean})[], rows: Child[][], hidden?: boolean}} content
  */
 export function table({ caption, columns, rows, hidden = true }) {
@@ -126,7 +126,7 @@ export function table({ caption, columns, rows, hidden = true }) {
 }
 
 /**
- * Announce a text to screen readers, once.
+ * Announce a text to screen readers.
  * @param {string} text
  */
 export function announce(text) {

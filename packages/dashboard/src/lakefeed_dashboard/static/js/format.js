@@ -32,7 +32,7 @@ export function keep(name, value) {
     if (value === null) localStorage.removeItem(name);
     else localStorage.setItem(name, value);
   } catch {
-    // A browser without storage forgets the setting.
+    // In a browser without storage, the setting ends with the page.
   }
 }
 
@@ -94,12 +94,11 @@ export function money(value, currency) {
   return currency ? `${text} ${currency}` : text;
 }
 
-/** Return whether times are shown in local time. */
 export function zoneIsLocal() {
   return isLocal;
 }
 
-/** Return the zone's name, as shown beside times. */
+/** Return the name of the time zone that the page shows beside times. */
 export function zoneName() {
   if (!isLocal) return "UTC";
   return Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -115,12 +114,11 @@ export function switchZone() {
 /** @param {() => void} follow */
 export function onZone(follow) {
   followers.add(follow);
-  return () => followers.delete(follow);
 }
 
 /**
  * @param {Date} date
- * @param {{seconds?: boolean, day?: boolean, millis?: boolean}} [parts]
+ * @param {{seconds?: boolean, day?: boolean}} [parts]
  */
 export function clock(date, { seconds = true, day = false } = {}) {
   /** @type {Intl.DateTimeFormatOptions} */
@@ -131,7 +129,7 @@ export function clock(date, { seconds = true, day = false } = {}) {
 }
 
 /**
- * Format a time of the server; today's times have no date.
+ * Format a time of the server; times of the last 12 hours have no date.
  * @param {string | null | undefined} iso
  * @param {{day?: boolean}} [parts]
  */
@@ -144,7 +142,7 @@ export function time(iso, { day } = {}) {
 }
 
 /**
- * Format how long ago a time was, until the server's time if it is given, else until the page's.
+ * Format how long ago a time was; `now` is the server's time, by default the browser's.
  * @param {string | null | undefined} iso
  * @param {string | null | undefined} now
  */

@@ -1,8 +1,8 @@
-// The history of one feed in the page: points of the displayed time span, and the newest batches in full.
+// The history of one feed in the page: the points of the charts, and the newest batches in full.
 
 const MOST_POINTS = 1500;
 const MOST_BATCHES = 100;
-/** Phases that do not overlap, in the order of a batch. "add" is a sum of phases; "rows" and "write …" are parts. */
+/** Phases that do not overlap, in their order in a batch. "add" is a sum of phases; "rows" and "write …" are parts of one. */
 export const PHASES = ["plan", "check", "write", "dead_letters", "publish", "log", "other"];
 
 /**
@@ -12,11 +12,11 @@ export const PHASES = ["plan", "check", "write", "dead_letters", "publish", "log
  * @property {number | null} processing
  * @property {number | null} lag
  * @property {number | null} lagSeconds
- * @property {number | null} requests a batch
+ * @property {number | null} requests per batch
  */
 
 export class History {
-  /** @param {number} seconds the time that is shown */
+  /** @param {number} seconds the time that the charts show */
   constructor(seconds) {
     this.seconds = seconds;
     /** @type {Moment[]} */
@@ -59,27 +59,27 @@ export class History {
     if (this.moments.length > MOST_POINTS) this.thin();
   }
 
-  /** Every second point of the older half is dropped, so that a page that is open for days does not grow. */
+  /** Drop every second point of the older half, so that a page that is open for days does not grow. */
   thin() {
     const half = MOST_POINTS / 2;
     this.moments = this.moments.filter((_, at) => at > half || at % 2 === 0);
   }
 
   /**
-   * Return the points within the displayed time span, up to now by the server's clock.
+   * Return the points that the charts show; `now` is the server's time.
    * @param {number} now
    */
   recent(now) {
     return this.moments.filter((moment) => moment.at >= now - this.seconds);
   }
 
-  /** Return the seconds per phase of the newest batches, with the time outside all phases. */
+  /** Return the seconds per phase of the newest batches; "other" is the time outside all phases. */
   phases() {
     const batches = this.batches.slice(-60);
     const columns = PHASES.map((name) =>
       batches.map((batch) => (name === "other" ? rest(batch) : (batch.phases?.[name] ?? 0))),
     );
-    // After a move, batch ids may repeat; then the batches are numbered.
+    // Batch ids start over with a new checkpoint; then the chart numbers the batches from 1.
     const isRising = batches.every((batch, at) => at === 0 || batch.batch > batches[at - 1].batch);
     return [batches.map((batch, at) => (isRising ? batch.batch : at + 1)), ...columns];
   }

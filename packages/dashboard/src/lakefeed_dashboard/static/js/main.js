@@ -1,4 +1,4 @@
-// The page: routes, the connection, and the settings in its header.
+// The page: its routes, its connection to the server, and the settings in its header.
 
 import { isOperator, loadSession, logOut } from "./api.js";
 import { announce, fill, h, setText } from "./dom.js";
@@ -9,11 +9,11 @@ import { ListView } from "./views/list.js";
 
 /**
  * @typedef {object} View
- * @property {string | null} feed whose events it follows
+ * @property {string | null} feed the feed that the view shows; null for the list
  * @property {(kind: string, content: any) => void} onEvent
- * @property {() => void} load reads everything anew
- * @property {(path: string[]) => boolean} [go] goes to another part of itself
- * @property {() => void} [redraw] after a change of theme or zone
+ * @property {() => void} load reads all data from the server
+ * @property {(path: string[]) => boolean} [go] opens another part of the view
+ * @property {() => void} [redraw] called after a change of theme or zone
  * @property {() => void} close
  */
 
@@ -59,7 +59,7 @@ function show() {
   stream.follow(wanted);
   view.load();
   scrollTo(0, 0);
-  // Screen readers are notified of the new view; for the first view, the browser does that.
+  // The focus makes screen readers read the new view; the browser does that for the first view.
   if (!isFirst) main.focus({ preventScroll: true });
 }
 
@@ -81,16 +81,16 @@ function lost(since) {
   clearInterval(lostTimer);
   document.documentElement.dataset.link = "lost";
   setText(byId("link-text"), "connection lost");
-  const tell = () => {
-    const text = `Connection lost since ${clock(since)} ${zoneName()}. What you see is from then; the page tries again by itself.`;
+  const showBanner = () => {
+    const text = `Connection lost since ${clock(since)} ${zoneName()}. The page shows data of that time, and reconnects by itself.`;
     if (banner.hidden) {
       fill(banner, h("span", null, text), " ", h("span", { id: "lost-for", "aria-hidden": "true" }));
       banner.hidden = false;
     }
     setText(byId("lost-for"), `(${duration(Math.round((Date.now() - since.getTime()) / 1000))})`);
   };
-  tell();
-  lostTimer = setInterval(tell, 1000);
+  showBanner();
+  lostTimer = setInterval(showBanner, 1000);
 }
 
 /** @param {import("./api.js").Session} session */
@@ -129,7 +129,7 @@ function settings() {
     void logOut();
   });
   byId("skip").addEventListener("click", (event) => {
-    // The hash is the page's route.
+    // The hash of the address is the route, so the link must not change it.
     event.preventDefault();
     main.focus();
   });

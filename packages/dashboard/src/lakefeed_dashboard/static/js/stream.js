@@ -1,18 +1,18 @@
-// The server's events. A lost connection is detected, shown and restored; then the views reload everything.
+// Receives the server's events. Reports a lost connection and restores it; then the views reload their data.
 
 import { get } from "./api.js";
 
 const KINDS = ["feeds", "progress", "batch", "event", "panels"];
 const SHORTEST_MS = 1_000;
 const LONGEST_MS = 15_000;
-/** After this time without an event, the server is asked whether it is alive. */
+/** After this time without an event, the page checks that the server answers. */
 const SILENT_MS = 15_000;
 const CHECK_MS = 5_000;
 
 /**
  * @typedef {object} Follower
  * @property {(kind: string, content: any) => void} onEvent
- * @property {() => void} onOpen also after a lost connection
+ * @property {() => void} onOpen called also when a lost connection is restored
  * @property {(since: Date) => void} onLost
  */
 
@@ -50,7 +50,7 @@ export class Stream {
     this.source = source;
     this.heardAt = Date.now();
     source.onopen = () => this.heard(true);
-    // Do not rely on the browser's own retries: they end for good at an answer that is not a stream.
+    // The browser's own retries would end at the first answer that is no stream.
     source.onerror = () => this.lose();
     for (const kind of KINDS) {
       source.addEventListener(kind, (event) => {
@@ -76,7 +76,7 @@ export class Stream {
     this.follower.onLost(this.lostSince);
     this.timer = setTimeout(() => this.connect(), this.wait);
     this.wait = Math.min(LONGEST_MS, this.wait * 2);
-    // A stream does not report why it was refused. If the login has ended, this request leads to a new login.
+    // The stream's error has no status. If the session has ended, this request gets 401 and opens the login.
     void get("/api/session", CHECK_MS).catch(() => null);
   }
 
@@ -87,7 +87,7 @@ export class Stream {
     }
   }
 
-  /** Ask a silent server whether it is alive, because a hanging server leaves the connection open. */
+  /** Check that a silent server answers, because a server that hangs leaves the connection open. */
   async check() {
     if (this.lostSince !== null || this.source === null || Date.now() - this.heardAt < SILENT_MS) return;
     const source = this.source;

@@ -1,4 +1,4 @@
-// Sets the theme before the first paint, because a page in the wrong colours would flash.
+// Sets the theme before the first paint, so that the page does not flash in the wrong colours.
 (() => {
   const kept = ["light", "dark"].find((name) => {
     try {

@@ -1,4 +1,4 @@
-// The buttons that control a feed. A dialog asks for confirmation, and then shows the result.
+// The buttons that control a feed: a dialog asks for confirmation, and shows the result.
 
 import { act, ApiError } from "../api.js";
 import { announce, fill, h, visible } from "../dom.js";
@@ -20,52 +20,51 @@ import { announce, fill, h, visible } from "../dom.js";
  * @property {Field[]} [fields]
  */
 
-const REASON = { name: "reason", label: "Reason", hint: "Optional. Others see it, and it survives a restart of the driver." };
+const REASON = { name: "reason", label: "Reason", hint: "Optional. Other users see the reason, and a restarted driver still shows it." };
 
 /** @type {Record<string, Action>} */
 export const ACTIONS = {
   pause: {
     action: "pause",
     title: "Pause",
-    asks: () => "The current batch is finished and committed; then no records are read until the feed is resumed.",
+    asks: () => "The feed commits its current batch, and then reads no records until someone resumes it.",
     confirm: "Pause",
     fields: [REASON],
   },
-  resume: { action: "resume", title: "Resume", asks: () => "Records are read again, from the position that is committed.", confirm: "Resume" },
+  resume: { action: "resume", title: "Resume", asks: () => "The feed reads records again, from its committed offsets.", confirm: "Resume" },
   stop: {
     action: "stop",
     title: "Stop",
-    asks: () => "The current batch is finished and committed; then the driver ends. It is started again with “lakefeed run”, not from here.",
+    asks: () => "The feed commits its current batch, and then the driver ends. Only “lakefeed run” starts it again.",
     confirm: "Stop the feed",
     danger: true,
-    fields: [{ ...REASON, hint: "Optional. It is logged." }],
+    fields: [{ ...REASON, hint: "Optional. The log of events shows it." }],
   },
   upkeep: {
     action: "upkeep",
     title: "Run upkeep",
-    asks: () => "Small files are compacted and old snapshots expire, as the pipeline file says, beside the batches.",
+    asks: () => "The driver compacts small files and expires old snapshots by the pipeline file's settings, while batches continue.",
     confirm: "Run upkeep",
   },
   replay: {
     action: "replay",
     title: "Replay dead letters",
-    asks: () => "Dead letters are decoded again; those that decode now are written to the table.",
+    asks: () => "The driver decodes the dead letters again, and writes the rows of the ones that it can decode now.",
     confirm: "Replay",
   },
   change: {
     action: "change",
     title: "Change trigger",
-    asks: () => "The change holds until the run ends. Leave a field empty to keep its value.",
+    asks: () => "The change lasts until the run ends. An empty field keeps its value.",
     confirm: "Change",
     fields: [
       { name: "trigger", label: "Trigger", hint: "Time between batches, such as “10 seconds”." },
-      { name: "max_records_per_batch", label: "Records per batch, at most", hint: "A whole number.", type: "number" },
+      { name: "max_records_per_batch", label: "Most records per batch", hint: "A whole number.", type: "number" },
     ],
   },
 };
 
 /**
- * Create the button of an action.
  * @param {string} feed
  * @param {Action} action
  */
@@ -116,7 +115,7 @@ export function ask(feed, action) {
       /** @type {HTMLElement} */ (form.querySelector("button")).focus();
     } catch (error) {
       go.disabled = false;
-      say(result, "note bad", visible(error instanceof ApiError ? error.text : "it failed", 500));
+      say(result, "note bad", visible(error instanceof ApiError ? error.text : "the request failed", 500));
     }
   });
   dialog.addEventListener("close", () => dialog.remove());

@@ -1,4 +1,4 @@
-// Charts over time or batches, drawn by uPlot. A sentence and a table have the same content as the chart.
+// Charts over time or batches, drawn by uPlot. A sentence and a table give the same values as text.
 
 import { fill, h, section, setText, table } from "../dom.js";
 import { clock, zoneIsLocal } from "../format.js";
@@ -13,11 +13,11 @@ import { clock, zoneIsLocal } from "../format.js";
  * @typedef {object} Options
  * @property {string} title
  * @property {Series[]} series
- * @property {string} x what the first column is, in words
+ * @property {string} x title of the first column
  * @property {boolean} [isTime] whether x is seconds since 1970
- * @property {boolean} [stacked] bars on each other, the first series lowest
+ * @property {boolean} [stacked] draw stacked bars, the first series lowest
  * @property {(value: number) => string} axis
- * @property {boolean} [bare] without a card and a heading of its own
+ * @property {boolean} [bare] draw no card and no heading
  */
 
 const HEIGHT = 210;
@@ -59,7 +59,7 @@ export class Chart {
   }
 
   /**
-   * Show values: a column for x, and a column per series.
+   * Show the values: a column for x, then a column per series.
    * @param {(number | null)[][]} data
    * @param {{range?: [number, number] | null, summary?: string}} [more]
    */
@@ -75,7 +75,7 @@ export class Chart {
     this.showRows();
   }
 
-  /** Return the values to draw; for a stack, the sums, with the highest first. */
+  /** Return the values to draw; for stacked bars, the sums, the highest first. */
   drawn() {
     if (!this.options.stacked) return this.data;
     const [x, ...columns] = this.data;
@@ -88,12 +88,11 @@ export class Chart {
     if (width < 50) return;
     const uplot = /** @type {any} */ (window).uPlot;
     if (this.plot) this.plot.setSize({ width, height: HEIGHT });
-    // uPlot fails if the browser's language is invalid, as in a system without a locale.
+    // uPlot does not load if the browser's language is invalid, as in a system without a locale.
     else if (uplot) this.plot = new uplot(this.settings(width), this.drawn(), this.area);
     else setText(this.area, "This browser cannot draw the chart; its values are in the table below.");
   }
 
-  /** Redraw, after a change of theme or zone. */
   redraw() {
     this.plot?.destroy();
     this.plot = null;

@@ -1,4 +1,4 @@
-// S3 requests per batch and per hour, by class, with their prices by the pipeline file's tariff.
+// S3 requests per batch and per hour, by class of object, and their price by the pipeline file's tariff.
 
 import { ofFeed } from "../api.js";
 import { fill, h, table, visible } from "../dom.js";
@@ -66,15 +66,15 @@ export class CostsPart extends DetailPart {
         tile("Price per batch", money(content.per_batch, currency), tariff ? "mean" : "no tariff in the pipeline file"),
         tile("Price per hour", money(content.per_hour, currency), tariff ? "at the tariff below" : "no tariff in the pipeline file"),
       ),
-      seconds ? h("p", { class: "soft" }, `Figures of the last ${duration(seconds)}${seconds < 3600 ? ", for an hour extrapolated" : ""}.`) : null,
+      seconds ? h("p", { class: "soft" }, `Figures of the last ${duration(seconds)}${seconds < 3600 ? ", extrapolated to an hour" : ""}.`) : null,
       classes.length
         ? table({
-            caption: "Requests of a batch by class of object, mean of the newest batches",
+            caption: "Mean requests of the newest batches by class of object",
             columns: ["Class", { title: "Requests per batch", number: true }],
             rows: classes.map(([name, value]) => [visible(name, 60), count(/** @type {number} */ (value))]),
             hidden: false,
           })
-        : h("p", { class: "empty" }, "No request was counted yet."),
+        : h("p", { class: "empty" }, "No batch with S3 requests has ended yet."),
       tariff
         ? table({
             caption: "Tariff",

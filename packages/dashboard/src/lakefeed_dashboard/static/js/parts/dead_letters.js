@@ -25,19 +25,19 @@ export class DeadLettersPart extends DetailPart {
               "div",
               { class: "chart" },
               h("h3", null, `${count(reason.count)} ${isOne(reason) ? "×" : "such as"} `, foreign(reason.samples?.[0]?.reason ?? reason.reason, 300)),
-              reason.samples?.length ? samples(reason) : h("p", { class: "soft" }, "No samples are kept."),
+              reason.samples?.length ? samples(reason) : h("p", { class: "soft" }, "There are no samples."),
             ),
           )
         : error
           ? null
           : h("p", { class: "empty" }, "There are no dead letters."),
-      complete === false ? h("p", { class: "soft" }, "These are the newest dead letters; older ones are not counted here.") : null,
+      complete === false ? h("p", { class: "soft" }, "Only the newest dead letters are counted here.") : null,
     );
   }
 }
 
 /**
- * Check that the samples have the same text: letters are counted together if their reasons differ only in numbers.
+ * Check that all samples have the same reason; the server groups reasons that differ only in numbers.
  * @param {any} reason
  */
 function isOne(reason) {
@@ -61,7 +61,7 @@ function samples(reason) {
 }
 
 /**
- * Show a key or value with a button to copy it; a long one is truncated, and expanded on request.
+ * Show a key or value with a button that copies it; a long one is truncated until the user opens it.
  * @param {any} sample
  * @param {string} name
  * @param {number} most
@@ -90,7 +90,7 @@ function content(sample, name, most) {
 }
 
 /**
- * Copy a text unchanged; if the browser does not allow that, as over HTTP, select the displayed text.
+ * Copy a text; if the browser forbids that, as over HTTP, select the displayed text.
  * @param {string} text
  * @param {HTMLElement} shown
  */
@@ -102,6 +102,6 @@ async function copy(text, shown) {
     const details = shown.closest("details");
     if (details) details.open = true;
     getSelection()?.selectAllChildren(shown);
-    announce("Selected; the browser lets no page copy here.");
+    announce("Selected; this browser does not let the page copy.");
   }
 }

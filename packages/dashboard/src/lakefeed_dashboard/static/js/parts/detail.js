@@ -1,4 +1,4 @@
-// A part that reads its document when it is opened, and repeatedly while it is open.
+// A part of the feed's page that reads its document from the server when it opens, and again every few seconds.
 
 import { ApiError, ofFeed } from "../api.js";
 import { fill, foreign, h, section } from "../dom.js";
@@ -28,7 +28,7 @@ export class DetailPart {
       this.problem.hidden = !content.error;
       this.take(content);
     } catch (error) {
-      this.problem.textContent = error instanceof ApiError ? error.text : "it cannot be shown";
+      this.problem.textContent = error instanceof ApiError ? error.text : "this part cannot be shown";
       this.problem.hidden = false;
       this.text = ""; // The next answer replaces this error, even if it equals the last answer.
       if (this.content === null) fill(this.place);
@@ -39,7 +39,7 @@ export class DetailPart {
   take(content) {
     const { taken_at: _, ...rest } = content;
     const text = JSON.stringify(rest);
-    // Unchanged content is not redrawn, so that open tables and selections stay.
+    // A redraw would close the tables that the user has opened, so equal content is not redrawn.
     if (text === this.text) return;
     this.text = text;
     this.content = content;

@@ -36,7 +36,7 @@ export class EventsPart {
   onEvent(kind, content) {
     if (kind !== "event") return;
     if (content.number <= (this.events.at(-1)?.number ?? 0)) {
-      // Event numbers of another run start over.
+      // A new run numbers its events from 1.
       if (content.number === 1) void this.load();
       return;
     }

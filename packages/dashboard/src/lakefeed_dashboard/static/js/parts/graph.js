@@ -20,7 +20,7 @@ export class GraphPart extends DetailPart {
   /** @param {{nodes: Node[], edges: [string, string][]}} content */
   show({ nodes, edges }) {
     if (!nodes.length) {
-      fill(this.place, h("p", { class: "empty" }, "The pipeline is not known yet."));
+      fill(this.place, h("p", { class: "empty" }, "The driver has not sent the pipeline yet."));
       return;
     }
     fill(this.place, draw(nodes, edges, this.element.clientWidth < NARROW), h("details", null, h("summary", null, "The same as a table"), rows(nodes, edges)));
@@ -28,7 +28,7 @@ export class GraphPart extends DetailPart {
 }
 
 /**
- * Place nodes by their longest path from a source, and draw them; from top to bottom on a narrow page.
+ * Place nodes by their longest path from a source, and draw them: from left to right, or downwards on a narrow page.
  * @param {Node[]} nodes
  * @param {[string, string][]} edges
  * @param {boolean} isNarrow
@@ -71,7 +71,7 @@ function draw(nodes, edges, isNarrow) {
  */
 function layersOf(nodes, edges) {
   const depth = new Map(nodes.map((node) => [node.id, 0]));
-  // A path has fewer edges than there are nodes; without this limit, a cycle would loop forever.
+  // Without the limit, a cycle would loop forever; the longest path has fewer edges than there are nodes.
   for (let round = 0; round < nodes.length; round += 1) {
     let moved = false;
     for (const [from, to] of edges) {

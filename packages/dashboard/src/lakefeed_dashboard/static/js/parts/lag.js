@@ -1,10 +1,10 @@
-// The lag of partitions, in records and seconds: the partitions with the largest lag, and a count of the others.
+// The lag by partition, in records and seconds: the partitions with the largest lag, and the number of the others.
 
 import { fill, foreign, h, s, section, setText, table } from "../dom.js";
 import { count, duration } from "../format.js";
 
 const MOST = 25;
-/** A table with this many rows is not rebuilt every second. */
+/** The table is rebuilt at most this often, because it may have many rows. */
 const EVERY_MS = 2_000;
 
 export class LagPart {
@@ -12,7 +12,6 @@ export class LagPart {
   constructor(feed) {
     this.feed = feed;
     this.shownAt = 0;
-    this.isAll = false;
     this.most = MOST;
     this.summary = h("p", { class: "soft" }, "Loading …");
     this.place = h("div");
@@ -49,8 +48,8 @@ export class LagPart {
     setText(
       this.summary,
       partitions.length
-        ? `${count(this.progress.lag)} records in all, the oldest ${duration(this.progress.lag_seconds)} old. ${count(behind)} of ${count(partitions.length)} partitions are behind, as of the last batch that was planned.`
-        : "No partition is known yet.",
+        ? `${count(this.progress.lag)} records in all, the oldest ${duration(this.progress.lag_seconds)} old. ${count(behind)} of ${count(partitions.length)} partitions have a lag. The driver read the end offsets when it planned the newest batch.`
+        : "The driver has not read any partition yet.",
     );
     const most = Math.max(1, ...shown.map((one) => one.lag ?? 0));
     const number = (/** @type {string} */ title) => ({ title, number: true });

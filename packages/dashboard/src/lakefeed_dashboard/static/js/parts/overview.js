@@ -29,7 +29,7 @@ export class OverviewPart {
     this.running = h("div", { class: "steps" });
     this.work = section("Batch at work", this.running);
     this.batches = h("div");
-    this.range = h("div", { class: "range", role: "group", "aria-label": "Time that the charts show" });
+    this.range = h("div", { class: "range", role: "group", "aria-label": "Time span of the charts" });
     for (const one of WINDOWS) {
       const button = h("button", { type: "button", onclick: () => this.choose(one.seconds) }, one.title);
       button.dataset.seconds = String(one.seconds);
@@ -119,7 +119,7 @@ export class OverviewPart {
     const now = Math.max(Date.parse(this.progress?.taken_at ?? "") / 1000 || Date.now() / 1000, this.history.moments.at(-1)?.at ?? 0);
     const moments = this.history.recent(now);
     const x = moments.map((one) => one.at);
-    // The chart of a young run begins with the run, so that the run fills it.
+    // The charts of a young run begin with its first batch instead of being almost empty.
     const first = Math.max(now - this.history.seconds, Math.min(x[0] ?? now, now - 60));
     const range = /** @type {[number, number]} */ ([first, now]);
     const columns = (/** @type {(keyof import("../history.js").Moment)[]} */ ...names) => [x, ...names.map((name) => moments.map((one) => one[name]))];

@@ -43,7 +43,7 @@ export class PanelsPart {
     try {
       this.show(await ofFeed(this.feed, "panels"));
     } catch (error) {
-      this.empty.textContent = error instanceof ApiError ? error.text : "it cannot be shown";
+      this.empty.textContent = error instanceof ApiError ? error.text : "the panels cannot be shown";
       this.empty.hidden = false;
     }
   }
@@ -59,7 +59,7 @@ export class PanelsPart {
   /** @param {{panels: Panel[]}} content */
   show({ panels }) {
     this.empty.hidden = panels.length > 0;
-    this.empty.textContent = panels.length ? "" : "The pipeline file has no panels: see “panels” in the documentation of the dashboard.";
+    this.empty.textContent = panels.length ? "" : "The pipeline file has no panels; the dashboard's documentation explains how to add some.";
     for (const panel of panels) {
       let card = this.shown.get(panel.name);
       if (!card) {
@@ -120,8 +120,10 @@ function stateText(panel) {
   return panel.error ? `${visible(panel.error, 400)} · ${when}` : when + more;
 }
 
-/** Return the columns of a panel: x, or the label, or the first one; and the values, or all other numbers. */
-/** @param {Panel} panel */
+/**
+ * Return the column of x (or of the label, or the first one), and the columns of values (or all other numbers).
+ * @param {Panel} panel
+ */
 function columnsOf(panel) {
   const at = (/** @type {string | undefined} */ name) => (name ? panel.columns.indexOf(name) : -1);
   const x = Math.max(0, at(panel.x), at(panel.label));
@@ -177,7 +179,7 @@ function lineData(panel) {
   const isTime = panel.rows.every((row) => typeof row[x] === "string" && TIME.test(row[x]) && !Number.isNaN(secondsOf(row[x])));
   const place = (/** @type {any} */ value, /** @type {number} */ at) => (isTime ? secondsOf(value) : typeof value === "number" ? value : at);
   const rows = panel.rows.map((row, at) => ({ row, at: place(row[x], at) })).sort((a, b) => a.at - b.at);
-  // The server sends a decimal as text if JavaScript cannot represent it.
+  // A number may be a text, because JavaScript cannot represent every decimal.
   const number = (/** @type {any} */ value) => (value !== null && value !== "" && Number.isFinite(Number(value)) ? Number(value) : null);
   return { isTime, data: [rows.map((one) => one.at), ...values.slice(0, 7).map((column) => rows.map((one) => number(one.row[column])))] };
 }

@@ -21,7 +21,7 @@ export class SchemasPart extends DetailPart {
       newest.length || error || note ? null : h("p", { class: "empty" }, "The table does not exist yet."),
       writers?.length
         ? table({
-            caption: `Writers' schemas that came during this run (${zoneName()})`,
+            caption: `New schemas of writers in this run (${zoneName()})`,
             columns: ["Schema id", "Since", "Batch"],
             rows: writers.map((/** @type {any} */ writer) => [String(writer.id), time(writer.at), String(writer.batch ?? "–")]),
             hidden: false,
@@ -48,7 +48,7 @@ function one(schema, isOfMany) {
     { class: "chart" },
     h("h3", null, isOfMany ? [foreign(schema.table, 120), ", "] : null, `schema ${schema.id}`, isNewest ? ", in force" : ""),
     h("p", { class: "soft" }, `${schema.at ? `since ${time(schema.at, { day: true })} ${zoneName()} · ` : ""}${count(fields.length)} columns`),
-    changes.length ? h("ul", { class: "chips" }, changes) : h("p", { class: "soft" }, "No difference to an earlier one."),
+    changes.length ? h("ul", { class: "chips" }, changes) : h("p", { class: "soft" }, "No difference to the previous schema."),
     h(
       "details",
       { open: isNewest && fields.length <= 30 },
@@ -65,17 +65,10 @@ function one(schema, isOfMany) {
 /**
  * @param {string} kind
  * @param {string} word
- * @param {any} field a name, or a field with what it was before
+ * @param {any} field a field, or a change with the field before and after
  */
 function chip(kind, word, field) {
-  return h("li", { class: `chip ${kind}` }, `${word}: `, foreign(textOf(field), 200));
-}
-
-/** @param {any} field */
-function textOf(field) {
-  if (typeof field !== "object" || field === null) return String(field);
-  const before = field.before ?? field.from;
-  const after = field.after ?? field.to ?? field.type;
-  const type = (/** @type {any} */ value) => (typeof value === "object" && value !== null ? `${value.type}${value.nullable === false ? " not null" : ""}` : String(value));
-  return `${field.name}${after === undefined ? "" : ` ${before === undefined ? "" : `${type(before)} → `}${type(after)}`}`;
+  const type = (/** @type {any} */ value) => `${value.type}${value.nullable === false ? " not null" : ""}`;
+  const types = field.before ? `${type(field.before)} → ${type(field.after)}` : field.type;
+  return h("li", { class: `chip ${kind}` }, `${word}: `, foreign(`${field.name} ${types}`, 200));
 }

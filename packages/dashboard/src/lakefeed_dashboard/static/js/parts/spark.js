@@ -1,4 +1,4 @@
-// Sparklines: the course of the last values, as SVG; the number is shown beside it.
+// Sparklines: small SVG charts of the last values; the page shows the newest value beside them.
 
 import { s } from "../dom.js";
 

@@ -1,10 +1,10 @@
-// The state of a feed, as text and as a colour with the same meaning.
+// The state of a feed as a text, a colour, and a position in the list.
 
 import { h } from "../dom.js";
 
 /**
  * @param {any} feed an entry of the list, or its progress
- * @returns {{text: string, kind: string, order: number}} order: what needs a look comes first
+ * @returns {{text: string, kind: string, order: number}} feeds that need attention have the lowest order
  */
 export function stateOf(feed) {
   if (feed.reachable === false) return { text: "does not answer", kind: "bad", order: 0 };
@@ -34,7 +34,7 @@ export function badge(feed) {
 }
 
 /**
- * Update a badge; do nothing if the state has not changed.
+ * Update a badge, unless it shows this state already.
  * @param {Element} element
  * @param {any} feed
  */
@@ -46,7 +46,6 @@ export function setBadge(element, feed) {
 }
 
 /**
- * Return who has paused a feed, and why.
  * @param {{reason: string, by: string, at: string}} paused
  */
 export function pauseText(paused) {

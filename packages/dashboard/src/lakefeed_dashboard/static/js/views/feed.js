@@ -1,4 +1,4 @@
-// One feed: its state and buttons, and the open part of its details.
+// One feed: its state, its buttons, and one part of its details.
 
 import { ApiError, isOperator, ofFeed } from "../api.js";
 import { announce, fill, foreign, h, setText, visible } from "../dom.js";
@@ -47,11 +47,11 @@ export class FeedView {
     this.feed = feed;
     /** @type {any} */
     this.progress = null;
-    this.said = "";
+    this.announced = "";
     this.badge = h("span", { class: "badge" }, "…");
     this.facts = h("dl", { class: "facts" });
     this.notes = h("div", { class: "steps" });
-    this.buttons = h("div", { class: "actions", role: "group", "aria-label": "Steer this feed" });
+    this.buttons = h("div", { class: "actions", role: "group", "aria-label": "Control this feed" });
     this.tabs = h("ul");
     this.place = h("div", { class: "steps" });
     this.missing = h("p", { class: "note bad", hidden: true });
@@ -139,10 +139,10 @@ export class FeedView {
     const isOver = ["ended", "failed", "stopping"].includes(progress.state);
     for (const button of this.actions.values()) button.disabled = isOver;
     const { text } = stateOf(progress);
-    // Between batches the state changes every second, so only lasting states are announced.
-    const said = ["working", "waiting"].includes(text) ? "running" : text;
-    if (this.said && said !== this.said) announce(`${visible(this.feed, 60)}: ${said}`);
-    this.said = said;
+    // "working" and "waiting" alternate with every batch, so screen readers hear neither.
+    const state = ["working", "waiting"].includes(text) ? "running" : text;
+    if (this.announced && state !== this.announced) announce(`${visible(this.feed, 60)}: ${state}`);
+    this.announced = state;
     this.part.onEvent?.("progress", progress);
   }
 
@@ -157,9 +157,9 @@ export class FeedView {
       ["last commit", ago(progress.last_commit_at, progress.taken_at)],
     ];
     if (progress.restarts) facts.push(["restarts of the query", String(progress.restarts)]);
-    // Another driver's document may contain anything, so only addresses of pages become links.
+    // Another driver may send any text, so only http and https addresses become links.
     const pages = /^https?:\/\/[^\s]+$/.test(driver.spark_ui ?? "") ? visible(driver.spark_ui, 200) : "";
-    if (pages) facts.push(["Spark's pages", pages]);
+    if (pages) facts.push(["Spark's UI", pages]);
     if (this.facts.children.length !== facts.length) {
       fill(this.facts, facts.map(([name]) => h("div", null, h("dt", null, name), h("dd", null))));
     }

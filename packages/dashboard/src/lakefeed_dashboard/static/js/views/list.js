@@ -1,4 +1,4 @@
-// All feeds: one row per feed, updated in place.
+// The list of all feeds: one row per feed, updated in place.
 
 import { ApiError, get } from "../api.js";
 import { fill, foreign, h, setText, visible } from "../dom.js";
@@ -15,7 +15,6 @@ const ORDERS = {
   rate: (a, b) => (b.rate ?? -1) - (a.rate ?? -1),
 };
 
-/** One feed's row. */
 class Row {
   /** @param {any} feed */
   constructor(feed) {
@@ -55,7 +54,7 @@ class Row {
     setText(this.commit, ago(feed.last_commit_at, null));
   }
 
-  /** The server sends the list only if it has changed; without a new list, the sparkline repeats the last value. */
+  /** Add the current rate to the sparkline: the server sends the list only when it changes. */
   tick() {
     this.spark.add(this.feed.rate);
     setText(this.commit, ago(this.feed.last_commit_at, null));
@@ -77,7 +76,7 @@ export class ListView {
       h(
         "select",
         { id: "order", onchange: () => this.arrange() },
-        [["state", "what needs a look"], ["name", "name"], ["lag", "lag"], ["rate", "rate"]].map(([value, text]) =>
+        [["state", "needs attention first"], ["name", "name"], ["lag", "lag"], ["rate", "rate"]].map(([value, text]) =>
           h("option", { value }, text),
         ),
       )
@@ -140,7 +139,7 @@ export class ListView {
       row.update(feed);
     }
     this.empty.hidden = feeds.length > 0;
-    setText(this.empty, feeds.length ? "" : "No feed runs that this user can see. Start one: lakefeed run pipeline.yaml");
+    setText(this.empty, feeds.length ? "" : "This user has no feeds here. Start one: lakefeed run pipeline.yaml");
     this.table.hidden = !feeds.length;
     setText(this.summary, summarize(feeds));
     this.arrange();
@@ -154,7 +153,7 @@ export class ListView {
     feeds.forEach((feed, at) => {
       const element = /** @type {Row} */ (this.rows.get(feed.feed)).element;
       element.hidden = !feed.feed.toLowerCase().includes(wanted);
-      // Rows are moved only if their place changes, because a move removes the focus.
+      // A move removes the focus, so only rows whose place changes are moved.
       if (this.body.children[at] !== element) this.body.insertBefore(element, this.body.children[at] ?? null);
     });
   }
