@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from lakefeed.plugins import CliCommand
 
 COMMANDS: Mapping[str, CliCommand] = {
-    "adopt": CliCommand("lakefeed_adopt.cli:adopt", "Take a table over from another tool, without a gap.", "repair"),
+    "adopt": CliCommand("lakefeed_adopt.cli:adopt", "Continue a table where another tool has stopped.", "repair"),
     "offsets export": CliCommand(
-        "lakefeed_adopt.cli:export", "Hand a feed's position to a consumer group or Spark job.", "repair"
+        "lakefeed_adopt.cli:export", "Write a feed's position for a consumer group or Spark job.", "repair"
     ),
 }
 

@@ -34,23 +34,23 @@ MOST_NOTES_SHOWN = 20
     "origin",
     required=True,
     metavar="TOOL:PLACE",
-    help="Where the other tool's position is: spark-checkpoint:PATH, group:NAME, iceberg-connect (Iceberg's sink for "
+    help="Place of the other tool's position: spark-checkpoint:PATH, group:NAME, iceberg-connect (Iceberg's sink for "
     "Kafka Connect), hudi:PATH (Hudi Streamer) or s3-files:PATH (a sink for S3 of Kafka Connect).",
 )
-@click.option("--topic", help="Only this topic. To be said where each topic has a table of its own.")
+@click.option("--topic", help="Only this topic; required if each topic has a table of its own.")
 @click.option(
     "--offset-columns",
     metavar="NAME,…",
-    help="The table's columns for topic, partition and offset; a topic may be left out where all rows are of one.  "
+    help="The table's columns for topic, partition and offset, or for the last two if all rows are of one topic.  "
     "[default: lakefeed's own, if the table has them]",
 )
 @click.option(
     "--by-rows",
     is_flag=True,
-    help="Begin behind the last row of each partition, where the other tool's position differs.",
+    help="Begin after the last row of each partition, even if the other tool's position differs.",
 )
-@click.option("--new-table", is_flag=True, help="Begin a new table: the other tool's rows stay where they are.")
-@click.option("--stopped", is_flag=True, help="The other tool is stopped, although it has just written.")
+@click.option("--new-table", is_flag=True, help="Begin a new table, without the other tool's rows.")
+@click.option("--stopped", is_flag=True, help="Confirm that the other tool is stopped, although it has just written.")
 @dry_run_option
 @yes_option
 @master_option
@@ -69,9 +69,9 @@ def adopt(
 ) -> None:
     """Take over the table of PIPELINE from another tool.
 
-    The feed begins exactly where the other tool ended. Compares that tool's position with the topics, and with the
-    table's commits and rows if they have offsets. Then records it in the table's ledger, in one commit without
-    rows; lakefeed run resumes there. The other tool must be stopped. Called again, it changes nothing.
+    The feed begins exactly where the other tool ended. The command compares that tool's position with the topics, and
+    with the table's commits and rows if they have offsets. Then it records the position in the table's ledger, in one
+    commit without rows; lakefeed run resumes there. The other tool must be stopped. A second call changes nothing.
     """
     from lakefeed.clients.spark.errors import translating
     from lakefeed_adopt.execute import execute_adoption
@@ -129,18 +129,18 @@ def _plan_lines(agreed: AdoptionPlan) -> Iterator[str]:
     "target",
     required=True,
     metavar="TOOL:PLACE",
-    help="Who gets the position: group:NAME, a consumer group without members; or spark-checkpoint:PATH, an empty "
+    help="Receiver of the position: group:NAME, a consumer group without members; or spark-checkpoint:PATH, an empty "
     "checkpoint location for a plain job of Structured Streaming.",
 )
-@click.option("--topic", help="Only this topic. To be said where each topic has a table of its own.")
-@click.option("--stopped", is_flag=True, help="The feed is stopped, although it has just committed.")
+@click.option("--topic", help="Only this topic; required if each topic has a table of its own.")
+@click.option("--stopped", is_flag=True, help="Confirm that the feed is stopped, although it has just committed.")
 @dry_run_option
 @yes_option
 @output_option
 def export(pipeline: Path, target: str, topic: str | None, stopped: bool, dry_run: bool, yes: bool) -> None:
     """Export the position of PIPELINE to another tool.
 
-    The tool begins where the feed ended. The feed must stay stopped. Starts no Spark. Called again, it changes nothing.
+    The tool begins where the feed ended; the feed must stay stopped. Needs no Spark. A second call changes nothing.
     """
     from lakefeed_adopt.export import ExportTarget, execute_export, plan_export
 

@@ -1,10 +1,10 @@
-"""Read the events that the tasks of Iceberg's Kafka Connect sink have written to their control topic.
+"""Read the events of Iceberg's Kafka Connect sink from its control topic.
 
-A task writes data files, then announces them and the offsets behind their records in one Kafka transaction: an event
-per table, then one event with the offsets. The same transaction commits these offsets to the tasks' consumer group.
-The sink's coordinator commits the announced files to the tables later.
+A task of the sink writes data files. Then it announces them in one Kafka transaction: an event per table, and an event
+with the offsets after the last records. The same transaction commits these offsets to the tasks' consumer group. The
+sink's coordinator commits the announced files to the tables later.
 
-An event is an Avro record after its own schema: two bytes, the schema's length and text, the record.
+An event consists of two bytes, the length and the text of an Avro schema, and a record of this schema.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -29,7 +29,7 @@ _DATA_WRITTEN, _DATA_COMPLETE = 1, 2
 
 @dataclass(frozen=True)
 class AnnouncedFile:
-    """A file with rows or deletes of the table, and the partition and offset of its event on the control topic."""
+    """A file with rows or deletes of the table, and the position of its event in the control topic."""
 
     location: str
     rows: int
@@ -42,8 +42,8 @@ class Announcement:
     """One transaction of a task.
 
     Attributes:
-        files: files of the requested table; none if the task had no rows for it.
-        ends: the offsets behind the records that the task has read, by partition.
+        files: the files of the requested table; none if the task had no rows for it.
+        ends: the offset after the last record that the task has read, by partition.
         written_at: when the task wrote the events, in seconds since 1970.
     """
 
@@ -55,7 +55,7 @@ class Announcement:
 def read_announcements(
     source: KafkaSource, topic: str, *, group: str, table: tuple[str, ...], table_id: uuid.UUID
 ) -> list[Announcement]:
-    """Read the transactions of a sink's tasks, as far back as the control topic has them.
+    """Read the transactions of a sink's tasks that the control topic still has.
 
     Args:
         topic: the control topic.
@@ -73,25 +73,19 @@ def read_announcements(
         if event["group_id"] != group or event["type"] not in (_DATA_WRITTEN, _DATA_COMPLETE):
             continue
         payload = event["payload"]
-        # A task has one transaction per commit that the coordinator has begun; the message key is the producer's id.
+        # A task has one transaction per commit of the coordinator; the message key identifies the task's producer.
         key = message.partition(), message.key() or b"", payload["commit_id"]
         announced = found.setdefault(key, Announcement())
         announced.written_at = message.timestamp()[1] / 1000
         if event["type"] == _DATA_COMPLETE:
-            announced.ends |= dict(_ends(payload["assignments"] or ()))
+            read = (each for each in payload["assignments"] or () if each["offset"] is not None)
+            announced.ends |= {(each["topic"], each["partition"]): each["offset"] for each in read}
         elif _names(payload["table_reference"], table, table_id):
             place = message.partition(), message.offset()
             for each in (*(payload["data_files"] or ()), *(payload["delete_files"] or ())):
                 if each["record_count"]:
                     announced.files.append(AnnouncedFile(each["file_path"], each["record_count"], *place))
     return list(found.values())
-
-
-def _ends(assignments: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Partition, int]]:
-    """Yield the partitions that the task has read, with their end offsets."""
-    for each in assignments:
-        if each["offset"] is not None:
-            yield (each["topic"], each["partition"]), each["offset"]
 
 
 def _names(reference: Mapping[str, Any], table: tuple[str, ...], table_id: uuid.UUID) -> bool:
@@ -125,8 +119,8 @@ def _schema(text: bytes) -> Any:
 def _plain(schema: Any) -> Any:
     """Return a schema without namespaces and logical types.
 
-    Java writes a type's name without a namespace unchanged, also inside types with a namespace; fastavro would look for
-    it in the outer namespace. Values stay as stored: a UUID as bytes, a time as a number, whatever its range.
+    Java writes a name without a namespace also inside types that have one; fastavro would look for it in their
+    namespace. Without logical types, a UUID stays bytes, and a time stays a number that may exceed Python's range.
     """
     match schema:
         case str():
@@ -146,5 +140,5 @@ def _unknown(where: str) -> CheckpointMismatch:
     return CheckpointMismatch(
         "this record is no event of Iceberg's sink for Kafka Connect",
         where=where,
-        hint="the control topic belongs to the sink alone",
+        hint="only the sink may write to its control topic: remove the record, or name the topic of another sink",
     )

@@ -1,4 +1,4 @@
-"""Take over a table: record the feed's first position in its ledger, in one commit without rows."""
+"""Take over a table: record the feed's first position in the table's ledger, in one commit without rows."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from lakefeed_adopt.plan import AdoptionPlan
 def execute_adoption(feed: Feed, agreed: AdoptionPlan, spark: SparkSession) -> None:
     """Take over the table as planned; do nothing if the feed has already taken it over.
 
-    The commit is the whole takeover. A process killed before it has at most taken a fence, and has set a property or
-    created an empty table. The table's catalog refuses the commit if the table's newest commit differs from the one in
-    the plan.
+    Only the commit takes the table over. A process that is killed before the commit has at most taken a fence, and set
+    a property or created an empty table. The catalog refuses the commit if the table has a newer commit than the plan.
 
     Raises:
         CheckpointMismatch: the other tool, or a driver of the feed, has committed since the plan.
@@ -32,10 +31,9 @@ def execute_adoption(feed: Feed, agreed: AdoptionPlan, spark: SparkSession) -> N
     feed.require_stateless(spark)
     sink = feed.ledger_table(spark)
     if agreed.is_new_table:
-        # As in the feed's first batch, but without rows.
         feed.begin_writer(spark, sink, feed.source.reread(spark, []))
     else:
-        # Set before the commit: without the property, a backfill or rewind would land the other tool's records again.
+        # Without the property, a backfill or rewind would land the other tool's records again: it precedes the commit.
         run(spark, set_properties(sink.name, adopted_property(feed.config.name, agreed.ranges)))
     fence = sink.take_fence(prefix=REWIND)
     commit = Commit(feed.config.name, 0, agreed.ranges, fence=fence, adopted=agreed.adoption)

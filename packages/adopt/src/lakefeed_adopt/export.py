@@ -24,12 +24,12 @@ from lakefeed_adopt.position import require_no_members
 Receiver: TypeAlias = Literal["group", "spark-checkpoint"]
 FORMS = "group:NAME or spark-checkpoint:PATH"
 SECONDS = 15.0
-"""The time to wait for the coordinator of a new group, which loads for a few seconds and refuses offsets until then."""
+"""How long a new group may refuse offsets: its coordinator in the broker loads for a few seconds."""
 
 
 @dataclass(frozen=True)
 class ExportTarget:
-    """The value of ``--to``: the tool that gets the position, and the place."""
+    """The value of ``--to``: the kind of receiver, and its name or path."""
 
     receiver: Receiver
     place: str
@@ -53,7 +53,7 @@ class ExportPlan:
 
     Attributes:
         offsets: the offsets at which the other tool begins, by partition.
-        before: the offsets that the consumer group has committed so far in these partitions.
+        before: the offsets that the consumer group has now.
     """
 
     feed: str
@@ -63,7 +63,6 @@ class ExportPlan:
     before: Mapping[Partition, int]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the document of ``--output json``."""
         return {
             "feed": self.feed,
             "sink": self.sink,
@@ -79,8 +78,7 @@ def plan_export(feed: Feed, target: ExportTarget, *, is_stopped: bool = False) -
     """Plan the export of a feed's position, without Spark and without changes.
 
     Args:
-        target: the tool that gets the position.
-        is_stopped: the user states that the feed is stopped, so a recent commit is accepted.
+        is_stopped: the user confirms that the feed is stopped, so a recent commit is accepted.
 
     Raises:
         ConfigError: the feed has no position in Kafka topics, may still run, or the group has members.
@@ -88,7 +86,8 @@ def plan_export(feed: Feed, target: ExportTarget, *, is_stopped: bool = False) -
     """
     config = feed.config
     if config.source.kafka is None:
-        raise ConfigError("only a feed of topics of Kafka has offsets to export", where=config.name)
+        what = f"the feed reads {config.source.kind}, and only offsets of Kafka topics can be exported"
+        raise ConfigError(what, where=config.name, hint="name a pipeline with source.kafka")
     status = feed_status(feed)
     if status.refusal is not None:
         raise status.refusal
@@ -107,8 +106,6 @@ def plan_export(feed: Feed, target: ExportTarget, *, is_stopped: bool = False) -
 def execute_export(feed: Feed, agreed: ExportPlan) -> None:
     """Write the position as planned; a repeated call changes nothing.
 
-    The files of a checkpoint are written in an order that makes Spark begin at the same offsets after any interruption.
-
     Raises:
         Unreachable: the broker has not accepted the offsets.
     """
@@ -124,7 +121,8 @@ def execute_export(feed: Feed, agreed: ExportPlan) -> None:
     until = time.monotonic() + SECONDS
     while (failure := group.set_offsets(ranges)) is not None:
         if time.monotonic() > until:
-            raise Unreachable(f"the group {place} has not taken the offsets: {failure}", where=source.bootstrap_servers)
+            what, hint = f"the group {place} has not accepted the offsets: {failure}", "run the command again"
+            raise Unreachable(what, where=source.bootstrap_servers, hint=hint)
         time.sleep(0.5)
 
 
@@ -132,22 +130,22 @@ def _position_of(status: FeedStatus, feed: str) -> dict[Partition, int]:
     if status.position is not None:
         if has_state(status.position.ranges):
             raise ConfigError(
-                f"feed '{feed}' keeps state, which its position is nothing without",
+                f"feed '{feed}' keeps state between batches, which an export cannot write for another tool",
                 where=status.sink,
-                hint="let the other tool read the topics again",
+                hint="let the other tool read the topics from their first records",
             )
         return ends(status.position)
     if status.checkpoint.committed and status.checkpoint.position:
         return dict(status.checkpoint.position)
     raise ConfigError(
-        f"feed '{feed}' has no position that could be exported",
+        f"feed '{feed}' has committed nothing yet, or has not finished its last batch",
         where=status.sink,
-        hint="it has committed nothing yet, or its last batch is not finished: run it once",
+        hint="run it once: lakefeed run PIPELINE --once",
     )
 
 
 def _require_quiet(feed: Feed, status: FeedStatus) -> None:
-    """Refuse a feed that has committed recently: if it still runs, it moves beyond the exported position."""
+    """Refuse a feed that has committed recently: if it still runs, its next commit passes the exported position."""
     from lakefeed import open_table
 
     name = feed.config.sink.chosen.snapshot_table
@@ -159,31 +157,33 @@ def _require_quiet(feed: Feed, status: FeedStatus) -> None:
         raise ConfigError(
             f"feed '{feed.config.name}' has committed a moment ago: it may still run",
             where=name,
-            hint=f"stop it and wait {QUIET_SECONDS / 60:.0f} minutes, or say that it is stopped: --stopped",
+            hint=f"stop it and wait {QUIET_SECONDS / 60:.0f} minutes, or confirm that it is stopped: --stopped",
         )
 
 
 def _files_to_write(files: StoredCheckpoint, offsets: Mapping[Partition, int], *, where: str) -> dict[str, str]:
-    """Return the missing files of a checkpoint whose first batch is complete and had no records.
+    """Return the missing files of a checkpoint whose only batch is complete and had no records.
+
+    In their order, any prefix of them makes Spark begin at the same offsets, so an interruption does no harm.
 
     Raises:
         CheckpointMismatch: the location has other files.
     """
     position = json.dumps(by_topic(dict(sorted(offsets.items()))), separators=(",", ":"))
     written = {
-        # Spark skips the first byte, a 0. This file alone makes a new query begin at the same offsets.
+        # Spark skips the first byte, a 0.
         INITIAL: f"\0v1\n{position}",
         "offsets/0": f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{{}}}}\n{position}',
         "commits/0": 'v1\n{"nextBatchWatermarkMs":0}',
     }
-    # Hadoop's checksums beside local files do not count.
+    # Hadoop writes files .crc beside local files.
     there = {name for name in files.names() if not name.endswith(".crc")}
     others = there - written.keys() - {METADATA}
     if others or any(files.read(name) != text for name, text in written.items() if name in there):
         raise CheckpointMismatch(
-            "the location holds another checkpoint, or other files",
+            "the location has another checkpoint, or other files",
             where=where,
-            hint="name an empty place: the job that gets it reads this feed's topics in one source, as subscribe",
+            hint="name an empty location, for a job that reads this feed's topics in one source with subscribe",
         )
     left = {name: text for name, text in written.items() if name not in there}
     return left if METADATA in there else {**left, METADATA: json.dumps({"id": str(uuid.uuid4())})}

@@ -1,7 +1,7 @@
-"""Read how far Hudi Streamer has read its topic, from the commit metadata of its table.
+"""Read the position of Hudi Streamer from the commits of its table.
 
-The file that makes a commit of the streamer also has the offsets behind the commit's records. So, whenever the streamer
-stops, its newest finished commit has the position of the table. Files of Hudi 0.x are JSON, those of 1.x are Avro.
+The file that completes a commit of the streamer also has the offsets after the commit's records. So the newest complete
+commit has the table's position, at whatever moment the streamer stops. Hudi 0.x writes JSON, Hudi 1.x writes Avro.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _AVRO = b"Obj\x01"
 
 
 def read_hudi_position(place: str, *, s3: S3) -> OtherPosition:
-    """Read the position from the newest commit of the streamer; ``place`` is the table's path.
+    """Read the position from the newest commit of the streamer to the table with the path ``place``.
 
     Raises:
         ResourceMissing: there is no Hudi table, or no commit of the streamer.
@@ -40,7 +40,7 @@ def read_hudi_position(place: str, *, s3: S3) -> OtherPosition:
             break
     else:
         raise ResourceMissing(
-            "there is no finished commit of Hudi here", where=place, hint="name the path of the table, above .hoodie"
+            "there is no finished commit of Hudi here", where=place, hint="name the table's path, which has .hoodie"
         )
     for name in commits:
         where = f"{place}/{timeline}/{name}"
@@ -51,7 +51,7 @@ def read_hudi_position(place: str, *, s3: S3) -> OtherPosition:
     raise ResourceMissing(
         "no commit of the table has a checkpoint of Hudi Streamer",
         where=place,
-        hint="a table that Spark or Flink writes has none: name the position of that job, spark-checkpoint:PATH or "
+        hint="if a job of Spark or Flink writes the table, name that job's position: spark-checkpoint:PATH or "
         "group:NAME",
     )
 
@@ -67,16 +67,16 @@ def _extra_metadata(content: bytes, where: str) -> Mapping[str, str]:
         return {str(key): str(value) for key, value in (document.get("extraMetadata") or {}).items()}
     except ImportError:
         raise MissingExtra.of("fastavro", "read", "reading the timeline of Hudi") from None
-    except Exception as error:  # Broken bytes raise arbitrary errors.
-        raise CheckpointMismatch("the commit's metadata cannot be read", where=where) from error
+    except Exception as error:  # fastavro raises arbitrary errors for broken bytes.
+        hint = "start the streamer once more, so that it completes another commit, and stop it"
+        raise CheckpointMismatch("the commit's metadata cannot be read", where=where, hint=hint) from error
 
 
 def _offsets(text: str, where: str) -> dict[Partition, int]:
-    """Parse ``topic,0:123,1:456``: the next offset of each partition."""
+    """Parse ``topic,0:123,1:456``, which has the next offset of each partition."""
     match = _OFFSETS.fullmatch(text)
     if match is None:
-        raise ConfigError(
-            f"the streamer reads another source than a topic: its checkpoint is '{text[:100]}'", where=where
-        )
+        what = f"the streamer reads another source than a topic: its checkpoint is '{text[:100]}'"
+        raise ConfigError(what, where=where, hint="name the table of a streamer that reads a topic of Kafka")
     pairs = (pair.split(":") for pair in match["offsets"].strip(",").split(","))
     return {(match["topic"], int(partition)): int(at) for partition, at in pairs}

@@ -1,13 +1,13 @@
 """Find the offsets at which a table of Iceberg's Kafka Connect sink ends.
 
-The position is spread over three places:
+Three places together have the position:
 
-- The tasks' consumer group has the offsets behind all records whose data files are announced on the control topic. The
-  group is ahead of the table if announced files are not committed yet.
+- The tasks' consumer group has the offsets after all records whose data files the control topic announces. The group
+  is ahead of the table if the sink has not committed all announced files.
 - The table's snapshots have the offsets of the *control* topic up to which the sink has committed announced files.
-- The control topic has the files announced beyond those offsets, and the offsets behind their records.
+- The control topic has the files that are announced after those offsets, and the offsets after their records.
 
-Files that were announced and never committed do not count: the feed reads their records again.
+The feed reads the records of announced files again if the sink has never committed the files.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 _PREFIX = "kafka.connect.offsets."
-"""The prefix of a key in the sink's snapshot summaries; the control topic, a dot and the consumer group follow."""
+"""A key in the sink's snapshot summaries has this prefix, the control topic, a dot and the consumer group."""
 
 _AGAIN = "start the sink once more until it has committed, and stop it"
 Fate = Literal["nothing", "in the table", "pending", "lost"]
-"""The fate of announced files: there are none, committed, to be committed later, or skipped by the sink."""
+"""nothing: no files were announced. in the table: the sink has committed them. pending: it would commit them later.
+lost: it has passed their events without committing them."""
 
 _ABSENT = ("pending", "lost")
 
@@ -51,13 +52,12 @@ class SinkOffsets:
 
 
 def sink_groups(line: Sequence[Snapshot]) -> list[str]:
-    """Return the sinks that have committed to a table, as control topic, a dot, and group."""
+    """Return the names of the sinks that have committed to a table: control topic, a dot, and group."""
     found = (key.removeprefix(_PREFIX) for each in line for key in _summary(each) if key.startswith(_PREFIX))
     return sorted(set(found))
 
 
 def is_group_of_sink(line: Sequence[Snapshot], group: str) -> bool:
-    """Check that a consumer group belongs to a sink that has committed to the table."""
     return any(name.endswith(f".{group}") for name in sink_groups(line))
 
 
@@ -65,7 +65,7 @@ def read_connect_position(source: KafkaSource, group: str, table: Table, line: S
     """Read the offsets at which the table ends.
 
     Args:
-        group: the tasks' consumer group, or the connector's name; empty for the group in the table's snapshots.
+        group: the tasks' consumer group, or the connector's name; may be empty if one sink has written the table.
         line: the table's snapshots, oldest first.
 
     Raises:
@@ -91,7 +91,7 @@ def read_connect_position(source: KafkaSource, group: str, table: Table, line: S
     offsets = find_positions(fates, reached, where=where, is_whole=is_whole)
     if not offsets and not announced:
         raise ResourceMissing(
-            f"the consumer group {sink.group} has no offsets, and its control topic has none of its events",
+            f"the consumer group {sink.group} has no offsets, and the control topic has no events of it",
             where=source.bootstrap_servers,
             hint="name the cluster whose topics the sink has read",
         )
@@ -111,7 +111,7 @@ def _sink(table: Table, line: Sequence[Snapshot], group: str, topics: Iterable[s
     chosen = [each for each in names if not group or each == group or each.endswith(ends)]
     if not chosen:
         what = "no snapshot of the table was committed by Iceberg's sink for Kafka Connect"
-        hint = "what it has written and not committed is not in the table: begin at the first records, without adopt"
+        hint = "the table has none of its rows: begin at the topics' first records, without adopt"
         if names:
             what, hint = f"no snapshot was committed by a sink of the group {group}", f"there is {', '.join(names)}"
         raise ResourceMissing(what, where=name, hint=hint)
@@ -119,18 +119,19 @@ def _sink(table: Table, line: Sequence[Snapshot], group: str, topics: Iterable[s
         raise ConfigError(
             f"several sinks for Kafka Connect have written the table: {', '.join(chosen)}",
             where=name,
-            hint="say which one: --from iceberg-connect:CONNECTOR",
+            hint="choose one: --from iceberg-connect:CONNECTOR",
         )
-    # Both names may contain dots.
+    # Both the topic and the group may contain dots, so only the cluster's topics tell where the topic's name ends.
     parts = chosen[0].split(".")
     control = [".".join(parts[:at]) for at in range(1, len(parts))]
     there = [each for each in control if each in topics]
     if len(there) != 1:
+        what = f"the control topic of the sink {chosen[0]}"
         raise ResourceMissing(
-            f"there is no control topic of the sink {chosen[0]}" if not there else f"{' or '.join(there)} may be it",
+            f"there is no topic that may be {what}" if not there else f"both {' and '.join(there)} may be {what}",
             where=name,
-            hint="name the cluster that the sink uses; without the topic, only rows that keep their offsets say where "
-            "the table ends: --from group:NAME --by-rows",
+            hint="name the cluster that the sink uses; if the topic is gone and the rows have their offsets: "
+            "--from group:NAME --by-rows",
         )
     written = (_summary(each).get(f"{_PREFIX}{chosen[0]}") for each in reversed(line))
     newest = next(text for text in written if text is not None)
@@ -139,35 +140,35 @@ def _sink(table: Table, line: Sequence[Snapshot], group: str, topics: Iterable[s
 
 
 def _require_settled(control: TopicDescription, readable: TopicDescription, sink: SinkOffsets) -> None:
-    """Require that no transaction is open, and that the control topic is the one that the snapshots refer to."""
+    """Require that no transaction is open, and that the snapshots refer to this control topic."""
     if control.ends != readable.ends:
         raise ConfigError(
             "a task of the sink was stopped within a transaction, which the broker has not ended yet",
             where=sink.control_topic,
-            hint="wait for its transaction.timeout.ms, a minute if the sink does not set it",
+            hint="wait for the sink's transaction.timeout.ms (default: a minute), and run the command again",
         )
     if any(control.ends.get(partition, -1) < at for partition, at in sink.committed.items()):
         raise CheckpointMismatch(
-            "the table's snapshots are ahead of the control topic: it was recreated, or is of another cluster",
+            "the table's snapshots are ahead of the control topic, which was recreated or is of another cluster",
             where=sink.control_topic,
             hint="name the cluster that the sink uses",
         )
 
 
 class _History:
-    """The files that a table has or had."""
+    """The files that the table's snapshots have or had."""
 
     def __init__(self, table: Table, line: Sequence[Snapshot]) -> None:
         self._table, self._line = table, line
         self._is_whole = not line or line[0].parent_snapshot_id is None
 
     def fate(self, announced: Announcement, committed: Mapping[int, int], reads_from: Mapping[int, int]) -> Fate:
-        """Return what happened to announced files.
+        """Find out whether the sink has committed the announced files.
 
         Args:
-            committed: the control topic's offsets up to which the sink has committed, by partition, from the snapshots.
-            reads_from: the control topic's offsets at which the coordinator would continue. Partitions it has never
-                committed are missing; it would begin at their ends.
+            committed: the offsets in the control topic up to which the sink has committed files, by partition.
+            reads_from: the offsets in the control topic at which the coordinator would continue; it would begin at the
+                ends of the other partitions.
         """
         if not announced.files:
             return "nothing"
@@ -175,7 +176,7 @@ class _History:
         if all(found):
             return "in the table"
         counted_in = [each.offset < committed.get(each.partition, 0) for each in announced.files]
-        # The files of expired snapshots are unknown, and a file may have been compacted since.
+        # A missing file may have been in an expired snapshot, and be compacted since.
         if all(counted_in) and not self._is_whole:
             return "in the table"
         if any(found) or (any(counted_in) and not self._is_whole):
@@ -196,7 +197,7 @@ class _History:
 
     @cached_property
     def _past(self) -> set[str]:
-        """Files of earlier snapshots; read only if a file is missing in the newest one."""
+        """The files of all snapshots; read only if the newest one lacks a file."""
         return self._files(self._line)
 
     def _files(self, line: Sequence[Snapshot]) -> set[str]:
@@ -211,10 +212,9 @@ class _History:
 def find_positions(
     fates: Sequence[tuple[Announcement, Fate]], reached: Mapping[Partition, int], *, where: str, is_whole: bool
 ) -> dict[Partition, int]:
-    """Return where the table ends, by partition: before its first missing files, else at the group's offset.
+    """Return the offset at which the table ends, by partition: before its first missing file, or else the group's.
 
-    Partitions of which the table has no records are left out. ``is_whole`` is whether the control topic still has all
-    all events.
+    Partitions without records in the table are left out. ``is_whole``: the control topic still has all its events.
     """
     ends = _by_partition(fates)
     offsets = {key: announced[-1][0] for key, announced in ends.items()} | dict(reached)
@@ -222,7 +222,7 @@ def find_positions(
         last = _last_in_table(announced)
         if any(fate == "pending" for _, fate in announced[: last + 1]):
             raise CheckpointMismatch(
-                f"files with records of {key[0]}-{key[1]} wait to be committed, and later ones are in the table",
+                f"files with records of {key[0]}-{key[1]} wait to be committed, but later files are in the table",
                 where=where,
                 hint=_AGAIN,
             )
@@ -235,8 +235,8 @@ def find_positions(
             offsets.pop(key)
         else:
             raise CheckpointMismatch(
-                f"files with records of {key[0]}-{key[1]} wait to be committed, and retention has removed the events "
-                "that say where they begin",
+                f"files with records of {key[0]}-{key[1]} wait to be committed, but retention has removed the events "
+                "with the offset at which they begin",
                 where=where,
                 hint=_AGAIN,
             )
@@ -244,7 +244,7 @@ def find_positions(
 
 
 def _by_partition(fates: Sequence[tuple[Announcement, Fate]]) -> dict[Partition, list[tuple[int, Fate]]]:
-    """Return the end offsets of all transactions with their fates, by partition, sorted by offset."""
+    """Return the end offset and the fate of all transactions, by partition, sorted by offset."""
     found: dict[Partition, list[tuple[int, Fate]]] = {}
     for announced, fate in fates:
         for key, end in announced.ends.items():
@@ -260,14 +260,14 @@ def describe_fates(fates: Sequence[tuple[Announcement, Fate]]) -> Iterator[str]:
     left = [file for announced, fate in fates if fate in _ABSENT for file in announced.files]
     if left:
         rows = counted(sum(each.rows for each in left), "row")
-        yield f"{counted(len(left), 'file')} with {rows} were written and never committed; they are not in the table"
+        yield f"the sink has written {counted(len(left), 'file')} with {rows} that it never committed to the table"
     for key, announced in sorted(_by_partition(fates).items()):
         for at, (end, fate) in enumerate(announced[: _last_in_table(announced)]):
             if fate == "lost":
                 begin = announced[at - 1][0] if at else "its first record"
                 yield (
-                    f"{key[0]}-{key[1]}: the sink has lost the records from {begin} to {end}: it never committed their "
-                    "files, but later ones; lakefeed backfill --range lands them after the takeover"
+                    f"{key[0]}-{key[1]}: the sink has lost the records from {begin} to {end}: it has committed later "
+                    "files, but never theirs; after the takeover, lakefeed backfill --range lands them"
                 )
 
 

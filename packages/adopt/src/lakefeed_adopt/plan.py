@@ -37,10 +37,9 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-_NAME_COLUMNS = "name its columns for topic, partition and offset: --offset-columns topic,partition,offset"
-_NEW = "the table is created, and begins there; the other tool's rows stay where they are"
+_NEW = "a new table is created, and begins there; the other tool's rows stay where they are"
 QUIET_SECONDS = 300.0
-"""A tool that has written within this time is assumed to run."""
+"""A tool that has written within this time may still run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +48,7 @@ class AdoptedPartition:
 
     Attributes:
         offset: the offset at which the feed begins.
-        rows: the number of the table's rows from this partition; None if the rows have no offsets.
+        rows: how many rows of the table are from this partition; None if the rows have no offsets.
         is_new: the other tool has not read the partition, so the feed begins at its first record.
     """
 
@@ -63,7 +62,6 @@ class AdoptedPartition:
 
     @property
     def unread(self) -> int:
-        """The number of offsets between the feed's start and the topic's end."""
         return self.topic_end - self.offset
 
 
@@ -72,13 +70,12 @@ class AdoptionPlan:
     """The effects of a takeover.
 
     Attributes:
-        place: where the other tool's position was read.
-        partitions: where the feed begins.
-        notes: texts that the user should read before.
-        after: the newest snapshot of the table at planning time.
-        is_done: the table already has this position of the feed.
+        place: the file, group or topic that has the other tool's position.
+        notes: sentences that the user should read before the takeover.
+        after: the table's newest snapshot; the commit is refused if the table has a newer one by then.
+        is_done: the feed has taken the table over already.
         is_checked: the rows' own offsets were compared with the position.
-        is_new_table: the table will be created; the other tool's rows are elsewhere.
+        is_new_table: the takeover creates the table; the other tool's rows are elsewhere.
     """
 
     feed: str
@@ -101,11 +98,9 @@ class AdoptionPlan:
 
     @property
     def adoption(self) -> Adoption:
-        """The takeover's record in the ledger."""
         return Adoption(self.tool, self.place, self.after)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the document of ``--output json``."""
         return {
             "feed": self.feed,
             "table": self.table,
@@ -130,13 +125,12 @@ def plan_adoption(
     """Plan the takeover of the feed's table from another tool, without Spark and without changes.
 
     Args:
-        origin: the other tool, and the place of its position.
         offset_columns: the table's columns for topic, partition and offset, if they differ from lakefeed's; the topic
             may be omitted if all rows are from one topic.
-        by_rows: where the other tool's position differs, begin behind the last row of the partition: tools that write
-            rows and commit offsets in two steps may stop between the two.
-        is_stopped: the user states that the other tool is stopped, so recent writes are accepted.
-        new_table: the feed gets a new table; the other tool's rows are elsewhere.
+        by_rows: begin after the last row of each partition, even if the other tool's position differs: a tool that
+            writes rows and commits offsets in two steps may stop between the two.
+        is_stopped: the user confirms that the other tool is stopped, so recent writes are accepted.
+        new_table: the takeover may create the table; the other tool's rows are elsewhere.
 
     Raises:
         ConfigError: the sink does not support takeovers, the other tool runs, or its position cannot be used.
@@ -147,11 +141,12 @@ def plan_adoption(
     config = feed.config
     config.sink.require("adopt")
     if config.sink.chosen.landing_branch is not None:
-        what = "a table is taken over as readers see it, and not in a branch"
-        hint = "leave sink.iceberg.branch out for it, and name the branch at a later start"
+        what = "the main branch of a table can be taken over, but the feed writes to another branch"
+        hint = "leave sink.iceberg.branch out for the takeover, and add it before a later run"
         raise ConfigError(what, where=config.sink.ledger_table, hint=hint)
     if config.source.kafka is None:
-        raise ConfigError("only a feed of topics of Kafka takes a table over from another tool", where=config.name)
+        what = f"the feed reads {config.source.kind}, and only a feed of Kafka topics can take a table over"
+        raise ConfigError(what, where=config.name, hint="name a pipeline with source.kafka")
     name = config.sink.ledger_table
     table = _open(name, feed, is_new=new_table)
     line = ancestors(table)[0] if table else []
@@ -164,11 +159,11 @@ def plan_adoption(
         raise CheckpointMismatch(
             f"feed '{config.name}' has begun already",
             where=name if status.position is not None else config.checkpoint,
-            hint="a table is adopted before the feed's first run: name a feed and a checkpoint location of its own",
+            hint="a takeover precedes the feed's first run: choose another feed name and checkpoint location",
         )
     if origin.tool == "group" and not by_rows and is_group_of_sink(line, origin.place):
         raise ConfigError(
-            f"{origin.place} is the group of Iceberg's sink for Kafka Connect, which is ahead of the table at times",
+            f"{origin.place} is the group of Iceberg's sink for Kafka Connect, which may be ahead of the table",
             where=name,
             hint=f"--from iceberg-connect:{origin.place}",
         )
@@ -177,7 +172,8 @@ def plan_adoption(
     committed = is_batch_committed(position, line)
     columns, why = _columns(table, offset_columns, status.topics) if table else (None, (_NEW,))
     if by_rows and columns is None:
-        raise ConfigError("the table keeps no offsets that the feed could begin behind", where=name, hint=_NAME_COLUMNS)
+        hint = "name its columns for topic, partition and offset: --offset-columns topic,partition,offset"
+        raise ConfigError("the table has no offsets after which the feed could begin", where=name, hint=hint)
     if not by_rows:
         position = resolve_open_batch(position, committed, columns, status.topics, config.kafka)
     offsets = _offsets_of(feed, position, status.topics)
@@ -223,7 +219,7 @@ def _behind_rows(
     position: OtherPosition,
     topics: Mapping[str, TopicDescription | None],
 ) -> tuple[dict[Partition, int], OtherPosition]:
-    """Return the offsets behind the rows, and the position with a note on every difference."""
+    """Return the offsets after the last rows, and the position with a note about every difference."""
     found, there = behind_rows(columns, offsets, topics), partitions_of(topics)
     for key, at in found.items():
         if at > there[key].end_offset:
@@ -233,7 +229,7 @@ def _behind_rows(
                 hint="name the cluster and the topics whose records the table has",
             )
     notes = [
-        f"{topic}-{number}: begins at {at}, behind its rows; the other tool's position is {offsets[topic, number]}"
+        f"{topic}-{number}: begins at {at}, after its rows; the other tool's position is {offsets[topic, number]}"
         for (topic, number), at in sorted(found.items())
         if at != offsets[topic, number]
     ]
@@ -241,10 +237,10 @@ def _behind_rows(
 
 
 def read_position(feed: Feed, origin: Origin, table: Table | None, line: Sequence[Snapshot]) -> OtherPosition:
-    """Read the position of another tool; raise what the tool's own reader raises.
+    """Read the position of another tool.
 
     Args:
-        table: the feed's table; None if it will be created.
+        table: the feed's table; None if the takeover creates it.
         line: the table's snapshots, oldest first.
     """
     source, place = feed.config.kafka, origin.place
@@ -255,7 +251,8 @@ def read_position(feed: Feed, origin: Origin, table: Table | None, line: Sequenc
             return read_group(source, place)
         case "iceberg-connect":
             if table is None:
-                raise ConfigError("the sink's position is in the table that it has written", where="--new-table")
+                what = "the position of Iceberg's sink is in the table that it has written, so a new table has none"
+                raise ConfigError(what, where="--new-table", hint="leave --new-table out, and name the sink's table")
             return read_connect_position(source, place, table, line)
         case "hudi":
             return read_hudi_position(place, s3=feed.connections.s3)
@@ -264,7 +261,7 @@ def read_position(feed: Feed, origin: Origin, table: Table | None, line: Sequenc
 
 
 def _open(name: str, feed: Feed, *, is_new: bool) -> Table | None:
-    """Open the table; return None if it does not exist and a new one was requested."""
+    """Open the table; return None if it does not exist and the user requests a new one."""
     try:
         return open_table(name, connections=feed.connections)
     except ResourceMissing as missing:
@@ -282,7 +279,7 @@ def _done(feed: Feed, origin: Origin, table: Table, commits: Sequence[Commit]) -
         raise CheckpointMismatch(
             f"feed '{feed.config.name}' has commits in the table already",
             where=name,
-            hint="lakefeed offsets show says where it stands",
+            hint="lakefeed offsets show PIPELINE prints its position",
         )
     topics = feed_status(feed).topics
     there = partitions_of(topics)
@@ -304,7 +301,7 @@ def _done(feed: Feed, origin: Origin, table: Table, commits: Sequence[Commit]) -
         tool=origin.tool,
         place=commit.adopted.place,
         partitions=partitions,
-        notes=("the feed has taken the table over already, and nothing is left to do",),
+        notes=("the feed has taken the table over already",),
         after=commit.adopted.after,
         topic_ids=done.topic_ids,
         is_done=True,
@@ -326,23 +323,22 @@ def _require_stopped(feed: Feed, position: OtherPosition, committed_at: float | 
             raise ConfigError(
                 f"{what} was written {ago} ago: the other tool may still run",
                 where=position.place,
-                hint=f"stop it and wait {QUIET_SECONDS / 60:.0f} minutes, or say that it is stopped: --stopped",
+                hint=f"stop it and wait {QUIET_SECONDS / 60:.0f} minutes, or confirm that it is stopped: --stopped",
             )
 
 
 def _columns(
     table: Table, given: str | None, topics: Mapping[str, TopicDescription | None]
 ) -> tuple[RowColumns | None, tuple[str, ...]]:
-    """Find the columns with the rows' offsets; if there are none, return a note that the rows are not compared."""
+    """Find the columns with the rows' offsets; if there are none, return a note about that."""
     columns = RowColumns.of(table, given)
     if columns is None:
-        return None, (
-            "the rows keep no offsets that lakefeed knows: the other tool's position is not compared with them",
-        )
+        return None, ("the rows have no known columns of offsets, so the position was not compared with them",)
     if TOPIC not in columns.names and len(topics) > 1:
         if given is not None:
-            raise ConfigError("the feed reads several topics: --offset-columns needs the column of the topic, too")
-        return None, ("the rows do not say of which topic they are: the position is not compared with them",)
+            what = f"the feed reads {len(topics)} topics, so the rows' offsets need the column of the topic, too"
+            raise ConfigError(what, where="--offset-columns", hint="--offset-columns topic,partition,offset")
+        return None, ("the rows have no column of the topic, so the position was not compared with them",)
     return columns, ()
 
 
@@ -353,12 +349,13 @@ def _offsets_of(
     missing = [name for name, found in topics.items() if found is None]
     there = partitions_of(topics)
     if missing or not there:
-        raise ResourceMissing(f"there is no topic {missing[0] if missing else 'for the feed'}")
+        what = f"there is no topic {missing[0]}" if missing else "no topic matches the feed's topics_pattern"
+        raise ResourceMissing(what, where=feed.config.name, hint="name the cluster and the topics that exist")
     known = {key: at for key, at in position.offsets.items() if key in there}
     if not known:
         read = ", ".join(sorted({topic for topic, _ in position.offsets})[:MOST_SHOWN]) or "nothing"
         what = f"the other tool has not read the topics of feed '{feed.config.name}': it reads {read}"
-        raise ConfigError(what, where=position.place)
+        raise ConfigError(what, where=position.place, hint="correct source.kafka.topics, or name another position")
     for key, at in sorted(known.items()):
         if at > there[key].end_offset:
             raise RecordsLost(
@@ -373,12 +370,12 @@ def _offsets_of(
 def _notes(position: OtherPosition, partitions: tuple[AdoptedPartition, ...]) -> list[str]:
     mine = {part.topic for part in partitions}
     notes = [
-        f"the other tool reads {topic} too, and the feed does not"
+        f"the other tool also reads {topic}, which the feed does not read"
         for topic in sorted({topic for topic, _ in position.offsets} - mine)
     ]
     notes += [
-        f"{part.topic}-{part.partition}: retention has removed [{part.offset}, {part.topic_start}) before they were "
-        "read; lakefeed run --accept-loss gives them up"
+        f"{part.topic}-{part.partition}: retention has removed the offsets [{part.offset}, {part.topic_start}), which "
+        "no tool has read; lakefeed run --accept-loss resumes without them"
         for part in partitions
         if part.offset < part.topic_start
     ]
@@ -391,6 +388,6 @@ def _disagree(check: RowCheck, position: OtherPosition, *, where: str) -> Lakefe
     return CheckpointMismatch(
         f"the other tool's position and the table's rows disagree: {shown}{more}",
         where=f"{where}, {position.place}",
-        hint="start the other tool once more, so that it completes what it has begun, and stop it; or begin behind the "
+        hint="start the other tool once more, so that it completes its last batch, and stop it; or begin after the "
         "last row of each partition: --by-rows",
     )

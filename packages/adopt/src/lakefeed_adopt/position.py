@@ -1,7 +1,4 @@
-"""The position of another tool by its own files, snapshots or group, before the comparison with the table.
-
-This module also reads consumer groups; it refuses a group that has members.
-"""
+"""The position of another tool, and how to read it from a consumer group."""
 
 from __future__ import annotations
 
@@ -18,14 +15,14 @@ from lakefeed.offsets.ranges import Partition
 Tool: TypeAlias = Literal["spark-checkpoint", "group", "iceberg-connect", "hudi", "s3-files"]
 TOOLS: tuple[str, ...] = get_args(Tool)
 PLACES = {"spark-checkpoint": "PATH", "group": "NAME", "hudi": "PATH", "s3-files": "PATH"}
-"""Tools whose position needs a place, with the place's name in messages."""
+"""The tools whose position needs a place, and the word for the place in messages."""
 
 FORMS = "spark-checkpoint:PATH, group:NAME, iceberg-connect or iceberg-connect:CONNECTOR, hudi:PATH or s3-files:PATH"
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The value of ``--from``: the tool, and the place of its position; some tools need no place."""
+    """The value of ``--from``: the tool, and the place of its position, which may be empty for some tools."""
 
     tool: Tool
     place: str
@@ -52,14 +49,14 @@ class OtherPosition:
 
     Attributes:
         offsets: the next offset that the tool reads, by partition.
-        place: where the position was read.
-        open_batch: end offsets of the tool's last batch, if the batch is planned and not marked as done. Only the table
-            shows whether its rows were written. ``offsets`` are then the batch's start.
+        place: the file, group or topic that has the position.
+        open_batch: the end offsets of the tool's last batch, if the tool has planned the batch and not marked it as
+            done. Then ``offsets`` are the batch's start, and only the table shows whether it has the batch's rows.
         batch_id: the id of the tool's last batch, if the tool numbers batches.
-        query_id: the id of the tool's query, if its commits to the table have it.
-        written_at: when the tool last wrote its position, in seconds since 1970.
+        query_id: the id of the tool's query, if the tool's commits to the table have it.
+        written_at: when the tool wrote its position, in seconds since 1970.
         groups: the tool's consumer groups, which must have no members.
-        notes: texts that the user should read.
+        notes: sentences that the user should read.
     """
 
     offsets: Mapping[Partition, int]
@@ -86,10 +83,10 @@ def read_group(source: KafkaSource, group: str) -> OtherPosition:
 
 
 def require_no_members(source: KafkaSource, groups: Sequence[str], *, purpose: str) -> None:
-    """Refuse groups that have members: they move their offsets, and the broker refuses offsets from others."""
+    """Refuse groups with members: members move the offsets, and the broker accepts offsets from no one else."""
     if busy := groups_with_members(source, groups):
         raise ConfigError(
             f"the consumer group {busy[0]} has members: its client still runs",
             where=source.bootstrap_servers,
-            hint=f"stop it, wait until the broker has noticed (session.timeout.ms), and {purpose} again",
+            hint=f"stop the client, wait for its session.timeout.ms, and {purpose} again",
         )

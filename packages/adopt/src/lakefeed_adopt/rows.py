@@ -1,4 +1,4 @@
-"""Compare another tool's position with the table: with its commits, and with its rows if they have offsets."""
+"""Compare another tool's position with the table's commits, and with the table's rows if they have offsets."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ QUERY, EPOCH = "spark.sql.streaming.queryId", "spark.sql.streaming.epochId"
 
 @dataclass(frozen=True)
 class RowColumns:
-    """The rows of a table whose columns for topic, partition and offset may have other names than lakefeed's."""
+    """A table's columns for topic, partition and offset, which may have other names than lakefeed's."""
 
     table: Table
     names: Mapping[str, str]
-    """The table's column names by lakefeed's names; without the topic if all rows are from one topic."""
+    """The table's names by lakefeed's names; without the topic if all rows are from one topic."""
 
     @classmethod
     def of(cls, table: Table, given: str | None) -> RowColumns | None:
-        """Find the columns: those of ``--offset-columns``, else lakefeed's own; return None if the table has none.
+        """Find the columns of ``--offset-columns``, or else lakefeed's own; return None if the table has none of them.
 
         Raises:
             ConfigError: the table lacks a column of ``--offset-columns``.
@@ -45,19 +45,17 @@ class RowColumns:
         listed = [name.strip() for name in given.split(",")]
         missing = [name for name in listed if name not in have]
         if missing or len(listed) not in (2, 3):
-            what = f"the table has no column {missing[0]}" if missing else f"'{given}' names no columns of offsets"
+            what = f"the table has no column {missing[0]}" if missing else f"'{given}' has not two or three names"
             hint = "name its columns for topic, partition and offset, as in --offset-columns topic,partition,offset"
             raise ConfigError(what, where="--offset-columns", hint=hint)
         return cls(table, dict(zip((TOPIC, PARTITION, OFFSET)[-len(listed) :], listed, strict=True)))
 
     @property
     def columns(self) -> set[str]:
-        """The columns under lakefeed's names."""
         return set(self.names)
 
     @property
     def where(self) -> str:
-        """The table as catalog.namespace.table."""
         return ".".join(self.table.name())
 
     def read(self, columns: Sequence[str]) -> Any:
@@ -80,7 +78,7 @@ class RowColumns:
 
 
 def is_batch_committed(position: OtherPosition, line: Sequence[Snapshot]) -> bool | None:
-    """Return whether the table has the last batch, by the commits of Iceberg's streaming sink; None without any.
+    """Return whether the table has the tool's last batch; None if Iceberg's streaming sink has not written the table.
 
     Raises:
         CheckpointMismatch: the table lacks batches that the checkpoint marks as written, or has later ones.
@@ -97,10 +95,9 @@ def is_batch_committed(position: OtherPosition, line: Sequence[Snapshot]) -> boo
     if position.open_batch is not None and newest in (position.batch_id, position.batch_id - 1):
         return newest == position.batch_id
     raise CheckpointMismatch(
-        f"the checkpoint is at batch {position.batch_id}, and the table has the job's batches up to {newest}: one of "
-        "the two was rolled back, or lost",
+        f"the checkpoint is at batch {position.batch_id}, but the table has the job's batches up to {newest}",
         where=position.place,
-        hint="restore the checkpoint or the table",
+        hint="one of the two was rolled back or lost: restore it",
     )
 
 
@@ -111,10 +108,10 @@ def resolve_open_batch(
     topics: Mapping[str, TopicDescription | None],
     source: KafkaSource,
 ) -> OtherPosition:
-    """Find out whether the table has the rows of a batch that was planned and not marked as done.
+    """Decide the position after an open batch: its end if the table has its rows, otherwise its start.
 
     Raises:
-        CheckpointMismatch: the table has only some of the rows, or does not show it.
+        CheckpointMismatch: the table has only some of the rows, or does not show whether it has them.
     """
     if position.open_batch is None:
         return position
@@ -126,13 +123,13 @@ def resolve_open_batch(
         committed = _has_rows(batch, [span for span in planned if span.records], columns, topics, source)
     if committed is None:
         raise CheckpointMismatch(
-            f"{batch} of the job was planned and is not marked done, and the table does not say whether it has "
-            "its rows",
+            f"the job has planned {batch} and not marked it as done, and the table does not show whether it has its "
+            "rows",
             where=position.place,
             hint="start the job once more until it has completed a batch, and stop it between two batches; or name the "
             "table's columns for topic, partition and offset: --offset-columns topic,partition,offset",
         )
-    note = f"{batch} was not marked done; {'its rows are' if committed else 'none of its rows is'} in the table"
+    note = f"the job has not marked {batch} as done; the table has {'' if committed else 'none of '}its rows"
     offsets = end if committed else position.offsets
     return replace(position, offsets=offsets, open_batch=None, notes=(*position.notes, note))
 
@@ -150,13 +147,13 @@ def _has_rows(
     if not any(there.values()):
         return False
     described = {name: topic for name, topic in topics.items() if topic is not None}
-    # Transactions and compaction leave offsets without records.
+    # Not every offset has a record, because of transactions and compaction, so the broker counts the records.
     counts = count_records(source, [span for span in planned if there[span] < span.records], topics=described)
     for span, rows in there.items():
         held = span.records if rows == span.records else counts.get(span)
         if rows != held:
             raise CheckpointMismatch(
-                f"{batch} of the job is in the table in part: {rows:,} of "
+                f"the table has only a part of the job's {batch}: {rows:,} of "
                 f"{span.records if held is None else held:,} records of {span.topic}-{span.partition}, "
                 f"[{span.start}, {span.end})",
                 where=columns.where,
@@ -168,7 +165,7 @@ def _has_rows(
 def behind_rows(
     columns: RowColumns, offsets: Mapping[Partition, int], topics: Mapping[str, TopicDescription | None]
 ) -> dict[Partition, int]:
-    """Return the offset behind the last row per partition; without a row, that of the partition's first record."""
+    """Return the offset after the last row of each partition, or the offset of its first record if it has no row."""
     there = partitions_of(topics)
     found = scan_row_spans(columns, [OffsetRange(*key, 0, 0) for key in offsets])
     return {key: found[key].last + 1 if key in found else there[key].start_offset for key in offsets}
@@ -176,12 +173,12 @@ def behind_rows(
 
 @dataclass(frozen=True)
 class RowCheck:
-    """The comparison of a position with the rows' own offsets.
+    """The result of comparing a position with the rows' own offsets.
 
     Attributes:
         rows: the number of rows per partition; empty if the rows have no offsets.
         faults: reasons why the feed must not begin at the position.
-        notes: texts that the user should read.
+        notes: sentences that the user should read.
     """
 
     rows: Mapping[Partition, int]
@@ -195,10 +192,10 @@ def check_rows(
     topics: Mapping[str, TopicDescription | None],
     source: KafkaSource,
 ) -> RowCheck:
-    """Compare the rows' offsets with a position: no row at or beyond it, no row missing below it.
+    """Check that the table has every record below a position, and none at or beyond it.
 
-    Records that retention has removed may be missing, and records before the first row of a partition. The broker
-    counts records only in ranges where the rows have fewer offsets than the range.
+    Records that retention has removed may be missing, and records before a partition's first row. The broker counts
+    records only where the table has fewer rows than offsets.
     """
     there = partitions_of(topics)
     starts = {key: min(there[key].start_offset if key in there else 0, at) for key, at in offsets.items()}
@@ -211,21 +208,21 @@ def check_rows(
         if rows.beyond:
             faults.append(f"{name}: {rows.beyond:,} rows are at or beyond {at}, up to offset {rows.last}")
         if rows.rows_within > rows.offsets:
-            notes.append(f"{name}: {rows.rows_within - rows.offsets:,} rows are of offsets that have a row already")
-        kept = OffsetRange(*key, min(max(rows.first, starts[key]), at), at)
-        if rows.offsets < kept.records:
-            sparse[kept] = rows.offsets
+            notes.append(f"{name}: {rows.rows_within - rows.offsets:,} offsets have more than one row")
+        span = OffsetRange(*key, min(max(rows.first, starts[key]), at), at)
+        if rows.offsets < span.records:
+            sparse[span] = rows.offsets
         if rows.first > starts[key]:
             notes.append(f"{name}: the first row has the offset {rows.first}, the topic begins at {starts[key]}")
     described = {name: topic for name, topic in topics.items() if topic is not None}
     counts = count_records(source, list(sparse), topics=described) if sparse else {}
-    for kept, count in sorted(sparse.items()):
-        name, held = f"{kept.topic}-{kept.partition}", counts.get(kept)
+    for span, count in sorted(sparse.items()):
+        name, held = f"{span.topic}-{span.partition}", counts.get(span)
         if held is None:
-            notes.append(f"{name}: {kept.records - count:,} offsets have no row; the topic does not say why")
+            notes.append(f"{name}: {span.records - count:,} offsets have no row, and their records cannot be counted")
         elif held > count:
-            faults.append(f"{name}: {held - count:,} of {held:,} records in [{kept.start}, {kept.end}) have no row")
+            faults.append(f"{name}: {held - count:,} of {held:,} records in [{span.start}, {span.end}) have no row")
     for key, at in sorted(offsets.items()):
         if key not in found and at > starts[key]:
-            notes.append(f"{key[0]}-{key[1]}: no row is of this partition")
+            notes.append(f"{key[0]}-{key[1]}: the table has no row of this partition")
     return RowCheck({key: rows.rows for key, rows in found.items()}, tuple(faults), tuple(notes))

@@ -1,8 +1,8 @@
-"""Find how far an S3 sink has read its topics, from its file names and the records of the last files.
+"""Find the position of a Kafka Connect sink for S3, from its file names and the records of the last files.
 
-Confluent's sink names a file ``topic+partition+offset.format``, Aiven's ``topic-partition-offset``, after its first
-record. The number of records in a partition's last file gives the end offset. Both sinks write a file before they
-commit their consumer group; if they stop between the two, the group is behind the files.
+A file has the name of its first record: ``topic+partition+offset.format`` (Confluent) or ``topic-partition-offset``
+(Aiven). The number of records in a partition's last file gives the end offset. Both sinks write a file before they
+commit their consumer group's offsets, so the group may be behind the files.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import io
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from lakefeed.clients.kafka.scan import offset_behind
 from lakefeed.clients.kafka.topics import Topics
@@ -23,7 +22,6 @@ from lakefeed.offsets.ranges import Partition
 from lakefeed_adopt.position import OtherPosition
 
 _TOPIC = r"(?P<topic>[A-Za-z0-9._-]{1,249})"
-_PLUS = "+"
 _NAMES = (
     re.compile(rf"{_TOPIC}\+(?P<partition>\d+)\+(?P<offset>\d+)(?:\.[\w.]+)?"),
     re.compile(rf"{_TOPIC}-(?P<partition>\d+)-(?P<offset>\d+)(?:\.[\w.]+)?"),
@@ -31,73 +29,69 @@ _NAMES = (
 _COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 _AVRO, _PARQUET = b"Obj\x01", b"PAR1"
 _BASE64_CSV = re.compile(rb"[A-Za-z0-9+/=,]*")
-_GROUP = "name the sink's consumer group instead: --from group:connect-NAME; it is behind the files where the sink was "
-_GROUP += "killed between writing one and committing its offsets"
+_GROUP = "name the sink's consumer group instead: --from group:connect-NAME; its offsets are behind the files if the "
+_GROUP += "sink was killed between the two"
 
 
-@dataclass(frozen=True, order=True)
-class SinkFile:
-    """A file of a sink, with the fields of its name."""
-
-    offset: int
-    name: str
+File = tuple[int, str]
+"""The offset of a file's first record, and the file's name."""
 
 
 def read_file_position(source: KafkaSource, place: str, *, s3: S3) -> OtherPosition:
-    """Read the position behind the last file of each partition; ``place`` is the path above the files.
+    """Find the offset after the last file of each partition; ``place`` is the path above the files.
 
     Raises:
-        ResourceMissing: no file name matches with a topic of the feed.
+        ResourceMissing: no file has the name of a record of the feed's topics.
         ConfigError: a file's records cannot be counted, or do not determine its end.
         CheckpointMismatch: files of a partition overlap.
         RecordsLost: the topic has fewer records than the file, so it is another topic.
     """
     files = StoredCheckpoint(place, s3=s3, content="path of the files")
-    found: dict[Partition, list[SinkFile]] = {}
+    found: dict[Partition, list[File]] = {}
     for name in files.names():
         matches = (pattern.fullmatch(name.rpartition("/")[2]) for pattern in _NAMES)
         match = next((each for each in matches if each is not None), None)
         if match is not None and source.reads(match["topic"]):
             key = match["topic"], int(match["partition"])
-            found.setdefault(key, []).append(SinkFile(int(match["offset"]), name))
+            found.setdefault(key, []).append((int(match["offset"]), name))
     if not found:
         raise ResourceMissing(
-            "no file here is named topic+partition+offset or topic-partition-offset, by a topic of the feed",
+            "no file here is named topic+partition+offset or topic-partition-offset with a topic of the feed",
             where=place,
             hint="name the path above the files of the feed's topics",
         )
     topics = Topics(source.bootstrap_servers, options=source.client_options)
     for topic in sorted({topic for topic, _ in found}):
         if "compact" in (topics.setting(topic, "cleanup.policy") or ""):
-            what = f"the topic {topic} is compacted: how many records a file has does not say where it ends"
+            what = f"the topic {topic} is compacted, so the number of a file's records does not give its end offset"
             raise ConfigError(what, where=place, hint=_GROUP)
     offsets = {key: _end(files, key, sorted(listed)[-2:], source, where=place) for key, listed in sorted(found.items())}
-    written = [files.written_at(each.name) for listed in found.values() for each in listed]
+    written = [files.written_at(name) for listed in found.values() for _, name in listed]
     return OtherPosition(offsets=offsets, place=place, written_at=max((at for at in written if at), default=None))
 
 
-def _end(files: StoredCheckpoint, key: Partition, last: Sequence[SinkFile], source: KafkaSource, *, where: str) -> int:
-    """Return the offset behind the last of several consecutive files."""
-    newest = last[-1]
-    for before in last[:-1]:
-        if before.offset + count_records_of(files, before.name, where=where) > newest.offset:
+def _end(files: StoredCheckpoint, key: Partition, last: Sequence[File], source: KafkaSource, *, where: str) -> int:
+    """Return the offset after the records of a partition's last file."""
+    start, newest = last[-1]
+    for offset, before in last[:-1]:
+        if offset + count_records_of(files, before, where=where) > start:
             raise CheckpointMismatch(
-                f"files of {key[0]}-{key[1]} overlap: {before.name} and {newest.name}",
+                f"files of {key[0]}-{key[1]} overlap: {before} and {newest}",
                 where=where,
-                hint=f"only files that follow each other say where they end, not those that are cut by time; {_GROUP}",
+                hint=f"the end is unknown if the sink partitions its files by time; {_GROUP}",
             )
-    count = count_records_of(files, newest.name, where=where)
-    # By default a sink also reads aborted records; the two ends differ if there are any.
-    ends = {offset_behind(source, key, newest.offset, count, committed=each) for each in (True, False)}
+    count = count_records_of(files, newest, where=where)
+    # By default a sink also reads the records of aborted transactions; the two ends differ if there are any.
+    ends = {offset_behind(source, key, start, count, committed=each) for each in (True, False)}
     if None in ends:
         raise RecordsLost(
-            f"{newest.name} has {count:,} records, and {key[0]}-{key[1]} has fewer from {newest.offset} on: it is "
-            "another topic, or retention has removed them",
+            f"{newest} has {count:,} records, but {key[0]}-{key[1]} has fewer from {start} on: it is another topic, or "
+            "retention has removed them",
             where=where,
             hint=_GROUP,
         )
     if len(ends) > 1:
-        what = f"aborted transactions are among the records of {newest.name}, which does not say whether it has them"
+        what = f"aborted transactions are among the records of {newest}, and the sink may have read them or not"
         raise ConfigError(what, where=where, hint=_GROUP)
     return max(end for end in ends if end is not None)
 
@@ -106,7 +100,7 @@ def count_records_of(files: StoredCheckpoint, name: str, *, where: str) -> int:
     """Count the records of a file: Parquet, Avro, JSON lines, a JSON array, or CSV of Base64.
 
     Raises:
-        ConfigError: the file has another format, such as bytes or text whose records may contain line breaks.
+        ConfigError: the file has another format, for example text whose records may contain line breaks.
     """
     import pyarrow as pa
 
@@ -126,7 +120,7 @@ def count_records_of(files: StoredCheckpoint, name: str, *, where: str) -> int:
         codec = next((codec for suffix, codec in _COMPRESSED.items() if name.endswith(suffix)), None)
         stream = file if codec is None else pa.CompressedInputStream(file, codec)
         try:
-            count = _count_lines(io.BufferedReader(stream), ended=_PLUS in name.rpartition("/")[2])
+            count = _count_lines(io.BufferedReader(stream), ended="+" in name.rpartition("/")[2])
         except (OSError, pa.ArrowInvalid):
             count = None
     if count is None:
@@ -138,7 +132,7 @@ def _count_lines(lines: Iterable[bytes], *, ended: bool) -> int | None:
     """Count the records of a text; return None if a line may be only a part of a record.
 
     Args:
-        ended: every record ends with a line break; else line breaks separate records, and the last may be empty.
+        ended: a line break ends every record; otherwise it separates records, and the last record may be empty.
     """
     count, text = 0, b""
     for text in lines:

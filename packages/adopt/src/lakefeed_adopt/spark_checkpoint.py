@@ -1,7 +1,7 @@
 """Read the position of a plain Structured Streaming job from the logs in its checkpoint location.
 
-``offsets/N`` has the end offsets of batch N and is written before the batch; ``commits/N`` is written after it. A
-batch that is only in the first log may or may not have written its rows.
+Spark writes ``offsets/N``, with the end offsets of batch N, before the batch, and ``commits/N`` after it. If only the
+first exists, the batch may or may not have written its rows.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ def read_spark_checkpoint(files: StoredCheckpoint, *, where: str) -> OtherPositi
     names = set(files.names())
     if OWNER_FILE in names:
         raise ConfigError(
-            "this is the checkpoint of a feed of lakefeed, which is not adopted",
+            "this is the checkpoint of a feed of lakefeed, and not of another tool",
             where=where,
-            hint="run its pipeline; lakefeed offsets show says where it stands",
+            hint="run its pipeline; lakefeed offsets show PIPELINE prints its position",
         )
     if METADATA not in names:
         raise ResourceMissing(
             "there is no checkpoint of Structured Streaming here: it has no file 'metadata'",
             where=where,
-            hint="name the directory that the job has as checkpointLocation",
+            hint="name the job's checkpointLocation",
         )
     if any(name.startswith(STATE) for name in names):
         raise ConfigError(
-            "the job keeps state from batch to batch, which lakefeed cannot take over",
+            "the job keeps state between batches, which lakefeed cannot take over",
             where=where,
-            hint="let the job write until its topics are empty, and name a new table for the feed",
+            hint="let the job read its topics to their ends, and name a new table for the feed",
         )
     planned, done = _entries(names, "offsets"), _entries(names, "commits")
     if not planned:
@@ -65,7 +65,7 @@ def read_spark_checkpoint(files: StoredCheckpoint, *, where: str) -> OtherPositi
         start = _initial_offsets(files, sorted(name for name in names if INITIAL.fullmatch(name)), where)
         if newest or not start:
             raise _damaged(f"offsets/{newest - 1}" if newest else "sources/0/0", where)
-    # A partition that is new in this batch begins at its first record, which the log does not have.
+    # A partition that is new in this batch begins at its first record; the log does not have that offset.
     known = {key: at for key, at in start.items() if key in end}
     return OtherPosition(
         offsets=known, place=where, open_batch=end, batch_id=newest, query_id=query_id, written_at=written_at
@@ -82,7 +82,7 @@ def _offsets(files: StoredCheckpoint, name: str, where: str) -> dict[Partition, 
     lines = files.read(name).splitlines()[_FIRST_LINES:]
     found: dict[Partition, int] = {}
     for line in lines:
-        if line.strip() == "-":  # A source without data so far.
+        if line.strip() == "-":  # The source has had no data yet.
             continue
         try:
             offsets = spark_offsets(line)
@@ -90,12 +90,13 @@ def _offsets(files: StoredCheckpoint, name: str, where: str) -> dict[Partition, 
             raise ConfigError(
                 "the job reads a source that is not Kafka, or its checkpoint is broken",
                 where=f"{where}/{name}",
-                hint="only jobs whose sources are all topics of Kafka can be adopted",
+                hint="lakefeed takes over only jobs that read topics of Kafka and nothing else",
             ) from None
         if twice := found.keys() & offsets.keys():
             topic, partition = min(twice)
-            what = f"the job reads {topic}-{partition} by several sources, which may stand at different offsets"
-            raise ConfigError(what, where=f"{where}/{name}")
+            what = f"several sources of the job read {topic}-{partition}, perhaps up to different offsets"
+            hint = "let the job read its topics to their ends, and name a new table for the feed"
+            raise ConfigError(what, where=f"{where}/{name}", hint=hint)
         found |= offsets
     if not found:
         raise _damaged(name, where)
@@ -103,7 +104,7 @@ def _offsets(files: StoredCheckpoint, name: str, where: str) -> dict[Partition, 
 
 
 def _initial_offsets(files: StoredCheckpoint, names: list[str], where: str) -> dict[Partition, int]:
-    """Read the sources' start offsets: the file has a byte 0, the version, and the offsets in the last line."""
+    """Read the start offsets of the sources, which are in the last line of each file."""
     found: dict[Partition, int] = {}
     for name in names:
         try:
@@ -117,5 +118,5 @@ def _damaged(name: str, where: str) -> CheckpointMismatch:
     return CheckpointMismatch(
         f"the checkpoint is damaged: its file '{name}' is gone or broken",
         where=where,
-        hint="restore it, or start the job once more so that it completes a batch",
+        hint="restore the file, or start the job once more so that it completes a batch",
     )

@@ -1,4 +1,4 @@
-"""A feed takes a table over from a tool that was stopped at any moment; every record lands once."""
+"""A feed takes a table over from a tool that was stopped or killed; every record lands once."""
 
 import json
 import random
@@ -56,13 +56,15 @@ def take_over_from_spark(lake: SparkSession, feed: Feed, writer: Writer, seed: i
 
 
 @pytest.mark.parametrize("writer", ["stream", "batches"])
-def test_a_job_of_spark_that_was_killed(lake: SparkSession, feed: Feed, writer: Writer) -> None:
+def test_a_feed_continues_after_a_killed_spark_job(lake: SparkSession, feed: Feed, writer: Writer) -> None:
     take_over_from_spark(lake, feed, writer, seed=1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2, RUNS + 2))
-def test_a_job_of_spark_that_was_killed_at_a_random_moment(lake: SparkSession, feed: Feed, seed: int) -> None:
+def test_a_feed_continues_after_a_spark_job_killed_at_a_random_moment(
+    lake: SparkSession, feed: Feed, seed: int
+) -> None:
     take_over_from_spark(lake, feed, "stream" if seed % 2 else "batches", seed)
 
 
@@ -72,17 +74,19 @@ class InProcess:
     def __init__(self, feed: Feed, lake: SparkSession) -> None:
         self.feed, self.group = feed, f"{feed.name}-etl"
         self.plain = PlainConsumer(feed.topic, feed.table, self.group, feed.stack.bootstrap_servers)
+        self.open, self.commit = self.plain.open, self.plain.commit
         lake.sql(f"CREATE NAMESPACE IF NOT EXISTS lake.{feed.name}")
         lake.sql(f"CREATE TABLE IF NOT EXISTS {feed.table} ({CONSUMER_COLUMNS}) USING iceberg")
-
-    def open(self) -> Consumer:
-        return self.plain.open()
 
     def write(self, consumer: Consumer, *, records: int) -> dict[int, int]:
         return self.plain.write(consumer, self.feed.connections, records=records)
 
-    def commit(self, consumer: Consumer, offsets: dict[int, int]) -> None:
-        self.plain.commit(consumer, offsets)
+    def stop_after(self, *, records: int, commit: int) -> None:
+        """Write records, commit offsets that are `commit` records further, and stop."""
+        consumer = self.open()
+        offsets = self.write(consumer, records=records)
+        self.commit(consumer, {number: at + commit for number, at in offsets.items()})
+        consumer.close()
 
 
 def take_over_from_group(lake: SparkSession, feed: Feed, *, between: bool) -> None:
@@ -112,13 +116,13 @@ def take_over_from_group(lake: SparkSession, feed: Feed, *, between: bool) -> No
 
 
 @pytest.mark.parametrize("between", [False, True])
-def test_a_consumer_group_that_was_stopped(lake: SparkSession, feed: Feed, between: bool) -> None:
+def test_a_feed_continues_after_a_stopped_consumer_group(lake: SparkSession, feed: Feed, between: bool) -> None:
     take_over_from_group(lake, feed, between=between)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2, RUNS + 2))
-def test_a_consumer_that_was_killed_at_a_random_moment(lake: SparkSession, feed: Feed, seed: int) -> None:
+def test_a_feed_continues_after_a_consumer_killed_at_a_random_moment(lake: SparkSession, feed: Feed, seed: int) -> None:
     dice = random.Random(seed)
     feed.create_topic(partitions=2)
     send(feed, range(3000))
@@ -146,7 +150,7 @@ def test_a_consumer_that_was_killed_at_a_random_moment(lake: SparkSession, feed:
 
 
 def when_without_members(feed: Feed, group: str) -> None:
-    """Return when the broker has removed the killed consumer from its group."""
+    """Wait until the broker has removed the killed consumer from its group."""
     source = KafkaSource(bootstrap_servers=feed.stack.bootstrap_servers, topics=[feed.topic])
     until = time.monotonic() + 90
     while groups_with_members(source, [group]):
@@ -164,7 +168,7 @@ def landed_feed(lake: SparkSession, feed: Feed) -> Pipeline:
     return pipeline
 
 
-def test_a_consumer_group_resumes_where_a_feed_has_ended(lake: SparkSession, feed: Feed) -> None:
+def test_a_consumer_group_continues_after_an_exported_feed(lake: SparkSession, feed: Feed) -> None:
     pipeline = landed_feed(lake, feed)
     target = ExportTarget.parse(f"group:{feed.name}-next")
     with pytest.raises(ConfigError, match="may still run"):
@@ -174,12 +178,8 @@ def test_a_consumer_group_resumes_where_a_feed_has_ended(lake: SparkSession, fee
     execute_export(pipeline.feed, agreed)
     assert plan_export(pipeline.feed, target, is_stopped=True).before == agreed.offsets
     send(feed, range(100, 110))
-    settings = {
-        "bootstrap.servers": feed.stack.bootstrap_servers,
-        "group.id": f"{feed.name}-next",
-        "auto.offset.reset": "error",
-    }
-    consumer = Consumer(settings)
+    settings = {"bootstrap.servers": feed.stack.bootstrap_servers, "group.id": f"{feed.name}-next"}
+    consumer = Consumer({**settings, "auto.offset.reset": "error"})
     consumer.subscribe([feed.topic])
     found: list[int] = []
     until = time.monotonic() + 60
@@ -194,18 +194,12 @@ def test_a_consumer_group_resumes_where_a_feed_has_ended(lake: SparkSession, fee
     assert sorted(found) == list(range(100, 110))
 
 
-def test_a_job_of_spark_resumes_where_a_feed_has_ended(lake: SparkSession, feed: Feed) -> None:
+def test_a_spark_job_continues_after_an_exported_feed(lake: SparkSession, feed: Feed) -> None:
     landed_feed(lake, feed)
     send(feed, range(100, 150))
     place = f"s3a://{feed.stack.bucket}/plain/{feed.name}"
-    command: list[str | Path] = [
-        "offsets",
-        "export",
-        feed.folder / f"{feed.name}.yaml",
-        "--to",
-        f"spark-checkpoint:{place}",
-        "--stopped",
-    ]
+    file = feed.folder / f"{feed.name}.yaml"
+    command: list[str | Path] = ["offsets", "export", file, "--to", f"spark-checkpoint:{place}", "--stopped"]
     for _ in range(2):
         done = lakefeed(*command, "--yes", "--output", "json", environment=feed.environment)
         assert done.returncode == 0, done.stderr
@@ -228,13 +222,11 @@ def test_a_job_of_spark_resumes_where_a_feed_has_ended(lake: SparkSession, feed:
     assert back.run(spark=lake, once=True).rows == 20
 
 
-def test_a_takeover_is_planned_confirmed_and_done_once(lake: SparkSession, feed: Feed) -> None:
+def test_the_command_adopt_plans_needs_a_confirmation_and_commits_once(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     send(feed, range(40))
     reader = InProcess(feed, lake)
-    consumer = reader.open()
-    reader.commit(consumer, reader.write(consumer, records=30))
-    consumer.close()
+    reader.stop_after(records=30, commit=0)
     file = feed.write_file(decode=DECODE)
     command: list[str | Path] = ["adopt", file, "--from", f"group:{reader.group}", "--offset-columns", "part,at"]
     early = lakefeed(*command, "--dry-run", environment=feed.environment, status=2)
@@ -266,13 +258,11 @@ def test_a_takeover_is_planned_confirmed_and_done_once(lake: SparkSession, feed:
         plan(pipeline, f"group:{reader.group}")
 
 
-def test_a_table_that_another_tool_has_changed_since_the_plan_is_not_adopted(lake: SparkSession, feed: Feed) -> None:
+def test_a_table_that_has_changed_since_the_plan_is_not_taken_over(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     send(feed, range(40))
     reader = InProcess(feed, lake)
-    consumer = reader.open()
-    reader.commit(consumer, reader.write(consumer, records=20))
-    consumer.close()
+    reader.stop_after(records=20, commit=0)
     pipeline = feed.pipeline(decode=DECODE)
     agreed = plan(pipeline, f"group:{reader.group}", offset_columns="part,at")
     lake.sql(f"INSERT INTO {feed.table} VALUES (20, 0, 20)")
@@ -287,7 +277,7 @@ def test_a_table_that_another_tool_has_changed_since_the_plan_is_not_adopted(lak
         plan(pipeline, f"group:{reader.group}", offset_columns="part,at")
 
 
-def test_a_position_that_cannot_be_taken_over_is_refused(lake: SparkSession, feed: Feed) -> None:
+def test_unusable_positions_are_refused(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     send(feed, range(10))
     pipeline = feed.pipeline(decode=DECODE)
@@ -296,10 +286,7 @@ def test_a_position_that_cannot_be_taken_over_is_refused(lake: SparkSession, fee
     reader = InProcess(feed, lake)
     with pytest.raises(ResourceMissing, match="has committed no offsets"):
         plan(pipeline, f"group:{reader.group}")
-    consumer = reader.open()
-    offsets = reader.write(consumer, records=10)
-    reader.commit(consumer, {number: at + 5 for number, at in offsets.items()})
-    consumer.close()
+    reader.stop_after(records=10, commit=5)
     with pytest.raises(RecordsLost, match="ends at 10, before the other tool's position 15"):
         plan(pipeline, f"group:{reader.group}")
     with pytest.raises(ResourceMissing, match="no checkpoint of Structured Streaming"):

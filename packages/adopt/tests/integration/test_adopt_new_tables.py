@@ -1,4 +1,4 @@
-"""A new table begins where another tool stopped: at Hudi Streamer's commits, or at the files of an S3 sink."""
+"""A new table begins where Hudi Streamer or a Kafka Connect sink for S3 has stopped."""
 
 import json
 import random
@@ -26,7 +26,7 @@ def files_of(feed: Feed, name: str) -> tuple[str, StoredCheckpoint]:
     return place, StoredCheckpoint(place, s3=feed.connections.s3)
 
 
-def test_a_new_table_begins_where_hudi_streamer_has_ended(lake: SparkSession, feed: Feed) -> None:
+def test_a_new_table_begins_at_the_last_commit_of_hudi_streamer(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=2)
     send(feed, range(60), partition=0)
     send(feed, range(60, 100), partition=1)
@@ -53,7 +53,7 @@ def test_a_new_table_begins_where_hudi_streamer_has_ended(lake: SparkSession, fe
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(RUNS))
-def test_hudi_streamer_that_was_stopped_at_any_commit(lake: SparkSession, feed: Feed, seed: int) -> None:
+def test_a_new_table_begins_at_any_last_commit_of_hudi_streamer(lake: SparkSession, feed: Feed, seed: int) -> None:
     dice, held = random.Random(seed), {0: 60, 1: 40}
     feed.create_topic(partitions=len(held))
     send(feed, range(60), partition=0)
@@ -108,7 +108,7 @@ def send_in_transactions(feed: Feed, count: int, dice: random.Random) -> list[tu
     return placed
 
 
-def begins_behind_the_files(lake: SparkSession, feed: Feed, name: str, dice: random.Random) -> None:
+def continue_after_the_files(lake: SparkSession, feed: Feed, name: str, dice: random.Random) -> None:
     """Stop the sink after a random file of each partition; land the rest of the topic in a new table."""
     feed.create_topic(partitions=3)
     placed = {0: send_in_transactions(feed, 200, dice)}
@@ -135,18 +135,18 @@ def begins_behind_the_files(lake: SparkSession, feed: Feed, name: str, dice: ran
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_new_table_begins_behind_the_files_of_a_sink(lake: SparkSession, feed: Feed, name: str) -> None:
-    begins_behind_the_files(lake, feed, name, random.Random(name))
+def test_a_new_table_begins_after_the_files_of_a_sink(lake: SparkSession, feed: Feed, name: str) -> None:
+    continue_after_the_files(lake, feed, name, random.Random(name))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(RUNS))
 @pytest.mark.parametrize("name", NAMES)
-def test_a_sink_that_was_stopped_after_any_file(lake: SparkSession, feed: Feed, name: str, seed: int) -> None:
-    begins_behind_the_files(lake, feed, name, random.Random(f"{name} {seed}"))
+def test_a_new_table_begins_after_any_last_file_of_a_sink(lake: SparkSession, feed: Feed, name: str, seed: int) -> None:
+    continue_after_the_files(lake, feed, name, random.Random(f"{name} {seed}"))
 
 
-def test_files_that_do_not_say_where_they_end_are_refused(feed: Feed) -> None:
+def test_files_with_an_unknown_end_are_refused(feed: Feed) -> None:
     feed.create_topic(partitions=1)
     send(feed, range(50))
     pipeline = feed.pipeline(decode=DECODE)

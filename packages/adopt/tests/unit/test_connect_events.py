@@ -1,4 +1,4 @@
-"""Decode events of Iceberg's Kafka Connect sink: Avro with its schema, whose types have names of Java classes."""
+"""Decode events of Iceberg's Kafka Connect sink, which have the Avro schemas that Java writes."""
 
 import io
 import json
@@ -13,7 +13,7 @@ from lakefeed_adopt.connect_events import decode_event
 
 UUID = {"type": "fixed", "name": "uuid_fixed", "namespace": "", "size": 16, "logicalType": "uuid"}
 COMMIT = uuid.UUID(int=7)
-# As Java writes it: a type without a namespace keeps its plain name within a record that has one.
+# Java writes a type without a namespace by its plain name, also within a record that has a namespace.
 SCHEMA = {
     "type": "record",
     "name": "Event",
@@ -41,7 +41,7 @@ def event(schema: Any, body: bytes) -> bytes:
     return b"\xc2\x01" + len(text).to_bytes(2, "big") + text + body
 
 
-def test_an_event_is_read_by_the_schema_before_it() -> None:
+def test_an_event_is_decoded_by_its_own_schema() -> None:
     body = io.BytesIO()
     fastavro.schemaless_writer(body, fastavro.parse_schema("long"), 2**62)  # A timestamp that is too large for a date.
     raw = COMMIT.bytes + body.getvalue() + COMMIT.bytes + b"\x00"
@@ -54,6 +54,6 @@ def test_an_event_is_read_by_the_schema_before_it() -> None:
     "value",
     [None, b"", b"\xc2\x01", b'{"a": 1}', event(SCHEMA, b"short"), event({"type": "nothing"}, b""), event([], b"")],
 )
-def test_other_records_are_refused(value: bytes | None) -> None:
+def test_records_that_are_no_events_are_refused(value: bytes | None) -> None:
     with pytest.raises(CheckpointMismatch, match="no event of Iceberg's sink"):
         decode_event(value, "here")

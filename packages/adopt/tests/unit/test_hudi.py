@@ -1,4 +1,4 @@
-"""The position in Hudi Streamer's commits: JSON (Hudi 0.x) and Avro (1.x), in both layouts of the timeline."""
+"""Read the position from Hudi Streamer's commits, as Hudi 0.x (JSON) and 1.x (Avro) store them."""
 
 import io
 import json
@@ -52,7 +52,7 @@ def write(folder: Path, files: dict[str, bytes]) -> str:
     return f"file://{folder}"
 
 
-def test_the_newest_finished_commit_of_hudi_0_says_it(tmp_path: Path) -> None:
+def test_the_newest_complete_commit_of_hudi_0_has_the_position(tmp_path: Path) -> None:
     place = write(
         tmp_path,
         {
@@ -72,7 +72,7 @@ def test_the_newest_finished_commit_of_hudi_0_says_it(tmp_path: Path) -> None:
     assert found.written_at is not None
 
 
-def test_commits_of_hudi_1_are_avro_in_a_folder_of_their_own(tmp_path: Path) -> None:
+def test_the_newest_complete_commit_of_hudi_1_has_the_position(tmp_path: Path) -> None:
     place = write(
         tmp_path,
         {
@@ -96,12 +96,14 @@ def test_commits_of_hudi_1_are_avro_in_a_folder_of_their_own(tmp_path: Path) -> 
         (b"Obj\x01broken", CheckpointMismatch, "cannot be read"),
     ],
 )
-def test_what_says_no_position_is_refused(tmp_path: Path, content: bytes, error: type[Exception], words: str) -> None:
+def test_commits_without_a_readable_position_are_refused(
+    tmp_path: Path, content: bytes, error: type[Exception], words: str
+) -> None:
     place = write(tmp_path, {"20261101000000000.commit": content})
     with pytest.raises(error, match=words):
         read_hudi_position(place, s3=S3())
 
 
-def test_a_folder_without_hudi_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_hudi_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ResourceMissing, match="no finished commit of Hudi"):
         read_hudi_position(f"file://{tmp_path}", s3=S3())

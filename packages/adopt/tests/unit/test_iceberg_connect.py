@@ -1,4 +1,4 @@
-"""Where a table of Iceberg's Kafka Connect sink ends: by the announced files and by whether they were committed."""
+"""The announced files, and whether the sink has committed them, decide where a table of its ends."""
 
 import pytest
 
@@ -12,7 +12,7 @@ IN: Fate = "in the table"
 
 
 def announced(fate: Fate, **ends: int) -> tuple[Announcement, Fate]:
-    """Return a transaction of one file (of none for "nothing"); ``p0=5`` means that it read partition 0 up to 5."""
+    """Return a transaction of one file, or of none for "nothing"; ``p0=5`` means that it read partition 0 up to 5."""
     files = [] if fate == "nothing" else [AnnouncedFile("s3://x", 10, 0, 0)]
     return Announcement(files=files, ends={("t", int(name[1:])): at for name, at in ends.items()}), fate
 
@@ -23,7 +23,7 @@ def positions(
     return find_positions(fates, reached, where="control", is_whole=is_whole)
 
 
-def test_the_group_says_it_where_all_files_are_in_the_table() -> None:
+def test_the_groups_offsets_are_the_position_if_all_files_are_in_the_table() -> None:
     fates = announced(IN, p0=5), announced("nothing", p0=9), announced(IN, p1=4)
     assert positions(*fates, reached={P0: 9, P1: 4}) == {P0: 9, P1: 4}
     # A group expires; then the control topic still has the positions.
@@ -32,7 +32,7 @@ def test_the_group_says_it_where_all_files_are_in_the_table() -> None:
     assert positions(*fates, reached={P0: 2, P1: 4}) == {P0: 2, P1: 4}
 
 
-def test_files_that_wait_to_be_committed_do_not_count() -> None:
+def test_the_position_is_before_files_that_wait_to_be_committed() -> None:
     fates = (
         announced(IN, p0=5),
         announced("pending", p0=8, p1=4),
@@ -42,29 +42,29 @@ def test_files_that_wait_to_be_committed_do_not_count() -> None:
     # No file of partition 1 is in the table.
     assert positions(*fates, reached={P0: 12, P1: 4}) == {P0: 5}
     assert list(describe_fates(fates)) == [
-        "2 files with 20 rows were written and never committed; they are not in the table"
+        "the sink has written 2 files with 20 rows that it never committed to the table"
     ]
 
 
-def test_the_order_is_that_of_offsets() -> None:
+def test_transactions_are_ordered_by_their_offsets() -> None:
     assert positions(announced("pending", p0=8), announced(IN, p0=5), reached={P0: 8}) == {P0: 5}
 
 
-def test_where_files_begin_may_be_forgotten() -> None:
+def test_pending_files_are_refused_if_retention_has_removed_the_events_before_them() -> None:
     with pytest.raises(CheckpointMismatch, match="retention has removed the events"):
         positions(announced("pending", p0=8), reached={P0: 8}, is_whole=False)
     assert positions(announced(IN, p0=5), announced("pending", p0=8), reached={P0: 8}, is_whole=False) == {P0: 5}
 
 
-def test_later_files_in_the_table_are_a_reason_to_start_the_sink_again() -> None:
+def test_pending_files_are_refused_if_later_files_are_in_the_table() -> None:
     with pytest.raises(
-        CheckpointMismatch, match="t-0 wait to be committed, and later ones are in the table"
+        CheckpointMismatch, match="t-0 wait to be committed, but later files are in the table"
     ) as refused:
         positions(announced("pending", p0=5), announced(IN, p0=8), reached={P0: 8})
     assert "start the sink once more" in (refused.value.hint or "")
 
 
-def test_files_that_the_sink_has_passed_by_are_read_again_or_named() -> None:
+def test_records_of_lost_files_are_read_again_or_named_in_a_note() -> None:
     fates = announced("lost", p0=5, p1=3), announced(IN, p0=8)
     assert positions(*fates, reached={P0: 8, P1: 3}) == {P0: 8}
     first, second = describe_fates(fates)

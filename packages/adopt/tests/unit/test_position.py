@@ -1,4 +1,4 @@
-"""Parse the names of another tool's position and of the place that an export writes to."""
+"""The options ``--from`` and ``--to``, and a takeover in the ledger and for ``verify``."""
 
 import pytest
 
@@ -13,13 +13,13 @@ from lakefeed_adopt.export import ExportTarget
 from lakefeed_adopt.position import TOOLS, Origin
 
 
-def test_a_place_may_have_colons() -> None:
+def test_the_place_of_a_position_may_contain_colons() -> None:
     assert Origin.parse("spark-checkpoint:s3a://b/c/") == Origin("spark-checkpoint", "s3a://b/c")
     assert str(Origin.parse("group:etl")) == "group:etl"
     assert ExportTarget.parse("spark-checkpoint:/tmp/c") == ExportTarget("spark-checkpoint", "/tmp/c")
 
 
-def test_a_sink_is_found_in_the_table() -> None:
+def test_the_name_of_a_connector_is_optional() -> None:
     assert Origin.parse("iceberg-connect") == Origin("iceberg-connect", "")
     assert Origin.parse("iceberg-connect:trips") == Origin("iceberg-connect", "trips")
     assert str(Origin.parse("iceberg-connect")) == "iceberg-connect"
@@ -28,7 +28,7 @@ def test_a_sink_is_found_in_the_table() -> None:
 @pytest.mark.parametrize(
     "text", ["", "spark", "group", "group:", "spark-checkpoint:", "table:x", "hudi", "s3-files:", "connect"]
 )
-def test_other_words_are_refused(text: str) -> None:
+def test_other_texts_are_refused_with_the_allowed_forms(text: str) -> None:
     with pytest.raises(ConfigError) as refused:
         Origin.parse(text)
     assert all(tool in (refused.value.hint or "") for tool in TOOLS)
@@ -41,7 +41,7 @@ def taken_over(at: int = 70) -> Commit:
     return Commit("f", 0, ranges, snapshot_id=8, adopted=Adoption("group", "etl", 7))
 
 
-def test_a_takeover_is_kept_in_the_snapshot() -> None:
+def test_the_ledgers_commit_has_the_takeover() -> None:
     properties = taken_over().properties()
     assert properties[ADOPTED] == '{"from":"group","place":"etl","after":7}'
     assert Commit.of(8, properties).adopted == Adoption("group", "etl", 7)
@@ -50,7 +50,7 @@ def test_a_takeover_is_kept_in_the_snapshot() -> None:
         Adoption.from_json("{}")
 
 
-def test_verify_counts_from_the_takeover_and_says_so() -> None:
+def test_verify_counts_records_from_the_takeover_on() -> None:
     batch = Commit("f", 0, OffsetRanges((OffsetRange("t", 0, 70, 70),), {"t": "A"}), snapshot_id=9)
     evidence = Evidence(commits=(taken_over(), batch), row_coverage={("t", 0): RowCoverage(before=70)})
     found = {finding.kind: finding for finding in findings(evidence)}

@@ -1,4 +1,4 @@
-"""Count the records of an S3 sink's file; refuse a file whose records cannot be counted."""
+"""Count the records in a file of a Kafka Connect sink for S3, or refuse the file."""
 
 import gzip
 import io
@@ -60,7 +60,7 @@ def count(folder: Path, name: str, content: bytes) -> int:
         ("t-0-0", parquet(3), 3),
     ],
 )
-def test_records_are_counted(tmp_path: Path, name: str, content: bytes, records: int) -> None:
+def test_records_of_a_file_are_counted(tmp_path: Path, name: str, content: bytes, records: int) -> None:
     assert count(tmp_path, name, content) == records
 
 
@@ -74,7 +74,7 @@ def test_records_are_counted(tmp_path: Path, name: str, content: bytes, records:
         ("t-0-0.snappy", b"\x82SNAPPY\x00"),
     ],
 )
-def test_a_file_that_cannot_be_counted_is_refused(tmp_path: Path, name: str, content: bytes) -> None:
+def test_a_file_with_an_unknown_number_of_records_is_refused(tmp_path: Path, name: str, content: bytes) -> None:
     with pytest.raises(ConfigError, match="cannot be counted") as refused:
         count(tmp_path, name, content)
     assert "--from group:connect-NAME" in (refused.value.hint or "")

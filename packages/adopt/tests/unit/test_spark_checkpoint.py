@@ -1,4 +1,4 @@
-"""The logs of a Spark checkpoint give a position, an open batch, or a reason why the job cannot be taken over."""
+"""Read the position from the logs of a Spark checkpoint, or refuse the checkpoint."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ def offsets(*at: int, topic: str = "t") -> str:
 
 
 def write(folder: Path, **more: str) -> StoredCheckpoint:
-    """Write a checkpoint: batch 0 ended at 5 and 7, 1 is open. ``more`` replaces files, empty text removes them."""
+    """Write a checkpoint: batch 0 ended at 5 and 7, batch 1 is open. ``more`` replaces files; an empty text removes."""
     files = {
         "metadata": '{"id":"q"}',
         "sources/0/0": f"\0v1\n{offsets(0, 0)}",
@@ -40,7 +40,7 @@ def read(files: StoredCheckpoint) -> OtherPosition:
     return read_spark_checkpoint(files, where="here")
 
 
-def test_a_batch_that_is_not_marked_done_is_open(tmp_path: Path) -> None:
+def test_a_batch_without_a_commit_file_is_open(tmp_path: Path) -> None:
     found = read(write(tmp_path))
     assert found.offsets == {("t", 0): 5, ("t", 1): 7}
     assert found.open_batch == {("t", 0): 9, ("t", 1): 7, ("t", 2): 3}
@@ -48,17 +48,17 @@ def test_a_batch_that_is_not_marked_done_is_open(tmp_path: Path) -> None:
     assert found.written_at is not None
 
 
-def test_a_batch_that_is_done_is_the_position(tmp_path: Path) -> None:
+def test_the_end_of_a_committed_batch_is_the_position(tmp_path: Path) -> None:
     found = read(write(tmp_path, **{"commits/1": "v1\n{}"}))
     assert (found.offsets, found.open_batch) == ({("t", 0): 9, ("t", 1): 7, ("t", 2): 3}, None)
 
 
-def test_the_first_batch_begins_where_its_source_does(tmp_path: Path) -> None:
+def test_an_open_first_batch_begins_at_the_sources_start(tmp_path: Path) -> None:
     found = read(write(tmp_path, **{"commits/0": "", "offsets/1": "", "sources/0/0": f"\0v1\n{offsets(2, 0)}"}))
     assert (found.offsets, found.open_batch) == ({("t", 0): 2, ("t", 1): 0}, {("t", 0): 5, ("t", 1): 7})
 
 
-def test_sources_of_a_query_are_read_together(tmp_path: Path) -> None:
+def test_the_position_covers_all_sources_of_a_query(tmp_path: Path) -> None:
     found = read(write(tmp_path, **{"offsets/1": HEAD + offsets(9, 7) + "\n-\n" + offsets(4, topic="u")}))
     assert found.open_batch == {("t", 0): 9, ("t", 1): 7, ("u", 0): 4}
 
@@ -71,14 +71,14 @@ def test_sources_of_a_query_are_read_together(tmp_path: Path) -> None:
         ({"lakefeed.json": "{}"}, ConfigError, "a feed of lakefeed"),
         ({"state/0/0/1.delta": "x"}, ConfigError, "keeps state"),
         ({"offsets/1": HEAD + '{"logOffset":3}'}, ConfigError, "not Kafka"),
-        ({"offsets/1": HEAD + offsets(9) + "\n" + offsets(8)}, ConfigError, "by several sources"),
+        ({"offsets/1": HEAD + offsets(9) + "\n" + offsets(8)}, ConfigError, "several sources of the job read t-0"),
         ({"offsets/1": "v1"}, CheckpointMismatch, "'offsets/1' is gone or broken"),
         ({"offsets/0": "", "commits/0": ""}, CheckpointMismatch, "'offsets/0' is gone or broken"),
         ({"commits/0": "", "offsets/1": "", "sources/0/0": ""}, CheckpointMismatch, "'sources/0/0' is gone or broken"),
         ({"offsets/0": "", "commits/0": "", "offsets/1": ""}, ResourceMissing, "has planned no batch yet"),
     ],
 )
-def test_other_checkpoints_are_refused(
+def test_unusable_checkpoints_are_refused(
     tmp_path: Path, files: dict[str, str], error: type[LakefeedError], text: str
 ) -> None:
     with pytest.raises(error, match=text):

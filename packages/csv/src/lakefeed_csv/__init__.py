@@ -1,4 +1,4 @@
-"""Decode values that are lines of CSV, with a Java class."""
+"""The format ``decode.csv``: every value is a line of CSV."""
 
 PAGE = "decode"
 """The documentation page that errors about this format link to."""

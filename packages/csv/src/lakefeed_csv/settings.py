@@ -22,10 +22,10 @@ class CsvFormat(InstalledFormat):
 
     schema_ddl: Ddl | None = Field(None, description="Columns in the order of the line, as Spark DDL.")
     schema_file: Path | None = Field(None, description=SCHEMA_FILE)
-    delimiter: _Character = Field(",", description="Between two values; one character, such as ';' or \"\\t\".")
-    quote: _Character = Field('"', description="Around values that hold the delimiter, a quote or a line end.")
-    escape: _Character = Field('"', description="Before a quote in quotes. Default: the quote is doubled.")
-    null_value: str = Field("", description="What stands for null, outside quotes.")
+    delimiter: _Character = Field(",", description="The character between values, such as ';' or \"\\t\".")
+    quote: _Character = Field('"', description="The character around values with a delimiter, quote or line end.")
+    escape: _Character = Field('"', description="The character before a quote within quotes. Default: another quote.")
+    null_value: str = Field("", description="The text, without quotes, that means null.")
 
     def _contradictions(self) -> Iterator[str]:
         if (self.schema_ddl is None) == (self.schema_file is None):

@@ -1,4 +1,4 @@
-"""Decode lines of CSV with the format's Java class."""
+"""Lines of CSV are decoded by the Java class."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ CSV_ROWS: list[tuple[Any, ...]] = [(1, 'a "b", c\nd', 0.5), (2, "", None), (3, N
 
 
 @pytest.mark.quick
-def test_csv_there_and_back_and_by_the_csv_module(spark: SparkSession) -> None:
+def test_encoded_lines_are_decoded_and_read_by_the_csv_module(spark: SparkSession) -> None:
     ddl = "id BIGINT, name STRING, price DOUBLE"
     made = values(to_records(spark.createDataFrame(CSV_ROWS, ddl).coalesce(1), format="csv", topic="t"))
     found = results(decoded(records(spark, made), CsvFormat(schema_ddl=ddl).decoder()))
@@ -28,17 +28,14 @@ def test_csv_there_and_back_and_by_the_csv_module(spark: SparkSession) -> None:
     assert parsed == ["1", 'a "b", c\nd', "0.5"]
 
 
-def test_lines_that_the_csv_module_writes(spark: SparkSession) -> None:
+def test_lines_of_the_csv_module_are_decoded(spark: SparkSession) -> None:
     lines = []
     for row in CSV_ROWS:
         text = io.StringIO(newline="")
-        csv.writer(text, quoting=csv.QUOTE_STRINGS).writerow(row) if hasattr(csv, "QUOTE_STRINGS") else csv.writer(
-            text
-        ).writerow(row)
+        csv.writer(text, quoting=csv.QUOTE_NONNUMERIC).writerow(row)
         lines.append(text.getvalue().encode())
-    found = results(
-        decoded(records(spark, lines), CsvFormat(schema_ddl="id BIGINT, name STRING, price DOUBLE").decoder())
-    )
+    spec = CsvFormat(schema_ddl="id BIGINT, name STRING, price DOUBLE").decoder()
+    found = results(decoded(records(spark, lines), spec))
     assert tuple(found[0].value) == CSV_ROWS[0]
     assert tuple(found[3].value) == CSV_ROWS[3]
 
@@ -59,7 +56,7 @@ BROKEN_CSV = {
 }
 
 
-def test_lines_that_are_wrong(spark: SparkSession) -> None:
+def test_a_wrong_line_is_an_error_with_its_reason(spark: SparkSession) -> None:
     spec = CsvFormat(schema_ddl="id BIGINT NOT NULL, name STRING, price DOUBLE").decoder()
     found = results(decoded(records(spark, list(BROKEN_CSV)), spec))
     for (line, why), result in zip(BROKEN_CSV.items(), found, strict=True):
@@ -67,7 +64,7 @@ def test_lines_that_are_wrong(spark: SparkSession) -> None:
         assert why in result.error, line
 
 
-def test_another_dialect(spark: SparkSession) -> None:
+def test_delimiter_quote_escape_and_null_value_are_applied(spark: SparkSession) -> None:
     spec = CsvFormat(
         schema_ddl="a STRING, b INT, c DATE", delimiter=";", quote="'", escape="\\", null_value="NULL"
     ).decoder()
@@ -79,7 +76,7 @@ def test_another_dialect(spark: SparkSession) -> None:
     assert found[2].value.a == "NULL"
 
 
-def test_numbers_of_csv(spark: SparkSession) -> None:
+def test_numbers_are_decoded_exactly_or_refused(spark: SparkSession) -> None:
     cases: list[tuple[str, Any]] = [
         ("1,1.5,2.25", (1, 1.5, Decimal("2.25"))),
         ("1e2,NaN,1e2", (100, None, Decimal("100.00"))),

@@ -9,7 +9,7 @@ from lakefeed.config.decoding import Decode
 from lakefeed_csv.settings import CsvFormat
 
 
-def test_a_right_block() -> None:
+def test_a_correct_block_sets_the_options_of_the_decoder() -> None:
     given = {"csv": {"schema_ddl": "a INT", "delimiter": "\t", "null_value": "NULL"}}
     found = Decode.model_validate(given).installed
     assert isinstance(found, CsvFormat)
@@ -24,6 +24,6 @@ def test_a_right_block() -> None:
         ({"schema_ddl": "a INT", "quote": ","}, "the same character"),
     ],
 )
-def test_wrong_blocks(block: dict[str, Any], what: str) -> None:
+def test_a_mistake_is_refused(block: dict[str, Any], what: str) -> None:
     with pytest.raises(ValidationError, match=what):
         Decode.model_validate({"csv": block})

@@ -1,4 +1,4 @@
-"""Kinesis streams, shard by shard: every commit has the sequence numbers of its records."""
+"""The source ``kinesis``: a feed reads a Kinesis stream, and its commits have the sequence numbers."""
 
 PAGE = "sources"
 """The documentation page that errors about this source link to."""

@@ -14,7 +14,7 @@ from lakefeed.config.connections import AWS_KEYS, AwsAccess, Endpoint, aws_setti
 from lakefeed.config.values import Count
 from lakefeed.errors import AccessDenied, LakefeedError, RecordsLost, ResourceMissing, Unreachable
 
-_NO_STREAM = "a stream's name has letters, digits, '_', '.' and '-'; for an ARN, what is behind the '/'"
+_NO_STREAM = "a stream's name has letters, digits, '_', '.' and '-'; of an ARN, write the part after the '/'"
 
 
 class KinesisSource(InstalledSource, AwsAccess):
@@ -28,20 +28,20 @@ class KinesisSource(InstalledSource, AwsAccess):
     jar_groups: ClassVar[tuple[str, ...]] = ("kinesis",)
     failures: ClassVar[Mapping[str, LakefeedError]] = {
         r"Kinesis has no such stream": ResourceMissing(
-            "there is no such stream of Kinesis",
+            "there is no such stream in Kinesis",
             hint="correct source.kinesis.stream, region and endpoint; or create the stream",
         ),
         r"Kinesis refuses the credentials": AccessDenied(
             "Kinesis refuses the credentials",
-            hint="check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION, and what that key may do: "
-            "DescribeStreamSummary, ListShards, GetShardIterator, GetRecords",
+            hint="check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION; the key needs the permissions "
+            "DescribeStreamSummary, ListShards, GetShardIterator and GetRecords",
         ),
         r"Kinesis (?:does not answer|throttles all requests)": Unreachable(
             "Kinesis does not answer",
-            hint="check source.kinesis.endpoint and region; a shard takes five reads a second of all that read it",
+            hint="check source.kinesis.endpoint and region; a shard allows five reads a second for all its readers",
         ),
         r"Kinesis has lost records": RecordsLost(
-            "the stream no longer holds records that have not been read",
+            "the stream no longer has records that the feed has not read",
             hint="lakefeed run pipeline.yaml --accept-loss resumes without them, and records the gap in the table's "
             "ledger",
         ),
@@ -56,20 +56,20 @@ class KinesisSource(InstalledSource, AwsAccess):
     region: str | None = Field(None, description="Region of the stream. Default: AWS_REGION, else us-east-1.")
     stream: Annotated[str, spelled(r"[a-zA-Z0-9_.-]{1,128}", _NO_STREAM)] = Field(description="The stream's name.")
     start: Literal["earliest", "latest"] = "earliest"
-    """Where a new feed begins; later runs resume at the end of the last commit."""
+    """The position at which a new feed begins; later runs resume at the end of the last commit."""
     max_records_per_batch: Count = 100_000
-    """The most records in one micro-batch, over all shards."""
+    """The most records in a batch, of all shards together."""
 
     @property
     def topics(self) -> list[str]:
-        """The stream's name, under which schemas are registered."""
+        """The stream's name, which stands for the topic in a schema registry."""
         return [self.stream]
 
     @property
     def needs_checkpoint(self) -> str | None:
         if self.start == "earliest":
             return None
-        return f"until the first batch is committed, only that knows where start: {self.start} was"
+        return f"until the first commit, only the checkpoint has the position of start: {self.start}"
 
     def completed(self, environment: Mapping[str, str]) -> Self:
         default = aws_settings(environment, "KINESIS")
@@ -81,11 +81,11 @@ class KinesisSource(InstalledSource, AwsAccess):
     def problems(self, config: PipelineBlocks) -> Iterator[ConfigProblem]:
         keyed = config.upserting
         if keyed is not None and not keyed.order_by:
-            what = "after a split or a merge a key's changes go to another shard, with its own numbers"
-            hint = "land it in a table, whose order_by does"
+            what = "offsets of a stream do not order the changes of a key: a split or merge moves it to another shard"
+            hint = "use a sink with order_by, such as iceberg"
             if "order_by" in type(config.sink.chosen).model_fields:
-                hint = "order_by: a column of the value that does"
-            yield ConfigProblem(f"{what}: nothing says then which change is newer", hint=hint)
+                hint = "set order_by to a column of the value that orders the changes"
+            yield ConfigProblem(what, hint=hint)
 
     def plain_text_logins(self) -> Iterator[PlainTextLogin]:
         if self.endpoint is not None and self.access_key is not None:

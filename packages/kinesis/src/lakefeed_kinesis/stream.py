@@ -1,4 +1,4 @@
-"""A Kinesis stream: a Spark source, and its description for the comparison with a feed's position at a start."""
+"""Read a Kinesis stream with Spark, and describe it, so that a start can compare it with the feed's position."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from lakefeed_kinesis.settings import KinesisSource
 FORMAT = "io.lakefeed.kinesis.KinesisSource"
 CLIENT = "software/amazon/awssdk/services/kinesis/KinesisClient.class"
 ENDLESS = 2**63 - 1
-"""The end offset of a shard, because the real end is unknown; no feed reaches this number."""
+"""Stands for the end offset of a shard, which Kinesis does not provide; no feed reaches this number."""
 
 
 class KinesisStream:
-    """One stream, in a session that was started with the client for Kinesis."""
+    """One stream, in a Spark session whose class path has the client for Kinesis."""
 
     has_new_leaders = False
 
@@ -33,13 +33,13 @@ class KinesisStream:
             self._options["endpoint"] = source.endpoint
         gateway: Any = spark._jvm
         if gateway.java.lang.Thread.currentThread().getContextClassLoader().getResource(CLIENT) is None:
-            what = "the Spark session that is running has no client for Kinesis"
-            hint = "stop that session and let the pipeline make its own: lakefeed run, or Pipeline.session()"
-            raise ConfigError(what, where=f"not on its class path: {CLIENT.removesuffix('.class')}", hint=hint)
+            what = "the class path of the running Spark session has no client for Kinesis"
+            hint = "stop that session, and let the pipeline start its own: lakefeed run, or Pipeline.session()"
+            raise ConfigError(what, where=CLIENT.removesuffix(".class"), hint=hint)
         if source.access_key is not None and source.secret_key is not None:
             secrets = (source.access_key, source.secret_key, source.session_token)
             keys = [secret.get_secret_value() for secret in secrets if secret]
-            # Named after the access key, because another feed in the session may have other keys.
+            # The name has the access key, because another feed in the session may have other keys.
             name = f"kinesis {keys[0]}@{source.endpoint or source.region}"
             jvm.java(spark).Secrets.put(name, "\n".join(keys))
             self._options["credentials"] = name
@@ -47,10 +47,10 @@ class KinesisStream:
     def read_stream(
         self, *, starting: Mapping[str, Mapping[int, int]] | None = None, marks: Mapping[Partition, str] | None = None
     ) -> DataFrame:
-        """Read the records as a streaming DataFrame, without decoding.
+        """Return the records as a streaming DataFrame, without decoding.
 
-        Columns: those of the Kafka source, and sequence_number. ``offset`` is the record's number in its shard, in the
-        feed's reading order; ``partition`` is the shard's number, ``key`` the partition key. A query without a
+        The columns are those of the Kafka source, and sequence_number. ``offset`` numbers the records of a shard in the
+        order of reading; ``partition`` is the shard's number, and ``key`` the partition key. A query without a
         checkpoint begins at the sequence numbers (``marks``) of the starting offsets, or else at the source's start.
         """
         reader = self._spark.readStream.format(FORMAT).options(**self._options)
@@ -60,7 +60,7 @@ class KinesisStream:
         return reader.load()
 
     def read_batch(self, spans: Sequence[OffsetRange], *, of: OffsetRanges) -> DataFrame:
-        """Read records of a commit again, as a batch DataFrame, without decoding."""
+        """Return records of an earlier commit as a batch DataFrame, without decoding."""
         committed = {span.key: span for span in of.ranges}
         ranges = []
         for span in spans:
@@ -71,7 +71,7 @@ class KinesisStream:
         return self._spark.read.format(FORMAT).options(**self._options).option("ranges", json.dumps(ranges)).load()
 
     def describe(self, position: Position | None = None) -> dict[str, TopicDescription | None]:
-        """Describe the stream now: its shards as partitions, and whether the records after the position still exist."""
+        """Describe the stream: its shards as partitions, and whether it still has the records after the position."""
         stream = self._source.stream
         offset = None
         if position is not None and any(span.marks for span in position.ranges.ranges):
@@ -92,10 +92,10 @@ class KinesisStream:
         now = self._current_id()
         if self._id is not None and self._id != now:
             raise RecordsLost(
-                f"the stream {self._source.stream} was recreated while the feed was reading it (it was of {self._id}, "
-                f"and is of {now}); nothing of this batch is written",
+                f"the stream {self._source.stream} was recreated while the feed was reading it (its id was {self._id} "
+                f"and is {now}); this batch is not written",
                 where=self._source.stream,
-                hint="start the feed again: it says what is lost, and how to resume",
+                hint="start the feed again: it names the lost records, and the way to resume",
             )
         return OffsetRanges(ranges.ranges, {self._source.stream: now})
 

@@ -1,4 +1,4 @@
-"""A driver that reads Kinesis is killed in mid-batch; every record lands once, before and after a shard splits."""
+"""A driver that reads Kinesis is killed within a batch; every record lands once, also after a shard splits."""
 
 import pytest
 
@@ -20,7 +20,7 @@ POINTS = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS, ids=str)
-def test_killed_there_each_record_is_there_once_after_a_restart(
+def test_each_record_lands_once_after_a_kill_and_a_restart(
     feed: Feed, stack_proxy: FaultProxy, point: KillPoint
 ) -> None:
     with kinesis() as server:

@@ -1,4 +1,4 @@
-"""Records of a Kinesis stream land once, whatever happens to shards, driver and checkpoint."""
+"""Records of a Kinesis stream land once, although shards split, drivers die, and checkpoints are lost."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -72,7 +72,7 @@ def test_records_of_a_split_stream_land_once_and_a_lost_checkpoint_is_recreated(
 
 
 @pytest.mark.slow
-def test_splits_merges_deaths_and_a_lost_checkpoint_land_each_record_once(
+def test_each_record_lands_once_after_splits_merges_crashes_and_a_lost_checkpoint(
     stream: StreamFeed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = stream.job(decode={**COLUMNS, "metadata": ["topic", "partition", "offset", "key", "sequence_number"]})
@@ -142,7 +142,9 @@ def test_throttled_expired_empty_and_bad_records_are_read_in_small_batches(
 
 
 @pytest.mark.slow
-def test_what_retention_has_removed_is_refused_and_can_be_given_up(stream: StreamFeed, lake: SparkSession) -> None:
+def test_records_removed_by_retention_stop_the_feed_until_the_loss_is_accepted(
+    stream: StreamFeed, lake: SparkSession
+) -> None:
     job = stream.job()
     stream.put(*range(10))
     job.run(spark=lake, once=True)
@@ -171,7 +173,7 @@ def test_what_retention_has_removed_is_refused_and_can_be_given_up(stream: Strea
 @pytest.mark.parametrize(
     ("later", "message"), [((), "there are"), (range(10, 60), "they end at")], ids=["short", "other"]
 )
-def test_a_planned_batch_whose_records_are_gone_is_refused(
+def test_a_planned_batch_whose_records_are_gone_stops_the_feed(
     stream: StreamFeed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch, later: Sequence[int], message: str
 ) -> None:
     job = stream.job()
@@ -187,7 +189,7 @@ def test_a_planned_batch_whose_records_are_gone_is_refused(
 
 
 @pytest.mark.slow
-def test_a_stream_that_is_recreated_is_another_one(stream: StreamFeed, lake: SparkSession) -> None:
+def test_a_recreated_stream_stops_the_feed_until_the_loss_is_accepted(stream: StreamFeed, lake: SparkSession) -> None:
     job = stream.job()
     stream.put(*range(5))
     job.run(spark=lake, once=True)
@@ -202,7 +204,7 @@ def test_a_stream_that_is_recreated_is_another_one(stream: StreamFeed, lake: Spa
     assert stream.ids() == list(range(9))
 
 
-def test_credentials_are_refused_in_a_sentence_and_stand_nowhere(stream: StreamFeed, lake: SparkSession) -> None:
+def test_refused_credentials_are_reported_and_stored_nowhere(stream: StreamFeed, lake: SparkSession) -> None:
     keys = {"access_key": "kinesis-key", "secret_key": "never-shown"}
     job = stream.job(kinesis={**keys, "start": "latest"})
     stream.put(0)
@@ -231,7 +233,9 @@ def test_credentials_are_refused_in_a_sentence_and_stand_nowhere(stream: StreamF
         ({"kinesis": {"stream": "arn:aws:kinesis:stream/x"}}, "stream's name"),
     ],
 )
-def test_what_does_not_go_with_a_stream(stream: StreamFeed, blocks: dict[str, Any], message: str) -> None:
+def test_blocks_that_do_not_work_with_a_stream_are_refused(
+    stream: StreamFeed, blocks: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         stream.job(**blocks)
 
@@ -255,7 +259,7 @@ def test_the_example_lands_hits(stream: StreamFeed, lake: SparkSession) -> None:
 
 
 @pytest.mark.slow
-def test_a_split_shard_is_read_before_those_that_it_became(stream: StreamFeed, lake: SparkSession) -> None:
+def test_a_split_shard_is_read_before_its_children(stream: StreamFeed, lake: SparkSession) -> None:
     stream.put(*range(8))
     stream.kinesis.split(stream.name)
     stream.put(*range(8, 20))
