@@ -21,7 +21,7 @@ IN_A_DATABASE = (
         "ledger/continuity",
         "elif found := violations(last.commit.ranges, commit):",
         "elif found := []:",
-        f"{JDBC}a_batch_lands_only_where_the_last_one_ended",
+        f"{JDBC}a_batch_that_does_not_begin_at_the_ledgers_end_is_refused",
     ),
     python(
         "jdbc: a gap",
@@ -42,7 +42,7 @@ IN_A_DATABASE = (
         "ledger/continuity",
         "if last is not None and last.commit_id == commit_id and last.commit.ranges == commit.ranges:",
         "if False:",
-        f"{JDBC}the_same_commit_tried_again_is_done_already",
+        f"{JDBC}a_repeated_commit_lands_once",
     ),
     plugin(
         "jdbc",
@@ -50,7 +50,7 @@ IN_A_DATABASE = (
         "table",
         "if expected and merge.staged() != expected:",
         "if False:",
-        f"{JDBC}staged_rows_that_the_server_has_lost_are_staged_again",
+        f"{JDBC}lost_staged_rows_are_staged_again",
     ),
     plugin(
         "jdbc",
@@ -58,6 +58,6 @@ IN_A_DATABASE = (
         "merge",
         'f"s._lakefeed_task IN (',
         'f"0 NOT IN (',
-        f"{JDBC}rows_of_attempts_that_failed_do_not_count",
+        f"{JDBC}staged_rows_of_failed_attempts_do_not_land",
     ),
 )

@@ -15,13 +15,7 @@ from tests.support.servers.search import Gate, SearchServer
 
 @dataclass
 class SearchFeed(LedgerFeed):
-    """A test's feed into its own index.
-
-    Attributes:
-        server: the search server.
-        gate: the proxy between the feed and the server.
-        settings: further settings of the sink.
-    """
+    """A test's feed into its own index; ``gate`` is the proxy between the feed and the server."""
 
     server: SearchServer
     gate: Gate
@@ -36,12 +30,11 @@ class SearchFeed(LedgerFeed):
         )
 
     def driver(self, *, groups: bool = False, evolves: bool = True, **settings: Any) -> ElasticsearchIndex:
-        """Return the index as a driver opens it."""
         self.settings = {**self.settings, **settings}
         return ElasticsearchIndex(self.spark, self.sink, self.context(groups=groups, evolves=evolves))
 
     def started(self, rows: DataFrame | None = None, *, groups: bool = False, **settings: Any) -> ElasticsearchIndex:
-        """Return the index of a driver that has begun a run: the schema is applied, and the fence is taken."""
+        """Return the index of a driver that has applied the schema and taken the fence."""
         index = self.driver(groups=groups, **settings)
         frame = rows if rows is not None else self.changes([]) if self.sink.mode == "upsert" else self.rows(0)
         index.apply_schema(frame.schema)

@@ -28,35 +28,22 @@ def server_of(kind: str, fixture: Callable[[str], Any]) -> Server:
 
 @dataclass
 class JdbcFeed(LedgerFeed):
-    """A test's feed into its own table.
-
-    Attributes:
-        server: the database.
-        settings: further settings of the sink.
-    """
+    """A test's feed into its own table; ``settings`` are further settings of the sink."""
 
     server: Server
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def sink(self) -> JdbcSinkConfig:
-        return JdbcSinkConfig.model_validate(
-            {
-                "url": self.server.jdbc_url,
-                "user": self.server.user,
-                "password": self.server.password,
-                "table": "rows_of_shop",
-                **self.settings,
-            }
-        )
+        login = {"url": self.server.jdbc_url, "user": self.server.user, "password": self.server.password}
+        return JdbcSinkConfig.model_validate({**login, "table": "rows_of_shop", **self.settings})
 
     def driver(self, *, groups: bool = False, **settings: Any) -> JdbcTable:
-        """Return the table as a driver opens it."""
         self.settings = {**self.settings, **settings}
         return JdbcTable(self.spark, self.sink, self.context(groups=groups))
 
     def started(self, rows: DataFrame | None = None, *, groups: bool = False, **settings: Any) -> JdbcTable:
-        """Return the table of a driver that has begun a run: the schema is applied, and the fence is taken."""
+        """Return the table of a driver that has applied the schema and taken the fence."""
         table = self.driver(groups=groups, **settings)
         frame = rows if rows is not None else self.changes([]) if self.sink.mode == "upsert" else self.rows(0)
         table.apply_schema(frame.schema)

@@ -1,4 +1,4 @@
-"""A feed from a topic into a database, and a reader that watches the database meanwhile."""
+"""A feed from a topic into a database, and a thread that reads the database meanwhile."""
 
 import threading
 import time
@@ -43,7 +43,7 @@ def staging_tables(server: Server) -> list[str]:
 
 
 def wait_for(found: Callable[[], Any], *, timeout: float = 180) -> Any:
-    """Return the first true value of `found`; an error, as of a database that is down, counts as no value."""
+    """Wait until `found` returns a true value; ignore errors meanwhile, because the database may be down."""
     deadline = time.monotonic() + timeout
     while True:
         try:
@@ -84,7 +84,7 @@ def watched(server: Server) -> Iterator[list[tuple[int, int]]]:
 
 @contextmanager
 def sleeping_ledger(server: Server, seconds: float) -> Iterator[None]:
-    """Make each commit sleep within its transaction, after it wrote its rows and before readers see them."""
+    """Make each commit sleep within its transaction, after it has written its rows."""
     if isinstance(server, PostgreSQL):
         server.execute(
             f"CREATE FUNCTION nap() RETURNS trigger LANGUAGE plpgsql AS "

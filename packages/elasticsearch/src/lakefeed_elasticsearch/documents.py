@@ -1,7 +1,7 @@
-"""Convert rows to documents: an id and JSON.
+"""Convert rows to documents, which are an id and JSON.
 
-A document's id is made of the row's keys, or of the position of the row's record. The id is the same in all sessions,
-so a batch that is written twice leaves the same documents.
+The row's keys, or the position of its record, give the document's id. The id does not depend on the Spark session, so a
+batch that is written twice leaves the same documents.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from lakefeed_elasticsearch.settings import ElasticsearchSinkConfig
 
 ID, BODY = "id", "body"
 LONGEST_ID = 512
-"""The most bytes that a server accepts; a longer id is replaced by its SHA-256."""
+"""The most bytes that a server accepts; the SHA-256 replaces a longer id."""
 NULL, EMPTY, LONG = "\\N", "\\E", "\\#"
-"""Texts that escaping never produces."""
+"""Stand for null, an empty text, and a long id; escaping never produces these texts."""
 
 
 class IndexDocuments:
@@ -33,7 +33,7 @@ class IndexDocuments:
         self._removes = self.has_changes and sink.on_delete == "remove"
 
     def require(self, rows: StructType) -> None:
-        """Refuse rows without a column that a document's id needs."""
+        """Refuse rows that lack a column of the document's id, or whose key has no stable text."""
         if self.has_changes:
             in_rows(self._sink, rows)
         keys_in_rows(self._sink, rows)
@@ -41,33 +41,33 @@ class IndexDocuments:
             type_ = next(each.dataType for each in rows.fields if each.name.lower() == key.lower())
             if isinstance(type_, t.DecimalType) and type_.scale > 0:
                 raise ConfigError(
-                    f"the column {key} is {type_.simpleString()}, whose text is another one when its scale is",
+                    f"the key {key} is {type_.simpleString()}: if its scale changes, documents get other ids",
                     where=self._sink.where,
                     hint="cast it in transform.sql to a string, or to a whole number",
                 )
         have = {each.lower() for each in rows.names}
         if self._sink.mode == "append" and (missing := [each for each in POSITION_COLUMNS if each not in have]):
             raise ConfigError(
-                f"the rows lack {missing[0]}: a document that is appended is known by the record that it comes from",
+                f"the rows lack {missing[0]}: with mode: append, the position of its record gives a document its id",
                 where=f"{self._sink.where}, columns {', '.join(rows.names)}",
                 hint=f"decode.metadata: [topic, partition, offset], and SELECT {', '.join(POSITION_COLUMNS)}, …; or "
                 "mode: upsert with keys",
             )
 
     def require_records(self, rows: DataFrame, *, stateful: bool) -> None:
-        """Refuse rows that are not one per record, if the record gives the id; computes no rows."""
+        """Refuse a transform without exactly one row per record, if the record gives the id; compute no rows."""
         if self._sink.mode != "append":
             return
         if stateful or not jvm.java(rows.sparkSession).query.StreamingPlan.onePerRecord(rows._jdf):
             raise ConfigError(
-                "a document that is appended is known by the record that it comes from, and this transform makes rows "
-                "of several records, or several of one",
+                "with mode: append, the position of its record gives a document its id, but this transform makes one "
+                "row of several records, or several of one",
                 where=self._sink.where,
-                hint="mode: upsert with keys that tell the rows apart; for groups also transform.output_mode: update",
+                hint="set mode: upsert with keys that identify a row; for groups also transform.output_mode: update",
             )
 
     def keys(self, rows: DataFrame) -> list[str]:
-        """Return the sink's keys, spelled as in the rows."""
+        """Return the sink's keys in the rows' spelling."""
         spelt = {each.lower(): each for each in rows.columns}
         return [spelt[key.lower()] for key in self._sink.keys]
 
@@ -80,14 +80,14 @@ class IndexDocuments:
         return int(row["rows"]), int(row["unknown"])
 
     def columns(self, rows: StructType) -> StructType:
-        """Return the columns of documents: all except those in the id."""
-        in_the_id = POSITION_COLUMNS if self._sink.mode == "append" else (DELETED,) if self._removes else ()
-        return t.StructType([each for each in rows.fields if each.name.lower() not in in_the_id])
+        """Return the columns of documents, without the record's position and the mark of a deletion."""
+        hidden = POSITION_COLUMNS if self._sink.mode == "append" else (DELETED,) if self._removes else ()
+        return t.StructType([each for each in rows.fields if each.name.lower() not in hidden])
 
     def of(self, rows: DataFrame) -> DataFrame:
-        """Return id and JSON of all rows; the JSON is null if the document is to be removed."""
+        """Return id and JSON of all rows; the JSON is null if the row deletes its document."""
         names = self.columns(rows.schema).names
-        # A document without fields is valid, but Spark cannot convert an empty struct to JSON.
+        # Spark cannot convert an empty struct to JSON.
         body = json_of(sf.struct(*(sf.col(quoted((each,))) for each in names))) if names else sf.lit("{}")
         if self._removes:
             body = sf.when(~sf.col(DELETED), body)
@@ -99,10 +99,10 @@ class IndexDocuments:
 
 
 def id_of(keys: list[tuple[Column, DataType]]) -> Column:
-    r"""Return a text per key, unique among the keys of the same columns.
+    r"""Return a text that is different for every key.
 
-    Values are joined by ``/``; within them ``\`` is ``\\`` and ``/`` is ``\/``; null is ``\N``, an empty text ``\E``.
-    An id longer than 512 bytes is ``\#`` and its SHA-256.
+    A ``/`` joins the values; within a value, ``\`` becomes ``\\`` and ``/`` becomes ``\/``. Null becomes ``\N``, an
+    empty text ``\E``, and an id of more than 512 bytes ``\#`` and its SHA-256.
     """
 
     def escaped(key: Column, type_: DataType) -> Column:

@@ -1,10 +1,10 @@
-"""Elasticsearch sink: a micro-batch's rows as documents of an index, and their offset ranges in a ledger index.
+"""Elasticsearch sink: write a batch's rows as documents of an index, and its offset ranges into a ledger index.
 
-Guarantee: exactly-once in effect. A document's id derives from its row, so a batch that is written twice leaves the
-same documents. The ledger is written by compare-and-set after the whole batch is acknowledged. A batch in the ledger is
-not written again; a batch that does not begin at the ledger's end is refused. The documents' version is the ledger's
-number, so a replaced driver cannot overwrite newer documents. A reader may see some documents of a batch earlier than
-others, because the server has no transactions.
+Guarantee: exactly-once in effect. The row gives a document its id, so a batch that is written twice leaves the same
+documents. After the server has acknowledged all documents, the driver writes the ledger by compare-and-set. It does not
+write a batch that is in the ledger, and refuses a batch that does not begin at the ledger's end. The ledger's number is
+the version of the documents, so a replaced driver cannot overwrite newer documents. The server has no transactions, so
+a reader may see some documents of a batch earlier than others.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ from lakefeed.sinks.definition import (
 from lakefeed_elasticsearch.documents import IndexDocuments
 from lakefeed_elasticsearch.layout import IndexLayout
 from lakefeed_elasticsearch.ledger import ElasticsearchLedger
-from lakefeed_elasticsearch.server import Server, authority, authorization, path_of
+from lakefeed_elasticsearch.server import OTHER_SERVER, REST_API, Server, authority, authorization, path_of
 from lakefeed_elasticsearch.settings import ElasticsearchSinkConfig
 
-# The JVM module's error for documents that were not written (io.lakefeed.elasticsearch.BulkFailure).
 FAILURE = re.compile(r"lakefeed bulk \[(\w+)\]: (.*)")
+"""The JVM module reports documents that were not written with this text (io.lakefeed.elasticsearch.BulkFailure)."""
 OLDEST = 7
-"""The least major version; Elasticsearch before it has document types, and no compare-and-set by sequence number."""
+"""Elasticsearch before this version has document types, and no compare-and-set by sequence number."""
 
 
 class ElasticsearchIndex(BaseSink):
@@ -88,8 +88,9 @@ class ElasticsearchIndex(BaseSink):
         self.ledger.ensure()
         if self._layout.describe() is None:
             if self._followed:
-                raise CheckpointMismatch("the index was removed while the feed runs", where=self._sink.where)
-            # At the start of the run, the check decided that the feed starts over.
+                hint = "restore it with lakefeed_feeds; or start over with another checkpoint location"
+                raise CheckpointMismatch("the index was removed while the feed runs", where=self._sink.where, hint=hint)
+            # The start of the run has decided already that the feed starts over.
             self.ledger.note(commit=None, reader=None, keyed=None, topics=None)
         self._require_same_keys()
         for method, path, document in self._requests(rows):
@@ -112,64 +113,65 @@ class ElasticsearchIndex(BaseSink):
         standing = self.ledger.standing()
         if standing is not None and standing.keyed not in (None, keyed(self._sink)):
             raise ConfigError(
-                f"the documents of this feed were made with '{standing.keyed}', the pipeline says "
-                f"'{keyed(self._sink)}': they would have other ids",
+                f"the feed wrote its documents with the keys '{standing.keyed}', and the pipeline now has "
+                f"'{keyed(self._sink)}', which would give them other ids",
                 where=self._sink.where,
-                hint="land the feed in a new index, under another checkpoint location",
+                hint="name a new index and another checkpoint location",
             )
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Compute and check the rows of one micro-batch, write their documents, and then the ledger."""
         if not isinstance(commit, Commit):
-            raise ConfigError("a feed into a search server takes batches only", where=self._sink.where)
+            what = "the sink elasticsearch writes batches, and this call passes other properties than a batch's"
+            raise ConfigError(what, where=self._sink.where, hint="write with lakefeed run, or Pipeline.run()")
         self._documents.require_records(rows, stateful=has_state(commit.ranges))
         if self._documents.has_changes:
             changes = deleting(rows)
             partitions = partitions_for(changes, commit)
-            kept = shuffle_by_key(changes, keys=self._documents.keys(rows), partitions=partitions)
+            stored = shuffle_by_key(changes, keys=self._documents.keys(rows), partitions=partitions)
         else:
-            kept = rows.persist()
+            stored = rows.persist()
         try:
-            counted = replace(commit, rows=self._count_rows(kept, commit_id))
+            counted = replace(commit, rows=self._count_rows(stored, commit_id))
             counts = check_outcomes(self._spark, commit_id)
             return retry_until(
-                lambda: self._write_batch(kept, counted, commit_id=commit_id, counts=counts),
+                lambda: self._write_batch(stored, counted, commit_id=commit_id, counts=counts),
                 is_transient=lambda error: isinstance(error, Unreachable),
                 seconds=self._context.patience,
             )
         finally:
-            kept.unpersist()
+            stored.unpersist()
 
-    def _count_rows(self, kept: DataFrame, commit_id: str) -> int:
-        """Compute and count the rows; refuse rows that must not land, before any document is written."""
-        keys = self._documents.keys(kept)
+    def _count_rows(self, stored: DataFrame, commit_id: str) -> int:
+        """Compute and count the rows; refuse unsuitable rows before any document is written."""
+        keys = self._documents.keys(stored)
         if self._documents.has_changes:
-            changes = summarize_changes(kept, keys=keys, order_by=())
-            # Checked before mistakes in the rows, because their schema may still have to be merged.
+            changes = summarize_changes(stored, keys=keys, order_by=())
+            # First, because the outcomes may request another schema, which changes the rows.
             check_outcomes(self._spark, commit_id)
             changes.check(keys=keys, table=self._sink.index, orders=False)
             return changes.upserts.keys
-        count, without_record = self._documents.count_rows(kept)
+        count, without_record = self._documents.count_rows(stored)
         check_outcomes(self._spark, commit_id)
         if without_record:
             raise ConfigError(
-                f"{without_record:,} rows of the batch have no {' or '.join(POSITION_COLUMNS)}, by which a document "
-                "is known",
+                f"{without_record:,} rows of the batch have no {' or '.join(POSITION_COLUMNS)}, which give a document "
+                "its id",
                 where=self._sink.where,
-                hint="transform.sql has to keep them as they are; or mode: upsert with keys",
+                hint="select these columns unchanged in transform.sql; or set mode: upsert with keys",
             )
         if self._sink.mode == "upsert":
-            return counted_groups(kept, keys=keys, where=self._sink.where, kind="elasticsearch")
+            return counted_groups(stored, keys=keys, where=self._sink.where, kind="elasticsearch")
         return count
 
-    def _write_batch(self, kept: DataFrame, commit: Commit, *, commit_id: str, counts: str) -> int:
+    def _write_batch(self, stored: DataFrame, commit: Commit, *, commit_id: str, counts: str) -> int:
         while (standing := self.ledger.begin(commit, commit_id=commit_id)) is not None:
             if self._sink.mode == "append":
                 self.ledger.require_same_topics(standing, commit)
             self._layout.require()
             if commit.rows:
-                has_changes, keys = self._documents.has_changes, self._documents.keys(kept)
-                rows = latest_per_key(kept, keys=keys, order_by=()) if has_changes else kept
+                has_changes, keys = self._documents.has_changes, self._documents.keys(stored)
+                rows = latest_per_key(stored, keys=keys, order_by=()) if has_changes else stored
                 self._write(self._documents.of(rows), fence=commit.fence or "", version=standing.number)
             if self.ledger.write(standing, commit, commit_id=commit_id, counts=counts):
                 break
@@ -199,22 +201,23 @@ class ElasticsearchIndex(BaseSink):
     def _bulk_error(self, kind: str, text: str, *, fence: str) -> Exception:
         where = self._sink.where
         if kind == "AWAY":
-            return Unreachable(f"the search server does not take the documents: {text}", where=where)
+            hint = "check that the server runs and has room for the documents"
+            return Unreachable(f"the search server does not accept the documents now: {text}", where=where, hint=hint)
         if kind == "DENIED":
-            hint = "the login has to write the index; an index that is read-only has to be opened"
-            return AccessDenied(f"the search server does not let it write: {text}", where=where, hint=hint)
+            hint = "give the login the right to write the index; remove index.blocks if the index is read-only"
+            return AccessDenied(f"the search server forbids the login to write: {text}", where=where, hint=hint)
         if kind == "REFUSED":
             return ConfigError(
                 f"the search server refuses a document: {text}",
                 where=where,
-                hint="change the mapping, which requires a new index, or the value in transform.sql; "
-                "expect: {…: {rule: …, on_violation: dead_letter}} keeps such records apart",
+                hint="change the value in transform.sql, or the mapping, which requires a new index; "
+                "expect: {…: {rule: …, on_violation: dead_letter}} makes such records dead letters",
             )
         standing = self.ledger.standing()
         if standing is None or standing.fence != fence:
             return DriverReplaced(TAKEN_OVER, where=f"{where}: this driver's fence {fence}", hint=ONE_PLACE)
         return CheckpointMismatch(
-            f"the index has a newer version of a document than the ledger can have given it: {text}",
+            f"a document of the index has a higher version than the ledger: {text}",
             where=where,
             hint="another client writes the same documents, or lakefeed_feeds was restored without the index: give the "
             "feed an index of its own",
@@ -222,7 +225,7 @@ class ElasticsearchIndex(BaseSink):
 
 
 class ElasticsearchDefinition(SinkDefinition[ElasticsearchSinkConfig]):
-    """An index on a search server, with the ledger in another index."""
+    """Opens and checks the index, and reads its ledger."""
 
     def open(self, spark: SparkSession, claim: Claim) -> ElasticsearchIndex:
         return ElasticsearchIndex(spark, self.settings, self.context)
@@ -231,7 +234,6 @@ class ElasticsearchDefinition(SinkDefinition[ElasticsearchSinkConfig]):
         return ElasticsearchIndex(spark, self.settings, self.context)
 
     def check_rows(self, rows: DataFrame, *, stateful: bool) -> Iterator[Problem]:
-        """Find problems with the keys, types and positions that documents need."""
         documents = IndexDocuments(self.settings, groups=self.context.groups)
         try:
             documents.require(rows.schema)
@@ -266,8 +268,8 @@ def require_version(server: Server, *, where: str) -> None:
     version = server.ask("GET", "/").document.get("version")
     number = str(version.get("number", "")) if isinstance(version, dict) else ""
     if not number[:1].isdigit():
-        hint = "give the address of the server's REST API, usually at port 9200"
-        raise ConfigError("this address answers, but not as Elasticsearch or OpenSearch does", where=where, hint=hint)
+        raise ConfigError(OTHER_SERVER, where=where, hint=REST_API)
     is_opensearch = isinstance(version, dict) and version.get("distribution") == "opensearch"
     if not is_opensearch and int(number.partition(".")[0]) < OLDEST:
-        raise ConfigError(f"the server is Elasticsearch {number}", where=where, hint="it has to be 7 or newer")
+        what = f"the server is Elasticsearch {number}, and the sink needs {OLDEST} or newer"
+        raise ConfigError(what, where=where, hint="upgrade the server, or name another")

@@ -1,9 +1,9 @@
 """Derive an index's mapping from the rows' columns, and refuse an unsuitable index.
 
-Integers are ``long`` and fractions ``double``, because a server cannot change a field's type when a column's type is
-widened later; the document keeps all digits. Texts can be searched and sorted, as in the server's dynamic mapping, but
-no text field becomes a date because its first value looks like one. Maps are stored and not indexed: every new key
-would add a field.
+Integers become ``long`` and fractions ``double``: a server cannot change a field's type, but a column's type may be
+widened later. The stored document has all digits. Texts can be searched and sorted, as with the server's dynamic
+mapping, which would however make a date of a field whose first text looks like a date. Maps are stored and not indexed,
+because every new key would add a field.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from lakefeed_elasticsearch.server import Server, path_of, refusal
 from lakefeed_elasticsearch.settings import ElasticsearchSinkConfig
 
 MADE_BY = {"made_by": "lakefeed"}
-"""The mark in ``_meta`` of an index that lakefeed created and may change."""
+"""An index with this mark in ``_meta`` was created by lakefeed, which may change its mapping."""
 _TEXT = {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}}
 
 
 def fields(rows: StructType) -> dict[str, Any]:
-    """Return a mapping's ``properties`` for rows; types that the server detects by itself are left out."""
+    """Return a mapping's ``properties`` for rows, without columns whose types the server detects."""
     return {each.name: found for each in rows.fields if (found := _field(each.dataType)) is not None}
 
 
 def _field(type_: DataType) -> dict[str, Any] | None:
     match type_:
         case t.ArrayType():
-            # A field accepts one value or many; there is no array type.
+            # There is no type for arrays: a field accepts one value or many.
             return _field(type_.elementType)
         case t.StructType():
             return {"properties": fields(type_)}
@@ -58,7 +58,7 @@ class IndexLayout:
         self._sink = sink
 
     def describe(self) -> Mapping[str, Any] | None:
-        """Return mapping and settings; None if the index does not exist. Refuse an unsuitable index."""
+        """Return mapping and settings, or None if the index does not exist; refuse an unsuitable index."""
         answer = self._server.ask("GET", path_of(self._sink.index))
         if answer.status == 404:
             return None
@@ -66,30 +66,30 @@ class IndexLayout:
             raise refusal(answer, where=self._sink.where)
         if len(answer.document) != 1:
             raise ConfigError(
-                f"{self._sink.index} stands for {len(answer.document)} indexes: a document's newer version would not "
-                "find the older one",
+                f"{self._sink.index} stands for {len(answer.document)} indexes, so a document's newer version might "
+                "not replace the older one",
                 where=self._sink.where,
                 hint="name one index, or an alias of one",
             )
         [found] = answer.document.values()
         if "data_stream" in found:
             raise ConfigError(
-                "this is a data stream, whose documents cannot be written again after a crash",
+                f"{self._sink.index} is a data stream, whose documents cannot be written again after a crash",
                 where=self._sink.where,
                 hint="name an index, or an alias of one",
             )
         translog = found.get("settings", {}).get("index", {}).get("translog", {})
         if translog.get("durability") == "async":
             raise ConfigError(
-                "this index acknowledges documents before they are on disk (index.translog.durability: async): a crash "
-                "of the server would lose what the ledger has as landed",
+                "the index acknowledges documents before they are on disk (index.translog.durability: async): a crash "
+                "of the server would lose documents of committed batches",
                 where=self._sink.where,
                 hint=f'PUT /{self._sink.index}/_settings {{"index.translog.durability": "request"}}',
             )
         return dict(found)
 
     def require(self) -> None:
-        """Refuse a removed index: a write would create an empty one."""
+        """Raise ResourceMissing if the index was removed, because a write would create an empty one."""
         if self._server.ask("HEAD", path_of(self._sink.index)).status == 404:
             raise ResourceMissing(
                 "the index was removed while the feed runs",
@@ -118,7 +118,7 @@ class IndexLayout:
 
 
 def _missing(requested: Mapping[str, Any], have: Mapping[str, Any]) -> dict[str, Any]:
-    # Fields missing within objects count too.
+    """Return the requested fields that the mapping lacks, also within objects."""
     found: dict[str, Any] = {}
     for name, field in requested.items():
         if name not in have:

@@ -1,8 +1,8 @@
 """The ledger of a feed on a search server: one document per feed and index, in ``lakefeed_feeds``.
 
-It changes only by compare-and-set (``if_seq_no``, ``if_primary_term``), so that one of two drivers is refused. Its
-``number`` rises with every fence and commit, and is the version of the current batch's documents. Documents that an
-older driver still writes have a lower version, which the server refuses.
+Drivers change it only by compare-and-set (``if_seq_no``, ``if_primary_term``), so the server refuses one of two
+drivers. Its ``number`` rises with every fence and commit, and is the version of the current batch's documents. The
+server refuses documents of a replaced driver, because they have a lower version.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ INDEX = {
 
 @dataclass(frozen=True)
 class LedgerDocument(FeedEntry):
-    """The feed's document as it was read; ``seen`` is the condition that it has not changed since then."""
+    """The feed's document; ``condition`` of a request holds until another driver changes the document."""
 
     document: Mapping[str, Any]
-    seen: str
+    condition: str
 
     @property
     def number(self) -> int:
@@ -86,12 +86,11 @@ class ElasticsearchLedger(ServerLedger):
         if self._server.ask("HEAD", path_of(FEEDS)).status == 404:
             self._layout.change("PUT", path_of(FEEDS), INDEX)
         if self.standing() is None:
-            # Versions begin at the time in ms, above those of documents that a lost ledger has left.
+            # Versions begin at the time in ms, which is above the versions of documents that a lost ledger has left.
             first = {"feed": self.feed, "target": self._target, "number": int(time.time() * 1000)}
             self._put(first, "op_type=create")
 
     def standing(self) -> LedgerDocument | None:
-        """Return the feed's document; None if there is none."""
         answer = self._server.ask("GET", self.path)
         if answer.status == 404:
             return None
@@ -104,14 +103,14 @@ class ElasticsearchLedger(ServerLedger):
             keyed=document.get("keyed"),
             topics=json.loads(document.get("topics") or "{}"),
             document=document,
-            seen=f"if_seq_no={found['_seq_no']}&if_primary_term={found['_primary_term']}",
+            condition=f"if_seq_no={found['_seq_no']}&if_primary_term={found['_primary_term']}",
         )
 
     def note(self, **entries: str | None) -> None:
         self._change(lambda document: entries)
 
     def take_fence(self) -> str:
-        """Take the next fence: the previous fence's driver can commit nothing, and the server refuses its documents."""
+        """Take the next fence; the server then refuses commits and documents of the previous fence's driver."""
         taken = self._change(
             lambda document: {"number": int(document["number"]) + 1, "fence": next_fence(document.get("fence"))}
         )
@@ -122,25 +121,29 @@ class ElasticsearchLedger(ServerLedger):
         return standing.fence if standing else None
 
     def position(self) -> Position | None:
-        """Return the feed's position; None if there is no index, or no commit of the feed."""
+        """Return the feed's position; None if the index does not exist or the feed has not committed."""
         standing = self.standing() if self._layout.describe() is not None else None
         return None if standing is None or (last := standing.last) is None else last.position
 
     def commits(self) -> Iterator[Commit]:
-        """Return the feed's newest commit; the ledger has no earlier ones."""
+        """Yield the feed's newest commit, which is the only one in this ledger."""
         standing = self.standing()
         if standing is not None and (last := standing.last) is not None:
             yield last.commit
 
     def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
         if delete_where is not None:
-            raise ConfigError("documents are not deleted with a move", where=self.where)
+            hint = "name a new index and another checkpoint location"
+            raise ConfigError("a rewind cannot delete documents of a search server", where=self.where, hint=hint)
         while (standing := self.begin(commit, commit_id=commit_id)) is not None:
             if self.write(standing, commit, commit_id=commit_id):
                 return
 
     def begin(self, commit: Commit, *, commit_id: str) -> LedgerDocument | None:
-        """Return the document that a commit changes; None if it is already committed. Raise what ``admit`` raises."""
+        """Return the document that a commit changes; None if the batch is already committed.
+
+        Raises the errors of ``admit``.
+        """
         standing = self.standing()
         if standing is None:
             raise self.removed(FEEDS)
@@ -148,13 +151,13 @@ class ElasticsearchLedger(ServerLedger):
         return standing if admitted is CommitCheck.NEW else None
 
     def require_same_topics(self, standing: LedgerDocument, commit: Commit) -> None:
-        """Refuse records of a recreated topic: their documents would overwrite those of the earlier topic."""
+        """Refuse records of a recreated topic, whose documents would overwrite the earlier topic's documents."""
         if (topic := recreated_topic(standing.topics, commit.ranges)) is not None:
             raise CheckpointMismatch(
-                f"topic {topic} was recreated: its documents would take the ids, and the place, of those of the topic "
-                "before",
+                f"topic {topic} was recreated: its documents would have the ids of the earlier topic's documents, and "
+                "overwrite them",
                 where=self.where,
-                hint="land it in a new index, under another checkpoint location",
+                hint="name a new index and another checkpoint location",
             )
 
     def write(self, standing: LedgerDocument, commit: Commit, *, commit_id: str, counts: str = "{}") -> bool:
@@ -170,7 +173,7 @@ class ElasticsearchLedger(ServerLedger):
             "moved": None if commit.move is None else commit.move.to_json(commit.ranges),
             "committed_at": time.time(),
         }
-        # After a move, the index has no documents of the new topics yet, so their ids are not added.
+        # A move writes no documents, so the index has none of the new topics yet.
         topics = {**(commit.ranges.topic_ids if commit.move is None else {}), **standing.topics}
         document = {
             **standing.document,
@@ -178,16 +181,16 @@ class ElasticsearchLedger(ServerLedger):
             "topics": json.dumps(topics, separators=(",", ":")),
             "commit": written,
         }
-        return self._put(document, standing.seen)
+        return self._put(document, standing.condition)
 
     def _change(self, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Mapping[str, Any]:
         for _ in range(TRIES):
             standing = self.standing()
             assert standing is not None  # ensure() has created the document.
             changed = {**standing.document, **change(standing.document)}
-            if self._put(changed, standing.seen):
+            if self._put(changed, standing.condition):
                 return changed
-        raise TableBusy("others keep changing the ledger of the feed", where=self.where, hint=ONE_PLACE)
+        raise TableBusy(f"other drivers have changed the feed's ledger {TRIES} times", where=self.where, hint=ONE_PLACE)
 
     def _put(self, document: Mapping[str, Any], condition: str) -> bool:
         """Write the document; return False if the condition does not hold."""

@@ -1,7 +1,7 @@
 """Send requests about indexes and the ledger to a search server; ``io.lakefeed.elasticsearch`` sends the documents.
 
-Only the API that Elasticsearch 7 to 9 and OpenSearch share is used: create index, get and put mapping, get and index
-document with ``if_seq_no`` and ``if_primary_term``.
+They use only the API that Elasticsearch 7 to 9 and OpenSearch share: create an index, get and put its mapping, get and
+index a document with ``if_seq_no`` and ``if_primary_term``.
 https://www.elastic.co/docs/api/doc/elasticsearch and https://docs.opensearch.org/latest/api-reference
 """
 
@@ -25,19 +25,21 @@ from lakefeed_elasticsearch.settings import ElasticsearchSinkConfig
 TIMEOUT_SECONDS = 10
 MOST_BYTES = 16 << 20
 PASSING = (429, 502, 503, 504)
-"""Statuses of an overloaded server, or one that is starting or stopping."""
+"""A server answers with these statuses while it is overloaded, starts or stops."""
+OTHER_SERVER = "this address answers, but not as Elasticsearch or OpenSearch does"
+REST_API = "give the address of the server's REST API, usually at port 9200"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer's status and JSON; the document is empty if there is no JSON."""
+    """The status and the JSON object of an answer; without an object, ``document`` is empty."""
 
     status: int
     document: Mapping[str, Any]
 
     @property
     def reason(self) -> str:
-        """The server's reason, without values of records."""
+        """The reason for a refusal, without values of records."""
         error = self.document.get("error")
         if isinstance(error, dict):
             return without_values(f"{error.get('type')}: {error.get('reason')}")
@@ -54,7 +56,7 @@ class Server:
             self._headers["authorization"] = login
 
     def ask(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> Answer:
-        """Send a request to the first node that answers; raise Unreachable if none does or if the error may pass."""
+        """Return the answer of the first node that answers; raise Unreachable if none does, or the error may pass."""
         failed: LakefeedError | None = None
         for url in self._sink.urls:
             try:
@@ -92,22 +94,21 @@ class Server:
             document = None
         status, answer = found.status, Answer(found.status, document if isinstance(document, dict) else {})
         if status in PASSING:
-            raise Unreachable(f"the search server cannot do that now: {answer.reason}", where=url)
+            hint = "check the server's load and its cluster health: GET /_cluster/health"
+            raise Unreachable(f"the search server is overloaded or starting: {answer.reason}", where=url, hint=hint)
         if status == 401:
             hint = "check sink.elasticsearch.username and password, or api_key"
             raise AccessDenied("the search server refuses the login", where=url, hint=hint)
         if status == 403:
-            hint = "the login has to create, read and write the index and lakefeed_feeds"
-            raise AccessDenied(f"the search server does not let it do that: {answer.reason}", where=url, hint=hint)
+            hint = "give the login the rights to create, read and write the index and lakefeed_feeds"
+            raise AccessDenied(f"the search server forbids the request: {answer.reason}", where=url, hint=hint)
         if not answer.document and method != "HEAD":
-            hint = "give the address of the server's REST API, usually at port 9200"
-            what = f"this address answers, but not as Elasticsearch or OpenSearch does (HTTP status {status})"
-            raise ConfigError(what, where=url, hint=hint)
+            raise ConfigError(f"{OTHER_SERVER} (HTTP status {status})", where=url, hint=REST_API)
         return answer
 
 
 def authorization(sink: ElasticsearchSinkConfig) -> str | None:
-    """Return the Authorization header; None without a login."""
+    """Return the value of the Authorization header; None without a login."""
     if sink.api_key is not None:
         return f"ApiKey {sink.api_key.get_secret_value()}"
     if sink.username is None or sink.password is None:
@@ -117,7 +118,7 @@ def authorization(sink: ElasticsearchSinkConfig) -> str | None:
 
 
 def authority(sink: ElasticsearchSinkConfig) -> str | None:
-    """Return the CA certificates for the server's certificate, as PEM; None for the default ones."""
+    """Return the trusted CA certificates as PEM; None for the default ones."""
     return None if sink.ca_file is None else trust.certificates_in(sink.ca_file, "sink.elasticsearch.ca_file")
 
 
@@ -126,5 +127,5 @@ def path_of(*parts: str) -> str:
 
 
 def refusal(answer: Answer, *, where: str) -> ConfigError:
-    """Return the error for an answer that refuses the request."""
-    return ConfigError(f"the search server refuses: {answer.reason}", where=where)
+    hint = "change the index or the block sink.elasticsearch as the reason requires"
+    return ConfigError(f"the search server refuses the request: {answer.reason}", where=where, hint=hint)

@@ -1,4 +1,4 @@
-"""``sink.elasticsearch``: an index of Elasticsearch, or of OpenSearch, which has the same bulk API."""
+"""The block ``sink.elasticsearch``; OpenSearch has the same bulk API as Elasticsearch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakefeed.config.sinks import SinkConfig
 from lakefeed.config.values import Count
 
 INDEX = re.compile(r"[^-_+.\\/*?\"<>|,#:\sA-Z{}][^\\/*?\"<>|,#:\sA-Z{}]{0,199}")
-"""The names that the server accepts."""
+"""The servers accept these names."""
 
 
 def _require_addresses(url: str | list[str]) -> None:
@@ -36,10 +36,10 @@ def _require_addresses(url: str | list[str]) -> None:
 
 def _require_index_name(index: str) -> None:
     if not INDEX.fullmatch(index):
-        letters = 'small letters, digits, - _ . within, and none of \\ / * ? " < > |'
-        raise ValueError(f"'{index}' can be no index's name: {letters}")
+        letters = "use small letters and digits, and - _ . after the first"
+        raise ValueError(f"'{index}' cannot name an index: {letters}")
     if index.startswith("lakefeed_"):
-        raise ValueError("names that start with lakefeed_ are the ledger's")
+        raise ValueError("choose another name: those that start with lakefeed_ are the ledger's")
 
 
 class ElasticsearchSinkConfig(SinkConfig):
@@ -47,13 +47,13 @@ class ElasticsearchSinkConfig(SinkConfig):
 
     guarantee: ClassVar[str] = "exactly-once"
     other_modes: ClassVar[str] = (
-        "update requires mode: upsert and keys; complete cannot be: no request replaces all documents at once"
+        "update requires mode: upsert and keys; complete does not work: no request replaces all documents at once"
     )
     definition: ClassVar[str] = "lakefeed_elasticsearch.index:ElasticsearchDefinition"
     jars: ClassVar[tuple[str, ...]] = ("lakefeed_elasticsearch/lakefeed-elasticsearch.jar",)
     capabilities: ClassVar[Capabilities] = Capabilities(
         rewind=Refusal(
-            "a feed into a search server cannot be rewound: older changes would be landed over newer documents",
+            "a feed into a search server cannot be rewound: older changes would overwrite newer documents",
             "to read the source again, name another index and another checkpoint location",
         ),
         lag=None,
@@ -65,26 +65,26 @@ class ElasticsearchSinkConfig(SinkConfig):
     url: Annotated[str | list[str], checked(_require_addresses)] = Field(
         min_length=1, examples=["${ELASTICSEARCH_URL}"]
     )
-    """The nodes' addresses, one or several: http://host:9200 or https://…; without credentials."""
+    """Address of a node, or of several: http://host:9200 or https://…; without credentials."""
     index: Annotated[str, checked(_require_index_name)] = Field(examples=["orders"])
     """The index, or an alias of one. The ledger is in another index, lakefeed_feeds."""
-    username: str | None = Field(None, min_length=1, description="Who logs in.")
+    username: str | None = Field(None, min_length=1, description="The user who logs in.")
     password: SecretStr | None = Field(None, description="The user's password; give it as ${NAME}.")
     api_key: SecretStr | None = None
-    """API key, as an alternative to user and password, encoded as Elasticsearch returns it; write it as ${NAME}."""
+    """API key, instead of user and password, encoded as Elasticsearch returns it; write it as ${NAME}."""
     ca_file: Path | None = None
-    """CA certificates (PEM) that sign the server's certificate, such as Elasticsearch's http_ca.crt. Default: those
-    that Java and Python trust."""
+    """File of the CA certificates (PEM) that sign the server's certificate, such as Elasticsearch's http_ca.crt.
+    Default: the CAs that Java and Python trust."""
     mode: Literal["append", "upsert"] = "append"
     """append: one document per record. upsert: the newest row per key."""
     keys: list[str] = Field(default_factory=list)
-    """With upsert: the columns that identify a document; they make its _id."""
+    """With upsert: the columns that identify a document and give it its _id."""
     delete: Deletes = Field(default_factory=Deletes, description="With upsert: which records delete.")
     on_delete: Literal["remove", "mark"] = "remove"
     """With upsert: remove the document, or keep it with lakefeed_deleted = true."""
     settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
     """Settings of an index that lakefeed creates, such as number_of_shards."""
-    bulk_documents: Count = Field(5_000, description="Documents in one request at most.")
+    bulk_documents: Count = Field(5_000, description="The most documents in one request.")
     bulk_bytes: Count = 5_000_000
     """The most bytes of one request; a larger document is sent alone."""
 
@@ -93,11 +93,10 @@ class ElasticsearchSinkConfig(SinkConfig):
         if (self.username is None) != (self.password is None):
             yield ConfigProblem("username and password belong together", key="username", hint="give both or none")
         if self.api_key is not None and self.username is not None:
-            yield ConfigProblem("api_key and username are two logins", key="api_key", hint="give one")
+            yield ConfigProblem("api_key and username are two logins", key="api_key", hint="remove one of them")
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The nodes' addresses, without a trailing slash."""
         return tuple(each.rstrip("/") for each in ([self.url] if isinstance(self.url, str) else self.url))
 
     @property
@@ -106,7 +105,6 @@ class ElasticsearchSinkConfig(SinkConfig):
 
     @property
     def record_positions(self) -> Literal["unused", "required"]:
-        """In append mode, a document's id is made of its record's position."""
         return "required" if self.mode == "append" else "unused"
 
     def places(self, *, brokers: str) -> Iterator[Place]:
@@ -127,12 +125,11 @@ class ElasticsearchSinkConfig(SinkConfig):
 
     @property
     def table(self) -> str:
-        """The index, under the property name of other keyed sinks."""
         return self.index
 
     @property
     def order_by(self) -> list[str]:
-        """Empty: a document's version is its batch's, not a column of the row."""
+        """Empty, because the batch gives a document its version, and not a column of the row."""
         return []
 
     @property

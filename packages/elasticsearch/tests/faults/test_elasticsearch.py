@@ -1,4 +1,4 @@
-"""Search servers and drivers are killed in mid-batch; after the next run, every record is one document."""
+"""Search servers and drivers are killed within a batch; after the next run, every record is one document."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ BATCH = 300
 
 @pytest.fixture(scope="module")
 def here(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Run a Spark session for drivers in this process."""
+    """Start a Spark session for the drivers that run in this process."""
     with spark_on(stack, name="search-faults", folder=tmp_path_factory.mktemp("spark")) as running:
         yield running
 
@@ -40,11 +40,8 @@ def send(feed: Feed, count: int, *, start: int = 0) -> None:
 
 def small_requests(feed: Feed, opened: Gate) -> Pipeline:
     """Return a pipeline with batches of 300 records and requests of 20 documents."""
-    source = {
-        "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
-        "topics": [feed.topic],
-        "max_records_per_batch": BATCH,
-    }
+    brokers = "${KAFKA_BOOTSTRAP_SERVERS}"
+    source = {"bootstrap_servers": brokers, "topics": [feed.topic], "max_records_per_batch": BATCH}
     return pipeline_of(feed, opened, sink={"bulk_documents": 20}, source={"kafka": source})
 
 
@@ -76,7 +73,7 @@ def at_bulk(number: int, act: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_a_server_that_is_killed_in_mid_batch(
+def test_each_record_is_one_document_after_the_server_was_killed_in_a_batch(
     feed: Feed, search: SearchServer, opened: Gate, here: SparkSession
 ) -> None:
     feed.create_topic(partitions=2)
@@ -98,7 +95,7 @@ def test_a_server_that_is_killed_in_mid_batch(
 
 
 @pytest.mark.slow
-def test_a_server_that_is_away_holds_up_no_other_sink(
+def test_a_server_that_is_down_pauses_its_sink_but_no_other(
     feed: Feed, search: SearchServer, opened: Gate, here: SparkSession
 ) -> None:
     copied = {**sink_of(feed, opened), "on_failure": "pause"}
@@ -127,7 +124,7 @@ def test_a_server_that_is_away_holds_up_no_other_sink(
 
 
 @pytest.mark.slow
-def test_a_driver_that_is_killed_in_mid_batch(
+def test_each_record_is_one_document_after_the_driver_was_killed_in_a_batch(
     feed: Feed, search: SearchServer, opened: Gate, here: SparkSession, tmp_path: Path
 ) -> None:
     feed.create_topic(partitions=2)
@@ -154,7 +151,7 @@ def test_a_driver_that_is_killed_in_mid_batch(
 
 
 @pytest.mark.slow
-def test_a_driver_that_wakes_up_when_another_has_taken_over(
+def test_a_suspended_driver_writes_nothing_after_another_has_taken_over(
     feed: Feed, search: SearchServer, opened: Gate, here: SparkSession, tmp_path: Path
 ) -> None:
     feed.create_topic(partitions=2)

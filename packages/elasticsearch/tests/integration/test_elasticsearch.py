@@ -1,4 +1,4 @@
-"""A feed from a topic into a search server, end to end, and mistakes that are found before a run."""
+"""A feed from a topic into a search server, and mistakes that a check finds before a run."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -30,7 +30,9 @@ def trips(count: int, *, start: int = 0) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_a_feed_resumes_where_the_index_is(feed: Feed, search: SearchServer, opened: Gate, lake: SparkSession) -> None:
+def test_a_feed_resumes_at_the_position_of_the_index(
+    feed: Feed, search: SearchServer, opened: Gate, lake: SparkSession
+) -> None:
     feed.create_topic()
     letters = {"dead_letters": {"table": f"lake.{feed.name}.letters"}}
     feed.send([*feed.avro(trips(30)), b"\x07no"])
@@ -57,10 +59,10 @@ def test_a_feed_resumes_where_the_index_is(feed: Feed, search: SearchServer, ope
         with pytest.raises(ConfigError):
             refused()
     # No secret is in any setting that Spark shows.
-    problem = [value for _, value in lake.sparkContext.getConf().getAll()]
-    problem += [str(row) for row in lake.sql("SET -v").collect()]
-    assert not any(opened.password in each or opened.login in each for each in problem)
-    # Another client removes the index; the checkpoint still says that its batches have landed.
+    shown = [value for _, value in lake.sparkContext.getConf().getAll()]
+    shown += [str(row) for row in lake.sql("SET -v").collect()]
+    assert not any(opened.password in each or opened.login in each for each in shown)
+    # Another client removes the index; the checkpoint still has the batches as committed.
     search.ask("DELETE", f"/{feed.name}")
     feed.send(feed.avro(trips(1)))
     with pytest.raises(CheckpointMismatch):
@@ -68,7 +70,9 @@ def test_a_feed_resumes_where_the_index_is(feed: Feed, search: SearchServer, ope
 
 
 @pytest.mark.slow
-def test_changes_of_keys(feed: Feed, search: SearchServer, opened: Gate, lake: SparkSession) -> None:
+def test_upserts_and_deletes_change_the_documents_of_their_keys(
+    feed: Feed, search: SearchServer, opened: Gate, lake: SparkSession
+) -> None:
     feed.create_topic(partitions=1)
     sink = {"mode": "upsert", "keys": ["id"], "delete": {"column": "zone", "equals": ["gone"]}}
     pipeline = pipeline_of(feed, opened, sink=sink)
@@ -80,7 +84,7 @@ def test_changes_of_keys(feed: Feed, search: SearchServer, opened: Gate, lake: S
     assert (found["3"], found["4"], "5" in found, len(found)) == ("back", "moved", False, 49)
 
 
-def test_check_ends_with_a_status(feed: Feed, opened: Gate, lake: SparkSession) -> None:
+def test_check_connect_exits_with_the_status_of_the_problem(feed: Feed, opened: Gate, lake: SparkSession) -> None:
     feed.create_topic()
     feed.send(feed.avro(trips(1)))
 
@@ -95,7 +99,9 @@ def test_check_ends_with_a_status(feed: Feed, opened: Gate, lake: SparkSession) 
 
 
 @pytest.mark.slow
-def test_a_run_as_a_batch(feed: Feed, search: SearchServer, opened: Gate, lake: SparkSession) -> None:
+def test_run_batch_resumes_after_the_previous_run(
+    feed: Feed, search: SearchServer, opened: Gate, lake: SparkSession
+) -> None:
     feed.create_topic()
     pipeline = pipeline_of(feed, opened)
     for start in (0, 20):
@@ -105,7 +111,9 @@ def test_a_run_as_a_batch(feed: Feed, search: SearchServer, opened: Gate, lake: 
 
 
 @pytest.mark.slow
-def test_beside_another_sink(feed: Feed, search: SearchServer, opened: Gate, lake: SparkSession) -> None:
+def test_a_feed_writes_the_index_beside_another_sink(
+    feed: Feed, search: SearchServer, opened: Gate, lake: SparkSession
+) -> None:
     feed.create_topic()
     sinks = {"search": sink_of(feed, opened)}
     avro = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}}
@@ -120,7 +128,7 @@ def test_beside_another_sink(feed: Feed, search: SearchServer, opened: Gate, lak
     assert len(feed.rows()) == 10
 
 
-def test_what_is_wrong_is_found_before_a_run(
+def test_a_check_finds_mistakes_before_a_run(
     feed: Feed, search: SearchServer, opened: Gate, lake: SparkSession
 ) -> None:
     feed.create_topic()

@@ -1,4 +1,4 @@
-"""Every key has a document id of its own, whatever characters its values contain."""
+"""Different keys have different document ids, whatever characters their values contain."""
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from lakefeed_elasticsearch.documents import LONGEST_ID, id_of
 
-# The characters that the encoding uses, or any others.
+# Texts of the characters that the encoding uses, and of any others.
 TEXT = st.text(alphabet="\\/NE#a", max_size=4) | st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=200
 )
@@ -44,7 +44,7 @@ def parts(message: str) -> list[str]:
     keys=[("a/b", "c", 1), ("a", "b/c", 1), ("a\\", "/b", 1), ("a\\/", "b", 1), ("", None, None), (None, "", None)]
 )
 @example(keys=[("x" * 600, "", 1), ("x" * 600, "", 2), ("\\#", "", 1)])
-def test_an_id_shows_its_key(spark: SparkSession, keys: list[Key]) -> None:
+def test_a_document_id_encodes_its_key(spark: SparkSession, keys: list[Key]) -> None:
     frame = spark.createDataFrame(keys, "a STRING, b STRING, c BIGINT")
     columns = [(frame[each.name], each.dataType) for each in frame.schema.fields]
     ids = [str(row[0]) for row in frame.select(id_of(columns)).collect()]

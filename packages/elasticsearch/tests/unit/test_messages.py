@@ -1,11 +1,11 @@
-"""lakefeed removes the values of records from messages of search servers."""
+"""Error texts contain no values of records from messages of search servers."""
 
 from lakefeed_elasticsearch.server import Answer, refusal
 
 CANARY = 'J. Doe\'s "card"\n4111'
 
 
-def test_messages_of_search_servers() -> None:
+def test_a_refusal_contains_no_value_of_a_record() -> None:
     reason = f"failed to parse field [n] of type [long] in document with id '7'. Preview of field's value: '{CANARY}'"
     answer = Answer(400, {"error": {"type": "mapper_parsing_exception", "reason": reason}})
     message = str(refusal(answer, where="index trips"))

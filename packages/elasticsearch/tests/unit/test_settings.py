@@ -20,9 +20,9 @@ LOGIN = {"username": "feeder", "password": "s3cret"}
         ({"url": ["http://one:9200", "ftp://two"]}, "'ftp://two' is no address"),
         ({"url": []}, "at least 1 item"),
         ({"url": "https://me:s3cret@search"}, "credentials do not belong in a URL"),
-        ({"index": "Hits"}, "can be no index's name"),
-        ({"index": "a,b"}, "can be no index's name"),
-        ({"index": "_hits"}, "can be no index's name"),
+        ({"index": "Hits"}, "cannot name an index"),
+        ({"index": "a,b"}, "cannot name an index"),
+        ({"index": "_hits"}, "cannot name an index"),
         ({"index": "lakefeed_feeds"}, "the ledger's"),
         ({"username": "feeder"}, "belong together"),
         ({"api_key": "s3cret", **LOGIN}, "two logins"),
@@ -33,13 +33,13 @@ LOGIN = {"username": "feeder", "password": "s3cret"}
         ({"indx": "hits"}, "Extra inputs"),
     ],
 )
-def test_what_cannot_be_meant(change: dict[str, Any], message: str) -> None:
+def test_invalid_settings_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message) as raised:
         ElasticsearchSinkConfig.model_validate({**BLOCK, **change})
     assert "s3cret" not in str(raised.value)
 
 
-def test_how_it_logs_in() -> None:
+def test_the_login_becomes_an_authorization_header() -> None:
     assert authorization(ElasticsearchSinkConfig.model_validate(BLOCK)) is None
     named = ElasticsearchSinkConfig.model_validate({**BLOCK, **LOGIN})
     assert authorization(named) == "Basic ZmVlZGVyOnMzY3JldA=="
@@ -59,14 +59,14 @@ SINK = "  iceberg:\n    table: lake.nyc.trips\n"
         ("{url: http://s:9200, index: hits, mode: upsert, keys: [id]}", "complete", "replaces all documents at once"),
     ],
 )
-def test_what_a_file_says_of_it(reading: Reader, block: str, output: str, message: str) -> None:
+def test_mistakes_in_a_pipeline_file_are_explained(reading: Reader, block: str, output: str, message: str) -> None:
     text = GOOD.replace(SINK, f"  elasticsearch: {block}\n")
     text += f"transform: {{sql: SELECT * FROM taxi, output_mode: {output}}}\n"
     _, problems = reading(text)
     assert any(message in f"{each.what} {each.hint}" for each in problems), problems
 
 
-def test_what_comes_without_offsets_has_no_ids_to_append_by(reading: Reader) -> None:
+def test_append_refuses_a_source_without_offsets(reading: Reader) -> None:
     text = "name: t\nsource: {rate: {rows_per_second: 1}}\ncheckpoint: s3a://lake/t\nsink: "
     _, problems = reading(text + "{elasticsearch: {url: http://s:9200, index: hits}}\n")
     assert "rows of rate have none" in problems[0].what

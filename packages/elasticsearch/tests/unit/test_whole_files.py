@@ -1,4 +1,4 @@
-"""Whole pipeline files with this sink: places, logins, checkpoints."""
+"""Pipeline files with this sink: the place of the index, logins, checkpoints."""
 
 import pytest
 
@@ -9,20 +9,20 @@ from tests.support.pipeline_text import Reader
 
 
 @pytest.mark.parametrize(("url", "is_one"), [(["http://f:9200", "http://e:9200/"], True), ("http://f:9200", False)])
-def test_one_node_of_two_makes_one_place(url: str | list[str], is_one: bool) -> None:
+def test_two_sinks_are_one_place_if_they_share_a_node(url: str | list[str], is_one: bool) -> None:
     [first] = ElasticsearchSinkConfig(url="http://E:9200", index="i").places(brokers="")
     [second] = ElasticsearchSinkConfig(url=url, index="i").places(brokers="")
     assert first.mixes_with(second) is is_one
 
 
-def test_the_ledger_is_enough_without_a_checkpoint() -> None:
+def test_a_feed_into_this_sink_needs_no_checkpoint() -> None:
     block = {"url": "http://search:9200", "index": "orders", "mode": "upsert", "keys": ["id"]}
     kafka = {"bootstrap_servers": "a:9092", "topics": ["hits"]}
     blocks = {"name": "orders", "source": {"kafka": kafka}, "decode": "raw", "sink": {"elasticsearch": block}}
     assert PipelineConfig.model_validate(blocks).resumes_by_ledger
 
 
-def test_a_login_in_clear_is_a_warning(reading: Reader) -> None:
+def test_a_login_as_plain_text_is_a_warning(reading: Reader) -> None:
     block = "{elasticsearch: {url: 'http://e:9200', index: i, username: u, password: '${THE_SECRET}'}}"
     config, found = reading(overrides=[f"sinks.e={block}"])
     assert config is not None
@@ -30,5 +30,5 @@ def test_a_login_in_clear_is_a_warning(reading: Reader) -> None:
     assert "plain text" in found[0].what
 
 
-def test_the_jar_of_the_package_is_on_the_class_path_of_a_session() -> None:
+def test_the_packages_jar_is_on_the_class_path_of_a_session() -> None:
     assert jvm.jars_of(ElasticsearchSinkConfig) == [jar for jar in jvm.installed_jars() if "elasticsearch" in jar.name]

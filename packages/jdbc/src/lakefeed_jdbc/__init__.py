@@ -1,4 +1,4 @@
-"""Tables of PostgreSQL, MariaDB or MySQL: one transaction per batch, which also has its offset ranges."""
+"""The sink ``jdbc``: a table of PostgreSQL, MariaDB or MySQL, and a transaction per batch."""
 
 PAGE = "jdbc"
 """The documentation page that errors about this sink link to."""

@@ -1,4 +1,4 @@
-"""The JDBC sink: its table, its checks before a run, and its ledger, read without Spark."""
+"""Open the JDBC sink's table, check it before a run, and read its ledger without Spark."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class JdbcDefinition(SinkDefinition[JdbcSinkConfig]):
-    """A table of PostgreSQL or MariaDB, with the ledger in other tables of the database."""
+    """Opens and checks the table, and reads its ledger."""
 
     def open(self, spark: SparkSession, claim: Claim) -> JdbcTable:
         return JdbcTable(spark, self.settings, self.context)
@@ -46,7 +46,7 @@ class JdbcDefinition(SinkDefinition[JdbcSinkConfig]):
         with database.session() as session:
             if not ledger.has_table(session):
                 raise ResourceMissing("the table does not exist", where=settings.where, hint="lakefeed run creates it")
-            # One database snapshot, so that the newest commit and the rows belong together.
+            # All statements read the same snapshot, so the newest commit and the rows belong together.
             session.one_moment()
             commits = tuple(ledger.commits(session))[::-1]
             if settings.mode == "overwrite":
@@ -80,7 +80,7 @@ class DatabaseRows:
         return self.ledger.where
 
     def read(self, columns: Sequence[str]) -> Any:
-        """Read columns with a server-side cursor, as an Arrow record batch reader."""
+        """Return an Arrow record batch reader over columns, which reads with a server-side cursor."""
         import pyarrow as pa
 
         kinds = {"kafka_partition": pa.int32(), "kafka_offset": pa.int64()}
@@ -102,7 +102,9 @@ def problems(
 ) -> Iterator[Problem]:
     """Find all problems that would stop a run, without Spark.
 
-    ``key`` is the block's path in the pipeline file; ``rows_of`` returns the rows' columns if they are known.
+    Args:
+        key: the block's path in the pipeline file.
+        rows_of: returns the rows' columns if they are known.
     """
     database = PythonDatabase(sink)
     try:
@@ -129,12 +131,15 @@ def problems(
 
 
 def _listens(sink: JdbcSinkConfig, key: str, error: MissingExtra | JavaOnly) -> Iterator[Problem]:
-    # Without a client that connects like the feed, only the port can be tried; the login is tried at the feed's start.
+    # Python's client cannot connect as the feed does, so only the port is tried here; the feed's start tries the login.
     address = Address.of(sink.url)
     try:
         socket.create_connection((address.host, address.port), timeout=TIMEOUT_SECONDS).close()
     except OSError as failed:
-        away = Unreachable(f"the database does not answer: {failed.strerror or failed}", where=str(address))
-        yield Problem.of(away, key=f"{key}.url")
+        what, hint = (
+            f"the database does not answer: {failed.strerror or failed}",
+            "check that it runs, and sink.jdbc.url",
+        )
+        yield Problem.of(Unreachable(what, where=str(address), hint=hint), key=f"{key}.url")
         return
     yield Problem(what=f"the login was not tried: {error.what}", key=key, hint=error.hint, severity="warning")

@@ -1,4 +1,4 @@
-"""Differences between PostgreSQL and MariaDB: quoting, drivers, comparisons, and the statements of a merge."""
+"""The differences between PostgreSQL and MariaDB: quoting, drivers, comparisons, and the statements of a merge."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-# The server disconnects a driver that holds the feed's row longer, such as one that hangs within a transaction.
 LOCK_SECONDS = 300
+"""The server disconnects a driver that hangs within a transaction for this time, because it locks the feed's row."""
 STATEMENT_SECONDS = 3600
 """A server that needs longer for one statement counts as unavailable."""
 
@@ -23,37 +23,40 @@ class Dialect:
     first: Sequence[str]
     """Statements to run on every new connection."""
     hurry: str
-    """A statement that limits how long the session waits for locks."""
+    """Statement that limits to 5 seconds how long the session waits for locks."""
     quote: str
     same: str
-    """The operator that compares two values, either of which may be null."""
+    """Operator that compares two values, and treats nulls as equal."""
     table_options: str
     binary_text: str
-    """The suffix of a text expression that makes it compare by code points."""
+    """Suffix that makes a text expression compare by code points."""
     here: str
-    """The expression for the schema of names without a schema."""
+    """Expression for the schema of names without a schema."""
     types: Mapping[str, tuple[str, ...]]
-    """By Spark's type name: the type of a new column, then all base types that accept its values. Numbers and the types
-    that ``misfit`` handles are not listed."""
+    """By Spark's type name: the type of a new column, then the base types of other columns that accept its values.
+    Numbers and the types that ``misfit`` handles are not listed."""
     unique_columns: str
-    """Statement for index and column of unique indexes; the column is empty for an expression or a prefix."""
+    """Statement that returns index and column of unique indexes; the column is empty for an expression or a prefix."""
     update: str
-    """Statement that updates rows of a table ``t`` from rows of ``s``; ``own`` stands before every updated column."""
+    """Statement that updates rows of a table ``t`` from rows of ``s``."""
     own: str
+    """Prefix of the updated columns in ``update``."""
     delete: str
     """Statement that deletes the rows of ``t`` that match rows of ``s``."""
     epoch: str
     """Expression for ``committed_at`` in seconds since 1970."""
 
     def name(self, *parts: str) -> str:
-        """Quote a name; omit empty parts."""
+        """Quote the parts of a name; omit empty parts."""
         quote = self.quote
         return ".".join(f"{quote}{part.replace(quote, quote * 2)}{quote}" for part in parts if part)
 
     def staging(self, stage: str, target: str, columns: Sequence[str], *, more: Mapping[str, str]) -> str:
         """Return the CREATE statement of an empty table with the target's columns and the task attempt's id.
 
-        The tables' names are already quoted. ``more`` are columns that the target does not have, with their types.
+        Args:
+            stage, target: quoted names of tables.
+            more: further columns, with their types.
         """
         listed = ", ".join(map(self.name, columns))
         if self.kind == "postgresql":
@@ -74,14 +77,14 @@ POSTGRESQL = Dialect(
     driver="org.postgresql.Driver",
     properties={
         "reWriteBatchedInserts": "true",
-        # A text is accepted by any type that has a text form: json, uuid, an enum.
+        # The server converts a text to any type that has a text form, such as json, uuid or an enum.
         "stringtype": "unspecified",
         "connectTimeout": "10",
         "loginTimeout": "30",
         "socketTimeout": str(STATEMENT_SECONDS),
         "tcpKeepAlive": "true",
         "ApplicationName": "lakefeed",
-        # The server's error details contain rows: "Failing row contains (…)".
+        # The server's error details contain values: "Failing row contains (…)".
         "logServerErrorDetail": "false",
     },
     first=(
@@ -128,12 +131,12 @@ MARIADB = Dialect(
         "connectTimeout": "10000",
         "socketTimeout": str(STATEMENT_SECONDS * 1000),
         "tcpKeepAlive": "true",
-        # Errors would contain statements with their values, and in a deadlock also those of other sessions.
+        # Otherwise errors contain statements with their values, after a deadlock also statements of other sessions.
         "dumpQueriesOnException": "false",
         "includeInnodbStatusInDeadlockExceptions": "false",
     },
     first=(
-        # Without strict mode, too long texts are truncated, and too large numbers become the type's largest number.
+        # Without strict mode, the server truncates long texts, and replaces large numbers by the type's largest one.
         "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO'",
         f"SET SESSION innodb_lock_wait_timeout = {2 * LOCK_SECONDS}, SESSION lock_wait_timeout = {2 * LOCK_SECONDS}",
         # MySQL lacks the second setting, and reads it as a comment.
@@ -142,7 +145,7 @@ MARIADB = Dialect(
     hurry="SET SESSION lock_wait_timeout = 5",
     quote="`",
     same="<=>",
-    # Compare by code points, including trailing blanks: MariaDB's collation, then MySQL's.
+    # These collations of MariaDB and of MySQL compare by code points, including trailing blanks.
     table_options=" ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 "
     "COLLATE=/*M!100300 utf8mb4_nopad_bin *//*!80000 utf8mb4_0900_bin */",
     binary_text="",

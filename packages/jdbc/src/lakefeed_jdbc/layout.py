@@ -1,4 +1,4 @@
-"""Create a feed's table from the rows' columns, adapt it to changed columns, and refuse an unsuitable table."""
+"""Create a feed's table from the rows' columns, change it when the columns change, and refuse an unsuitable table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType
 
 LONGEST_KEY = 255
-"""The most letters of a key text, because MariaDB's indexes are limited to 3,072 bytes."""
+"""The most characters of a text key: an index of MariaDB has at most 3,072 bytes."""
 
 
 class JdbcLayout:
@@ -33,7 +33,7 @@ class JdbcLayout:
         self._keys = [key.lower() for key in sink.keys] if sink.mode == "upsert" else []
 
     def statements(self, rows: StructType) -> list[str]:
-        """Return the statements that create the table, or add missing columns and widen columns that are too narrow."""
+        """Return the statements that create the table, or add missing columns and widen narrow ones."""
         dialect, session = self._ledger.dialect, self._session
         if not self._ledger.has_table(session):
             columns = [self._declared(field, field.name) for field in rows.fields]
@@ -45,9 +45,10 @@ class JdbcLayout:
         standing = self._ledger.standing(session)
         if standing is not None and standing.keyed not in (None, keyed(self._sink)):
             raise ConfigError(
-                f"the rows of this table were made with '{standing.keyed}', the pipeline says '{keyed(self._sink)}'",
+                f"the feed wrote this table with the keys '{standing.keyed}', and the pipeline now has "
+                f"'{keyed(self._sink)}'",
                 where=self._sink.where,
-                hint="land the feed in a new table, under another name or checkpoint",
+                hint="name a new table and another checkpoint location",
             )
         have = self.have()
         filled = {name.lower() for name in rows.names}
@@ -55,7 +56,7 @@ class JdbcLayout:
             raise ConfigError(
                 f"the table requires values that the rows do not have: {', '.join(wanting)}",
                 where=f"{self._sink.where}, columns of the rows {', '.join(rows.names)}",
-                hint="give the column a default, or make it in transform.sql",
+                hint="give the column a default, or compute it in transform.sql",
             )
         statements, misfits = [], []
         for field in rows.fields:
@@ -69,7 +70,7 @@ class JdbcLayout:
                     misfits.append(message)
         if misfits:
             raise SchemaIncompatible(
-                "; ".join(misfits), where=self._sink.where, hint="change the table, or cast it in transform.sql"
+                "; ".join(misfits), where=self._sink.where, hint="change the table, or cast the column in transform.sql"
             )
         if statements and not self._evolves:
             raise ConfigError(
@@ -80,14 +81,13 @@ class JdbcLayout:
         return statements
 
     def check_keys(self) -> None:
-        """Refuse a table without transactions or a unique index on exactly the keys, or with case-insensitive keys."""
+        """Refuse a table without transactions, without a unique index on the keys, or with case-insensitive keys."""
         session, ledger = self._session, self._ledger
-        # PostgreSQL's tables all have transactions.
         if ledger.dialect.kind == "mariadb":
             [[engine]] = ledger.look_up(session, "SELECT engine FROM information_schema.tables WHERE {table}")
             if str(engine).lower() != "innodb":
                 raise ConfigError(
-                    f"the table's engine {engine} has no transactions: readers would see parts of batches",
+                    f"the table's engine {engine} has no transactions, so readers would see parts of batches",
                     where=self._sink.where,
                     hint=f"ALTER TABLE {self._name} ENGINE=InnoDB",
                 )
@@ -96,7 +96,7 @@ class JdbcLayout:
         listed = ", ".join(self._sink.keys)
         if frozenset(self._keys) not in unique_keys(session, ledger):
             raise ConfigError(
-                f"no unique index of the table has just the keys: {listed}",
+                f"no unique index of the table has exactly the keys: {listed}",
                 where=self._sink.where,
                 hint=f"ALTER TABLE {self._name} ADD UNIQUE ({listed}); or name other keys",
             )
@@ -105,8 +105,8 @@ class JdbcLayout:
             column = have[key]
             if column.collation is not None and "_ci" in column.collation:
                 raise ConfigError(
-                    f"the key {column.name} is compared without regard to case ({column.collation}): different keys "
-                    "would be one row",
+                    f"the database ignores the case of the key {column.name} ({column.collation}), so different keys "
+                    "would share a row",
                     where=self._sink.where,
                     hint=f"ALTER TABLE {self._name} MODIFY {column.name} {column.declared} COLLATE utf8mb4_nopad_bin",
                 )
@@ -136,19 +136,19 @@ class DatabaseColumn:
     type: str
     """The base type in lower case: ``int4``, ``bigint``."""
     declared: str
-    """The type in full."""
+    """The type as in the CREATE statement."""
     precision: int | None
     """Digits of a number; None if unlimited."""
     scale: int | None
     fraction: int | None
     """Digits of a fraction of a second."""
     required: bool
-    """Whether the column is NOT NULL without a default."""
+    """The column is NOT NULL and has no default."""
     collation: str | None
 
 
 def columns_of(session: Session, ledger: JdbcLedger) -> dict[str, DatabaseColumn]:
-    """Return a table's columns by name, in their order; empty if the table does not exist."""
+    """Return the table's columns by name, in their order; an empty dictionary if the table does not exist."""
     postgresql = ledger.dialect.kind == "postgresql"
     types = "udt_name, udt_name" if postgresql else "data_type, column_type"
     made = "is_identity = 'YES' OR is_generated <> 'NEVER'" if postgresql else "extra <> ''"
@@ -174,7 +174,7 @@ def columns_of(session: Session, ledger: JdbcLedger) -> dict[str, DatabaseColumn
 
 
 def unique_keys(session: Session, ledger: JdbcLedger) -> list[frozenset[str]]:
-    """Return the lower-case columns of every unique index on whole columns."""
+    """Return the lower-case column names of every unique index on whole columns."""
     indexes: dict[object, set[str]] = {}
     for index, column in ledger.look_up(session, ledger.dialect.unique_columns):
         indexes.setdefault(index, set()).add(str(column).lower())
@@ -182,9 +182,9 @@ def unique_keys(session: Session, ledger: JdbcLedger) -> list[frozenset[str]]:
 
 
 def type_sql(type_: DataType, dialect: Dialect, *, key: bool = False, path: str) -> str:
-    """Return the type of a new column; raise SchemaIncompatible if the databases have no matching type.
+    """Return the type of a new column; raise SchemaIncompatible if the database has no matching type.
 
-    MariaDB indexes only texts of limited length, so the type of a ``key`` differs.
+    A ``key`` has a type of limited length in MariaDB, which indexes no other texts.
     """
     if isinstance(type_, t.DecimalType):
         return f"{'numeric' if dialect.kind == 'postgresql' else 'DECIMAL'}({type_.precision},{type_.scale})"
@@ -193,18 +193,18 @@ def type_sql(type_: DataType, dialect: Dialect, *, key: bool = False, path: str)
     if types := dialect.types.get(type_.typeName()):
         return types[0]
     raise SchemaIncompatible(
-        f"column {path} is {type_.simpleString()}, which the database has no type for",
+        f"the database has no type for the column {path}, which is {type_.simpleString()}",
         hint="cast it in transform.sql",
     )
 
 
 def is_nested(type_: DataType) -> bool:
-    """Return whether a column of this type is stored as JSON."""
+    """Return whether the table stores a column of this type as JSON."""
     return isinstance(type_, t.StructType | t.ArrayType | t.MapType)
 
 
 def misfit(type_: DataType, column: DatabaseColumn, dialect: Dialect) -> str | None:
-    """Return why values of a type may not fit into a column; None if all fit or the database reports a misfit."""
+    """Return why values of a type may not fit into a column; None if they fit, or the database reports a misfit."""
     difference = f"column {column.name} is {type_.simpleString()} in the rows and {column.declared} in the table"
     known = _type_of(column)
     if known is not None and casts_to(type_, known):
@@ -218,18 +218,18 @@ def misfit(type_: DataType, column: DatabaseColumn, dialect: Dialect) -> str | N
     if isinstance(type_, t.TimestampType | t.TimestampNTZType) and dialect.kind == "mariadb":
         if column.type == "datetime" and column.fraction == 6:
             return None
-        return f"{difference}: only DATETIME(6) holds it without a loss, in UTC"
+        return f"{difference}: only DATETIME(6), in UTC, has room for microseconds"
     return None if column.type in dialect.types.get(type_.typeName(), ())[1:] else difference
 
 
 def widens(type_: DataType, column: DatabaseColumn) -> bool:
-    """Return whether all of a column's values fit into the rows' new type."""
+    """Return whether all values of a column fit into the rows' new type."""
     known = _type_of(column)
     return known is not None and casts_to(known, type_)
 
 
 def _type_of(column: DatabaseColumn) -> DataType | None:
-    """Return the Spark type of a number column; None for all other types."""
+    """Return the Spark type of a column of numbers; None for other columns."""
     if column.type in ("numeric", "decimal"):
         if column.precision is None or column.precision > t.DecimalType(38, 0).precision:
             return None

@@ -26,7 +26,7 @@ from lakefeed_jdbc.settings import JdbcSinkConfig
 
 FEEDS, COMMITS = "lakefeed_feeds", "lakefeed_commits"
 COMMITS_PER_QUERY = 500
-"""Commits that are read at once."""
+"""A query reads so many commits."""
 
 
 class JdbcLedger(ServerLedger):
@@ -43,11 +43,14 @@ class JdbcLedger(ServerLedger):
 
     def has_table(self, session: Session, table: str | None = None) -> bool:
         """Return whether the feed's table, or another table in its schema, exists."""
-        # Not information_schema.tables: it lists tables of which the login may read no column.
+        # information_schema.tables would also list tables of which the login may read no column.
         return bool(self.look_up(session, "SELECT 1 FROM information_schema.columns WHERE {table} LIMIT 1", table))
 
     def look_up(self, session: Session, select: str, table: str | None = None) -> list[tuple[Any, ...]]:
-        """Run a SELECT about a table, by default the feed's; it replaces ``{table}``, or ``{schema}`` and ``?``."""
+        """Run a SELECT about a table, by default the feed's.
+
+        The SELECT has ``{table}`` for the condition that names the table, or ``{schema}`` and ``?``.
+        """
         schema = "?" if self.schema else self.dialect.here
         statement = select.format(table=f"table_schema = {schema} AND table_name = ?", schema=schema)
         return session.query(statement, *filter(None, (self.schema, table or self.table)))
@@ -101,7 +104,7 @@ class JdbcLedger(ServerLedger):
         )
 
     def forget(self, session: Session) -> None:
-        """Remove the ledger's commits into a table that was dropped."""
+        """Delete the commits into a table that was dropped."""
         session.update(f"DELETE FROM {self.name(COMMITS)} WHERE {_OURS}", *self._ours)  # noqa: S608
         self.note(session, reader=None, keyed=None, topics=None)
 
@@ -119,20 +122,21 @@ class JdbcLedger(ServerLedger):
         return standing.fence if standing else None
 
     def position(self) -> Position | None:
-        """Return the feed's position; None if its table does not exist, or has no commit of the feed."""
+        """Return the feed's position; None if the table does not exist or the feed has not committed."""
         with self.session() as session:
             last = self._last(session) if self.has_table(session) else None
         return None if last is None else last.position
 
     def commits(self, session: Session | None = None, *, most: int = COMMITS_PER_QUERY) -> Iterator[Commit]:
-        """Return the feed's commits, newest first, ``most`` at a time, in this transaction or one of its own."""
+        """Yield the feed's commits, newest first, in this transaction or in a new one; a query reads ``most``."""
         with self.session() if session is None else nullcontext(session) as opened:
             for stored in self._stored(opened, most=most):
                 yield stored.commit
 
     def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
         if delete_where is not None:
-            raise ConfigError("rows of a database are not deleted with a move", where=self.where)
+            hint = "delete them with SQL, or name a new table and another checkpoint location"
+            raise ConfigError("a rewind cannot delete rows of a database", where=self.where, hint=hint)
         with self.session() as session:
             if self.begin(session, commit, commit_id=commit_id):
                 self.write(session, commit, commit_id=commit_id)
@@ -140,7 +144,7 @@ class JdbcLedger(ServerLedger):
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        """Open a transaction; errors within it are translated for the user."""
+        """Open a transaction; database errors within it become errors for the user."""
         with StatementRefusal.translated(self.where), self._database.session() as session:
             yield session
 
@@ -148,7 +152,6 @@ class JdbcLedger(ServerLedger):
         return next(self._stored(session, most=1), None)
 
     def _stored(self, session: Session, *, most: int) -> Iterator[StoredCommit]:
-        """Read the commits, newest first, in pages of ``most``."""
         if not self.has_table(session, COMMITS):
             return
         below = 2**62
@@ -188,7 +191,7 @@ class JdbcLedger(ServerLedger):
         return int(rows)
 
     def begin(self, session: Session, commit: Commit, *, commit_id: str) -> bool:
-        """Lock the feed, and check a commit; return False if it is already committed. Raise what ``admit`` raises."""
+        """Lock the feed, and return whether the commit is new; raise the errors of ``admit``."""
         standing = self.standing(session, lock=True)
         if standing is None:
             raise self.removed(FEEDS)
@@ -196,7 +199,7 @@ class JdbcLedger(ServerLedger):
         return self.admit(commit, commit_id=commit_id, last=last, fence=standing.fence) is CommitCheck.NEW
 
     def write(self, session: Session, commit: Commit, *, commit_id: str, counts: str = "{}") -> None:
-        """Add a commit in its rows' transaction, after ``begin``; ``counts`` are the outcomes as JSON."""
+        """Add a commit in the transaction of its rows, after ``begin``; ``counts`` are its outcomes as JSON."""
         last = self._last(session)
         upserts = commit.upserts
         session.update(

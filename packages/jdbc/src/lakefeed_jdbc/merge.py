@@ -1,4 +1,4 @@
-"""Move rows from the staging table into the feed's table, in one transaction."""
+"""Move rows from a staging table into the feed's table, in one transaction."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from lakefeed_jdbc.settings import JdbcSinkConfig
 
 TOPIC, PARTITION, OFFSET = POSITION_COLUMNS
 Attempts = Sequence[tuple[int, int]]
-"""The successful task attempts, with the number of rows that they have staged."""
+"""The ids of the successful task attempts, and how many rows each has staged."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JdbcMerge:
     """Writes staged rows into a table.
 
-    It uses UPDATE, DELETE and INSERT, not the databases' own upserts, because these statements report the affected
-    rows, and MariaDB's ON DUPLICATE KEY could change a row with another key if the table has a second unique index.
+    It uses UPDATE, DELETE and INSERT, which report the affected rows. MariaDB's ON DUPLICATE KEY could also change a
+    row with another key, if the table has a second unique index.
     """
 
     dialect: Dialect
@@ -31,13 +31,13 @@ class JdbcMerge:
     """The staging table's quoted name."""
     sink: JdbcSinkConfig
     columns: Sequence[str]
-    """The rows' columns, spelled as in the table."""
+    """The rows' columns in the table's spelling."""
     groups: bool
     """As in ``SinkContext``."""
     session: Session
     attempts: Attempts
     kept: Mapping[str, Sequence[int]]
-    """The numbers in ``KEPT`` of the columns that may keep their stored values, by lower-case column name."""
+    """The columns that keep their stored values in some rows, in lower case, with their numbers in ``KEPT``."""
 
     def staged(self) -> int:
         [[count]] = self.session.query(f"SELECT COUNT(*) FROM {self.stage} s WHERE {self._ours}")  # noqa: S608
@@ -51,12 +51,12 @@ class JdbcMerge:
 
     def replace(self) -> int:
         """Replace all rows, and return the new number of rows."""
-        # Not TRUNCATE: MariaDB commits it implicitly.
+        # TRUNCATE would commit the transaction in MariaDB.
         self.session.update(f"DELETE FROM {self.target}")  # noqa: S608
         return self.append()
 
     def repeated_key(self) -> str | None:
-        """Find a key that several staged rows have."""
+        """Return a key that several staged rows have; None if there is none."""
         listed = ", ".join(f"s.{self._quoted(key)}" for key in self.sink.keys)
         found = self.session.query(
             f"SELECT {listed} FROM {self.stage} s WHERE {self._ours} GROUP BY {listed} "  # noqa: S608
@@ -65,7 +65,7 @@ class JdbcMerge:
         return ", ".join(map(str, found[0])) if found else None
 
     def moved_key(self) -> str | None:
-        """Find a key whose stored row is from another partition; return the staged row's topic, partition, offset."""
+        """Return the position of a staged row whose key has a stored row from another partition; None without one."""
         topic, partition, offset = map(self._quoted, POSITION_COLUMNS)
         found = self.session.query(
             f"SELECT s.{topic}, s.{partition}, s.{offset} FROM {self.stage} s JOIN {self.target} t ON {self._on()} "  # noqa: S608
@@ -79,45 +79,45 @@ class JdbcMerge:
         dialect, session, deleted = self.dialect, self.session, f"s.{self._quoted(DELETED)}"
         removes = self.sink.on_delete == "remove" and not self.groups
         newer = f"({self._newer()})"
-        kept = f"{self._ours} AND NOT {deleted}" if removes else self._ours
+        stays = f"{self._ours} AND NOT {deleted}" if removes else self._ours
         if dialect.kind == "postgresql":
-            # PostgreSQL has no statistics of this new table, and would guess its number of rows.
+            # Without statistics, PostgreSQL would guess the number of staged rows.
             session.update(f"ANALYZE {self.stage}")
         names = {"target": self.target, "stage": self.stage, "on": self._on()}
         gone = 0
         if removes:
             gone = session.update(dialect.delete.format(**names, where=f"{self._ours} AND {deleted} AND {newer}"))
-        # MariaDB assigns columns one after the other; columns that read others' stored values must come first.
+        # MariaDB assigns the columns one after the other, so those that read stored values come first.
         columns = sorted(self.columns, key=lambda column: column.lower() not in self.kept)
         changes = ", ".join(f"{dialect.own}{self._quoted(each)} = {self._changed(each)}" for each in columns)
-        updated = session.update(dialect.update.format(**names, changes=changes, where=f"{kept} AND {newer}"))
+        updated = session.update(dialect.update.format(**names, changes=changes, where=f"{stays} AND {newer}"))
         inserted = session.update(
             f"INSERT INTO {self.target} ({self._listed()}) SELECT {self._listed('s.')} FROM {self.stage} s "  # noqa: S608
-            f"WHERE {kept} AND NOT EXISTS (SELECT 1 FROM {self.target} t WHERE {self._on()})"
+            f"WHERE {stays} AND NOT EXISTS (SELECT 1 FROM {self.target} t WHERE {self._on()})"
         )
         return inserted, updated, gone
 
     def _changed(self, column: str) -> str:
-        """Return the value that an update sets; a column missing in the event keeps its value, unless t is deleted."""
+        """Return the value that an update sets; a column that the event lacks keeps its value, unless t is deleted."""
         quoted = self._quoted(column)
-        stays = [f"position(',{number},' IN s.{KEPT}) > 0" for number in self.kept.get(column.lower(), ())]
-        if not stays:
+        is_kept = [f"position(',{number},' IN s.{KEPT}) > 0" for number in self.kept.get(column.lower(), ())]
+        if not is_kept:
             return f"s.{quoted}"
-        stored, marks = f"t.{quoted}", self.sink.on_delete == "mark"
-        if marks:
+        stored = f"t.{quoted}"
+        if self.sink.on_delete == "mark":
             stored = f"CASE WHEN t.{self._quoted(DELETED)} THEN NULL ELSE {stored} END"
-        return f"CASE WHEN {' OR '.join(stays)} THEN {stored} ELSE s.{quoted} END"
+        return f"CASE WHEN {' OR '.join(is_kept)} THEN {stored} ELSE s.{quoted} END"
 
     @property
     def _ours(self) -> str:
-        # Spark runs no task if there are no rows; then there are no attempts.
+        # There are no attempts if the batch has no rows, because Spark then runs no task.
         return f"s._lakefeed_task IN ({', '.join(str(attempt) for attempt, _ in self.attempts) or 'NULL'})"
 
     def _on(self) -> str:
         return " AND ".join(f"t.{self._quoted(key)} = s.{self._quoted(key)}" for key in self.sink.keys)
 
     def _newer(self) -> str:
-        """Return the condition that a change is newer than the row; rows without a position are older."""
+        """Return the condition that a change is newer than the stored row; a row without a position is older."""
         offset = self._quoted(OFFSET)
         if self.groups:
             return "TRUE"
@@ -127,7 +127,7 @@ class JdbcMerge:
         return self._after([spelt[each.lower()] for each in (*self.sink.order_by, *POSITION_COLUMNS)])
 
     def _after(self, order: Sequence[str]) -> str:
-        """Return the condition that ``s`` sorts after ``t`` in this order, nulls first."""
+        """Return the condition that ``s`` comes after ``t`` in this order, with nulls first."""
         first, *rest = order
         ours, theirs = (f"{row}.{self._quoted(first)}" for row in "st")
         text = self.dialect.binary_text if first.lower() == TOPIC else ""

@@ -1,4 +1,4 @@
-"""Open database sessions: with the JVM's driver in a feed, with Python's driver without Spark."""
+"""Open database sessions: with the JVM's driver in a feed, or with Python's driver without Spark."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ Row = tuple[Any, ...]
 TIMEOUT_SECONDS = 10
 READ_SECONDS = 30
 ROWS_AT_ONCE = 20_000
-# The text of MariaDB's driver if MySQL's caching_sha2_password needs TLS or the server's key.
 NO_KEY = "RSA public key is not available"
-# The JVM module's report of a database error (io.lakefeed.jdbc.DatabaseFailure): SQL state, server's error number.
+"""MariaDB's driver reports this if MySQL's caching_sha2_password needs TLS or the server's key."""
 FAILURE = re.compile(r"lakefeed database \[(\w+) (-?\d+)\]: (.*)")
+"""The JVM module's text for a database error (io.lakefeed.jdbc.DatabaseFailure), with SQL state and error number."""
 
 
 class Session(Protocol):
@@ -44,10 +44,9 @@ class Session(Protocol):
         """Return the rows of a SELECT, which must be few; ``?`` in the statement is a parameter."""
 
     def update(self, sql: str, *parameters: Any) -> int:
-        """Run another statement, and return the number of affected rows."""
+        """Run a statement that changes something, and return the number of affected rows."""
 
-    def commit(self) -> None:
-        """Commit the transaction."""
+    def commit(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -60,14 +59,15 @@ class StatementRefusal:
 
     @classmethod
     def of(cls, error: BaseException) -> StatementRefusal | None:
-        """Parse an exception of Spark or of a session; return None if it is not from a database."""
+        """Return the database error in an exception of Spark or of a session; None if there is none."""
         found = FAILURE.search(str(error))
         return cls(found[1], int(found[2]), without_values(found[3])) if found else None
 
     @property
     def passes(self) -> bool:
-        """Check that a retry may succeed: no connection, a server that stops or starts, a deadlock."""
-        # 08 connection, 57P0x shutdown and start, 53 resources, 40 deadlock. The numbers: errors without such a state.
+        """Check whether a retry may succeed: after a lost connection, a restart of the server, a deadlock."""
+        # SQL states: 08 connection, 57P0x shutdown and start, 53 resources, 40 deadlock. Numbers: MariaDB's and MySQL's
+        # errors of the same kinds, which have general states.
         numbers = {1040, 1053, 1205, 1213, 1927, 2006, 2013, 4031}
         if NO_KEY in self.text:
             return False
@@ -76,7 +76,7 @@ class StatementRefusal:
     @staticmethod
     @contextmanager
     def translated(where: str) -> Iterator[None]:
-        """Translate database errors for the user."""
+        """Replace database errors within the block by errors for the user."""
         try:
             yield
         except Exception as error:
@@ -86,30 +86,33 @@ class StatementRefusal:
 
     def error(self, where: str) -> LakefeedError:
         if NO_KEY in self.text:
-            what = "the database encrypts the password of a login without TLS, and its key is not known"
+            what = "without TLS, the database needs the password encrypted with its key, which is unknown"
             hint = "in sink.jdbc.url: sslMode=verify-full and serverSslCert, or allowPublicKeyRetrieval=true"
             return AccessDenied(what, where=where, hint=hint)
         if self.state.startswith("28") or self.number in (1044, 1045, 1698):
-            hint = "check sink.jdbc.user and password, and what that user may do"
+            hint = "check sink.jdbc.user and password, and the user's rights in the database"
             return AccessDenied("the database refuses the user or the password", where=where, hint=hint)
         if self.state == "42501" or self.number == 1142:
-            return AccessDenied(f"the user may not do that: {self.text}", where=where, hint="GRANT it")
+            hint = "GRANT the missing right to sink.jdbc.user"
+            return AccessDenied(f"the user has no right to run a statement: {self.text}", where=where, hint=hint)
         if self.state == "3D000" or self.number == 1049:
             return ResourceMissing("there is no such database", where=where, hint="create it, or correct sink.jdbc.url")
         if self.passes:
-            return Unreachable(f"the database does not answer: {self.text}", where=where)
-        # A value of the wrong kind, a missing value, a failed CHECK: MySQL has no specific states for them.
+            hint = "check that the database runs, and sink.jdbc.url"
+            return Unreachable(f"the database does not answer: {self.text}", where=where, hint=hint)
+        # MySQL has no specific states, but these numbers, for a wrong value, a missing value, a failed CHECK.
         if self.state[:2] in ("22", "23") or self.number in (1265, 1364, 1366, 3819):
             return RowsRefused(
                 f"the database refuses the rows: {self.text}",
                 where=where,
                 hint="change the table's column, or the value in transform.sql",
             )
-        return ConfigError(f"the database refuses a statement: {self.text}", where=where)
+        hint = "change the table or the block sink.jdbc as the text requires"
+        return ConfigError(f"the database refuses a statement: {self.text}", where=where, hint=hint)
 
 
 def tls_properties(sink: JdbcSinkConfig) -> dict[str, str]:
-    """Return the settings with which the JVM's driver trusts the same certificates as the JVM."""
+    """Return the settings that make PostgreSQL's Java driver trust the JVM's certificates."""
     address = Address.of(sink.url)
     return tls.pgjdbc_properties(address.options) if address.kind == "postgresql" else {}
 
@@ -117,7 +120,7 @@ def tls_properties(sink: JdbcSinkConfig) -> dict[str, str]:
 class JvmDatabase:
     """The sink's database in a feed: sessions of the JVM's driver, and staging by the tasks.
 
-    The password is among the JVM's secrets: see ``io.lakefeed.jdbc.Database``. The constructor opens no connection.
+    The JVM's secrets have the password: see ``io.lakefeed.jdbc.Database``. The constructor opens no connection.
     """
 
     def __init__(self, spark: SparkSession, sink: JdbcSinkConfig) -> None:
@@ -135,12 +138,11 @@ class JvmDatabase:
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        """Open a connection of the JVM's driver."""
         with closing(_JvmSession(self._java.session())) as session:
             yield session
 
     def stage(self, rows: DataFrame, insert: str) -> list[tuple[int, int]]:
-        """Write the rows in tasks; return the successful attempts, with the numbers of their rows."""
+        """Write the rows in Spark's tasks; return the successful attempts and the numbers of their rows."""
         frame: Any = rows
         written = self._java.stage(frame._jdf, insert, self.dialect.kind == "postgresql")
         return [(int(attempt), int(count)) for attempt, _, count in (each.partition(":") for each in written)]
@@ -185,7 +187,7 @@ def _postgresql(address: Address, login: dict[str, Any]) -> Any:
     try:
         import psycopg
     except ImportError:
-        raise MissingExtra.of("psycopg", "postgresql", "looking into PostgreSQL without Spark") from None
+        raise MissingExtra.of("psycopg", "postgresql", "reading PostgreSQL without Spark") from None
     keepalives: dict[str, Any] = {"keepalives_idle": READ_SECONDS, "keepalives_interval": 10, "keepalives_count": 3}
     options: dict[str, Any] = tls.libpq_options(address.options, where=str(address))
     try:
@@ -201,9 +203,9 @@ def _mariadb(address: Address, login: dict[str, Any]) -> Any:
     try:
         import pymysql
     except ImportError:
-        raise MissingExtra.of("pymysql", "mariadb", "looking into MariaDB or MySQL without Spark") from None
+        raise MissingExtra.of("pymysql", "mariadb", "reading MariaDB or MySQL without Spark") from None
     context = mariadb_context(address.options, where=str(address))
-    # Without timeouts, a server that accepts connections but does not answer blocks forever.
+    # Without timeouts, a server that accepts the connection and never answers would block forever.
     timeouts: dict[str, Any] = {"read_timeout": READ_SECONDS, "write_timeout": READ_SECONDS}
     try:
         connection = pymysql.connect(database=address.database, charset="utf8mb4", ssl=context, **login, **timeouts)
@@ -215,14 +217,15 @@ def _mariadb(address: Address, login: dict[str, Any]) -> Any:
         text = without_values(str(error.args[-1]))
         raise StatementRefusal("", 2013 if number == 2003 else number, text).error(str(address)) from None
     except RuntimeError as error:
-        # PyMySQL raises this error if the login must be encrypted with the server's key.
+        # PyMySQL raises this error without the package cryptography, if the server's key must encrypt the login.
         if "cryptography" not in str(error):
             raise
         raise MissingExtra.of("cryptography", "mysql", "logging in to MySQL without TLS") from None
-    # An older client falls back to plain text if the server has no TLS.
+    # An older client connects as plain text if the server has no TLS.
     if context is not None and not getattr(connection, "_secure", False):
         connection.close()
-        raise Unreachable("the database offers no TLS, which sslMode requires", where=str(address))
+        hint = "switch TLS on in the database, or set sslMode=disable in sink.jdbc.url"
+        raise Unreachable("the database offers no TLS, which sslMode requires", where=str(address), hint=hint)
     return connection
 
 
@@ -246,9 +249,9 @@ class PythonSession:
         self._connection.commit()
 
     def one_moment(self) -> None:
-        """Read a snapshot of the database from the next statement on, whatever is committed later."""
+        """Begin a transaction whose statements all read the same snapshot of the database."""
         self._connection.rollback()
-        # MariaDB's transactions read a snapshot by default.
+        # MariaDB's transactions do that by default.
         if self._dialect.kind == "postgresql":
             self.update("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
 
@@ -279,7 +282,7 @@ class PythonSession:
 
 
 def _login_refused(text: str) -> StatementRefusal:
-    # Before the login, PostgreSQL's client reports no SQL state, only a text.
+    # PostgreSQL's client has no SQL state for a failed login, only a text.
     if re.search(r"password authentication failed|no password supplied|role \".*\" does not exist|pg_hba", text):
         return StatementRefusal("28P01", 0, text)
     if re.search(r"database \".*\" does not exist", text):

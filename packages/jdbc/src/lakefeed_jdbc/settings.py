@@ -1,4 +1,4 @@
-"""``sink.jdbc``: a table of a PostgreSQL, MariaDB or MySQL database."""
+"""The block ``sink.jdbc``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakefeed_jdbc import tls
 
 _PORTS = {"postgresql": 5432, "mariadb": 3306, "mysql": 3306}
 _LONGEST_NAME = 63
-"""PostgreSQL truncates longer names; MariaDB allows one letter more."""
+"""PostgreSQL truncates longer names; MariaDB allows 64 letters."""
 
 
 def _require_known_url(url: str) -> None:
@@ -34,14 +34,14 @@ def _require_known_url(url: str) -> None:
 
 def _require_known_to_both(table: str) -> None:
     if any(len(part) > _LONGEST_NAME for part in table.split(".")):
-        raise ValueError(f"a table's name has {_LONGEST_NAME} letters at most")
+        raise ValueError(f"a table's name may have {_LONGEST_NAME} letters at most")
     if table.rpartition(".")[2].lower().startswith("lakefeed_"):
-        raise ValueError("names that start with lakefeed_ are the ledger's")
+        raise ValueError("choose another name: those that start with lakefeed_ are the ledger's")
 
 
 _DEFAULT_SCHEMAS = {"postgresql": "public"}
 _SYSTEMS = {"postgresql": "postgres"}
-"""OpenLineage's names of systems that differ from the JDBC driver's names."""
+"""OpenLineage's names of the systems that have other names in JDBC URLs."""
 
 
 class JdbcSinkConfig(SinkConfig):
@@ -53,8 +53,8 @@ class JdbcSinkConfig(SinkConfig):
     jars: ClassVar[tuple[str, ...]] = ("lakefeed_jdbc/lakefeed-jdbc.jar",)
     capabilities: ClassVar[Capabilities] = Capabilities(
         rewind=Refusal(
-            "a JDBC feed cannot be rewound: older changes would be landed over newer rows, or beside them",
-            "after a restore of the database, remove the checkpoint: the feed resumes where the database is; to "
+            "a JDBC feed cannot be rewound: older changes would overwrite newer rows, or be added to them",
+            "after a restore of the database, remove the checkpoint: the feed resumes at the database's position; to "
             "read the source again, name another table and another checkpoint location",
         ),
         verify=None,
@@ -65,7 +65,7 @@ class JdbcSinkConfig(SinkConfig):
 
     url: Annotated[str, checked(_require_known_url)] = Field(examples=["jdbc:postgresql://host/database"])
     """Address: jdbc:postgresql://host:port/database, jdbc:mariadb://… or jdbc:mysql://…; without credentials."""
-    user: str = Field(min_length=1, description="Who logs in.", examples=["feeder"])
+    user: str = Field(min_length=1, description="The user who logs in.", examples=["feeder"])
     password: SecretStr = Field(
         description="The user's password; give it as ${NAME}.", examples=["${DATABASE_PASSWORD}"]
     )
@@ -74,10 +74,10 @@ class JdbcSinkConfig(SinkConfig):
     )
     """table or schema.table. The ledger's tables, lakefeed_feeds and lakefeed_commits, are in the same schema."""
     mode: Literal["append", "upsert", "overwrite"] = "append"
-    """append: one row per record. upsert: the newest row per key. overwrite, with output_mode: complete: only the rows
-    of the newest batch."""
+    """append: one row per record. upsert: the newest row per key. overwrite: only the rows of the newest batch; for
+    transform.output_mode: complete."""
     keys: list[str] = Field(default_factory=list)
-    """With upsert: the columns that identify a row; a unique key of the table."""
+    """With upsert: the columns that identify a row; the table needs a unique index on them."""
     order_by: list[str] = Field(default_factory=list)
     """With upsert: the columns that decide which change of a key is newer, as in iceberg."""
     delete: Deletes = Field(default_factory=Deletes, description="With upsert: which records delete.")
@@ -107,7 +107,6 @@ class JdbcSinkConfig(SinkConfig):
         return f"{Address.of(self.url).database} {self.table}"
 
     def dataset(self, *, feed: str, brokers: str) -> DatasetName:
-        """Return the table's name in OpenLineage: server, database and schema."""
         address = Address.of(self.url)
         schema, _, table = self.table.rpartition(".")
         schema = schema or _DEFAULT_SCHEMAS.get(address.kind, "")
@@ -117,7 +116,6 @@ class JdbcSinkConfig(SinkConfig):
 
     @property
     def table_name(self) -> str:
-        """The table's name, without the database."""
         return self.table
 
     @property
@@ -127,7 +125,7 @@ class JdbcSinkConfig(SinkConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """The address of a database; ``kind`` is postgresql, mariadb or mysql, ``options`` are the URL's parameters."""
+    """The parts of a JDBC URL; ``kind`` is postgresql, mariadb or mysql, ``options`` are the URL's parameters."""
 
     kind: str
     host: str
@@ -145,8 +143,8 @@ class Address:
             host, port = None, 0
         database = unquote(parts.path.removeprefix("/"))
         if not url.startswith("jdbc:") or parts.scheme not in _PORTS or not host or not database or "/" in database:
-            hint = "write jdbc:postgresql://host:port/database, or jdbc:mariadb:, jdbc:mysql:"
-            raise ConfigError("this is no address of a database that rows can go to", where=url, hint=hint)
+            hint = "write jdbc:postgresql://host:port/database, jdbc:mariadb://… or jdbc:mysql://…"
+            raise ConfigError("this is no address of a database", where=url, hint=hint)
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
         return cls(kind=parts.scheme, host=host, port=port, database=database, options=options)
 

@@ -1,9 +1,9 @@
-"""JDBC sink: write a micro-batch's rows and their offset ranges in one transaction.
+"""JDBC sink: write a batch's rows and its offset ranges in one transaction.
 
-Guarantee: exactly-once. The tasks write the rows into a staging table of the attempt. One transaction of the driver
-locks the feed's row, checks fence and continuity, moves the rows into the table and adds the commit to the ledger.
-A batch becomes visible as a whole when the transaction commits. Staging tables of failed attempts are dropped at the
-next start.
+Guarantee: exactly-once. Spark's tasks write the rows into a staging table, which each attempt creates. One transaction
+of the driver locks the feed's row, checks fence and continuity, moves the rows into the table and adds the commit to
+the ledger. Readers see the batch as a whole when the transaction commits. The next start drops the staging tables of
+failed attempts.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from lakefeed_jdbc.session import JvmDatabase, Session, StatementRefusal
 from lakefeed_jdbc.settings import JdbcSinkConfig
 
 STAGE = "lakefeed_stage_"
-# Spark returns timestamps unchanged; by default it shifts timestamps before 1582 by days.
 EXACT_TIMES = ("spark.sql.datetime.java8API.enabled", "true")
+"""Without this setting, Spark shifts timestamps before 1582 by days."""
 
 
 class JdbcTable(BaseSink):
@@ -78,8 +78,9 @@ class JdbcTable(BaseSink):
             self.ledger.ensure(session)
             if not self.ledger.has_table(session):
                 if self._followed:
-                    raise CheckpointMismatch("the table was dropped while the feed runs", where=self._sink.where)
-                # At the start of the run, the check decided that the feed starts over.
+                    what, hint = "the table was dropped while the feed runs", "restore it, or start the feed again"
+                    raise CheckpointMismatch(what, where=self._sink.where, hint=hint)
+                # The start of the run has decided already that the feed starts over.
                 self.ledger.forget(session)
                 session.commit()
             layout = JdbcLayout(self.ledger, self._sink, session, evolves=self._context.evolves)
@@ -109,13 +110,14 @@ class JdbcTable(BaseSink):
             raise ConfigError(
                 f"the rows do not have the key {missing[0]}",
                 where=f"{self._sink.where}, columns {', '.join(rows.names)}",
+                hint="name other keys, or select the column in transform.sql",
             )
         return t.StructType(
             [each for each in rows.fields if carries_data(each.dataType) and not self._is_only_staged(each.name)]
         )
 
     def take_fence(self) -> str:
-        """Make this driver the only one that can commit, and drop staging tables of failed attempts."""
+        """Take the next fence, and drop the staging tables of failed attempts."""
         fence = self.ledger.take_fence()
         select = "SELECT table_name FROM information_schema.tables WHERE table_schema = {schema} AND table_name LIKE ?"
         with self.ledger.session() as session:
@@ -127,20 +129,21 @@ class JdbcTable(BaseSink):
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Land the rows of one micro-batch in one transaction; retry while the database is unavailable."""
         if not isinstance(commit, Commit):
-            raise ConfigError("a JDBC feed takes batches only", where=self._sink.where)
+            what = "the sink jdbc writes batches, and this call passes other properties than a batch's"
+            raise ConfigError(what, where=self._sink.where, hint="write with lakefeed run, or Pipeline.run()")
         if not self._has_changes:
             return self._patiently(lambda: self._attempt(rows, commit, commit_id))
         changes = deleting(rows)
         changes = shuffle_by_key(changes, keys=self._keys, partitions=partitions_for(changes, commit))
         batch = summarize_changes(changes, keys=self._keys, order_by=self._sink.order_by)
-        # Checked before mistakes in the rows, because their schema may still have to be merged.
+        # First, because the outcomes may request another schema, which changes the rows.
         check_outcomes(self._spark, commit_id)
         batch.check(keys=self._keys, table=self._sink.table)
         latest, changed = self._latest(changes), replace(commit, upserts=batch.upserts)
         return self._patiently(lambda: self._attempt(latest, changed, commit_id))
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
-        """Write some rows of a batch in a transaction that is rolled back."""
+        """Write some rows of a batch in a transaction, and roll it back."""
         if self._has_changes:
             rows = self._latest(deleting(rows))
         self._patiently(lambda: self._attempt(rows, commit, commit_id=None))
@@ -151,7 +154,7 @@ class JdbcTable(BaseSink):
         return latest_per_key(changes, keys=self._keys, order_by=self._sink.order_by, kept=kept)
 
     def _attempt(self, rows: DataFrame, commit: Commit, commit_id: str | None) -> int:
-        """Write the rows into a staging table, and from there into the feed's; roll back without ``commit_id``."""
+        """Write the rows into a staging table, then into the feed's table; roll back without ``commit_id``."""
         name = f"{STAGE}{self._mark}_{uuid.uuid4().hex[:10]}"
         stage, dialect = self.ledger.name(name), self._database.dialect
         target = self.ledger.name(self.ledger.table)
@@ -193,8 +196,9 @@ class JdbcTable(BaseSink):
         """Move the staged rows into the table, and return the commit with its numbers of rows."""
         expected = sum(count for _, count in merge.attempts)
         if expected and merge.staged() != expected:
-            # The staging table is unlogged in PostgreSQL, and empty after a crash of the server.
-            raise Unreachable("the database has lost staged rows: it was restarted", where=self._sink.where)
+            # After a crash of PostgreSQL, the staging table is empty, because it is unlogged.
+            hint = "check why the database was restarted; the batch is written again"
+            raise Unreachable("the database has lost staged rows: it was restarted", where=self._sink.where, hint=hint)
         if self._sink.mode == "append":
             return replace(commit, rows=merge.append())
         if self._sink.mode == "overwrite":
@@ -203,7 +207,7 @@ class JdbcTable(BaseSink):
             raise ConfigError(
                 f"the batch has more than one row of the key {repeated}",
                 where=self._sink.where,
-                hint="keys have to be the columns that the query groups by",
+                hint="set keys to all columns that the query groups by",
             )
         if self._has_changes and not self._sink.order_by:
             self._note_topics(merge.session, commit)
@@ -223,7 +227,7 @@ class JdbcTable(BaseSink):
             return retry_until(attempt, is_transient=passes, seconds=self._context.patience)
 
     def _note_topics(self, session: Session, commit: Commit) -> None:
-        """Refuse offsets of a recreated topic: they do not show which change is newer."""
+        """Note the topics of the offsets; refuse a recreated topic, whose offsets do not order the changes of a key."""
         standing = self.ledger.standing(session)
         known = dict(standing.topics) if standing else {}
         if (topic := recreated_topic(known, commit.ranges)) is not None:
@@ -242,11 +246,11 @@ class JdbcTable(BaseSink):
 
     @property
     def _mark(self) -> str:
-        """Return the common prefix of the feed's staging tables."""
+        """The prefix of the names of this feed's staging tables."""
         return hashlib.sha256(f"{self.ledger.feed}/{self._sink.table}".encode()).hexdigest()[:10]
 
     def _drop(self, stage: str) -> None:
-        # A table to which tasks still write is dropped at the next start.
+        # If tasks still write to the table, the next start drops it.
         with suppress(LakefeedError), self.ledger.session() as session:
             session.update(self._database.dialect.hurry)
             session.update(f"DROP TABLE IF EXISTS {stage}")
@@ -254,7 +258,7 @@ class JdbcTable(BaseSink):
 
 
 def _as_staged(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Return these columns in this order; nested ones as JSON."""
+    """Select these columns in this order, nested ones as JSON."""
     fields = {field.name.lower(): field for field in rows.schema.fields}
     staged = []
     for name in columns:

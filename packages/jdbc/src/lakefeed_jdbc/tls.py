@@ -1,4 +1,4 @@
-"""TLS of MariaDB's Java driver, which also connects to MySQL, by the URL's parameters; and the same for Python.
+"""Make Python's client for MariaDB and MySQL use TLS as MariaDB's Java driver does by the URL's parameters.
 
 ``sslMode`` and ``serverSslCert``: https://mariadb.com/docs/connectors. PostgreSQL's are in ``lakefeed.config.tls``.
 """
@@ -13,41 +13,36 @@ from lakefeed.config.addresses import PlainTextLogin, without_required_tls
 from lakefeed.config.tls import JavaOnly
 from lakefeed.errors import ConfigError
 
-# The values of sslMode that MariaDB's driver accepts, in lower case without punctuation; MySQL's are among them.
 _MODES = {
     **dict.fromkeys(("disable", "disabled", "0", "false"), "disable"),
     **dict.fromkeys(("trust", "required"), "trust"),
     "verifyca": "verify-ca",
     **dict.fromkeys(("verifyfull", "verifyidentity", "1", "true"), "verify-full"),
 }
+"""MariaDB's driver accepts these values of sslMode, in any case and punctuation; MySQL's are among them."""
 _JAVA_STORES = ("truststore", "keystore", "truststoretype", "keystoretype", "tlssockettype", "serversslcertpath")
-# Parameters of MySQL's driver or of old drivers: MariaDB's driver ignores them, and would connect without TLS.
-_MEANINGLESS = [
-    "ssl",
-    "requiressl",
-    "verifyservercertificate",
-    "clientcertificatekeystoreurl",
-    "trustcertificatekeystoreurl",
-]
+_IGNORED: tuple[str, ...] = ("ssl", "requiressl", "verifyservercertificate")
+_IGNORED += ("clientcertificatekeystoreurl", "trustcertificatekeystoreurl")
+"""Parameters of MySQL's driver and of old drivers, which MariaDB's driver ignores: it would connect without TLS."""
 
 
 def check(kind: str, options: Mapping[str, str]) -> None:
-    """Refuse URL parameters that request TLS but that the JVM's driver would ignore."""
+    """Refuse URL parameters that request TLS, but that the JVM's driver would ignore."""
     lower = {key.lower(): value for key, value in options.items()}
     if kind == "postgresql":
         if lower.get("sslmode", "disable").lower() not in tls.MODES:
             hint = f"sslmode is one of {', '.join(tls.MODES)}"
             raise ConfigError(f"'{lower['sslmode']}' is no sslmode", hint=hint)
         return
-    for name in _MEANINGLESS:
+    for name in _IGNORED:
         if name in lower:
-            what = f"'{name}' means nothing to the database's driver, which would connect as plain text"
+            what = f"the database's driver ignores '{name}', and would connect as plain text"
             raise ConfigError(what, hint="write sslMode=verify-full")
     _mode(lower)
 
 
 def plain_text_logins(url: str, kind: str, host: str, options: Mapping[str, str]) -> Iterator[PlainTextLogin]:
-    """Yield the login to a database on another machine if the URL does not require TLS."""
+    """Yield the login if its database is on another machine and the URL does not require TLS."""
     if kind == "postgresql":
         return tls.plain_text_logins("url", url)
     is_required = _mode({key.lower(): value for key, value in options.items()}) != "disable"
@@ -55,7 +50,7 @@ def plain_text_logins(url: str, kind: str, host: str, options: Mapping[str, str]
 
 
 def _mode(lower: Mapping[str, str]) -> str:
-    """Return the TLS mode of MariaDB's driver: disable, trust, verify-ca or verify-full."""
+    """Return the mode that MariaDB's driver uses: disable, trust, verify-ca or verify-full."""
     if (given := lower.get("sslmode")) is not None:
         if mode := _MODES.get(given.lower().replace("-", "").replace("_", "")):
             return mode
@@ -85,7 +80,9 @@ def mariadb_context(options: Mapping[str, str], *, where: str) -> ssl.SSLContext
         context = ssl.create_default_context(cafile=file, cadata=text) if authority else trust.client_context()
     except (OSError, ssl.SSLError) as error:
         what = f"the certificates cannot be read: {getattr(error, 'strerror', None) or error}"
-        raise ConfigError(what, where=f"{where}, serverSslCert", hint="give a file in PEM") from None
+        raise ConfigError(
+            what, where=f"{where}, serverSslCert", hint="name a PEM file that this user may read"
+        ) from None
     context.check_hostname = mode == "verify-full"
     if mode == "trust":
         context.verify_mode = ssl.CERT_NONE

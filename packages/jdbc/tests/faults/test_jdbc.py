@@ -1,4 +1,4 @@
-"""Databases and drivers are killed in mid-batch; no reader sees a part of a batch, and every record lands once."""
+"""Databases and drivers are killed within a batch; no reader sees a part of a batch, and every record lands once."""
 
 import os
 import signal
@@ -9,6 +9,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import psycopg
+import pymysql
 import pytest
 from pyspark.sql import SparkSession
 
@@ -44,7 +46,7 @@ def server(request: pytest.FixtureRequest) -> Server:
 
 @pytest.fixture(scope="module")
 def here(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Run a Spark session for drivers in this process."""
+    """Start a Spark session for the drivers that run in this process."""
     with spark_on(stack, name="jdbc-faults", folder=tmp_path_factory.mktemp("spark")) as running:
         yield running
 
@@ -53,12 +55,9 @@ def send(feed: Feed, count: int, *, start: int = 0) -> None:
     feed.send(feed.avro({"id": number, "zone": f"z{number}"} for number in range(start, start + count)))
 
 
-def small_batches(feed: Feed, server: Server, *, size: int = BATCH) -> Pipeline:
-    source = {
-        "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
-        "topics": [feed.topic],
-        "max_records_per_batch": size,
-    }
+def small_batches(feed: Feed, server: Server) -> Pipeline:
+    kafka = {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [feed.topic]}
+    source = {**kafka, "max_records_per_batch": BATCH}
     return pipeline_of(feed, server, source={"kafka": source})
 
 
@@ -80,7 +79,9 @@ def running(pipeline: Pipeline, spark: SparkSession) -> Iterator[list[Any]]:
     assert not runs.is_alive()
 
 
-def test_a_database_that_is_killed_in_mid_batch(feed: Feed, server: Server, here: SparkSession) -> None:
+def test_each_record_lands_once_after_the_database_was_killed_in_a_batch(
+    feed: Feed, server: Server, here: SparkSession
+) -> None:
     feed.create_topic(partitions=2)
     send(feed, 100)
     pipeline = small_batches(feed, server)
@@ -109,7 +110,7 @@ def test_a_database_that_is_killed_in_mid_batch(feed: Feed, server: Server, here
 
 
 @pytest.mark.parametrize("server", ["mariadb", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
-def test_a_database_that_is_away_holds_up_no_other_sink(feed: Feed, server: Server, here: SparkSession) -> None:
+def test_a_database_that_is_down_pauses_its_sink_but_no_other(feed: Feed, server: Server, here: SparkSession) -> None:
     def pipeline(**sinks: Any) -> Pipeline:
         return Pipeline.from_file(feed.write_file(sinks=sinks), environment=environment_of(feed, server))
 
@@ -153,19 +154,12 @@ def another_driver(feed: Feed, server: Server, folder: Path) -> Iterator[Driver]
 @contextmanager
 def transaction(server: Server, statement: str) -> Iterator[None]:
     """Run another client's statement in a transaction that stays open until the block ends."""
+    login: dict[str, Any] = {name: getattr(server, name) for name in ("host", "port", "user", "password")}
     connected: Any
     if isinstance(server, PostgreSQL):
-        import psycopg
-
-        connected = psycopg.connect(
-            host=server.host, port=server.port, user=server.user, password=server.password, dbname=server.database
-        )
+        connected = psycopg.connect(dbname=server.database, **login)
     else:
-        import pymysql
-
-        connected = pymysql.connect(
-            host=server.host, port=server.port, user=server.user, password=server.password, database=server.database
-        )
+        connected = pymysql.connect(database=server.database, **login)
     with closing(connected), connected.cursor() as cursor:
         cursor.execute(statement)
         cursor.fetchall()
@@ -174,7 +168,7 @@ def transaction(server: Server, statement: str) -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_driver_that_is_killed_before_and_after_the_transaction(
+def test_each_record_lands_once_after_the_driver_was_killed_before_or_after_the_transaction(
     feed: Feed, server: Server, here: SparkSession, when: str, tmp_path: Path
 ) -> None:
     feed.create_topic(partitions=2)
@@ -203,8 +197,8 @@ def test_a_driver_that_is_killed_before_and_after_the_transaction(
                 wait_for(lambda: is_dropping(server))
                 dies.process.kill()
                 dies.process.wait(30)
-                # A server that runs DROP TABLE does not see at once that its client is gone: MySQL looks every second
-                # while it waits for a lock. If the server gets the lock first, it drops the table.
+                # While it waits for a lock, MySQL looks only every second whether the client is still connected. With
+                # the lock, it would drop the table for the dead client.
                 wait_for(lambda: not is_dropping(server))
     assert staging_tables(server)
     send(feed, 10, start=100 + BATCH)
@@ -215,7 +209,7 @@ def test_a_driver_that_is_killed_before_and_after_the_transaction(
 
 
 @pytest.mark.slow
-def test_a_driver_that_wakes_up_when_another_has_taken_over(
+def test_a_suspended_driver_writes_nothing_after_another_has_taken_over(
     feed: Feed, server: Server, here: SparkSession, tmp_path: Path
 ) -> None:
     feed.create_topic(partitions=2)
@@ -270,7 +264,7 @@ def children(pid: int) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["append", "upsert"])
-def test_a_million_rows(feed: Feed, server: Server, here: SparkSession, mode: str) -> None:
+def test_a_million_rows_land_once(feed: Feed, server: Server, here: SparkSession, mode: str) -> None:
     feed.create_topic(partitions=4)
     count = 1_000_000
     send(feed, count)

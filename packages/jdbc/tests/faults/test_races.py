@@ -19,7 +19,7 @@ RECORDS, BATCH = 150, 60
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("rounds", [12])
-def test_of_two_drivers_started_together_one_lands_each_record_once(
+def test_one_of_two_drivers_started_together_lands_each_record_once(
     stack: Endpoints, postgres: PostgreSQL, tmp_path: Path, rounds: int
 ) -> None:
     environment = {**environment_of(Feed(stack, tmp_path), postgres), **SHORT_LIVED}

@@ -1,4 +1,4 @@
-"""A feed from a topic into PostgreSQL and MariaDB, end to end, and mistakes that are found before a run."""
+"""A feed from a topic into PostgreSQL, MariaDB and MySQL, and mistakes that a check finds before a run."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,9 @@ def trips(count: int, *, start: int = 0) -> list[dict[str, Any]]:
     return [{"id": number, "zone": f"z{number}"} for number in range(start, start + count)]
 
 
-def test_a_feed_resumes_where_the_database_is_and_is_proven(feed: Feed, server: Server, lake: SparkSession) -> None:
+def test_a_feed_resumes_at_the_position_of_the_database_and_passes_verify(
+    feed: Feed, server: Server, lake: SparkSession
+) -> None:
     feed.create_topic()
     letters = {"dead_letters": {"table": f"lake.{feed.name}.letters"}}
     feed.send([*feed.avro(trips(300)), b"\x07no"])
@@ -53,9 +55,9 @@ def test_a_feed_resumes_where_the_database_is_and_is_proven(feed: Feed, server: 
     with pytest.raises(ConfigError, match="cannot be rewound"):
         pipeline.plan_rewind("earliest")
     # No secret is in any setting that Spark shows.
-    problem = [value for _, value in lake.sparkContext.getConf().getAll()]
-    problem += [str(row) for row in lake.sql("SET -v").collect()]
-    assert not any(server.password in each for each in problem)
+    shown = [value for _, value in lake.sparkContext.getConf().getAll()]
+    shown += [str(row) for row in lake.sql("SET -v").collect()]
+    assert not any(server.password in each for each in shown)
     # Another client deletes a row, then restores the database to its state before the last batch.
     server.execute(f"DELETE FROM {TABLE} WHERE id = 7")
     assert [each.kind for each in pipeline.verify(deep=True).faults] == ["missing"]
@@ -64,7 +66,7 @@ def test_a_feed_resumes_where_the_database_is_and_is_proven(feed: Feed, server: 
         pipeline.run(spark=lake, once=True)
 
 
-def test_without_a_checkpoint_it_begins_and_resumes_by_the_database(
+def test_a_feed_without_a_checkpoint_resumes_at_the_position_of_the_database(
     feed: Feed, server: Server, lake: SparkSession
 ) -> None:
     feed.create_topic(partitions=2)
@@ -79,7 +81,7 @@ def test_without_a_checkpoint_it_begins_and_resumes_by_the_database(
     assert pipeline.verify(deep=True).faults == ()
 
 
-def test_a_row_that_the_database_refuses_is_named(feed: Feed, server: Server, lake: SparkSession) -> None:
+def test_the_error_names_the_record_of_a_refused_row(feed: Feed, server: Server, lake: SparkSession) -> None:
     feed.create_topic(partitions=2)
     pipeline = pipeline_of(feed, server)
     feed.send(feed.avro(trips(20)), partition=1)
@@ -95,7 +97,7 @@ def test_a_row_that_the_database_refuses_is_named(feed: Feed, server: Server, la
 
 
 @pytest.mark.slow
-def test_changes_of_keys(feed: Feed, server: Server, lake: SparkSession) -> None:
+def test_upserts_and_deletes_change_the_rows_of_their_keys(feed: Feed, server: Server, lake: SparkSession) -> None:
     feed.create_topic(partitions=1)
     sink = {"mode": "upsert", "keys": ["id"], "delete": {"column": "zone", "equals": ["gone"]}}
     pipeline = pipeline_of(feed, server, sink=sink)
@@ -112,7 +114,7 @@ def test_changes_of_keys(feed: Feed, server: Server, lake: SparkSession) -> None
 
 
 @pytest.mark.slow
-def test_records_that_retention_took_are_given_up_only_when_asked(
+def test_records_removed_by_retention_stop_the_feed_until_the_loss_is_accepted(
     feed: Feed, server: Server, lake: SparkSession
 ) -> None:
     feed.create_topic(partitions=1)
@@ -134,7 +136,7 @@ def test_records_that_retention_took_are_given_up_only_when_asked(
     assert (found.faults, [each.kind for each in found.notes]) == ((), ["accepted-loss"])
 
 
-def test_what_is_wrong_is_found_before_a_run(feed: Feed, server: Server) -> None:
+def test_a_check_finds_mistakes_before_a_run(feed: Feed, server: Server) -> None:
     feed.create_topic()
     feed.send(feed.avro(trips(1)))
     quote = '"' if server.jdbc_url.startswith("jdbc:postgresql") else "`"

@@ -1,4 +1,4 @@
-"""Land batches in real PostgreSQL and MariaDB servers: rows, ledger, upserts, layouts."""
+"""The sink lands batches in real databases: rows, ledger, upserts, layouts."""
 
 import datetime
 import json
@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, SchemaIncompatible, Unreachable
-from lakefeed.ledger.snapshot_summary import Commit, PositionReset
+from lakefeed.ledger.snapshot_summary import Commit, PositionReset, Upserts
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode.unavailable import Unavailable
 from lakefeed_jdbc.session import JvmDatabase
@@ -54,7 +54,7 @@ def test_each_batch_is_committed_once_with_its_ranges(shop: JdbcFeed) -> None:
     assert shop.tables() == {"rows_of_shop", "lakefeed_feeds", "lakefeed_commits"}
 
 
-def test_a_batch_lands_only_where_the_last_one_ended(shop: JdbcFeed) -> None:
+def test_a_batch_that_does_not_begin_at_the_ledgers_end_is_refused(shop: JdbcFeed) -> None:
     table = shop.started()
     shop.land(table, shop.rows(10))
     for start, topic_id, message in (
@@ -68,7 +68,7 @@ def test_a_batch_lands_only_where_the_last_one_ended(shop: JdbcFeed) -> None:
     assert shop.tables() == {"rows_of_shop", "lakefeed_feeds", "lakefeed_commits"}
 
 
-def test_the_same_commit_tried_again_is_done_already(shop: JdbcFeed) -> None:
+def test_a_repeated_commit_lands_once(shop: JdbcFeed) -> None:
     table = shop.started()
     commit, commit_id = shop.commit(10), uuid.uuid4().hex
     assert table.land(shop.rows(10), commit, commit_id=commit_id) == 10
@@ -89,7 +89,7 @@ def test_only_the_driver_that_took_the_fence_last_can_commit(shop: JdbcFeed) -> 
     assert len(shop.select("id")) == 15
 
 
-def test_what_a_killed_driver_has_left_is_removed(shop: JdbcFeed) -> None:
+def test_a_start_drops_staging_tables_of_a_killed_driver(shop: JdbcFeed) -> None:
     table = shop.started()
     left = f"lakefeed_stage_{table._mark}_left"
     shop.server.execute(f"CREATE TABLE {left} (a INT)", "CREATE TABLE lakefeed_stage_another_feeds (a INT)")
@@ -98,7 +98,7 @@ def test_what_a_killed_driver_has_left_is_removed(shop: JdbcFeed) -> None:
     assert "lakefeed_stage_another_feeds" in shop.tables()
 
 
-def test_rows_that_are_refused_leave_nothing(shop: JdbcFeed) -> None:
+def test_a_batch_with_refused_rows_leaves_no_rows_and_no_commit(shop: JdbcFeed) -> None:
     shop.server.execute(f"CREATE TABLE {shop.quoted('rows_of_shop')} (id BIGINT, v VARCHAR(3))")
     table = shop.started()
     with pytest.raises(ConfigError, match="the database refuses the rows"):
@@ -107,8 +107,7 @@ def test_rows_that_are_refused_leave_nothing(shop: JdbcFeed) -> None:
     assert table.position() is None
 
 
-def test_a_refused_value_is_in_no_error(shop: JdbcFeed) -> None:
-    """Neither the user's error nor Spark's log of its causes has the value."""
+def test_no_error_contains_a_refused_value(shop: JdbcFeed) -> None:
     shop.server.execute(f"CREATE TABLE {shop.quoted('rows_of_shop')} (id BIGINT, v VARCHAR(30), CHECK (id < 0))")
     table = shop.started()
     rows = shop.rows(3).selectExpr("id", "'canary-4711' AS v")
@@ -121,7 +120,7 @@ def test_a_refused_value_is_in_no_error(shop: JdbcFeed) -> None:
 
 
 @pytest.mark.quick
-def test_every_type_comes_back_as_it_was(shop: JdbcFeed, spark: SparkSession) -> None:
+def test_values_of_every_type_are_stored_exactly(shop: JdbcFeed, spark: SparkSession) -> None:
     rows = spark.sql(
         """
         SELECT 1 AS n, true AS yes, CAST(-7 AS TINYINT) AS tiny, CAST(-300 AS SMALLINT) AS small, 2147483647 AS whole,
@@ -151,29 +150,21 @@ def test_every_type_comes_back_as_it_was(shop: JdbcFeed, spark: SparkSession) ->
 
 
 @pytest.mark.quick
-def test_the_newest_change_of_each_key_wins_and_deletes_delete(upserts: JdbcFeed) -> None:
+def test_the_newest_change_of_each_key_lands(upserts: JdbcFeed) -> None:
     table = upserts.started()
     assert upserts.land(table, upserts.changes([(1, "a", "x", 0, 0), (2, "b", "y", 0, 1), (1, "c", "z", 0, 2)])) == 2
     assert upserts.select("id, city, v, kafka_offset") == [(1, "c", "z", 2), (2, "b", "y", 1)]
-    # A key that is deleted, one that is inserted and deleted, one that is updated, and a delete without a row.
+    # Key 1 is deleted, 3 is inserted and deleted, 2 is updated, and 9 is deleted without a row.
     changes = [(1, None, None, 0, 10), (3, "d", "n", 0, 11), (3, None, None, 0, 12), (2, "e", "w", 0, 13)]
     assert upserts.land(table, upserts.changes([*changes, (9, None, None, 0, 14)])) == 2
     assert upserts.select("id, city, v, kafka_offset") == [(2, "e", "w", 13)]
     newest = next(table.commits()).upserts
-    assert newest is not None
-    assert (newest.changes, newest.keys, newest.deletes, newest.inserted, newest.updated, newest.deleted) == (
-        5,
-        4,
-        3,
-        0,
-        1,
-        1,
-    )
+    assert newest == Upserts(changes=5, keys=4, deletes=3, inserted=0, updated=1, deleted=1)
     assert newest.void == 2
 
 
 @pytest.mark.parametrize("on_delete", ["remove", "mark"])
-def test_a_value_that_its_event_lacks_stays_as_it_is_stored(upserts: JdbcFeed, on_delete: str) -> None:
+def test_a_column_that_an_event_lacks_keeps_its_stored_value(upserts: JdbcFeed, on_delete: str) -> None:
     lacks = "__debezium_unavailable_value"
     table = upserts.started(on_delete=on_delete)
     table._context = replace(table._context, unavailable=Unavailable(lacks))
@@ -186,7 +177,7 @@ def test_a_value_that_its_event_lacks_stays_as_it_is_stored(upserts: JdbcFeed, o
     assert upserts.select("id, city, v") == [(1, None, "back"), (2, None, "v"), (3, None, "n")]
 
 
-def test_an_older_change_changes_nothing(upserts: JdbcFeed) -> None:
+def test_order_by_ignores_older_changes(upserts: JdbcFeed) -> None:
     table = upserts.started(on_delete="mark", order_by=["city"])
     upserts.land(table, upserts.changes([(1, "2026", "new", 0, 0), (2, "2026", None, 0, 1)]))
     upserts.land(table, upserts.changes([(1, "2025", "old", 1, 5), (2, "2025", "old", 1, 6), (3, None, "n", 1, 7)]))
@@ -199,7 +190,7 @@ def test_an_older_change_changes_nothing(upserts: JdbcFeed) -> None:
     assert [row[1] for row in upserts.select("id, v")] == ["new", "back", "m"]
 
 
-def test_offsets_that_are_no_order_are_refused(upserts: JdbcFeed) -> None:
+def test_changes_whose_offsets_give_no_order_are_refused(upserts: JdbcFeed) -> None:
     table = upserts.started()
     upserts.land(table, upserts.changes([(1, "a", "x", 0, 0)]))
     with pytest.raises(ConfigError, match="more than one partition"):
@@ -219,7 +210,7 @@ def test_offsets_that_are_no_order_are_refused(upserts: JdbcFeed) -> None:
     assert upserts.select("id, v") == [(1, "x")]
 
 
-def test_keys_differ_by_every_letter(upserts: JdbcFeed, spark: SparkSession) -> None:
+def test_keys_that_differ_in_case_accent_or_blanks_are_different_rows(upserts: JdbcFeed, spark: SparkSession) -> None:
     upserts.settings = {"mode": "upsert", "keys": ["city", "v"]}
     table = upserts.started()
     cities = ["a", "A", "ä", "a ", "", "é", "e"]
@@ -227,7 +218,7 @@ def test_keys_differ_by_every_letter(upserts: JdbcFeed, spark: SparkSession) -> 
     assert len(upserts.select("city")) == len(cities)
 
 
-def test_columns_follow_the_rows(shop: JdbcFeed, spark: SparkSession) -> None:
+def test_new_and_wider_columns_change_the_table(shop: JdbcFeed, spark: SparkSession) -> None:
     table = shop.started(spark.sql("SELECT 1 AS id, CAST(1.5 AS FLOAT) AS f"))
     wider = spark.sql("SELECT 2147483648 AS id, 1.1D AS f, 'new' AS more, NULL AS nothing")
     table.apply_schema(wider.schema)
@@ -237,18 +228,18 @@ def test_columns_follow_the_rows(shop: JdbcFeed, spark: SparkSession) -> None:
         table.apply_schema(spark.sql("SELECT 'x' AS id, DATE '2026-01-01' AS f, 'y' AS more").schema)
 
 
-def test_tables_that_cannot_serve_are_reported(upserts: JdbcFeed) -> None:
+def test_unsuitable_tables_are_refused(upserts: JdbcFeed) -> None:
     name = upserts.quoted("rows_of_shop")
     columns = "city TEXT, v TEXT, kafka_topic TEXT, kafka_partition INT, kafka_offset BIGINT"
     upserts.server.execute(f"CREATE TABLE {name} (id BIGINT, {columns})")
-    with pytest.raises(ConfigError, match="no unique index of the table has just the keys: id"):
+    with pytest.raises(ConfigError, match="no unique index of the table has exactly the keys: id"):
         upserts.started()
     upserts.server.execute(f"ALTER TABLE {name} ADD UNIQUE (id)", f"ALTER TABLE {name} ADD COLUMN must INT NOT NULL")
     with pytest.raises(ConfigError, match="requires values that the rows do not have: must"):
         upserts.started()
     upserts.server.execute(f"ALTER TABLE {name} DROP COLUMN must")
     upserts.land(upserts.started(), upserts.changes([(1, "a", "x", 0, 0)]))
-    with pytest.raises(ConfigError, match="were made with 'id remove'"):
+    with pytest.raises(ConfigError, match="with the keys 'id remove'"):
         upserts.started(on_delete="mark")
     if not isinstance(upserts.server, PostgreSQL):
         upserts.server.execute(
@@ -258,11 +249,11 @@ def test_tables_that_cannot_serve_are_reported(upserts: JdbcFeed) -> None:
         with pytest.raises(ConfigError, match="engine MyISAM has no transactions"):
             upserts.started()
         upserts.server.execute("ALTER TABLE other ENGINE=InnoDB")
-        with pytest.raises(ConfigError, match="compared without regard to case"):
+        with pytest.raises(ConfigError, match="ignores the case of the key"):
             upserts.started()
 
 
-def test_a_table_that_was_dropped_is_no_longer_what_the_ledger_says(shop: JdbcFeed) -> None:
+def test_a_dropped_table_stops_the_feed_and_the_next_start_starts_over(shop: JdbcFeed) -> None:
     table = shop.started()
     shop.land(table, shop.rows(10))
     shop.server.execute(f"DROP TABLE {shop.quoted('rows_of_shop')}")
@@ -275,7 +266,7 @@ def test_a_table_that_was_dropped_is_no_longer_what_the_ledger_says(shop: JdbcFe
     assert len(shop.select("id")) == 10
 
 
-def test_a_wrong_password_and_a_server_that_is_away(shop: JdbcFeed) -> None:
+def test_a_wrong_password_and_an_unreachable_server_are_reported(shop: JdbcFeed) -> None:
     with pytest.raises(AccessDenied, match="refuses the user or the password"):
         shop.driver(password="wrong").position()
     port = choose_free(avoid=())
@@ -285,7 +276,7 @@ def test_a_wrong_password_and_a_server_that_is_away(shop: JdbcFeed) -> None:
     assert shop.server.password not in str(raised.value)
 
 
-def test_rows_of_attempts_that_failed_do_not_count(shop: JdbcFeed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_staged_rows_of_failed_attempts_do_not_land(shop: JdbcFeed, monkeypatch: pytest.MonkeyPatch) -> None:
     table = shop.started()
     stage = JvmDatabase.stage
 
@@ -300,7 +291,7 @@ def test_rows_of_attempts_that_failed_do_not_count(shop: JdbcFeed, monkeypatch: 
     assert len(shop.select("id")) == 10
 
 
-def test_staged_rows_that_the_server_has_lost_are_staged_again(shop: JdbcFeed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_staged_rows_are_staged_again(shop: JdbcFeed, monkeypatch: pytest.MonkeyPatch) -> None:
     table = shop.started()
     stage, calls = JvmDatabase.stage, []
 
@@ -318,7 +309,7 @@ def test_staged_rows_that_the_server_has_lost_are_staged_again(shop: JdbcFeed, m
     assert len(shop.select("id")) == 10
 
 
-def test_groups_replace_their_rows_and_complete_results_all(shop: JdbcFeed, spark: SparkSession) -> None:
+def test_groups_replace_their_rows_and_overwrite_replaces_all_rows(shop: JdbcFeed, spark: SparkSession) -> None:
     def hits(*rows: tuple[str, int]) -> DataFrame:
         return spark.createDataFrame(rows, "zip STRING, hits BIGINT")
 
@@ -336,15 +327,15 @@ def test_groups_replace_their_rows_and_complete_results_all(shop: JdbcFeed, spar
 
 
 @pytest.mark.slow
-def test_a_mysql_login_that_needs_the_servers_key_is_refused_with_the_two_ways_out(
+def test_a_mysql_login_that_needs_the_servers_key_is_refused_with_two_ways_out(
     spark: SparkSession, mysql: MySQL
 ) -> None:
-    """The user has to be new: the server caches users who have logged in."""
     server = mysql.new_database()
+    # The server would accept a user who has logged in before, because it caches them.
     server.execute("CREATE USER 'fresh'@'%' IDENTIFIED BY 'secret-4711'")
     feed = JdbcFeed(spark, server, {"user": "fresh", "password": "secret-4711"})
     url = server.jdbc_url.partition("?")[0]
-    with pytest.raises(AccessDenied, match="encrypts the password") as refused:
+    with pytest.raises(AccessDenied, match="needs the password encrypted") as refused:
         feed.driver(url=url).take_fence()
     assert "allowPublicKeyRetrieval=true" in str(refused.value.hint)
     assert "4711" not in str(refused.value)

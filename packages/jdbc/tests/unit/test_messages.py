@@ -1,4 +1,4 @@
-"""lakefeed removes the values of records from messages of databases."""
+"""Error texts contain no values of records from messages of databases."""
 
 import pytest
 
@@ -47,7 +47,7 @@ CANARY = 'J. Doe\'s "card"\n4111'
         ("22001 1406", "Data too long for column 'name' at row 1", "Data too long for column 'name' at row 1"),
     ],
 )
-def test_messages_of_databases(state: str, text: str, shown: str) -> None:
+def test_a_refusal_contains_no_value_of_a_record(state: str, text: str, shown: str) -> None:
     said = text.format(CANARY.replace("\n", " "))
     refusal = StatementRefusal.of(RuntimeError(f"lakefeed database [{state}]: {said}"))
     assert refusal is not None

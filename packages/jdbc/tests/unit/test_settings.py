@@ -1,4 +1,4 @@
-"""Settings of ``sink.jdbc``."""
+"""The block ``sink.jdbc``."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ BLOCK = {"url": "jdbc:postgresql://db/shop", "user": "feeder", "password": "s3cr
         ({"tabel": "rows"}, "Extra inputs"),
     ],
 )
-def test_what_cannot_be_meant(change: dict[str, Any], message: str) -> None:
+def test_invalid_settings_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message) as raised:
         JdbcSinkConfig.model_validate({**BLOCK, **change})
     assert "s3cret" not in str(raised.value)

@@ -1,4 +1,4 @@
-"""Python's drivers use TLS as the JDBC URL requires, or do not connect."""
+"""Python's clients use TLS as the JDBC URL requires, or do not connect."""
 
 import socket
 import ssl
@@ -16,7 +16,7 @@ from lakefeed_jdbc.definition import problems
 from lakefeed_jdbc.session import PythonDatabase
 from lakefeed_jdbc.settings import Address, JdbcSinkConfig
 
-# The TLS mode that MariaDB Connector/J 3.5 reads from a URL's parameters (Configuration.parse).
+# MariaDB Connector/J 3.5 reads these TLS modes from a URL's parameters (Configuration.parse).
 MARIADB = {
     "": "disable",
     "sslMode=trust": "trust",
@@ -46,7 +46,7 @@ CONTEXTS = {
 
 
 @pytest.mark.parametrize("parameters", MARIADB)
-def test_mariadb_is_asked_as_its_java_driver_does(parameters: str) -> None:
+def test_pythons_client_uses_the_tls_mode_of_the_java_driver(parameters: str) -> None:
     address = Address.of(f"jdbc:mysql://h/d?{parameters}")
     tls.check(address.kind, address.options)
     context = tls.mariadb_context(address.options, where="h")
@@ -70,7 +70,7 @@ def test_a_url_requires_tls_or_allows_plain_text(url: str, required: bool) -> No
 
 
 @pytest.mark.parametrize("parameter", ["trustStore=/a.jks", "keyStore=/a.p12", "serverSslCert=/nowhere.pem"])
-def test_what_python_cannot_do_for_mariadb_is_refused(parameter: str) -> None:
+def test_parameters_that_only_the_java_driver_supports_are_refused(parameter: str) -> None:
     options = Address.of(f"jdbc:mariadb://h/d?sslMode=verify-full&{parameter}").options
     with pytest.raises(ConfigError, match=r"only Java knows|cannot be read"):
         tls.mariadb_context(options, where="h")
@@ -85,7 +85,7 @@ def test_what_python_cannot_do_for_mariadb_is_refused(parameter: str) -> None:
         ("jdbc:postgresql://h/d?sslmode=verify", "no sslmode"),
     ],
 )
-def test_tls_that_the_feed_would_not_use_is_refused(url: str, message: str) -> None:
+def test_parameters_that_the_java_driver_ignores_are_refused(url: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         JdbcSinkConfig.model_validate({"url": url, "user": "u", "password": "p", "table": "t"})
 
@@ -104,7 +104,7 @@ def plain_server() -> Iterator[tuple[int, list[bytes]]]:
                     connection, _ = server.accept()
                 except OSError:
                     return
-                # A client that only checks the port has disconnected by now.
+                # A client that only checks the port has disconnected already.
                 with connection, suppress(OSError):
                     connection.sendall(struct.pack("<I", len(body))[:3] + b"\0" + body)
                     connection.settimeout(5)
@@ -117,7 +117,7 @@ def plain_server() -> Iterator[tuple[int, list[bytes]]]:
     thread.join()
 
 
-def test_no_login_is_sent_where_the_server_has_no_tls(plain_server: tuple[int, list[bytes]]) -> None:
+def test_no_login_is_sent_to_a_server_without_tls(plain_server: tuple[int, list[bytes]]) -> None:
     port, heard = plain_server
     url = f"jdbc:mariadb://127.0.0.1:{port}/d?sslMode=trust"
     sink = JdbcSinkConfig(url=url, user="canary", password=SecretStr("p"), table="t")
@@ -130,7 +130,9 @@ def test_no_login_is_sent_where_the_server_has_no_tls(plain_server: tuple[int, l
     assert any(b"canary" in each for each in heard)
 
 
-def test_the_login_is_not_tried_with_tls_that_only_java_knows(plain_server: tuple[int, list[bytes]]) -> None:
+def test_the_check_does_not_try_a_login_with_parameters_that_only_java_supports(
+    plain_server: tuple[int, list[bytes]],
+) -> None:
     port, heard = plain_server
     url = f"jdbc:mariadb://127.0.0.1:{port}/d?sslMode=verify-full&trustStore=/a.jks"
     sink = JdbcSinkConfig(url=url, user="canary", password=SecretStr("p"), table="t")

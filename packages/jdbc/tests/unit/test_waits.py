@@ -1,4 +1,4 @@
-"""A wait for a database that accepts a connection and never answers is bounded."""
+"""A client does not wait forever for a database that accepts a connection and never answers."""
 
 import time
 
@@ -15,7 +15,7 @@ from tests.support.misbehaving import misbehaving
 
 
 @pytest.mark.parametrize("kind", ["mariadb", "postgresql"])
-def test_a_silent_database(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_does_not_wait_forever_for_a_silent_database(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "READ_SECONDS", 1)
     monkeypatch.setattr(session, "TIMEOUT_SECONDS", 2)
     began = time.monotonic()
@@ -27,7 +27,7 @@ def test_a_silent_database(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.waits
-def test_a_silent_database_of_a_catalog() -> None:
+def test_a_catalog_does_not_wait_forever_for_a_silent_database() -> None:
     began = time.monotonic()
     with misbehaving("silent") as address:
         catalog = Catalog(
@@ -42,7 +42,7 @@ def test_a_silent_database_of_a_catalog() -> None:
     assert time.monotonic() - began < 10
 
 
-def test_the_drivers_of_the_jvm_have_deadlines() -> None:
+def test_the_java_drivers_have_timeouts() -> None:
     for dialect in (POSTGRESQL, MARIADB):
         assert {"connectTimeout", "socketTimeout"} <= dialect.properties.keys()
     assert "loginTimeout" in POSTGRESQL.properties

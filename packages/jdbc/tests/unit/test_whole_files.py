@@ -1,4 +1,4 @@
-"""Whole pipeline files with this sink: places, logins, checkpoints, mistakes."""
+"""Pipeline files with this sink: the place of the table, logins, checkpoints, mistakes."""
 
 from typing import Any
 
@@ -26,18 +26,18 @@ def sink(url: str = PG, table: str = "t", **more: Any) -> JdbcSinkConfig:
         (PG, "web.t", False),
     ],
 )
-def test_two_names_of_a_table_are_one_place(url: str, table: str, is_one: bool) -> None:
+def test_two_sinks_are_one_place_if_they_name_one_table(url: str, table: str, is_one: bool) -> None:
     [first], [second] = sink().places(brokers=""), sink(url, table).places(brokers="")
     assert first.mixes_with(second) is is_one
 
 
-def test_the_ledger_is_enough_without_a_checkpoint() -> None:
+def test_a_feed_into_this_sink_needs_no_checkpoint() -> None:
     block = {"jdbc": {"url": PG, "user": "u", "password": "p", "table": "orders"}}
     blocks = {"name": "orders", "source": {"kafka": KAFKA}, "decode": "raw", "sink": block}
     assert PipelineConfig.model_validate(blocks).resumes_by_ledger
 
 
-def test_a_login_in_clear_is_a_warning(reading: Reader) -> None:
+def test_a_login_as_plain_text_is_a_warning(reading: Reader) -> None:
     block = "{jdbc: {url: 'jdbc:postgresql://d/b', table: t, user: u, password: '${THE_SECRET}'}}"
     config, found = reading(overrides=[f"sinks.d={block}"])
     assert config is not None
@@ -45,7 +45,7 @@ def test_a_login_in_clear_is_a_warning(reading: Reader) -> None:
     assert "plain text" in found[0].what
 
 
-def test_all_mistakes_of_the_block_are_found_at_once(reading: Reader) -> None:
+def test_all_mistakes_of_the_block_are_reported_at_once(reading: Reader) -> None:
     block = "{jdbc: {url: x, user: '', password: '${THE_SECRET}', table: t, keys: [a]}}"
     _, found = reading(GOOD.replace("checkpoint:", f"sinks:\n  a: {block}\ncheckpoint:"))
     what = {each.key: each.what for each in found}
@@ -55,11 +55,11 @@ def test_all_mistakes_of_the_block_are_found_at_once(reading: Reader) -> None:
     assert "expects text; found nothing" in what["sinks.a.jdbc.user"]
 
 
-def test_a_missing_option_is_shown_with_an_example(reading: Reader) -> None:
+def test_a_missing_option_is_reported_with_an_example(reading: Reader) -> None:
     _, found = reading(GOOD.replace("checkpoint:", "sinks:\n  a: {jdbc: {url: '" + PG + "', user: u}}\ncheckpoint:"))
     hints = {each.what: each.hint for each in found}
     assert hints["'table' is missing in 'sinks.a.jdbc'"] == "for instance  table: orders"
 
 
-def test_the_jar_of_the_package_is_on_the_class_path_of_a_session() -> None:
+def test_the_packages_jar_is_on_the_class_path_of_a_session() -> None:
     assert jvm.jars_of(JdbcSinkConfig) == [jar for jar in jvm.installed_jars() if "jdbc" in jar.name]
