@@ -1,4 +1,4 @@
-"""Fixtures of all tests, including those of plug-ins: servers and sessions that start when a test first needs them."""
+"""Fixtures of all tests, also of the plug-ins' tests. Servers and Spark sessions start when a test first needs them."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,18 +28,18 @@ from tests.support.servers.mysql import mysql as running_mysql
 from tests.support.servers.postgresql import PostgreSQL, postgresql
 from tests.support.servers.search import EACH_SEARCH_SERVER, SearchServer, search_server
 
-# The tests' JVMs live for minutes: the second compiler takes a third of all CPU time, and saves less than that.
-# Without that compiler the code cache is a fifth of the default, and a session of hundreds of tables fills it.
+# Disables C2: it would take a third of the CPU time of the tests' short-lived JVMs, and save less than that.
+# Without C2, the JVM reserves a fifth of the usual code cache, which a session with hundreds of tables would fill.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
 
-# On a busy machine one example may take ten times as long as the next; that is no fault of the code.
+# No deadline, because on a busy machine one example may take ten times as long as the next.
 settings.register_profile("lakefeed", deadline=None)
 settings.load_profile("lakefeed")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark unit tests as quick unless they wait; the bench's unit tests take seconds to draw and fit curves."""
+    """Mark unit tests as quick, except those with the marker "waits" and the bench's, which take seconds."""
     for item in items:
         if _is_unit_test(item) and not item.nodeid.startswith("bench/") and item.get_closest_marker("waits") is None:
             item.add_marker(pytest.mark.quick)
@@ -51,7 +51,7 @@ def _is_unit_test(item: pytest.Item) -> bool:
 
 @pytest.fixture(autouse=True)
 def _authorities_of_one_test(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Reset the certificates that a unit test's pipeline declares, so that later tests do not use them."""
+    """Reset the certificate authorities that a unit test's pipeline declares, so that later tests do not use them."""
     yield
     if _is_unit_test(request.node):
         trust.forget()
@@ -59,14 +59,14 @@ def _authorities_of_one_test(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _secrets_of_one_test() -> Iterator[None]:
-    """Forget a test's passwords, so that they are not redacted in the next test's messages."""
+    """Forget a test's passwords, because lakefeed would redact them in the next test's messages."""
     with forget_afterwards():
         yield
 
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoints]:
-    """Yield a stack for the whole session. Tests share it, with their own topics, subjects and tables."""
+    """Yield the stack that all tests share; each test uses its own topics, subjects and tables."""
     embedded = Stack(tmp_path_factory.mktemp("stack"))
     try:
         yield embedded.up()
@@ -76,61 +76,61 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoints]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgreSQL]:
-    """Yield a PostgreSQL server. Tests share it, with their own databases (``new_database``)."""
+    """Yield the PostgreSQL server that all tests share; each test creates its own databases (``new_database``)."""
     with postgresql() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def maria() -> Iterator[MariaDB]:
-    """Yield a MariaDB server. Tests share it, with their own databases (``new_database``)."""
+    """Yield the MariaDB server that all tests share; each test creates its own databases."""
     with mariadb() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def mysql() -> Iterator[MySQL]:
-    """Yield a MySQL server. Tests share it, with their own databases (``new_database``)."""
+    """Yield the MySQL server that all tests share; each test creates its own databases."""
     with running_mysql() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def search_servers() -> Iterator[Callable[[str], SearchServer]]:
-    """Yield a function that returns the search server of a kind, and starts it if no test has needed it yet."""
+    """Yield a function that returns the search server of a kind, and starts it at the first call."""
     with ExitStack() as running:
         yield cache(lambda kind: running.enter_context(search_server(kind)))
 
 
 @pytest.fixture(scope="session")
 def search(search_servers: Callable[[str], SearchServer], request: pytest.FixtureRequest) -> SearchServer:
-    """Return a search server. Tests share it, with their own indexes."""
+    """Return a search server that all tests share; each test creates its own indexes."""
     return search_servers(getattr(request, "param", "opensearch-2"))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run the tests of the search sink on all search servers, other tests on one."""
+    """Run the tests in files ``test_elasticsearch.py`` on all search servers; other tests use one server."""
     if "search" in metafunc.fixturenames and metafunc.module.__name__.endswith("test_elasticsearch"):
-        # The parameter has no session scope: pytest would reorder these files, and run them ahead of their folders.
+        # Not the session's scope, with which pytest would run these files before other files of their folders.
         metafunc.parametrize("search", EACH_SEARCH_SERVER, indirect=True, scope="module")
 
 
 @pytest.fixture
 def feed(stack: Endpoints, tmp_path: Path) -> Feed:
-    """Return a new feed on the shared stack, for one test."""
+    """Return a new feed on the shared stack."""
     return Feed(stack, tmp_path)
 
 
 @pytest.fixture(scope="session")
 def lake(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Yield a Spark session on two threads that reaches the stack's store and catalog."""
+    """Yield a Spark session with two threads that uses the stack's object store and catalog."""
     with spark_on(stack, name="lakefeed-tests", folder=tmp_path_factory.mktemp("spark")) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Yield a Spark session on two threads that needs no server."""
+    """Yield a Spark session with two threads and no server."""
     folder: Path = tmp_path_factory.mktemp("spark")
     with spark_in(folder, conf={"spark.sql.warehouse.dir": str(folder / "warehouse")}) as running:
         yield running
@@ -148,7 +148,7 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Probe]:
 
 @pytest.fixture
 def reading(tmp_path: Path) -> Reader:
-    """Return a function that reads a text as ``p.yaml``; problems name that file without its folder."""
+    """Return a function that reads a text as the pipeline file ``p.yaml``."""
 
     def of(
         text: str = GOOD,
@@ -162,7 +162,7 @@ def reading(tmp_path: Path) -> Reader:
             text = text.replace(*replace)
         path = tmp_path / "p.yaml"
         path.write_text(text, "utf-8", newline="")
-        found = read(path, overrides=overrides, environment=environment)
-        return found.config, found.problems
+        loaded = read(path, overrides=overrides, environment=environment)
+        return loaded.config, loaded.problems
 
     return of

@@ -1,4 +1,4 @@
-"""Draw line charts as SVG with matplotlib, for the pages that show results of the bench."""
+"""Draw line charts as SVG with matplotlib, for the documentation."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Chart:
     """Lines in one coordinate system.
 
     Attributes:
-        lines, dashed: the points of a line by its name in the legend; dashed lines are references, not measurements.
-        x_unit, y_unit: ``s`` for seconds; numbers get the prefixes m, k, M.
-        is_log: the vertical axis is logarithmic; else it begins at 0. The horizontal axis is always logarithmic. A
-            logarithmic axis omits points at 0 and below.
+        lines, dashed: name in the legend → points. Dashed lines are references, not measurements.
+        x_unit, y_unit: ``s`` for seconds. The tick labels get the prefixes m, k and M.
+        is_log: draw a logarithmic y-axis; otherwise it begins at 0. The x-axis is always logarithmic. A logarithmic
+            axis omits points at 0 and below.
     """
 
     title: str
@@ -34,12 +34,12 @@ class Chart:
 
 
 def write_charts(file: Path, charts: Sequence[Chart], *, title: str) -> None:
-    """Draw charts beside each other into one file."""
+    """Draw the charts side by side into one SVG file."""
     import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter, NullFormatter
 
-    # With a fixed salt, equal figures give an equal file; with "none", text is not drawn as paths.
+    # The fixed salt makes the SVG's ids reproducible; "none" keeps text as text instead of paths.
     with matplotlib.rc_context({"svg.hashsalt": "lakefeed", "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=(4.6 * len(charts), 3.4), layout="constrained")
         for axes, chart in zip(figure.subplots(1, len(charts), squeeze=False)[0], charts, strict=True):

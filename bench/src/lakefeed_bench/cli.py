@@ -6,8 +6,8 @@ from lakefeed.clients.spark.signals import end_on_signals
 
 
 def main() -> None:
-    """Run a measurement and exit. Signals are handled from the first moment on, before the slow imports."""
-    end_on_signals()
+    """Run the command that the arguments name, and exit with its status."""
+    end_on_signals()  # Before the imports, which take seconds.
     import click
 
     from lakefeed.cli.main import main as run
@@ -21,7 +21,7 @@ def main() -> None:
     from lakefeed_bench.upserts import upserts
 
     commands = [s3_requests, throughput, latency, scale, upserts, decode, monitor, first_seconds]
-    about = "Measure against real servers on this machine, and repeat what others have published."
+    about = "Measure lakefeed against real servers on this machine, and repeat published measurements."
     run(command=click.Group(commands=commands, help=about))
 
 

@@ -1,4 +1,4 @@
-"""Measure the Avro decoder and Spark's ``from_avro`` on the same records: ``lakefeed-bench decode``."""
+"""Compare lakefeed's Avro decoder with Spark's ``from_avro`` on the same records: ``lakefeed-bench decode``."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from lakefeed_bench.harness import Outcome, finish, in_turns, median_of, number,
 from lakefeed_local.produce.taxi import KEY, taxi_rows, taxi_schema
 
 _SCHEMA_ID = 100_001
-"""The schema id in every record's header: larger than a byte, as in a registry in use."""
+"""The schema id in every record's header; it needs several bytes, like the ids of a registry in production."""
 
 WARM_UP = 2
-"""Rounds that do not count; the JVM compiles during them."""
+"""The number of first rounds that do not count, because the JVM still compiles."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeCase:
-    """A schema (JSON), and a function that generates a number of rows with the schema's columns."""
+    """An Avro schema (JSON), and a function that generates a given number of rows with the schema's columns."""
 
     about: str
     schema: str
@@ -41,7 +41,7 @@ class DecodeCase:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Medians over the rounds: the tasks' CPU time per row, and rows per second of the job's whole duration."""
+    """The tasks' CPU time per row, and the rows per second of elapsed time: one round, or medians over the rounds."""
 
     cpu_microseconds: float
     rows_per_second: float
@@ -52,13 +52,14 @@ class Cost:
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderComparison:
-    """One schema's result.
+    """The result for one schema.
 
     Attributes:
-        bytes_per_record: the mean length, with the header.
-        read: the job that only reads the values from memory.
-        from_avro: ``from_avro(substring(value, 6))``, all fields.
-        lakefeed: ``rows(decoded(...))``: header, the writer's schema by its id, all fields, all checks.
+        bytes_per_record: the mean length of the values, including Confluent's header.
+        read: the cost of a job that only reads the values from memory.
+        from_avro: the cost of ``from_avro(substring(value, 6))`` with all fields.
+        lakefeed: the cost of ``rows(decoded(...))``, which reads the header, gets the writer's schema by its id, and
+            checks and decodes all fields.
     """
 
     case: str
@@ -72,45 +73,45 @@ class DecoderComparison:
 
     @property
     def ratio_to_from_avro(self) -> float:
-        """Return how many times as fast as ``from_avro`` lakefeed's job is, by the CPU time of the tasks."""
+        """The CPU time of ``from_avro``, divided by lakefeed's."""
         return self.from_avro.cpu_microseconds / self.lakefeed.cpu_microseconds
 
     @property
     def ratio_without_reading(self) -> float:
-        """Return the same ratio for decoding alone, without the time to read the values from memory."""
+        """The same ratio after subtracting the CPU time that reads the values from memory."""
         reading = self.read.cpu_microseconds
         return (self.from_avro.cpu_microseconds - reading) / max(self.lakefeed.cpu_microseconds - reading, 1e-6)
 
 
 def compare(spark: SparkSession, name: str, *, rows: int, rounds: int, warm_up: int = WARM_UP) -> DecoderComparison:
-    """Measure the two decoders on the same records, in turns. The records must fit into the driver's memory."""
+    """Measure the two decoders in turns on the same records, which must fit into the driver's memory."""
     from pyspark import StorageLevel
 
     case = CASES[name]
-    # Deserialized, so that rounds measure the decoders and not the decompression of the cache.
-    held = values(spark, case, rows).persist(StorageLevel(False, True, False, True))
+    # Deserialized: Spark would otherwise decompress the cache in each round, and the figures would include that.
+    records = values(spark, case, rows).persist(StorageLevel(False, True, False, True))
     answer = json.dumps({"schema": case.schema}).encode()
     try:
-        [[length]] = held.agg(sf.avg(sf.length("value"))).collect()
+        [[length]] = records.agg(sf.avg(sf.length("value"))).collect()
         with serve_http(lambda request: HttpAnswer(200, answer)) as registry:
-            ways = _ways(held, case, registry)
+            jobs = _jobs(records, case, registry)
 
-            def run(way: str, at: int) -> Cost:
+            def run(job: str, at: int) -> Cost:
                 began = time.perf_counter()
-                cpu = _task_cpu(spark, ways[way]) / 1000 / rows
+                cpu = _task_cpu(spark, jobs[job]) / 1000 / rows
                 return Cost(cpu_microseconds=cpu, rows_per_second=rows / (time.perf_counter() - began))
 
-            costs = in_turns(list(ways), run, rounds=rounds, warm_up=warm_up, title=f"{name}, ")
+            costs = in_turns(list(jobs), run, rounds=rounds, warm_up=warm_up, title=f"{name}, ")
     finally:
-        held.unpersist()
-    medians = {way: median_of(found) for way, found in costs.items()}
+        records.unpersist()
+    medians = {job: median_of(runs) for job, runs in costs.items()}
     return DecoderComparison(
         case=name, about=case.about, rows=rows, rounds=rounds, bytes_per_record=round(length, 1), **medians
     )
 
 
 def values(spark: SparkSession, case: DecodeCase, rows: int) -> DataFrame:
-    """Return the column ``value`` in Confluent's wire format, written by Spark's ``to_avro``."""
+    """Return rows with one column, ``value``: Avro that Spark's ``to_avro`` wrote, behind Confluent's header."""
     from pyspark.sql.avro.functions import to_avro
 
     header = sf.lit(bytearray(b"\0" + _SCHEMA_ID.to_bytes(4, "big")))
@@ -118,23 +119,23 @@ def values(spark: SparkSession, case: DecodeCase, rows: int) -> DataFrame:
     return case.rows(spark, rows).select(sf.concat(header, encoded).alias("value"))
 
 
-def _ways(held: DataFrame, case: DecodeCase, registry_url: str) -> dict[str, DataFrame]:
+def _jobs(values: DataFrame, case: DecodeCase, registry_url: str) -> dict[str, DataFrame]:
     from pyspark.sql.avro.functions import from_avro
 
     spec = ConfluentAvro(registry_url=registry_url, reader_schema=case.schema)
     data = sf.expr("substring(value, 6)")
-    records = held.selectExpr("'bench' AS topic", "0 AS partition", "0L AS offset", "value")
+    records = values.selectExpr("'bench' AS topic", "0 AS partition", "0L AS offset", "value")
     return {
-        "read": held.select("value"),
-        "from_avro": held.select(from_avro(data, case.schema).alias("decoded")).select("decoded.*"),
+        "read": values,
+        "from_avro": values.select(from_avro(data, case.schema).alias("decoded")).select("decoded.*"),
         "lakefeed": decoded_rows(decoded(records, spec)),
     }
 
 
 def _task_cpu(spark: SparkSession, frame: DataFrame) -> int:
-    """Compute all rows and discard them; return the CPU time of the tasks in nanoseconds."""
+    """Compute all rows, discard them, and return the tasks' CPU time in nanoseconds."""
     context = spark.sparkContext
-    # A job group per call: Spark keeps the jobs of all groups, and jobs of another schema must not be counted.
+    # Each call has its own job group, because Spark's status store also keeps the jobs of earlier calls.
     group = uuid.uuid4().hex
     context.setJobGroup(group, group)
     frame.write.format("noop").mode("overwrite").save()
@@ -147,15 +148,14 @@ def _task_cpu(spark: SparkSession, frame: DataFrame) -> int:
 
 
 def report(comparisons: Sequence[DecoderComparison]) -> str:
-    """Return the results as a table."""
-    costs = " ".join(f"{way}.cpu_microseconds" for way in ("read", "from_avro", "lakefeed"))
+    costs = " ".join(f"{job}.cpu_microseconds" for job in ("read", "from_avro", "lakefeed"))
     columns = f"case bytes_per_record {costs} ratio_to_from_avro ratio_without_reading"
-    note = "CPU time of the tasks for each row; medians. A ratio above 1: faster than from_avro."
+    note = "Medians of the tasks' CPU time per row. A ratio above 1 means that lakefeed is faster than from_avro."
     return f"{table(comparisons, columns)}\n\n{note}"
 
 
 def _case(name: str, about: str) -> DecodeCase:
-    """Return the case of a schema file and the file of its columns, which has one expression per paragraph."""
+    """Read a case from its schema file and its SQL file, whose paragraphs are the columns' expressions."""
     folder = files("lakefeed_bench")
     _, *columns = folder.joinpath(f"{name}.sql").read_text("utf-8").split("\n\n")
 
@@ -176,15 +176,16 @@ CASES: Mapping[str, DecodeCase] = {
 
 @click.command()
 @options_of(
-    number("--rows", 1_000_000, "Records in memory."),
-    number("--rounds", 9, "Turns of each decoder."),
+    number("--rows", 1_000_000, "Number of records."),
+    number("--rounds", 9, "Timed runs of each decoder."),
     only("--schema", list(CASES), into="names"),
     output_option,
 )
 def decode(rows: int, rounds: int, names: Sequence[str]) -> None:
-    """Compare the Avro decoder with Spark's from_avro.
+    """Compare lakefeed's Avro decoder with Spark's from_avro.
 
-    The records are in memory. The figure is the CPU time of the tasks, which other programs disturb least. No server.
+    Both decode records in memory, without a server. The figure is the tasks' CPU time, because other programs on the
+    machine affect it less than elapsed time.
     """
     name, log_file = "bench-decode", log_path("bench-decode")
     with session(name, connections=Connections(), master="local[1]", log_file=log_file) as spark:

@@ -1,4 +1,4 @@
-"""Measure the cost of short commands, from start to end: ``lakefeed-bench first-seconds``."""
+"""Measure the time, CPU time and S3 requests of short commands: ``lakefeed-bench first-seconds``."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ COMMANDS = {
     "run-without-checkpoint": ("run", _WITHOUT, *_RUN),
     "run": ("run", _WITH, *_RUN),
 }
-"""The commands to time; the pipeline names in them stand for the pipelines' files."""
+"""The arguments of the timed commands; the files of the pipelines replace the pipelines' names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimedCommand:
-    """One process. Its requests are those in the store's trace, including Python's requests before the JVM starts."""
+    """One run of a command. The store's trace counts the requests, so Python's are included."""
 
     seconds: float
     cpu_seconds: float
@@ -49,7 +49,7 @@ class TimedCommand:
 
 @dataclass(frozen=True, kw_only=True)
 class CommandResult:
-    """All timed runs of one command: medians, and the most requests. Complete if every run landed the new records."""
+    """All timed runs of one command: the medians of the times, and the requests of the run with the most."""
 
     command: str
     seconds: float
@@ -75,19 +75,17 @@ class CommandResult:
 
 @measurement(
     "first-seconds",
-    number("--records", 1_000, "New ones for each run."),
+    number("--records", 1_000, "Records to produce before each round."),
     number("--runs", 3, "Timed runs of each command."),
     only("--command", list(COMMANDS), into="commands"),
-    click.option(
-        "--class-archive", is_flag=True, help="Write an archive of classes in the first round: see docs jars."
-    ),
+    click.option("--class-archive", is_flag=True, help="Use a JVM class archive; the warm-up round writes it."),
 )
 def first_seconds(bench: Bench, records: int, runs: int, commands: Sequence[str], class_archive: bool) -> Outcome:
     """Time --version, check, plan, and run --once.
 
-    Every run is a new process; the commands take turns, with warm caches, and land in an existing table. Measures
-    seconds, CPU seconds of all processes, and S3 requests by the store's trace. The status is 1 if a run has not landed
-    exactly the new records. MinIO is built from source at the first use, which needs Go.
+    Every run is a new process; the commands take turns, with warm caches and an existing table. Measures seconds, CPU
+    seconds of all processes, and S3 requests in the store's trace. Status 1 if a run did not land exactly the new
+    records. The first use builds MinIO from source, which needs Go.
     """
     work, minio, chosen = Work(name="first-seconds", rows=records, partitions=1), Minio(bench), commands or [*COMMANDS]
     bench.topics.create(work.topic, partitions=work.partitions)
@@ -99,8 +97,7 @@ def first_seconds(bench: Bench, records: int, runs: int, commands: Sequence[str]
             if at not in filled:
                 filled.add(at)
                 processes["produce"](jobs.produce_trips, work, bench.endpoints)
-            # Without the option, a run reads an archive only if there is one.
-            archive = "" if class_archive else OFF
+            archive = "" if class_archive else OFF  # The empty value reads an existing archive.
             if class_archive and at < 1 and command.startswith("run"):
                 archive = WRITE
             environment = {**bench.endpoints.as_environment(), VARIABLE: archive}
@@ -116,11 +113,11 @@ def first_seconds(bench: Bench, records: int, runs: int, commands: Sequence[str]
                 complete=not command.startswith("run") or json.loads(done.output)["rows"] == records,
             )
 
-        found = in_turns(chosen, run, rounds=runs)
-    results = [CommandResult.of(command, found[command]) for command in chosen]
+        timed = in_turns(chosen, run, rounds=runs)
+    results = [CommandResult.of(command, timed[command]) for command in chosen]
     note = (
-        f"Medians of {runs} runs, each a process from its start to its end; {records:,} new records, an existing "
-        "table. CPU seconds: all processes of the command. S3 requests: the store's count, the highest of the runs."
+        f"Medians of {runs} runs with {records:,} new records and an existing table. CPU seconds: all processes of the "
+        "command. S3 requests: the store's count for the run with the most."
     )
     text = table(results, "command seconds cpu_seconds s3_requests complete")
     return Outcome(results=results, text=f"{text}\n\n{note}", holds=all(result.complete for result in results))

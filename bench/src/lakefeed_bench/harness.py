@@ -1,4 +1,4 @@
-"""Harness of the measurements: commands with their own stack, processes with a JVM, cases in turns, one table."""
+"""The parts that all measurements share: a command with its own stack, processes with a JVM, turns, and tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from lakefeed_local.local_command import fresh_stack
 from lakefeed_local.stack import Endpoints
 
 Run = Callable[..., Any]
-"""Runs a function of a module's top level in another process."""
+"""Runs a module-level function in another process."""
 Option = Callable[[Any], Any]
 Case = TypeVar("Case")
 Result = TypeVar("Result")
@@ -41,7 +41,7 @@ _JVM_SECONDS = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """Results for programs, a text for people, and whether the measurement holds; if not, the status is 1."""
+    """The results for ``--output json``, the text for the terminal, and the status: 0 if ``holds``, otherwise 1."""
 
     results: Any
     text: str
@@ -50,7 +50,7 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """The running stack of one measurement; no other client uses it."""
+    """The running stack of one measurement, which only this measurement uses."""
 
     endpoints: Endpoints
     folder: Path
@@ -65,7 +65,7 @@ class Bench:
 
     @contextmanager
     def processes(self, *names: str, **variables: str) -> Iterator[dict[str, Run]]:
-        """Start a process per name, with the stack's environment and these variables; every process may start a JVM."""
+        """Start a process per name, with the stack's environment and ``variables``; each process can start a JVM."""
         environment = {**self.endpoints.as_environment(), **variables}
         with ExitStack() as stack:
             processes = {name: job_process(environment, log=self.logs / f"{name}.log") for name in names}
@@ -73,7 +73,7 @@ class Bench:
 
 
 def measurement(name: str, *options: Option, store: str = "minio") -> Callable[[Callable[..., Outcome]], click.Command]:
-    """Turn a function of a ``Bench`` and the options into a command; the option ``--store`` chooses the store."""
+    """Turn a function into a command: it starts a stack, and calls the function with a ``Bench`` and its options."""
 
     def decorate(measure: Callable[..., Outcome]) -> click.Command:
         @wraps(measure)
@@ -90,52 +90,51 @@ def measurement(name: str, *options: Option, store: str = "minio") -> Callable[[
 
 
 def finish(outcome: Outcome) -> None:
-    """Print an outcome, and exit with its status."""
     emit(document(outcome.results), outcome.text)
     raise Exit(0 if outcome.holds else 1)
 
 
 def number(name: str, default: int, about: str, *, least: int = 1) -> Option:
-    """Return an option for a whole number."""
     return click.option(name, type=click.IntRange(least), default=default, show_default=True, help=about)
 
 
 def only(name: str, values: Sequence[str], *, into: str) -> Option:
-    """Return an option that chooses among cases."""
-    return click.option(name, into, type=click.Choice(values), multiple=True, help="Only this; again for more.")
+    """Return an option that restricts the measurement to some cases."""
+    return click.option(name, into, type=click.Choice(values), multiple=True, help="Measure only this; repeatable.")
 
 
 def store_option(default: str = "minio") -> Option:
-    """Return the option for the object store."""
     return click.option("--store", type=click.Choice(STORES), default=default, show_default=True)
 
 
 def say(text: str) -> None:
-    """Report progress."""
+    """Print a line of progress to stderr."""
     echo(f"bench: {text}", err=True)
 
 
 def in_turns(
     cases: Sequence[Case], run: Callable[[Case, int], Result], *, rounds: int, warm_up: int = 1, title: str = ""
 ) -> dict[Case, list[Result]]:
-    """Run all cases in every round, alternately forwards and backwards; return the results of the counted rounds.
+    """Run all cases in every round, and return their results without those of the warm-up rounds.
 
-    ``run`` gets the case and the number of the round; warm-up rounds have numbers below 1. Its results are reported.
+    ``run`` gets the case and the number of the round; warm-up rounds have numbers below 1. Every second round runs the
+    cases in reverse order, so that a drift of the machine's speed affects all cases.
     """
-    found: dict[Case, list[Result]] = {case: [] for case in cases}
+    results: dict[Case, list[Result]] = {case: [] for case in cases}
     for at in range(1 - warm_up, rounds + 1):
         for case in cases if at % 2 else reversed(cases):
             result = run(case, at)
             say(f"{title}{f'run {at} of {rounds}' if at > 0 else 'warm-up'}, {case}: {result}")
             if at > 0:
-                found[case].append(result)
+                results[case].append(result)
             elif not getattr(result, "rows_equal", True):
-                raise JobFailed("the rows of the warm-up are not those of the topic", where=str(case))
-    return found
+                what = "the rows in the table after the warm-up differ from the records in the topic"
+                raise JobFailed(what, where=str(case), hint="read the log of the case's process, in the bench's folder")
+    return results
 
 
 def median_of(runs: Sequence[Result]) -> Result:
-    """Return the runs' medians for fields with figures, and the first run's values for other fields."""
+    """Return a result with the median of each numeric field, and the first run's values in other fields."""
     figures: dict[str, Any] = {}
     for name, value in vars(runs[0]).items():
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -144,12 +143,12 @@ def median_of(runs: Sequence[Result]) -> Result:
 
 
 def median_ratio(ours: Iterable[Result], others: Iterable[Result], figure: Callable[[Result], float]) -> float:
-    """Return the median over the rounds of our figure divided by the other's figure in the same round."""
+    """Divide our figure by the other's figure in each round, and return the median of these ratios."""
     return statistics.median(figure(our) / figure(other) for our, other in zip(ours, others, strict=True))
 
 
 def table(results: Iterable[object], columns: str) -> str:
-    """Return a line per result: its figures by name, such as ``seconds kept.files``; a dash for None."""
+    """Format results as a table; ``columns`` has attribute paths, such as ``seconds kept.files``."""
     names = columns.split()
     rows = [[_cell(reduce(_part, name.split("."), result)) for name in names] for result in results]
     last = [name.rpartition(".")[2] for name in names]
@@ -172,7 +171,7 @@ def _cell(value: object) -> str:
 
 
 def document(value: Any) -> Any:
-    """Convert a value for JSON: dataclasses to their fields and properties, figures to six digits."""
+    """Convert a value for JSON: dataclasses become dictionaries of fields and properties, floats get six digits."""
     if is_dataclass(value) and not isinstance(value, type):
         kinds = vars(type(value)).items()
         computed = [name for name, kind in kinds if isinstance(kind, property | cached_property)]
@@ -188,11 +187,10 @@ def document(value: Any) -> Any:
 
 @contextmanager
 def job_process(environment: Mapping[str, str], *, log: Path) -> Iterator[Run]:
-    """Start a process with this process's environment and further variables; end it, and its JVM, with the block.
+    """Start a process, and yield a function that runs a job in it and returns the job's result or raises JobFailed.
 
-    Yields a function that runs a job in the process and returns the job's result or raises JobFailed. The JVM ends with
-    the block, so its last requests are not counted for the next case. Arguments travel through a pipe, so that secrets
-    in them are visible nowhere. The process and its JVM write to the log.
+    The process and its JVM write to the log. Both end with the block, so that the next case does not count the JVM's
+    last requests. A pipe carries the arguments, so that ``ps`` does not show secrets.
     """
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn, initializer=_prepare, initargs=(environment, log)) as pool:
@@ -201,8 +199,8 @@ def job_process(environment: Mapping[str, str], *, log: Path) -> Iterator[Run]:
             try:
                 return pool.submit(_run, job, *arguments).result()
             except BrokenProcessPool:
-                what = "the process of the job has ended early"
-                raise JobFailed(what, where=str(log), hint="read the log") from None
+                what = "the process that runs the job ended early"
+                raise JobFailed(what, where=str(log), hint="read this log; often memory ran out") from None
             except LakefeedError as error:
                 raise JobFailed(error.what, where=error.where or str(log), hint=error.hint) from None
 
@@ -233,7 +231,7 @@ def _run(job: Run, *arguments: Any) -> Any:
 
 
 def _end_jvm() -> None:
-    """Stop Spark if it was started, and wait until the JVM has ended."""
+    """Stop Spark if it runs, and wait until the JVM has ended."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 

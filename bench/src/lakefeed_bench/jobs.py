@@ -1,4 +1,4 @@
-"""The Spark jobs of the measurements: produce trips, and land them as lakefeed or as plain Spark does."""
+"""The Spark jobs of the measurements: produce taxi trips, and land them with lakefeed or with plain Spark."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 Reader = TypeVar("Reader", "DataFrameReader", "DataStreamReader")
 Manager = Literal["spark", "abortable", "lakefeed"]
-"""``spark``: Spark's defaults. ``abortable``: the same with the checkpoint manager of Spark's hadoop-cloud module.
-``lakefeed``: what ``lakefeed run`` does, with lakefeed's settings and manager."""
+"""``spark``: plain Spark with its defaults. ``abortable``: plain Spark with the checkpoint manager of its hadoop-cloud
+module. ``lakefeed``: ``lakefeed run``, with lakefeed's settings and checkpoint manager."""
 Sink = Literal["parquet", "iceberg"]
 
 _ABORTABLE = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
@@ -39,7 +39,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """The trips in a topic, and the number of batches that land them. A batch writes one file per partition."""
+    """The number of trips in a topic, and the number of batches that land them; a batch writes a file per partition."""
 
     name: str
     rows: int
@@ -48,7 +48,7 @@ class Work:
 
     @property
     def records_a_batch(self) -> int:
-        """Return ``maxOffsetsPerTrigger``, slightly increased because Spark divides it by partition and rounds down."""
+        """Spark's ``maxOffsetsPerTrigger``; a little larger, because Spark rounds each partition's share down."""
         return -(-self.rows // self.batches) + self.partitions - 1
 
     @property
@@ -58,7 +58,7 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Filled:
-    """A topic with trips: the number of records, their mean bytes with the key, and the totals of the trips."""
+    """A topic with trips: the number of records, their mean size with the key, and the totals of the trips."""
 
     records: int
     record_bytes: float
@@ -66,7 +66,7 @@ class Filled:
 
 
 def fill_topic(bench: Bench, work: Work, csv: Path | None = None) -> Filled:
-    """Create and fill the topic that all cases read."""
+    """Create the topic that all cases read, and produce the trips."""
     say(f"producing {'the trips of a file' if csv else f'{work.rows:,} trips'} into {work.partitions} partitions")
     bench.topics.create(work.topic, partitions=work.partitions)
     with bench.processes("produce") as processes:
@@ -75,7 +75,7 @@ def fill_topic(bench: Bench, work: Work, csv: Path | None = None) -> Filled:
 
 
 def produce_trips(work: Work, endpoints: Endpoints, csv: Path | None = None) -> Filled:
-    """Produce trips into the topic: generated ones, or those of a file."""
+    """Produce generated trips, or the trips in a CSV file."""
     rows = taxi_trips(session("bench-produce"), rows=work.rows, csv=csv)
     registry = endpoints.schema_registry_url
     records = to_records(rows, topic=work.topic, registry=registry, schema=taxi_schema(), key=KEY)
@@ -94,7 +94,7 @@ def pipeline_document(
     checkpoint: str | None = None,
     **blocks: Any,
 ) -> dict[str, Any]:
-    """Return a pipeline file that lands Avro records, at most ``most`` in a batch."""
+    """Return a pipeline that lands Avro records, at most ``most`` per batch, as the content of its file."""
     kafka = {"bootstrap_servers": endpoints.bootstrap_servers, "topics": list(topics), "max_records_per_batch": most}
     document = {
         "name": name,
@@ -109,7 +109,7 @@ def pipeline_document(
 
 @dataclass(frozen=True, kw_only=True)
 class LandingCase:
-    """One job that lands a topic; it has its own table, path and checkpoint in the bucket."""
+    """A job that lands a topic in its own table or path, with its own checkpoint."""
 
     name: str
     bucket: str
@@ -131,13 +131,12 @@ class LandingCase:
         return f"lake.bench.{self.name.replace('-', '_')}"
 
     def environment(self, endpoints: Endpoints) -> dict[str, str]:
-        """Return the stack's environment, with the bucket's warehouse."""
         return {**endpoints.as_environment(), "LAKEFEED_WAREHOUSE": f"s3://{self.bucket}/warehouse"}
 
     def pipeline(
         self, topic: str, endpoints: Endpoints, *, most: int, blocks: Mapping[str, Any] = _NOTHING, **sink: Any
     ) -> Pipeline:
-        """Return the pipeline that lands the topic as ``lakefeed run`` does; ``sink`` has further keys of its sink."""
+        """Return the pipeline that lands the topic; ``blocks`` and ``sink`` add keys to its file and to its sink."""
         place = {"table": self.table} if self.sink == "iceberg" else {"path": self.path}
         document = pipeline_document(
             self.name.replace("-", "_"),
@@ -155,18 +154,17 @@ class LandingCase:
 def start_session(
     case: LandingCase, topic: str, endpoints: Endpoints, conf: Mapping[str, str] = _NOTHING
 ) -> SparkSession:
-    """Return the session of a case."""
     if case.manager != "lakefeed":
         return plain_session({**_plain_settings(case, endpoints), **conf})
     pipeline = case.pipeline(topic, endpoints, most=1)
-    # Not pipeline.session(): its preflight sends S3 requests from Python, which the JVM's meter does not count.
+    # Not pipeline.session(): its preflight sends S3 requests from Python, which the JVM does not count.
     return session(case.name, connections=pipeline.connections, conf=conf)
 
 
 def land(
     spark: SparkSession, case: LandingCase, work: Work, endpoints: Endpoints, options: Mapping[str, str] = _NOTHING
 ) -> None:
-    """Land the topic; ``options`` are those of plain Spark's Kafka source, whose job is written as in the seeds."""
+    """Land the topic; plain Spark's job is that of the seeds, with ``options`` for its Kafka source."""
     if case.manager == "lakefeed":
         case.pipeline(work.topic, endpoints, most=work.records_a_batch).run(spark=spark, once=True)
         return
@@ -183,19 +181,17 @@ def land(
 
 
 def create_table(spark: SparkSession, case: LandingCase, columns: str, *, properties: str = "") -> None:
-    """Create the table of a case that uses plain Spark."""
     spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.bench")
     run(spark, f"CREATE TABLE {case.table} ({columns}) USING iceberg {properties}")
 
 
 def topic_source(reader: Reader, topic: str, endpoints: Endpoints) -> Reader:
-    """Return Spark's Kafka source of a topic, for a batch query or a stream."""
     servers = endpoints.bootstrap_servers
     return reader.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
 
 
 def decoded_plainly(records: DataFrame, schema: str, *, keep: Sequence[str] = ()) -> DataFrame:
-    """Decode values with Spark's ``from_avro``, after removing the five bytes of Confluent's header."""
+    """Decode the values with Spark's ``from_avro``, without the five bytes of Confluent's header."""
     from pyspark.sql.avro.functions import from_avro
     from pyspark.sql.functions import lit, substr
 
@@ -204,14 +200,14 @@ def decoded_plainly(records: DataFrame, schema: str, *, keep: Sequence[str] = ()
 
 
 def own_classes() -> dict[str, str]:
-    """Return the setting that puts the bench's own jar on the driver's class path."""
+    """Return the Spark setting that adds the bench's jar to the driver's class path."""
     return {"spark.driver.extraClassPath": str(jvm.jar_of("lakefeed_bench/lakefeed-bench.jar"))}
 
 
 def plain_session(settings: Mapping[str, OptionalPrimitiveType]) -> SparkSession:
-    """Return a session with only Spark, its connectors and the settings.
+    """Return a session of plain Spark with its connectors.
 
-    Of lakefeed, only the meter and the generator of trips are on the class path.
+    lakefeed's jar is on the class path too, but only to count S3 requests and to generate trips.
     """
     from pyspark.sql import SparkSession
 
@@ -228,9 +224,9 @@ def plain_session(settings: Mapping[str, OptionalPrimitiveType]) -> SparkSession
 
 
 def _plain_settings(case: LandingCase, endpoints: Endpoints) -> dict[str, OptionalPrimitiveType]:
-    """Return the defaults of Spark, S3A and Iceberg, and the settings that a job needs with this store.
+    """Return the settings that a job needs for this store; all others keep their defaults.
 
-    The store's credentials are in the environment, where Spark looks for them.
+    Spark reads the store's credentials from the environment.
     """
     catalog = "spark.sql.catalog.lake"
     manager = {"spark.sql.streaming.checkpointFileManagerClass": _ABORTABLE} if case.manager == "abortable" else {}
@@ -246,7 +242,7 @@ def _plain_settings(case: LandingCase, endpoints: Endpoints) -> dict[str, Option
         f"{catalog}.jdbc.schema-version": "V1",
         f"{catalog}.warehouse": case.environment(endpoints)["LAKEFEED_WAREHOUSE"],
         f"{catalog}.io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
-        # Iceberg's default, the apache client, does not start: it needs a newer SDK than Hadoop's.
+        # Iceberg's default, the Apache client, does not start, because it needs a newer AWS SDK than Hadoop's.
         f"{catalog}.http-client.type": "urlconnection",
         f"{catalog}.client.region": endpoints.region,
         f"{catalog}.s3.endpoint": endpoints.s3_endpoint,
@@ -256,7 +252,7 @@ def _plain_settings(case: LandingCase, endpoints: Endpoints) -> dict[str, Option
 
 
 def on_progress(spark: SparkSession, report: Any) -> Any:
-    """Call ``report`` with every progress of the session's queries; return a function that ends this."""
+    """Call ``report`` with the progress of each batch in the session; return a function that removes the listener."""
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
     class Listener(StreamingQueryListener):

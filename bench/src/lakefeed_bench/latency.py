@@ -1,6 +1,6 @@
 """Measure the time from a record's producer to a reader of the table or topic: ``lakefeed-bench latency``.
 
-The pipeline runs in this process as ``lakefeed run`` runs it. The producer and the reader are in another process.
+The pipeline runs in this process. The producer and the reader run in another process.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from lakefeed_bench.harness import Bench, Outcome, job_process, measurement, num
 from lakefeed_bench.latency_load import CATALOG, DRAIN_SECONDS, NAMESPACE, POLL_SECONDS, Load, Observed, observe
 
 PHASES = ("ends", "plan", "offsets_entry", "before_jobs", "jobs", "after_jobs", "commits_entry", "rest")
-"""The phases of a batch's overhead, in order. Their sum is the batch's duration less the time in tasks.
+"""The phases of a batch's overhead, in order. Their sum is the batch's duration without the time in tasks.
 
-``ends``           ask the broker for the topics' end offsets
-``plan``           plan the stream's own query
-``offsets_entry``  write the checkpoint's entry of the batch
-``before_jobs``    call Python, query the broker and the ledger, plan the write
-``jobs``           schedule tasks and collect their results: the jobs' time less that of their tasks
-``after_jobs``     commit to the sink, and finish until Python returns
-``commits_entry``  write the checkpoint's entry that the batch is complete
-``rest``           time in no other phase, such as Spark's progress report
+``ends``           Spark asks the broker for the topics' end offsets
+``plan``           Spark plans the query of the stream
+``offsets_entry``  Spark writes the batch's offsets to the checkpoint
+``before_jobs``    lakefeed queries the broker and the ledger, and plans the write
+``jobs``           Spark schedules tasks and collects their results: the jobs' time without the tasks' time
+``after_jobs``     lakefeed commits to the sink, until Python returns
+``commits_entry``  Spark records in the checkpoint that the batch is complete
+``rest``           the remaining time, such as Spark's progress report
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchTime:
-    """One batch, in milliseconds: ``at`` is its start, ``tasks`` the time in which at least one task ran."""
+    """One batch, in milliseconds: ``at`` is its start, and ``tasks`` the time during which at least one task ran."""
 
     batch_id: int
     at: float
@@ -65,12 +65,12 @@ class BatchTime:
         return self.duration - self.tasks
 
     @classmethod
-    def of(cls, noted: Mapping[str, Any]) -> BatchTime:
-        """Read an entry of ``BatchTimes``. Spark measures its own phases; the jobs divide the time of ``addBatch``."""
-        report = noted["report"]
+    def of(cls, entry: Mapping[str, Any]) -> BatchTime:
+        """Read an entry of the Java class ``BatchTimes``: Spark's own phases, and ``addBatch`` split by its jobs."""
+        report = entry["report"]
         took: dict[str, float] = {name: float(value) for name, value in report["durationMs"].items()}
         at = datetime.fromisoformat(report["timestamp"]).timestamp() * 1000
-        total, add, tasks = took.get("triggerExecution", 0.0), took.get("addBatch", 0.0), covered(noted["tasks"])
+        total, add, tasks = took.get("triggerExecution", 0.0), took.get("addBatch", 0.0), covered(entry["tasks"])
         before = {
             "ends": took.get("latestOffset", 0.0),
             "plan": took.get("queryPlanning", 0.0) + took.get("getBatch", 0.0),
@@ -78,8 +78,8 @@ class BatchTime:
         }
         commits = took.get("commitOffsets", 0.0) + took.get("commitBatch", 0.0)
         began = at + sum(before.values())
-        first = min((start for start, _ in noted["jobs"]), default=began + add)
-        last = max((end for _, end in noted["jobs"]), default=began + add)
+        first = min((start for start, _ in entry["jobs"]), default=began + add)
+        last = max((end for _, end in entry["jobs"]), default=began + add)
         phases = {
             **before,
             "before_jobs": first - began,
@@ -88,12 +88,12 @@ class BatchTime:
             "commits_entry": commits,
             "rest": total - sum(before.values()) - add - commits,
         }
-        jobs = len(noted["jobs"])
+        jobs = len(entry["jobs"])
         return cls(batch_id=int(report["batchId"]), at=at, duration=total, tasks=tasks, jobs=jobs, phases=phases)
 
 
 def covered(spans: Iterable[Sequence[float]]) -> float:
-    """Return the length of the union of the spans."""
+    """Return the total length of the spans, counting overlaps once."""
     total, until = 0.0, float("-inf")
     for start, end in sorted(map(tuple, spans)):
         total += max(0.0, end - max(start, until))
@@ -103,7 +103,7 @@ def covered(spans: Iterable[Sequence[float]]) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Overhead:
-    """Medians over the batches, in milliseconds; ``p99_ms`` is the 99th percentile of the overhead."""
+    """The batches' median time outside their tasks, its 99th percentile, the median time in tasks, and mean jobs."""
 
     batches: int
     p50_ms: float
@@ -127,15 +127,15 @@ class Overhead:
 
 @contextmanager
 def noting_batches(spark: SparkSession) -> Iterator[list[BatchTime]]:
-    """Record the batches of the query that runs in this block; the list is filled when the block ends."""
-    found: list[BatchTime] = []
+    """Yield a list that receives the times of the block's batches when the block ends."""
+    batches: list[BatchTime] = []
     context: Any = spark.sparkContext._jsc
     times = java(spark).bench.BatchTimes.begin(context.sc())
     try:
-        yield found
+        yield batches
     finally:
         context.sc().listenerBus().waitUntilEmpty()
-        found += map(BatchTime.of, json.loads(str(times.end())))
+        batches += map(BatchTime.of, json.loads(str(times.end())))
 
 
 Target = Literal["table", "topic"]
@@ -147,19 +147,18 @@ TRIGGERS: dict[Target, tuple[str, ...]] = {
     "topic": ("1 second", "real-time"),
 }
 LEAST_BATCHES = 5
-"""The least number of triggers to measure, however long they are."""
+"""The least number of batches to measure; a long trigger prolongs the measurement."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Latency:
-    """The result for one trigger; one clock measures both ends.
+    """The result for one trigger. Producer and reader use the same clock.
 
     Attributes:
-        copies: records that arrived more than once.
-        batches: batches that began during the measurement; None in real-time mode.
-        files_per_hour, requests_per_hour: the table's data files, and the feed's S3 requests, at the measured rate.
+        copies: repeated arrivals of records.
+        batches: the number of batches that began during the measurement; None in real-time mode.
+        files_per_hour, requests_per_hour: new data files and S3 requests, extrapolated from the measured batches.
         requests_per_batch: the mean number of S3 requests.
-        overhead: the batches' time outside their tasks.
     """
 
     trigger: str
@@ -179,7 +178,7 @@ class Latency:
 
     @property
     def holds(self) -> bool:
-        """Check that no record is missing, and that no record arrived twice if the guarantee excludes it."""
+        """Return True if no record is missing, and exactly-once delivery made no copies."""
         return not self.missing and not (self.copies and self.guarantee == "exactly-once")
 
 
@@ -199,27 +198,27 @@ def _checked_trigger(text: str) -> str:
         type=click.Choice(["table", "topic"]),
         default="table",
         show_default=True,
-        help="Into an Iceberg table, or from topic to topic.",
+        help="Write into an Iceberg table, or into a topic.",
     ),
-    number("--rate", 1_000, "Records a second."),
-    number("--seconds", 60, "How long; 5 times the trigger at least."),
-    number("--warm-up", 30, "Seconds that do not count.", least=0),
-    number("--partitions", 1, "Of the topic that is read."),
+    number("--rate", 1_000, "Records to produce per second."),
+    number("--seconds", 60, "Duration of the measurement; at least 5 triggers."),
+    number("--warm-up", 30, "Seconds before the measurement.", least=0),
+    number("--partitions", 1, "Partitions of the source topic."),
     click.option(
         "--trigger",
         "triggers",
         multiple=True,
         callback=lambda context, option, values: tuple(map(_checked_trigger, values)),
-        help="Only this, as in a pipeline file; again for more.  [default: into a table 100 milliseconds, 1 second, 10 "
-        "seconds and 1 minute; into a topic 1 second and real-time]",
+        help="Measure only this, written as in a pipeline file; repeatable.  [default: table: 100 milliseconds, 1 "
+        "second, 10 seconds, 1 minute; topic: 1 second, real-time]",
     ),
     click.option(
         "--checkpoint/--no-checkpoint",
         default=True,
         show_default=True,
-        help="Keep a checkpoint beside the table's ledger, or none.",
+        help="With a table: keep a checkpoint in addition to the ledger.",
     ),
-    click.option("--chart", type=FILE, help="Draw latency and cost of the triggers into an SVG file."),
+    click.option("--chart", type=FILE, help="Draw latency and cost by trigger into this SVG file."),
     store_option(),
 )
 def latency(
@@ -232,13 +231,13 @@ def latency(
 ) -> Outcome:
     """Measure the latency from the producer to a reader.
 
-    Measures in turn for each trigger: p50, p99 and the slowest record; data files and S3 requests per hour; a batch's
-    time outside its tasks. With --sink topic, the reader reads the topic that the pipeline writes to. Status 1 if
-    a record is missing, or is twice in the table. MinIO is built from source at the first use, which needs Go.
+    Measures for each trigger: p50, p99 and the slowest record; data files and S3 requests per hour; a batch's time
+    outside its tasks. With --sink topic, the reader consumes the topic that the pipeline writes to. Status 1 if a
+    record is missing, or is in the table twice. The first use builds MinIO from source, which needs Go.
     """
     chosen, load = triggers or TRIGGERS[target], Load(**options)
     connections, log_file = Connections.from_environment(bench.endpoints.as_environment()), log_path("bench-latency")
-    # In real-time mode every partition needs a task slot.
+    # In real-time mode each partition occupies a task slot; one more is for the other tasks.
     master = f"local[{load.partitions + 1}]"
     conf = jobs.own_classes()
     with session("bench-latency", connections=connections, master=master, log_file=log_file, conf=conf) as spark:
@@ -251,10 +250,7 @@ def latency(
 def measure(
     bench: Bench, spark: SparkSession, trigger: str, target: Target, load: Load, *, checkpoint: bool
 ) -> Latency:
-    """Run a pipeline under a load, and measure every record's latency.
-
-    Raises LakefeedError if the pipeline failed or no record arrived.
-    """
+    """Run a pipeline under a load, and measure every record's latency."""
     name, is_table = f"latency_{uuid.uuid4().hex[:8]}", target == "table"
     bench.topics.create(name, partitions=load.partitions)
     if not is_table:
@@ -267,7 +263,8 @@ def measure(
     watch = (observe, target, name, bench.endpoints, load, DRAIN_SECONDS + 2 * seconds)
     observed, progress, times = _run(bench, spark, config, watch)
     if not observed.took:
-        raise JobFailed(f"no record came through with trigger: {trigger}", where=name)
+        what = f"with trigger '{trigger}', no record of the measurement reached the reader"
+        raise JobFailed(what, where=name, hint=f"read {bench.logs / name}.log, or measure longer with --seconds")
     times = [each for each in times if observed.began <= each.at / 1000 < observed.ended]
     counted = [
         batch.requests.total
@@ -298,7 +295,7 @@ def measure(
 def _run(
     bench: Bench, spark: SparkSession, config: PipelineConfig, watch: tuple[Any, ...]
 ) -> tuple[Observed, list[tuple[float, FinishedBatch]], list[BatchTime]]:
-    """Run a pipeline until the load's process has finished observing; return its observations, and the batches."""
+    """Run a pipeline until the reader has finished; return its observations, the finished batches and their times."""
     from pyspark import inheritable_thread_target
 
     pipeline = Pipeline(config, environment=bench.endpoints.as_environment())
@@ -310,7 +307,7 @@ def _run(
     with ExitStack() as stack:
         times = stack.enter_context(noting_batches(spark))
         pool = stack.enter_context(ThreadPoolExecutor(2))
-        # Ends before the pool: if the pipeline has failed, the load's process must not wait for records.
+        # Entered after the pool, so it ends first: if the pipeline fails, the reader's process must not wait on.
         run = stack.enter_context(job_process({}, log=bench.logs / f"{config.name}.log"))
         stack.callback(stop.set)
         running = pool.submit(inheritable_thread_target(spark)(pipeline.run), spark=spark, stop=stop, on_batch=note)
@@ -318,7 +315,8 @@ def _run(
         wait((running, observing), return_when=FIRST_COMPLETED)
         if running.done():
             running.result()
-            raise JobFailed("the pipeline has ended by itself", where=config.name)
+            hint = f"read Spark's log: {log_path('bench-latency')}"
+            raise JobFailed("the pipeline ended before the measurement did", where=config.name, hint=hint)
         observed: Observed = observing.result()
         stop.set()
         running.result()
@@ -326,7 +324,6 @@ def _run(
 
 
 def config_of(bench: Bench, name: str, trigger: str, target: Target, *, checkpoint: bool) -> PipelineConfig:
-    """Return the configuration of the measured pipeline."""
     config: dict[str, Any] = {
         "name": name,
         "source": {"kafka": {"bootstrap_servers": bench.endpoints.bootstrap_servers, "topics": [name]}},
@@ -343,21 +340,20 @@ def config_of(bench: Bench, name: str, trigger: str, target: Target, *, checkpoi
 
 
 def report(measured: Sequence[Latency], load: Load) -> str:
-    """Return a text of the results, and of the batches' time outside their tasks."""
     columns = "trigger records missing copies p50_ms p99_ms max_ms files_per_hour requests_per_hour"
     names = ("batches", "jobs", "tasks_ms", "p50_ms", "p99_ms", *(f"phases.{phase}" for phase in PHASES))
     phases = f"trigger {' '.join(f'overhead.{name}' for name in names)}"
-    end = "a reader of the sink's topic"
+    end = "a consumer of the sink's topic"
     if measured[0].target == "table":
-        end = f"a reader that has loaded the table; its catalog is asked each {POLL_SECONDS * 1000:.0f} ms"
-    note = f"{load.rate} records a second after {load.warm_up} s of warm-up; partitions: {load.partitions}"
-    note = f"From the producer's call to {end}. {note}. {measured[0].guarantee}."
+        end = f"a reader that has loaded the table and polls its catalog every {POLL_SECONDS * 1000:.0f} ms"
+    note = f"{load.rate} records per second after {load.warm_up} s of warm-up; partitions: {load.partitions}"
+    note = f"Latency from the producer's call to {end}. {note}. {measured[0].guarantee}."
     overheads = [result for result in measured if result.overhead is not None]
     return "\n\n".join([table(measured, columns), *([table(overheads, phases)] if overheads else []), note])
 
 
 def write_chart(file: Path, measured: Sequence[Latency]) -> None:
-    """Draw latency and cost by the trigger's interval; triggers without an interval are left out."""
+    """Draw latency and cost over the trigger's interval; real-time triggers have none and are omitted."""
     shown = {trigger_seconds(each.trigger): each for each in measured if not interval_of(each.trigger)}
     ticks = sorted(seconds for seconds in shown if seconds)
 
@@ -372,6 +368,6 @@ def write_chart(file: Path, measured: Sequence[Latency]) -> None:
     title = f"From produce to visible in the {measured[0].target}"
     charts = [
         Chart(title=title, x="trigger", x_unit="s", x_ticks=ticks, y="latency", y_unit="s", lines=times),
-        Chart(title="Cost of an hour", x="trigger", x_unit="s", x_ticks=ticks, y="in an hour", lines=costs),
+        Chart(title="Cost per hour", x="trigger", x_unit="s", x_ticks=ticks, y="per hour", lines=costs),
     ]
-    write_charts(file, charts, title="Latency and cost by the trigger")
+    write_charts(file, charts, title="Latency and cost by trigger")

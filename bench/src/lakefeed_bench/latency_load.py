@@ -1,4 +1,4 @@
-"""Send records at a rate, and note when they become visible to a reader: a process beside the measured pipeline."""
+"""Send records at a constant rate, and record when a reader sees them; runs in its own process."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.reader import open_catalog
+from lakefeed.clients.spark.session import log_path
 from lakefeed.config.connections import Connections
 from lakefeed.errors import JobFailed
 from lakefeed_local.stack import Endpoints
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
 
 START_SECONDS, DRAIN_SECONDS = 180.0, 120.0
 POLL_SECONDS = 0.01
-"""The interval at which the catalog is asked for the table's newest metadata."""
+"""The interval between two queries of the catalog."""
 CATALOG, NAMESPACE = "lake", "bench"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """The records to send: their rate per second, the seconds after a warm-up, and the number of partitions."""
+    """The load: records per second, seconds of measurement and of warm-up before it, and the topic's partitions."""
 
     rate: int
     seconds: int
@@ -38,12 +39,14 @@ class Load:
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """The records that were sent during the measurement, and the measurement's times, in seconds since 1970.
+    """The reader's observations of the records that were sent during the measurement.
 
     Attributes:
-        took: nanoseconds from the producer's call until a record was visible, sorted.
-        copies: arrivals of records that had already arrived.
-        files: data files that the table got during the measurement; None for a topic.
+        records: the number of records sent.
+        took: sorted nanoseconds from the producer's call until a reader saw the record.
+        copies: repeated arrivals of records.
+        began, ended: the start and the end of the measurement, in seconds since 1970.
+        files: new data files in the table; None for a topic.
     """
 
     records: int
@@ -59,35 +62,37 @@ class Observed:
 
 
 class _Reader(ABC):
-    """Reads the records that the pipeline has written; ``count`` is the number of records read so far."""
+    """Reads the pipeline's output."""
 
     count = 0
+    """The number of records in the output so far."""
 
     @abstractmethod
     def poll(self) -> None:
-        """Poll briefly for new records."""
+        """Look for new records, for 50 ms at most."""
 
     @abstractmethod
     def arrivals(self) -> Iterator[tuple[int, int]]:
-        """Yield a record's number, and the nanoseconds from its sending until it was visible."""
+        """Yield the number of each record, and the nanoseconds from its sending until it was visible."""
 
     def files(self, began: float, ended: float) -> int | None:
-        """Count the data files that became visible between two times; None for a topic."""
+        """Count the data files that became visible between the two times; None for a topic."""
         return None
 
 
 def observe(target: str, name: str, endpoints: Endpoints, load: Load, drain: float) -> Observed:
-    """Send records to a topic, and read the pipeline's output; wait up to ``drain`` seconds for the last records."""
+    """Send records to the topic, read the pipeline's output, and wait up to ``drain`` seconds for the last records."""
     reader: _Reader = _TableReader(name, endpoints) if target == "table" else _TopicReader(name, endpoints)
     with _sending(name, endpoints, load.rate) as sender:
         _follow(reader, START_SECONDS, until=lambda: reader.count > 0)
         if not reader.count:
-            raise JobFailed(f"no record came through within {START_SECONDS:.0f} s", where=name)
+            what = f"the pipeline wrote no record within {START_SECONDS:.0f} s"
+            raise JobFailed(what, where=name, hint=f"read Spark's log: {log_path('bench-latency')}")
         _follow(reader, load.warm_up)
         first, began = sender.count, time.time()
         _follow(reader, load.seconds)
         measured, ended = range(first, sender.count), time.time()
-        # The load continues: otherwise the latency at the end of a stream would be measured.
+        # The producer still sends: without new records, the last batches would be smaller and faster.
         _follow(reader, drain, until=lambda: reader.count >= measured.stop)
     took: dict[int, int] = {}
     copies = 0
@@ -101,7 +106,7 @@ def observe(target: str, name: str, endpoints: Endpoints, load: Load, drain: flo
 
 
 def _follow(reader: _Reader, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
-    """Poll until the condition holds or the time is up."""
+    """Poll for some seconds, or until the condition holds."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not until():
         reader.poll()
@@ -109,7 +114,7 @@ def _follow(reader: _Reader, seconds: float, until: Callable[[], bool] = lambda:
 
 @dataclass
 class _Sender:
-    """Sends records at a rate; a record has its number and the time of the call."""
+    """Sends records that contain their number and the time of the producer's call."""
 
     count: int = 0
     ended: threading.Event = field(default_factory=threading.Event)
@@ -140,7 +145,7 @@ def _sending(topic: str, endpoints: Endpoints, rate: int) -> Iterator[_Sender]:
 
 
 class _TopicReader(_Reader):
-    """Reads the topic that the pipeline writes to."""
+    """Consumes the topic that the pipeline writes to."""
 
     def __init__(self, name: str, endpoints: Endpoints) -> None:
         from confluent_kafka import Consumer, TopicPartition
@@ -165,10 +170,10 @@ class _TopicReader(_Reader):
 
 
 class _TableReader(_Reader):
-    """Follows an Iceberg table: notes when a reader of the table could first see a snapshot.
+    """Records when a reader of an Iceberg table can first see each snapshot.
 
-    Every ``POLL_SECONDS`` the reader asks the catalog's database for the table's newest metadata file. If the file is a
-    new one, pyiceberg loads the table; the new snapshots count as visible when the table is loaded.
+    The reader queries the catalog's database for the table's metadata file. If the file has changed, pyiceberg loads
+    the table, and its new snapshots count as visible from then on.
     """
 
     def __init__(self, name: str, endpoints: Endpoints) -> None:
@@ -178,35 +183,35 @@ class _TableReader(_Reader):
         self._catalog = open_catalog(CATALOG, connections=connections)
         self._location: str | None = None
         self._table: Table | None = None
-        self._seen: dict[int, int] = {}
+        self._visible_at: dict[int, int] = {}
 
     def poll(self) -> None:
         query = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
-        # Fetch all rows: an unfinished query holds a lock that blocks the writer.
-        found = self._database.execute(query, (NAMESPACE, self._name)).fetchall()
-        if found and found[0][0] != self._location:
-            self._location, self._table = found[0][0], self._catalog.load_table((NAMESPACE, self._name))
+        # Fetches all rows, because an unfinished query holds a lock that blocks the writer.
+        rows = self._database.execute(query, (NAMESPACE, self._name)).fetchall()
+        if rows and rows[0][0] != self._location:
+            self._location, self._table = rows[0][0], self._catalog.load_table((NAMESPACE, self._name))
             now = time.time_ns()
             for snapshot in self._table.metadata.snapshots:
-                self._seen.setdefault(snapshot.snapshot_id, now)
+                self._visible_at.setdefault(snapshot.snapshot_id, now)
             newest = self._table.current_snapshot()
             self.count = int(newest.summary["total-records"] or 0) if newest and newest.summary else 0
         time.sleep(POLL_SECONDS)
 
     def _entries(self) -> list[tuple[str, int]]:
-        """Return the data files, with the time when their snapshot became visible."""
-        assert self._table is not None  # A record of the table has been read.
+        """Return the data files, with the times when their snapshots became visible."""
+        assert self._table is not None  # observe() raises an error if the table has no record.
         entries = self._table.inspect.entries().select(["snapshot_id", "data_file"]).to_pylist()
-        return [(entry["data_file"]["file_path"], self._seen[entry["snapshot_id"]]) for entry in entries]
+        return [(entry["data_file"]["file_path"], self._visible_at[entry["snapshot_id"]]) for entry in entries]
 
     def arrivals(self) -> Iterator[tuple[int, int]]:
         import pyarrow.parquet as pq
 
         assert self._table is not None
-        for path, seen in self._entries():
+        for path, visible_at in self._entries():
             with self._table.io.new_input(path).open() as file:
                 rows = pq.read_table(file, columns=["id", "sent"]).to_pydict()
-            yield from ((number, seen - sent) for number, sent in zip(rows["id"], rows["sent"], strict=True))
+            yield from ((number, visible_at - sent) for number, sent in zip(rows["id"], rows["sent"], strict=True))
 
     def files(self, began: float, ended: float) -> int | None:
-        return sum(began * 1e9 <= seen < ended * 1e9 for _, seen in self._entries())
+        return sum(began * 1e9 <= visible_at < ended * 1e9 for _, visible_at in self._entries())

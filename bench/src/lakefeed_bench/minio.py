@@ -1,4 +1,4 @@
-"""Count the requests of a measurement in MinIO's own trace, and the objects that remain in a bucket."""
+"""Count the S3 requests of a measurement in MinIO's own trace, and the objects in a bucket afterwards."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 import threading
 import time
 import uuid
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,14 +18,14 @@ from lakefeed.errors import Unreachable
 from lakefeed_bench.harness import Bench
 
 _TRACE = "/minio/admin/v3/trace?s3=true"
-"""The API of ``mc admin trace``: sends a JSON document when a request has ended, and a blank every second."""
+"""The API of ``mc admin trace``: it sends a line of JSON when a request ends, and a blank every second."""
 _MARK_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 
 _ERROR_STATUS = 499
-"""The least status that counts as an error, as in ``mc support top api``, whose tables are repeated here."""
+"""The least status that counts as an error, as in the published tables of ``mc support top api``."""
 
-# MinIO's names of operations that differ from S3's names (cmd/api-router.go: the name of the handler).
+# MinIO traces these operations under the names of its handlers (cmd/api-router.go), which differ from S3's names.
 _TRACED_AS = {
     "CreateMultipartUpload": "NewMultipartUpload",
     "DeleteObjects": "DeleteMultipleObjects",
@@ -38,7 +37,7 @@ _TRACED_AS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """The content of a bucket at the end: listed objects, Parquet files among them, and all versions."""
+    """The content of a bucket at the end; ``files`` are the Parquet files among its current objects."""
 
     objects: int
     versions: int
@@ -48,7 +47,7 @@ class Kept:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One request as the store saw it: its API, such as ``s3.PutObject``, and its bytes with the headers."""
+    """A request in the trace: its API, such as ``s3.PutObject``, and the bytes of both directions with headers."""
 
     at: datetime
     api: str
@@ -60,7 +59,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class ApiCalls:
-    """The requests of one API."""
+    """The requests of one API: their number, their bytes and the errors."""
 
     api: str
     received: int
@@ -71,7 +70,7 @@ class ApiCalls:
 
 @dataclass(frozen=True, kw_only=True)
 class Phases:
-    """Requests before the first batch and in it, and the mean over the later batches, with the end of the query."""
+    """The requests before the first batch, in it, and per later batch, where the last one includes the query's end."""
 
     batches: int
     startup: int
@@ -80,7 +79,7 @@ class Phases:
 
 
 class Minio:
-    """The store of a stack, with its administrator's credentials."""
+    """A client of the stack's MinIO with the administrator's credentials."""
 
     def __init__(self, bench: Bench) -> None:
         import boto3  # type: ignore[import-untyped]
@@ -100,15 +99,14 @@ class Minio:
             self._s3.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
 
     def kept(self, bucket: str) -> Kept:
-        """Count the bucket's objects and versions."""
         return count_versions(self._s3.get_paginator("list_object_versions").paginate(Bucket=bucket))
 
     @contextmanager
     def trace(self, name: str) -> Iterator[Callable[[], list[Request]]]:
-        """Trace all requests into a log; yield a function that returns the requests up to its call.
+        """Trace all requests into a file; yield a function that ends the count and returns the requests.
 
-        Requests for a bucket of a random name mark the begin and the end. The first is repeated until the trace shows
-        it. Requests after the second, such as a check of the result, do not count.
+        A request for a bucket with a random name marks the start, and another one the end. The first is repeated
+        until the trace shows it, because a trace begins with a delay.
         """
         import httpx
         from botocore.auth import S3SigV4Auth
@@ -145,12 +143,12 @@ class Minio:
                 thread.join()
 
     def _mark(self, file: Path, *, repeat: bool) -> str:
-        """Request a bucket that does not exist, and wait until the trace shows the request."""
+        """Request a bucket that does not exist, wait until the trace shows the request, and return the name."""
         deadline, mark = time.monotonic() + _MARK_SECONDS, self._request_mark()
         while mark not in file.read_text():
             if time.monotonic() > deadline:
-                what = "the store's trace does not show a request that was made"
-                raise Unreachable(what, where=str(file), hint="read the file")
+                what = f"the store's trace does not show a test request within {_MARK_SECONDS:.0f} s"
+                raise Unreachable(what, where=str(file), hint="read this file and MinIO's log, then run it again")
             time.sleep(_POLL_SECONDS)
             if repeat and mark not in file.read_text():
                 mark = self._request_mark()
@@ -160,13 +158,13 @@ class Minio:
         import httpx
 
         name = f"mark-{uuid.uuid4().hex}"
-        # The store refuses the request, because it is unsigned and the bucket does not exist, but the trace shows it.
+        # MinIO refuses this unsigned request for a bucket that does not exist, but traces it.
         httpx.head(f"{self._endpoint}/{name}")
         return name
 
 
 def count_versions(pages: Iterable[Mapping[str, Any]]) -> Kept:
-    """Count the versions in answers of S3's ListObjectVersions."""
+    """Count the objects and versions in the pages of S3's ListObjectVersions."""
     listed = list(pages)
     versions = [version for page in listed for version in page.get("Versions", [])]
     newest = [version["Key"] for version in versions if version["IsLatest"]]
@@ -179,8 +177,8 @@ def count_versions(pages: Iterable[Mapping[str, Any]]) -> Kept:
 
 
 def parse(text: str) -> list[Request]:
-    """Return the requests of a trace, ordered by start, without an incomplete last one."""
-    found = []
+    """Return the requests in the trace's text, ordered by their start; ignore an incomplete last line."""
+    requests = []
     for line in text.splitlines(keepends=True):
         if not line.strip() or not line.endswith("\n"):
             continue
@@ -194,21 +192,21 @@ def parse(text: str) -> list[Request]:
             received=stats.get("inputbytes", 0),
             sent=stats.get("outputbytes", 0),
         )
-        found.append(request)
-    return sorted(found, key=lambda request: request.at)
+        requests.append(request)
+    return sorted(requests, key=lambda request: request.at)
 
 
 def between(requests: Sequence[Request], *, begin: str, end: str) -> list[Request]:
-    """Return the requests between the begin's mark and the end's mark."""
+    """Return the requests between the two marks."""
     paths = [request.path.strip("/") for request in requests]
     return list(requests[paths.index(begin) + 1 : paths.index(end)])
 
 
 def by_api(requests: Iterable[Request]) -> list[ApiCalls]:
-    """Add up the requests of each API, by name."""
-    grouped: defaultdict[str, list[Request]] = defaultdict(list)
+    """Add up the requests of each API, ordered by name."""
+    grouped: dict[str, list[Request]] = {}
     for request in requests:
-        grouped[request.api].append(request)
+        grouped.setdefault(request.api, []).append(request)
     return [
         ApiCalls(
             api=api,
@@ -222,8 +220,8 @@ def by_api(requests: Iterable[Request]) -> list[ApiCalls]:
 
 
 def phases(requests: Sequence[Request], *, checkpoint: str) -> Phases:
-    """Separate start-up and steady state in the requests of ``parse``; the checkpoint is ``s3a://bucket/path``."""
-    # Spark's default manager writes .0.<uuid>.tmp first and then renames it.
+    """Split the requests at the batches' first writes to the checkpoint (``s3a://bucket/path``)."""
+    # Spark's default checkpoint manager writes .0.<uuid>.tmp and then renames it to 0.
     entry = re.compile(re.escape(checkpoint.removeprefix("s3a:/")) + r"/offsets/\.?(\d+)(\..*)?")
     begins: dict[int, int] = {}
     for index, request in enumerate(requests):
@@ -238,5 +236,5 @@ def phases(requests: Sequence[Request], *, checkpoint: str) -> Phases:
 
 
 def as_traced(metered: Mapping[str, int]) -> dict[str, int]:
-    """Return the counts of ``lakefeed.clients.spark.jvm.s3_requests``, under the trace's names of operations."""
+    """Rename the operations that ``lakefeed.clients.spark.jvm.s3_requests`` counted as MinIO's trace names them."""
     return dict(sorted((f"s3.{_TRACED_AS.get(name, name)}", count) for name, count in metered.items() if count))

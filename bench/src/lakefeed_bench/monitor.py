@@ -1,10 +1,9 @@
 """Measure the cost of monitoring a feed, by paired runs: ``lakefeed-bench monitor``.
 
-The two runs of a pair read the same topic into new tables, in turns in one warm JVM: one run with all monitoring on,
-one with all of it off. The figure is the CPU time of the driver, that is of its JVM and its Python process, without the
-onlookers. Monitoring adds CPU time outside the tasks. The CPU time of the tasks, the JVM's compilers and its garbage
-collector varies between runs by more than that. So the loss is the CPU time added outside them, as a share of the
-whole. Rows per CPU second are shown too. The store's own trace counts the requests.
+The two runs of a pair land the same topic in new tables, in one warm JVM: one run with all monitoring, one without. The
+figure is the CPU time of the driver's JVM and Python process; the clients that read the monitoring are not included.
+The CPU time of tasks, JVM compilers and garbage collector varies more between runs than monitoring costs. So the
+loss is the CPU time that monitoring adds outside them, as a share of all CPU time. The store's trace counts requests.
 """
 
 from __future__ import annotations
@@ -37,30 +36,30 @@ from lakefeed_bench.minio import Minio
 from lakefeed_bench.processes import KEEP_COMPILERS, CpuTimes, without_compilers
 
 EVERY_SECONDS = {"/api/feeds/{feed}/progress": 2.0, "/metrics": 5.0, "/health": 5.0}
-"""The intervals of ``lakefeed status --watch``, of a Prometheus that scrapes often, and of a probe."""
+"""The polled paths and their intervals: by ``lakefeed status --watch``, by a frequent Prometheus, and by a probe."""
 AT_OPENING = ("/api/feeds", "/api/feeds/{feed}/progress", "/api/feeds/{feed}/history", "/api/feeds/{feed}/events")
-"""The documents that a page reads before its stream; the table's files are read only when a user opens their view."""
+"""The paths that the dashboard's page reads before it opens its stream."""
 _TIMEOUT_SECONDS = 10.0
 
 
 @contextmanager
 def receiving() -> Iterator[tuple[str, Counter[str]]]:
-    """Accept every POST, as a lineage server or a webhook does; yield the address, and the count by path."""
-    got: Counter[str] = Counter()
+    """Run a server for lineage events and webhooks; yield its address, and its number of requests by path."""
+    received: Counter[str] = Counter()
 
     def receive(request: HttpRequest) -> HttpAnswer:
-        got[request.path] += 1
+        received[request.path] += 1
         return HttpAnswer()
 
     with serve_http(receive) as address:
-        yield address, got
+        yield address, received
 
 
 class Onlookers:
-    """Reads what clients of a driver read: an open page with its stream, a terminal, a scraper and a probe.
+    """Reads a driver's documents like its usual clients: an open page, a terminal, Prometheus and a probe.
 
     Attributes:
-        answers: the number of answers by path; ``stream`` counts its messages.
+        answers: the number of successful answers by path; under ``stream``, the number of messages.
     """
 
     def __init__(self, feed: str, *, folder: Path) -> None:
@@ -81,7 +80,7 @@ class Onlookers:
             thread.join(_TIMEOUT_SECONDS + 1)
 
     def _look(self, look: Callable[[httpx.Client], None]) -> None:
-        """Wait for the driver's file, then call ``look`` with an open connection to its server, until the run ends."""
+        """Until the run ends, wait for the driver's server, and call ``look`` with a client of it."""
         while not self._over.wait(0.2):
             for driver in drivers.all_drivers(folder=self._folder):
                 if driver.feed == self._feed and driver.is_running and driver.url:
@@ -123,7 +122,7 @@ WARM_UP_PAIRS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class CostRun:
-    """One run: the driver's CPU seconds by purpose, the run's duration, and the store's requests."""
+    """One run: the driver's CPU seconds by kind of thread, the run's duration, and the number of S3 requests."""
 
     mode: Mode
     rows: int
@@ -140,7 +139,7 @@ class CostRun:
 
     @property
     def rest(self) -> float:
-        """CPU time outside the tasks, compilers and collector."""
+        """CPU seconds outside tasks, compilers and garbage collector."""
         return self.cpu["python"] + self.cpu["other"]
 
     @property
@@ -159,7 +158,7 @@ class CostRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """The share by which a figure falls with all monitoring on, with its interval of 95 % confidence."""
+    """The share by which monitoring lowers a figure, with its 95 % confidence interval."""
 
     share: float
     low: float
@@ -167,7 +166,7 @@ class Loss:
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[float, float]]) -> Loss:
-        """Compare pairs of a figure, with all monitoring on and off; a larger figure is better."""
+        """Compute the loss from pairs of a figure, with monitoring and without; larger figures are better."""
         from scipy import stats
 
         ratios = [math.log(on / off) for on, off in pairs]
@@ -179,36 +178,32 @@ class Loss:
 
     @property
     def verdict(self) -> Literal["below", "above", "unclear"]:
-        """Compare the loss with ``MOST_LOSS``; "unclear" if the runs do not decide it."""
+        """The interval's position relative to ``MOST_LOSS``; "unclear" if the interval contains it."""
         if self.high < MOST_LOSS:
             return "below"
         return "above" if self.low > MOST_LOSS else "unclear"
 
     def __str__(self) -> str:
         if not math.isfinite(self.high):
-            return f"{self.share:.1%} less; one pair says nothing of its error"
+            return f"{self.share:.1%} less; one pair gives no confidence interval"
         verdict = "unclear whether below" if self.verdict == "unclear" else self.verdict
         return f"{self.share:.1%} less (95 %: {self.low:.1%} to {self.high:.1%}): {verdict} {MOST_LOSS:.0%}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """The two runs of one round."""
-
     on: CostRun
     off: CostRun
 
 
 @dataclass(frozen=True, kw_only=True)
 class MonitorCost:
-    """The result over all pairs."""
-
     pairs: tuple[Pair, ...]
     bound: float = MOST_LOSS
 
     @property
     def added(self) -> Loss:
-        """CPU time that monitoring adds outside the tasks, as the share by which it lowers rows per CPU second."""
+        """The loss of rows per CPU second by the CPU time that monitoring adds outside the tasks."""
         usual = statistics.fmean(run.cpu_seconds for pair in self.pairs for run in (pair.on, pair.off))
         return Loss.of([(usual / (usual + pair.on.rest - pair.off.rest), 1.0) for pair in self.pairs])
 
@@ -222,17 +217,17 @@ class MonitorCost:
 
     @property
     def further_s3_requests(self) -> float:
-        """The median over the pairs of the S3 requests that monitoring adds."""
+        """The number of S3 requests that monitoring adds, as the median over the pairs."""
         return statistics.median(pair.on.s3_requests - pair.off.s3_requests for pair in self.pairs)
 
     @property
     def holds(self) -> bool:
-        """Check that the runs show no loss above the bound and no added request."""
+        """Return False if a loss is above ``MOST_LOSS`` with 95 % confidence, or if monitoring adds requests."""
         return "above" not in (self.added.verdict, self.cpu.verdict) and self.further_s3_requests <= 0
 
 
 def pipeline_of(mode: Mode, at: int, work: Work, bench: Bench, *, address: str) -> dict[str, Any]:
-    """Return the pipeline of one run; its lineage events and notifications are sent to ``address``."""
+    """Return the pipeline of one run; if monitored, it sends lineage events and notifications to ``address``."""
     name = f"monitor_{at + WARM_UP_PAIRS}_{mode}"
     blocks: dict[str, Any] = {"runs": {"keep": "no"}}
     if mode == "on":
@@ -257,9 +252,9 @@ def pipeline_of(mode: Mode, at: int, work: Work, bench: Bench, *, address: str) 
 
 
 def run_case(mode: Mode, document: dict[str, Any], rows: int) -> dict[str, Any]:
-    """Run a pipeline in this process's session; return the fields of a ``CostRun``."""
+    """Run a pipeline in this process's session, and return the fields of a ``CostRun`` that this process knows."""
     pipeline = Pipeline(PipelineConfig.model_validate(document), environment=dict(os.environ))
-    # Not pipeline.session(): its preflight sends S3 requests from Python.
+    # Not pipeline.session(): its preflight would add S3 requests from Python.
     spark = session("bench-monitor", connections=pipeline.connections)
     jvm: Any = spark.sparkContext._jvm
     jvm.java.lang.System.gc()
@@ -269,31 +264,30 @@ def run_case(mode: Mode, document: dict[str, Any], rows: int) -> dict[str, Any]:
         summary = pipeline.run(spark=spark, once=True, monitor=monitor)
         cpu = CpuTimes.now().since(before)
     if summary.rows != rows:
-        raise JobFailed(
-            f"the topic has {rows:,} records, and {summary.rows:,} rows were written", where=document["name"]
-        )
+        what = f"the pipeline wrote {summary.rows:,} rows of a topic with {rows:,} records"
+        raise JobFailed(what, where=document["name"], hint="read monitor.log in the bench's folder of logs")
     return {"mode": mode, "rows": summary.rows, "batches": summary.batches, "cpu": cpu, "seconds": summary.seconds}
 
 
 @measurement(
     "monitor",
     number("--rows", 6_000_000, "Trips in the topic."),
-    number("--batches", 10, "Micro-batches of a run.", least=2),
-    number("--partitions", 2, "Of the topic."),
-    number("--pairs", 12, "Paired runs that count."),
+    number("--batches", 10, "Micro-batches per run.", least=2),
+    number("--partitions", 2, "Partitions of the topic."),
+    number("--pairs", 12, "Measured pairs of runs."),
 )
 def monitor(bench: Bench, pairs: int, **sizes: int) -> Outcome:
-    """Measure the cost of monitoring a feed, on and off.
+    """Measure the cost of monitoring a feed.
 
-    Measures throughput and S3 requests. On: endpoint, an open dashboard with its stream of events, progress, metrics
-    and health read every few seconds, monitoring group, lineage, notifications, the run's trace. Status 1 if the loss
-    exceeds 2 %, or requests were added. MinIO is built from source at the first use, which needs Go.
+    Compares CPU time and S3 requests of runs with and without monitoring: an open dashboard, frequent requests for
+    progress, metrics and health, a monitoring group, lineage, notifications and the run's trace. Status 1 if the loss
+    exceeds 2 %, or monitoring adds S3 requests. The first use builds MinIO from source, which needs Go.
     """
     work = Work(name="monitor", **sizes)
     jobs.fill_topic(bench, work)
     minio, home = Minio(bench), bench.logs / "driver"
     variables = {**KEEP_COMPILERS, "LAKEFEED_HOME": str(home)}
-    with receiving() as (address, got), bench.processes("monitor", **variables) as processes:
+    with receiving() as (address, received), bench.processes("monitor", **variables) as processes:
 
         def run(mode: Mode, at: int) -> CostRun:
             document = pipeline_of(mode, at, work, bench, address=address)
@@ -302,28 +296,24 @@ def monitor(bench: Bench, pairs: int, **sizes: int) -> Outcome:
             with minio.trace(name) as finish_trace, looking or nullcontext():
                 figures = processes["monitor"](run_case, mode, document, work.rows)
                 requests = len(finish_trace())
-            answers = dict(looking.answers + got) if looking else {}
-            got.clear()
+            answers = dict(looking.answers + received) if looking else {}
+            received.clear()
             return CostRun(**figures, s3_requests=requests, answers=answers)
 
-        found = in_turns(MODES, run, rounds=pairs, warm_up=WARM_UP_PAIRS)
-    cost = MonitorCost(pairs=tuple(Pair(on=on, off=off) for on, off in zip(found["on"], found["off"], strict=True)))
+        runs = in_turns(MODES, run, rounds=pairs, warm_up=WARM_UP_PAIRS)
+    cost = MonitorCost(pairs=tuple(Pair(on=on, off=off) for on, off in zip(runs["on"], runs["off"], strict=True)))
     return Outcome(results=cost, text=report(cost), holds=cost.holds)
 
 
 def report(cost: MonitorCost) -> str:
-    """Return a text of all runs, and of the loss."""
     kinds = " ".join(f"cpu.{kind}" for kind in ("tasks", "collector", "other", "python"))
     runs = [run for pair in cost.pairs for run in (pair.on, pair.off)]
     first = cost.pairs[0].on
-    return "\n".join(
-        [
-            table(runs, f"mode rows_per_cpu_second rows_per_second cpu_seconds {kinds} seconds s3_requests"),
-            "",
-            f"{first.rows:,} rows in {first.batches} batches, {len(cost.pairs)} pairs; with everything on:",
-            f"CPU time outside the tasks lowers rows for each CPU second of the driver: {cost.added}",
-            f"rows for each CPU second of the driver, all counted: {cost.cpu}",
-            f"rows a second: {cost.wall}",
-            f"S3 requests of a run: {cost.further_s3_requests:+g} in the median",
-        ]
+    return (
+        f"{table(runs, f'mode rows_per_cpu_second rows_per_second cpu_seconds {kinds} seconds s3_requests')}\n\n"
+        f"{first.rows:,} rows in {first.batches} batches, {len(cost.pairs)} pairs; with all monitoring:\n"
+        f"rows per CPU second of the driver, by the CPU time added outside the tasks: {cost.added}\n"
+        f"rows per CPU second of the driver, as measured: {cost.cpu}\n"
+        f"rows per second: {cost.wall}\n"
+        f"S3 requests per run: {cost.further_s3_requests:+g} (median)"
     )

@@ -1,4 +1,4 @@
-"""CPU time and memory of processes and of their threads: the driver's JVM, Python, servers, whole commands."""
+"""Measure CPU time and memory of the driver's JVM, of Python, of servers and of whole commands."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from typing import Any
 from lakefeed.errors import JobFailed
 
 _THREADS = {"Executor task l": "tasks", "C1 CompilerThre": "compilers", "C2 CompilerThre": "compilers"}
-"""The purpose of JVM threads by name, as Linux truncates it; names of the collector's threads begin with G1 or GC."""
+"""JVM threads by the first 15 characters of their names, which Linux keeps. The garbage collector's threads begin with
+G1 or GC."""
 KEEP_COMPILERS = {"JAVA_TOOL_OPTIONS": "-XX:-UseDynamicNumberOfCompilerThreads"}
-"""Keeps compiler threads alive: the CPU time of an ended thread can no longer be read."""
+"""Keeps compiler threads alive, because the CPU time of an ended thread cannot be read."""
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 def jvm_pid() -> int:
-    """Return the process id of the driver's JVM; spark-submit's shell has become the JVM."""
+    """Return the process id of the driver's JVM, which replaced spark-submit's shell."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
@@ -32,13 +33,13 @@ def jvm_pid() -> int:
 
 
 def cpu_seconds() -> float:
-    """Return the CPU time of the JVM and of this process so far."""
+    """Return the CPU time that the JVM and this process have used so far."""
     return cpu_seconds_of(jvm_pid()) + time.process_time()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Took:
-    """One run: its duration, the CPU time of the JVM and Python, and whether it landed exactly the topic's rows."""
+    """One run: its duration, the CPU time of JVM and Python, and whether the rows in the table equal the topic's."""
 
     seconds: float
     cpu_seconds: float
@@ -49,24 +50,22 @@ class Took:
 
 
 def timed(work: Callable[[], object]) -> Took:
-    """Run a function, and return its time and CPU time."""
     began, cpu = time.monotonic(), cpu_seconds()
     work()
     return Took(seconds=time.monotonic() - began, cpu_seconds=cpu_seconds() - cpu)
 
 
 def cpu_seconds_of(pid: int) -> float:
-    """Return the CPU time of a process so far."""
     return cpu_time(Path(f"/proc/{pid}/stat"))[1]
 
 
 def cpu_time(stat: Path) -> tuple[str, float]:
-    """Read the name, and the sum of user and system time, of a process or thread; see proc(5)."""
+    """Return the name and the user plus system time of a process or thread, from its ``stat`` file (proc(5))."""
     try:
         text = stat.read_text()
     except (FileNotFoundError, ProcessLookupError):
         return "", 0.0  # The thread has ended since it was listed.
-    # Field 2 is the name in parentheses and may contain any character; fields 14 and 15 are hundredths of a second.
+    # Field 2, in parentheses, is the name and may contain any character. Fields 14 and 15 are the times, in ticks.
     name, _, rest = text.partition("(")[2].rpartition(")")
     fields = rest.split()
     return name, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -74,7 +73,7 @@ def cpu_time(stat: Path) -> tuple[str, float]:
 
 @dataclass(frozen=True)
 class CpuTimes:
-    """The CPU time so far of the driver's JVM, of this process, and of the JVM's threads: name and seconds."""
+    """The CPU time so far of the driver's JVM, of this process, and of the JVM's threads: id → name, seconds."""
 
     jvm: float
     python: float
@@ -87,7 +86,7 @@ class CpuTimes:
         return cls(jvm=cpu_time(process / "stat")[1], python=time.process_time(), threads=threads)
 
     def since(self, before: CpuTimes) -> dict[str, float]:
-        """Return the CPU time since ``before`` by kind of thread; ``other`` includes threads that have ended."""
+        """Return the CPU time since ``before`` by kind of thread; ``other`` includes ended threads."""
         spent = dict.fromkeys(("tasks", "compilers", "collector"), 0.0)
         for thread, (name, seconds) in self.threads.items():
             kind = _THREADS.get(name, "collector" if name.startswith(("G1", "GC")) else "")
@@ -98,19 +97,19 @@ class CpuTimes:
 
 
 def without_compilers(cpu: Mapping[str, float]) -> float:
-    """Sum CPU times without the compilers', which work more in early runs, whatever the feed does."""
+    """Sum the CPU times without the JVM's compilers, which work more in the first runs of a process."""
     return sum(seconds for kind, seconds in cpu.items() if kind != "compilers")
 
 
 def forget_peaks() -> None:
-    """Reset the peak of the resident memory; only Linux supports this, and some sandboxes refuse it."""
+    """Reset the peak of the resident memory where the system supports it, as Linux usually does."""
     for pid in (jvm_pid(), os.getpid()):
         with suppress(OSError):
             Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def peak_megabytes() -> int:
-    """Return the sum of the JVM's and this process's peak resident memory since the reset."""
+    """Return the JVM's plus this process's peak resident memory since ``forget_peaks``."""
 
     def kilobytes(pid: int) -> int:
         status = Path(f"/proc/{pid}/status").read_text()
@@ -121,7 +120,7 @@ def peak_megabytes() -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedCommand:
-    """A command that has ended: the seconds of its own process, and the CPU seconds of all its processes."""
+    """An ended command: the duration of its own process, the CPU seconds of all its processes, and its stdout."""
 
     seconds: float
     cpu_seconds: float
@@ -129,13 +128,13 @@ class FinishedCommand:
 
 
 def run_command(command: Sequence[str], *, environment: Mapping[str, str], log: Path) -> FinishedCommand:
-    """Run a command and wait for all of its processes; its errors go to the log.
+    """Run a command, wait for all of its processes, and append its stderr to the log.
 
-    A driver's JVM ends after the command, and its last CPU seconds count too. So this process adopts the orphaned
-    processes of the command, which only Linux supports. Raises JobFailed if the status is not 0.
+    A driver's JVM ends after its command, and its last CPU seconds count too. So this process adopts the command's
+    orphaned processes, which only Linux supports. Raises JobFailed if the status is not 0.
     """
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    # Python must be able to write compiled modules: they belong to a warm cache.
+    # Allows the warm-up round to write Python's compiled modules, as in a usual installation.
     variables = {**os.environ, **environment, "PYTHONDONTWRITEBYTECODE": ""}
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     with (

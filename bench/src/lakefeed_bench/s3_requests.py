@@ -1,4 +1,4 @@
-"""Count the S3 requests of a stream in the store's own trace, and show them: ``lakefeed-bench s3-requests``."""
+"""Count the S3 requests of streams in the store's own trace: ``lakefeed-bench s3-requests``."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ MANAGERS, SINKS = get_args(Manager), get_args(Sink)
 
 @dataclass(frozen=True, kw_only=True)
 class Workload(Work):
-    """Trips with further Spark settings for all cases, and the published figures to reproduce."""
+    """Trips, Spark settings for all cases, and the published figures for a comparison."""
 
     conf: Mapping[str, str] = field(default_factory=dict)
     published: tuple[str, ...]
 
 
-# The seeds add versions and delete markers into one number.
+# The seeds publish the sum of versions and delete markers.
 WORKLOADS = {
     "six": Workload(
         name="six",
@@ -39,8 +39,8 @@ WORKLOADS = {
         batches=6,
         partitions=10,
         published=(
-            "seeds: Spark 3.3, default, parquet: 152.0 requests a batch, 912 in all, 140 versions and markers",
-            "seeds: Spark 3.3, MinIO's manager, parquet: 75.5 requests a batch, 453 in all, 84 versions and markers",
+            "seeds: Spark 3.3, default, parquet: 152.0 requests per batch, 912 in all, 140 versions and markers",
+            "seeds: Spark 3.3, MinIO's manager, parquet: 75.5 requests per batch, 453 in all, 84 versions and markers",
         ),
     ),
     "steady": Workload(
@@ -48,15 +48,15 @@ WORKLOADS = {
         rows=20_000,
         batches=200,
         partitions=1,
-        # Small values, so that logs are compacted and expired entries are purged during most of the run.
+        # Small values, so that Spark compacts logs and purges old entries during most of the run.
         conf={
             "spark.sql.streaming.minBatchesToRetain": "10",
             "spark.sql.streaming.fileSink.log.compactInterval": "10",
             "spark.sql.streaming.fileSink.log.cleanupDelay": "1s",
         },
         published=(
-            "seeds: Spark 3.3, default, parquet: 103.8 requests a batch",
-            "seeds: Spark 3.3, MinIO's manager, parquet: 22.9 requests a batch",
+            "seeds: Spark 3.3, default, parquet: 103.8 requests per batch",
+            "seeds: Spark 3.3, MinIO's manager, parquet: 22.9 requests per batch",
         ),
     ),
 }
@@ -70,7 +70,14 @@ def case_of(sink: Sink, versioned: bool, manager: Manager) -> LandingCase:
 
 @dataclass(frozen=True, kw_only=True)
 class CountedCase:
-    """One case: requests by API, counted by store and JVM, rows in topic and table, seconds since the JVM's start."""
+    """One case.
+
+    Attributes:
+        apis: the requests that the store counted.
+        metered: the number of requests by API that the JVM counted.
+        expected, rows: the number of records in the topic, and of rows in the table.
+        seconds: the duration, including the start of the JVM.
+    """
 
     manager: Manager
     sink: Sink
@@ -93,7 +100,7 @@ class CountedCase:
 
     @property
     def meter_agrees(self) -> bool:
-        """Check that the JVM's meter and the store counted the same, API by API."""
+        """Return True if JVM and store counted the same number of requests for every API."""
         return self.metered == self.calls
 
     @property
@@ -106,7 +113,7 @@ class CountedCase:
 
 
 def measure(bench: Bench, minio: Minio, case: LandingCase, work: Workload, *, expected: int) -> CountedCase:
-    """Run one case with a new bucket and a new JVM, and trace the store's requests."""
+    """Run one case in a new bucket and a new JVM while the store traces the requests."""
     say(f"{case.name}; Spark's log is {bench.logs / case.name}.log")
     versioned = case.name.endswith("versioned")
     minio.make_bucket(case.bucket, versioned=versioned)
@@ -136,27 +143,26 @@ def measure(bench: Bench, minio: Minio, case: LandingCase, work: Workload, *, ex
 
 
 def run_case(case: LandingCase, work: Workload, endpoints: Endpoints) -> dict[str, int]:
-    """Land the topic; return the JVM's request counts by S3 operation."""
+    """Land the topic, and return the JVM's number of requests by S3 operation."""
     spark = jobs.start_session(case, work.topic, endpoints, work.conf)
     jobs.land(spark, case, work, endpoints)
     return jvm.s3_requests(spark)
 
 
 def count_rows(path: str) -> int:
-    """Count the committed rows of a Parquet sink, once each, through ``_spark_metadata``."""
+    """Count the committed rows of a Parquet sink; Spark reads ``_spark_metadata`` to exclude other files."""
     from pyspark.sql import SparkSession
 
     return SparkSession.builder.getOrCreate().read.parquet(path).count()
 
 
 def case_report(measured: CountedCase) -> str:
-    """Return a text of one case: its requests by API, and whether the counts agree."""
     difference = ", ".join(
-        f"{name} {measured.metered.get(name, 0)} by the meter, {measured.calls.get(name, 0)} in the trace"
+        f"{name}: {measured.metered.get(name, 0)} in the JVM, {measured.calls.get(name, 0)} in the trace"
         for name in sorted(measured.metered.keys() | measured.calls.keys())
         if measured.metered.get(name, 0) != measured.calls.get(name, 0)
     )
-    agreement = f"THE JVM'S METER DIFFERS: {difference}" if difference else "the JVM's meter agrees exactly"
+    agreement = f"THE JVM'S COUNT DIFFERS: {difference}" if difference else "the JVM counted the same requests"
     landed = "as in the topic" if measured.complete else f"BUT THE TOPIC HAS {measured.expected:,}"
     title = f"{measured.manager} · {measured.sink} · {measured.bucket} bucket"
     apis = table(measured.apis, "api received sent calls errors")
@@ -164,7 +170,6 @@ def case_report(measured: CountedCase) -> str:
 
 
 def comparison(measured: Sequence[CountedCase], work: Workload) -> str:
-    """Return a text of all cases, and of the published figures."""
     columns = (
         "manager sink bucket phases.batches kept.files phases.startup phases.first_batch phases.per_batch total "
         "kept.objects kept.versions kept.delete_markers complete meter_agrees"
@@ -179,14 +184,14 @@ def comparison(measured: Sequence[CountedCase], work: Workload) -> str:
         type=click.Choice([*WORKLOADS]),
         default="six",
         show_default=True,
-        help="six: 6 batches of 10 files. steady: 200 small ones, with log compaction and purging.",
+        help="six: 6 batches of 10 files. steady: 200 small batches with log compaction and purging.",
     ),
     click.option("--rows", type=click.IntRange(1), help="Trips in the topic.  [default: six 6000000, steady 20000]"),
     click.option("--batches", type=click.IntRange(2), help="Micro-batches.  [default: six 6, steady 200]"),
-    click.option("--partitions", type=click.IntRange(1), help="Files a batch.  [default: six 10, steady 1]"),
+    click.option("--partitions", type=click.IntRange(1), help="Files per batch.  [default: six 10, steady 1]"),
     only("--manager", MANAGERS, into="managers"),
     only("--sink", SINKS, into="sinks"),
-    click.option("--versioned/--plain", default=None, help="Only buckets with, or without, versions."),
+    click.option("--versioned/--plain", default=None, help="Measure only versioned, or only plain buckets."),
 )
 def s3_requests(
     bench: Bench,
@@ -196,11 +201,11 @@ def s3_requests(
     versioned: bool | None,
     **sizes: int | None,
 ) -> Outcome:
-    """Count the S3 requests of a stream, by checkpoint and sink.
+    """Count the S3 requests of streams.
 
-    Compares checkpoint managers, sinks and kinds of bucket. MinIO's own trace counts. The JVM's meter must agree with
-    it exactly, API by API, and the table must have every row of the topic; if not, the status is 1. MinIO is built from
-    source at the first use, which takes minutes and needs Go.
+    Compares checkpoint managers, sinks, and plain and versioned buckets by MinIO's own trace. Status 1 if the JVM's
+    count differs for any API, or the table lacks rows of the topic. The first use builds MinIO from source, which takes
+    minutes and needs Go.
     """
     chosen: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
     work, minio, measured = replace(WORKLOADS[workload], **chosen), Minio(bench), list[CountedCase]()

@@ -1,7 +1,7 @@
 """Measure how the cost of a batch grows with the dimensions of a feed: ``lakefeed-bench scale``.
 
-One dimension grows, the others are constant. A dimension has its own JVM, which runs all its sizes in turns: upwards in
-one round, downwards in the next. The figures leave out the first batches; a figure is the mean over a run.
+One dimension grows while the others are constant. Each dimension has its own JVM, which runs the sizes upwards in one
+round and downwards in the next. A figure is the mean over a run's batches without the first ones.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -26,28 +26,27 @@ from lakefeed_bench.scale_jobs import ScaleFigures, ScaleRun, create_topic, fill
 
 MEGABYTE = 1_000_000
 HEAP_MB = 64
-"""The most that the driver's heap, measured after a collection, may grow in a run whose memory is flat. The heap holds
-topics, files and batches, not records."""
+"""The driver's heap after a garbage collection is flat if it grows by at most this much."""
 _FIRST_BATCHES = 2
 _SPARE_BATCHES = 8
-"""A run that stops after its first batch, only to create its table, may have begun this many further batches."""
+"""Records for further batches: the run that only creates the table may begin some before it stops."""
 _UPKEEP = {"every": "20 seconds", "only": ["expire"], "expire": {"older_than": "20 seconds", "keep": 100}}
-"""The maintenance of a feed with several commits per second: after 60 to 100 commits, like an hourly one of a feed that
-commits every minute. Manifests are not rewritten: that Spark job's memory would count as the driver's here."""
+"""Expires snapshots after 60 to 100 commits, like hourly upkeep of a feed that commits every minute. Manifests are not
+rewritten, because the memory of that Spark job would count as the driver's."""
 
 
 @dataclass(frozen=True)
 class Dimension:
-    """One size that grows while all others are constant.
+    """A size of a feed that grows while all others are constant.
 
     Attributes:
-        title, label: of its chart and of the chart's axis.
-        note: the sizes that are constant.
-        sizes: the sizes to measure, in order.
-        records: records of a batch, if they are not the growing size; records per topic, if there are many topics.
-        steady: the number of batches to measure at a size, after the first ones.
-        bound: the exponent that the cost of a batch must not exceed. It is 0 for sizes that only accumulate in a run:
-            if the cost of a batch grew with them, the cost of the whole run would be super-linear.
+        title, label: the title of its chart, and the label of the chart's x-axis.
+        note: the constant sizes.
+        sizes: the sizes to measure, in ascending order.
+        records: the number of records per batch and topic; 0 if the records themselves grow.
+        steady: the number of measured batches per run, after the first ones.
+        bound: the exponent that the cost of a batch must not exceed. It is 0 for sizes that accumulate during a run,
+            because otherwise the cost of the whole run would grow faster than its length.
     """
 
     name: str
@@ -61,19 +60,19 @@ class Dimension:
 
 
 _BATCHES = (20, 50, 100, 200, 300, 500, 700, 1_000, 1_500, *range(2_000, 7_001, 1_000), 8_500, 10_000)
-_TRIPS, _TEXT = "taxi trips of 17 columns from 4 partitions", "100 records a batch, of text that does not compress"
-_SPREAD, _EACH_TOPIC = "20,000 small records a batch, over all partitions", "100 small records of each topic a round"
+_TRIPS, _TEXT = "taxi trips of 17 columns from 4 partitions", "100 records of incompressible text per batch"
+_SPREAD, _EACH_TOPIC = "20,000 small records per batch, over all partitions", "100 small records per topic and round"
 _ALL = (
     Dimension("rows", "Rows of a batch", "rows per batch", _TRIPS, (1_000, 10_000, 100_000, 1_000_000, 10_000_000)),
     Dimension("partitions", "Partitions of the topic", "partitions", _SPREAD, (1, 10, 100, 1_000), 20_000),
-    Dimension("columns", "Columns of a row", "columns", "10,000 rows a batch", (5, 50, 200, 500), 10_000),
+    Dimension("columns", "Columns of a row", "columns", "10,000 rows per batch", (5, 50, 200, 500), 10_000),
     Dimension("bytes", "Size of a record", "bytes of a record", _TEXT, (100, 1_000, 10_000, 100_000, 1_000_000), 100),
     Dimension(
-        *("files", "Files in the table", "data files before the run", "1,000 small records a batch"),
+        *("files", "Files in the table", "data files before the run", "1,000 small records per batch"),
         *((10, 100, 1_000, 10_000, 100_000), 1_000, 8, 0.0),
     ),
     Dimension(
-        *("batches", "Batches since the start", "batches since the start", "10 small records a batch, one run"),
+        *("batches", "Batches since the start", "batches since the start", "10 small records per batch, one run"),
         *(_BATCHES, 10, 1, 0.0),
     ),
     Dimension("topics", "Topics of a job", "topics, each with a table", _EACH_TOPIC, (1, 10, 50, 100, 200), 100, 3),
@@ -83,7 +82,7 @@ DIMENSIONS = {dimension.name: dimension for dimension in _ALL}
 
 @dataclass(frozen=True, kw_only=True)
 class CostPoint:
-    """The cost of a batch at one size: the mean of one run, or the medians of all runs."""
+    """The cost of a batch at one size: the means over one run, or the medians of these means over all runs."""
 
     size: int
     cpu_seconds: float
@@ -96,7 +95,7 @@ class CostPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class DimensionResult:
-    """All points of one dimension; complete if every record that was read became a row."""
+    """All points of one dimension; ``is_complete`` if every record became a row."""
 
     dimension: Dimension
     points: tuple[CostPoint, ...]
@@ -112,18 +111,18 @@ class DimensionResult:
 
     @property
     def medians(self) -> list[CostPoint]:
-        """Medians over the runs of a size, ordered by size."""
+        """A point per size, with the medians over its runs."""
         sizes = sorted({point.size for point in self.points})
         return [median_of([point for point in self.points if point.size == size]) for size in sizes]
 
     @property
     def heap_from(self) -> float:
-        """The driver's heap at the smallest size, after a collection."""
+        """The driver's heap at the smallest size, after a garbage collection."""
         return self.medians[0].heap_mb
 
     @property
     def heap_to(self) -> float:
-        """The largest heap at any size, after a collection."""
+        """The driver's largest heap at any size, after a garbage collection."""
         return max(point.heap_mb for point in self.medians)
 
     @property
@@ -138,28 +137,23 @@ class DimensionResult:
 
 
 def chosen(texts: Sequence[str]) -> list[Dimension]:
-    """Return the dimensions of these names, or all if there are none; a name may have an upper bound as ``=MOST``.
-
-    Raises:
-        ConfigError: there is no such dimension, or its bound leaves fewer than two sizes.
-    """
-    found = []
+    """Parse values of ``--dimension``, ``NAME`` or ``NAME=MOST``; return all dimensions if there are none."""
+    dimensions = []
     for text in texts or DIMENSIONS:
         name, _, most = text.partition("=")
         if name not in DIMENSIONS or (most and not most.replace("_", "").isdecimal()) or text.endswith("="):
             hint = f"write NAME or NAME=NUMBER, with one of {', '.join(DIMENSIONS)}"
-            raise ConfigError(f"'{text}' is no dimension", where="--dimension", hint=hint)
+            raise ConfigError(f"'{text}' is not a dimension", where="--dimension", hint=hint)
         dimension = DIMENSIONS[name]
         if most:
-            # The bound itself becomes the largest size.
             sizes = (*(size for size in dimension.sizes if size < int(most)), int(most))
             dimension = replace(dimension, sizes=sizes)
             if len(sizes) < 2:
                 first, second, *_ = DIMENSIONS[name].sizes
-                hint = f"its smallest sizes are {first} and {second}"
-                raise ConfigError(f"{text} leaves nothing that grows", where="--dimension", hint=hint)
-        found.append(dimension)
-    return found
+                hint = f"write a number above {first}: the smallest sizes are {first} and {second}"
+                raise ConfigError(f"{text} leaves only one size to measure", where="--dimension", hint=hint)
+        dimensions.append(dimension)
+    return dimensions
 
 
 @measurement(
@@ -169,18 +163,18 @@ def chosen(texts: Sequence[str]) -> list[Dimension]:
         "names",
         multiple=True,
         metavar="NAME[=MOST]",
-        help=f"Only this, up to a size; again for more: {', '.join(DIMENSIONS)}.",
+        help=f"Measure only this dimension, up to a size; repeatable: {', '.join(DIMENSIONS)}.",
     ),
     number("--rounds", 3, "Runs of each size."),
-    click.option("--charts", type=FOLDER, help="Write scale-DIMENSION.svg there."),
+    click.option("--charts", type=FOLDER, help="Write a scale-DIMENSION.svg for each dimension into this folder."),
     store_option(),
 )
 def scale(bench: Bench, names: Sequence[str], rounds: int, charts: Path | None) -> Outcome:
     """Measure how the cost of a batch grows with a feed's sizes.
 
-    Sizes: rows, partitions, columns, bytes, files, batches and topics. One grows, the others are constant. Measures a
-    batch's CPU time, memory and S3 requests, and their exponents. Status 1 if a cost grows faster than linear, or with
-    what accumulates (files, batches), if memory is not flat, or a row is missing. All take hours; choose a --dimension.
+    Measures a batch's CPU time, memory and S3 requests while one size grows, and fits the exponents of the growth.
+    Status 1 if a cost grows faster than linearly, or at all with the table's files or the batches so far; if memory
+    grows; or if a row is missing. All dimensions take hours; choose a --dimension.
     """
     results = [measure(bench, dimension, rounds=rounds) for dimension in chosen(names)]
     if charts is not None:
@@ -191,11 +185,10 @@ def scale(bench: Bench, names: Sequence[str], rounds: int, charts: Path | None) 
 
 
 def measure(bench: Bench, dimension: Dimension, *, rounds: int) -> DimensionResult:
-    """Fill the topics of all sizes, then measure them in turns."""
     name, largest = dimension.name, dimension.sizes[-1]
     with bench.processes(name, **KEEP_COMPILERS) as processes:
         run = processes[name]
-        harness.say(f"{name}: filling topics")
+        harness.say(f"{name}: producing the records of all sizes")
         topics = _fill(bench, dimension, run)
         if name == "batches":
             document = _pipeline(bench, dimension, topics[largest], most=dimension.records, name="scale_batches")
@@ -204,11 +197,10 @@ def measure(bench: Bench, dimension: Dimension, *, rounds: int) -> DimensionResu
         else:
 
             def run_size(size: int, at: int) -> ScaleFigures:
-                found: ScaleFigures = run(run_scale, _run_of(bench, dimension, size, topics[size], at))
-                return found
+                return cast(ScaleFigures, run(run_scale, _run_of(bench, dimension, size, topics[size], at)))
 
-            found = in_turns(dimension.sizes, run_size, rounds=rounds, title=f"{name}, ")
-            figures = [(size, each) for size, runs in found.items() for each in runs]
+            by_size = in_turns(dimension.sizes, run_size, rounds=rounds, title=f"{name}, ")
+            figures = [(size, each) for size, runs in by_size.items() for each in runs]
     points = [
         _point(each, at, size=size or each.marks[at].batch)
         for size, each in figures
@@ -219,7 +211,7 @@ def measure(bench: Bench, dimension: Dimension, *, rounds: int) -> DimensionResu
 
 
 def _fill(bench: Bench, dimension: Dimension, run: Run) -> dict[int, list[str]]:
-    """Fill the topics of all sizes; return their names by size."""
+    """Create and fill the topics of all sizes; return their names by size."""
     endpoints, sizes, largest = bench.endpoints, dimension.sizes, dimension.sizes[-1]
     batches = _FIRST_BATCHES + dimension.steady + _SPARE_BATCHES
     records = dimension.records * batches
@@ -256,7 +248,7 @@ def _fill(bench: Bench, dimension: Dimension, run: Run) -> dict[int, list[str]]:
 def _run_of(bench: Bench, dimension: Dimension, size: int, topics: list[str], at: int) -> ScaleRun:
     first, steady, most = _FIRST_BATCHES, dimension.steady, dimension.records
     if dimension.name == "rows":
-        # The topic has twice the records of the largest batch, which limits the number of batches.
+        # The topic has twice the records of the largest batch, so large sizes have fewer batches.
         first, steady, most = 1, min(steady, 2 * dimension.sizes[-1] // size - 1), size
     return ScaleRun(
         pipeline=_pipeline(bench, dimension, topics, most=most, name=f"scale_{dimension.name}_{size}_{at}"),
@@ -275,15 +267,14 @@ def _pipeline(bench: Bench, dimension: Dimension, topics: list[str], *, most: in
         bench.endpoints,
         sink={"iceberg": {"table": f"lake.{name}.{{topic}}" if has_tables else f"lake.scale.{name}"}},
         most=most,
-        # Feeds with Iceberg tables resume by their ledgers.
         checkpoint=None if has_tables else f"s3a://{bench.endpoints.bucket}/checkpoints/{name}",
-        # A commit of Iceberg writes the summaries of all snapshots: docs/size-a-feed.md.
+        # Without expiration, commits would slow down: each one writes the summaries of all snapshots.
         upkeep=_UPKEEP if dimension.name == "batches" else None,
     )
 
 
 def _point(figures: ScaleFigures, at: int, *, size: int) -> CostPoint:
-    """Return the mean cost of a batch between the previous mark and this one."""
+    """Return the mean cost of a batch between two marks."""
     before, after = figures.marks[at - 1], figures.marks[at]
     batches = after.batch - before.batch
     return CostPoint(
@@ -298,14 +289,13 @@ def _point(figures: ScaleFigures, at: int, *, size: int) -> CostPoint:
 
 
 def report(results: Sequence[DimensionResult]) -> str:
-    """Return a text with a line per dimension, and lines of its sizes below."""
     growth = "cpu.exponent cpu.low cpu.high cpu.fixed cpu.ratio requests.exponent requests.ratio"
     summary = table(results, f"dimension.name {growth} heap_from heap_to is_complete holds")
     sizes = "size cpu_seconds task_seconds seconds requests heap_mb peak_rss_mb"
     note = (
-        "Figures of a batch, medians over the runs; CPU of the driver's JVM, without its compilers, and of Python. "
-        "Exponent: of the part that grows, the fixed cost taken out, with its interval of 95 %; - if flat. Ratio: the "
-        "largest size's cost by the smallest's. Heap: the driver's in MB, after a collection."
+        "Medians per batch; the CPU time is that of Python and of the driver's JVM without its compilers. Exponent: of "
+        "the growing part of the cost, without the fixed part, with its 95 % interval; - if flat. Ratio: the cost at "
+        "the largest size, divided by the cost at the smallest. Heap: the driver's in MB, after a garbage collection."
     )
     details = [
         f"{result.dimension.title}: {result.dimension.note}\n{table(result.medians, sizes)}" for result in results
@@ -314,7 +304,6 @@ def report(results: Sequence[DimensionResult]) -> str:
 
 
 def draw(result: DimensionResult, file: Path) -> None:
-    """Draw the charts of one dimension: time, memory, requests."""
     medians, label, exponent = result.medians, result.dimension.label, result.cpu.exponent
 
     def lines(**names: str) -> dict[str, Points]:
@@ -323,12 +312,12 @@ def draw(result: DimensionResult, file: Path) -> None:
     growth = "flat" if exponent is None else f"exponent {exponent:.2f}"
     fitted = {"fitted CPU time": [(point.size, result.cpu.at(point.size)) for point in medians]}
     time = lines(cpu_seconds="CPU time", seconds="wall time")
-    memory = lines(heap_mb="heap after a collection", peak_rss_mb="peak of the process")
+    memory = lines(heap_mb="heap after a collection", peak_rss_mb="peak resident memory")
     is_log = max(point.requests for point in medians) > 20 * min(point.requests for point in medians)
-    title = f"{result.dimension.title}: time of a batch ({growth})"
+    title = f"{result.dimension.title}: time per batch ({growth})"
     charts = [
         Chart(title=title, x=label, y="seconds", y_unit="s", lines=time, dashed=fitted),
         Chart(title="Memory of the driver", x=label, y="MB", is_log=False, lines=memory),
-        Chart(title="S3 requests of a batch", x=label, y="requests", is_log=is_log, lines=lines(requests="requests")),
+        Chart(title="S3 requests per batch", x=label, y="requests", is_log=is_log, lines=lines(requests="requests")),
     ]
     write_charts(file, charts, title=f"How a feed grows with the {label}")

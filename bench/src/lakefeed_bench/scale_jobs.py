@@ -1,4 +1,4 @@
-"""The topics and measured runs of ``lakefeed-bench scale``, in a process whose JVM stays warm between runs."""
+"""Fill the topics of ``lakefeed-bench scale`` and run its pipelines, in a process with a warm JVM."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _SCHEMA = {
     "fields": [{"name": "id", "type": "long"}, {"name": "zone", "type": "string"}],
 }
 _OVERHEAD = 20
-"""The bytes of a record besides its text: Confluent's header, the number, the text's length."""
+"""The bytes of a record without its text: Confluent's header, the number, the text's length."""
 LARGEST_RECORD = 4_000_000
-# By default, the index files of a thousand partitions take 20 GB before the first record.
+# With default settings, the broker preallocates 20 GB of index files for a thousand partitions.
 _TOPIC = {"segment.index.bytes": "65536", "max.message.bytes": str(LARGEST_RECORD)}
 _COLUMNS = (
     "cast(id * {n} % 1000003 AS BIGINT)",
@@ -49,21 +49,21 @@ _COLUMNS = (
     "concat('text-', cast(hash(id, {n}) % 1000 AS STRING))",
     "timestamp_micros(1700000000000000 + id * {n})",
 )
-"""Values for the columns of wide rows; the columns use them in turn."""
+"""The expressions of wide rows' columns, used in turn; ``n`` is the column's number."""
 _COLLECTIONS = 3
 _BETWEEN_COLLECTIONS_SECONDS = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleRun:
-    """One run to measure.
+    """A run to measure.
 
     Attributes:
         pipeline: the content of its pipeline file.
-        marks: the numbers of batches after which figures are taken; the run ends with the last one.
-        heap_at: the marks at which the driver's heap is collected and measured.
+        marks: the numbers of the batches after which figures are taken; the run ends after the last one.
+        heap_at: the marks at which a garbage collection precedes the measurement of the driver's heap.
         files: the number of data files to add to the table before the run.
-        has_tables: topics have their own tables; a batch is then a round of all topics.
+        has_tables: each topic has its own table; a batch is then a round of all topics.
     """
 
     pipeline: Mapping[str, Any]
@@ -75,7 +75,10 @@ class ScaleRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """The resources used from the start of the run to the end of a batch; the heap is after a collection, in bytes."""
+    """The resources used from the start of the run to the end of a batch.
+
+    ``heap`` is the driver's heap in bytes after a garbage collection; None if it was not measured.
+    """
 
     batch: int
     cpu: Mapping[str, float]
@@ -90,7 +93,7 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleFigures:
-    """The marks of a run; complete if the run reached the last one and every record that was read became a row."""
+    """The marks of a run; ``is_complete`` if the run reached the last one and every record became a row."""
 
     marks: tuple[Mark, ...]
     peak_rss_mb: int
@@ -101,20 +104,20 @@ class ScaleFigures:
         batches = max(1, after.batch - before.batch)
         cpu, seconds = after.cpu_seconds - before.cpu_seconds, after.seconds - before.seconds
         complete = "" if self.is_complete else "; ROWS ARE MISSING"
-        return f"{cpu / batches:.3f} CPU s and {seconds / batches:.3f} s a batch{complete}"
+        return f"{cpu / batches:.3f} CPU s and {seconds / batches:.3f} s per batch{complete}"
 
 
 def run_scale(run: ScaleRun) -> ScaleFigures:
-    """Run a pipeline in this process's session."""
+    """Run a pipeline in this process's session, and take the figures at its marks."""
     pipeline = Pipeline(PipelineConfig.model_validate(run.pipeline), environment=dict(os.environ))
-    # Not pipeline.session(): its preflight sends S3 requests from Python.
+    # Not pipeline.session(): its preflight would add S3 requests from Python.
     spark = session("bench-scale", connections=pipeline.connections, conf=jobs.own_classes())
     if run.files:
         _add_files(spark, pipeline, run.files)
     _collected_heap(spark)
     forget_peaks()
     clock = _Clock(spark, run)
-    # Spark reports the batches of a stream. A job of many tables calls ``on_batch`` after a round, and waits for it.
+    # Spark reports the end of a stream's batch. A feed with many tables calls ``on_batch`` at the end of a round.
     remove = None if run.has_tables else jobs.on_progress(spark, lambda _: clock.end_batch())
     on_batch = (lambda _: clock.end_batch()) if run.has_tables else None
     try:
@@ -127,7 +130,7 @@ def run_scale(run: ScaleRun) -> ScaleFigures:
 
 
 def _add_files(spark: SparkSession, pipeline: Pipeline, files: int) -> None:
-    """Create the pipeline's table by its first batch, and add the metadata of this many further files."""
+    """Create the pipeline's table with a first batch, and register further files that exist only in its metadata."""
     stop = threading.Event()
     pipeline.run(spark=spark, once=True, stop=stop, on_batch=lambda progress: stop.set())
     table = IcebergLedger(spark, pipeline.config.sink.chosen.target, pipeline.config.name).loaded()
@@ -135,9 +138,9 @@ def _add_files(spark: SparkSession, pipeline: Pipeline, files: int) -> None:
 
 
 def _collected_heap(spark: SparkSession) -> tuple[int, float]:
-    """Collect the driver's garbage; return the bytes of the heap in use, and the seconds of the pause.
+    """Collect the driver's garbage; return the bytes in use on the heap, and the seconds that the collections took.
 
-    The heap is the smallest after several collections: a running batch or maintenance holds memory temporarily.
+    Several collections are made, and the smallest heap counts, because running batches hold memory temporarily.
     """
     java: Any = spark.sparkContext._jvm
     heap, stopped = sys.maxsize, 0.0
@@ -154,7 +157,7 @@ def _collected_heap(spark: SparkSession) -> tuple[int, float]:
 
 @dataclass
 class _Clock:
-    """Takes the figures at the end of batches, less the cost of taking them, mainly of the collections."""
+    """Takes the figures at the marks; subtracts the cost of doing so, which is mainly garbage collection."""
 
     spark: SparkSession
     run: ScaleRun
@@ -176,7 +179,7 @@ class _Clock:
         heap, stopped = _collected_heap(self.spark) if self._done in self.run.heap_at else (None, 0.0)
         spent = {**cpu, "collector": cpu["collector"] - self._own_cpu}
         self.marks.append(Mark(batch=self._done, cpu=spent, seconds=seconds, requests=requests, heap=heap))
-        # Printed for the log, because a long run returns its figures only at its end.
+        # For the log, because a long run returns its figures only at its end.
         print(asdict(self.marks[-1]), flush=True)
         if heap is not None:
             self._own_cpu += CpuTimes.now().since(self._cpu)["collector"] - cpu["collector"]
@@ -189,20 +192,19 @@ class _Clock:
 
 
 def create_topic(topic: str, endpoints: Endpoints, *, partitions: int) -> None:
-    """Create a topic for records of all sizes."""
     Topics(endpoints.bootstrap_servers).create(topic, partitions=partitions, config=_TOPIC)
 
 
 def fill_topic(
     topic: str, endpoints: Endpoints, *, records: int, partitions: int, bytes_each: int | None = None
 ) -> None:
-    """Create a topic and fill its partitions evenly, without Spark; records have about ``bytes_each`` bytes, or few."""
+    """Create a topic, and fill its partitions evenly with records of about ``bytes_each`` bytes (default: small)."""
     from confluent_kafka import Producer
 
     create_topic(topic, endpoints, partitions=partitions)
     schema_id = SchemaRegistry(endpoints.schema_registry_url).register(f"{topic}-value", json.dumps(_SCHEMA))
     length = max(1, (bytes_each or 0) - _OVERHEAD)
-    # Texts that codecs hardly compress: slices of one pool that begin at different places.
+    # Slices of random text, because codecs hardly compress them.
     pool = base64.b64encode(random.Random(1).randbytes(length + 1_000_000)).decode()  # noqa: S311  (the same each time)
     settings = {"linger.ms": 20, "message.max.bytes": LARGEST_RECORD, "log_level": 0}
     producer = Producer({"bootstrap.servers": endpoints.bootstrap_servers, **settings})
@@ -219,11 +221,12 @@ def fill_topic(
             except BufferError:
                 producer.poll(0.1)
     if producer.flush(300):
-        raise JobFailed("the broker has not taken all records", where=f"topic {topic}")
+        what = "the broker did not acknowledge all records within 300 s"
+        raise JobFailed(what, where=f"topic {topic}", hint="check the broker's log and the free disk space")
 
 
 def produce_columns(columns: int, rows: int, topic: str, endpoints: Endpoints) -> None:
-    """Produce rows of this many columns: integers, floating-point numbers, texts and times in turn."""
+    """Produce rows with the given number of columns: integers, floats, texts and timestamps in turn."""
     spark = session("bench-scale")
     texts = [_COLUMNS[number % len(_COLUMNS)].format(n=number + 1) for number in range(columns)]
     named = [expression(spark, text).alias(f"c{number}") for number, text in enumerate(texts)]

@@ -1,8 +1,8 @@
 """Attribute the samples of a CPU profile to the stages of a feed, by the names of stack frames.
 
 The profile is async-profiler's collapsed form: a line per stack, from its root to its leaf, with the number of its
-samples. A sample belongs to the innermost frame that a rule matches: Spark pulls rows, so a stack has the frames of all
-stages above each other. Frames without a rule, such as memory copies of the C library, count for their callers.
+samples. Spark pulls rows through all stages, so a stack has frames of several stages. A sample belongs to the innermost
+frame that a rule matches; a frame without a rule, such as ``memmove``, counts for its caller.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _THREADS: tuple[tuple[Stage, re.Pattern[str]], ...] = (
     ("gc", re.compile(r"^\[(?:GC Thread|G1 |VM Thread|VM Periodic)")),
     ("jit", re.compile(r"^\[C[12] CompilerThre")),
 )
-# From the innermost stage to the outermost: if several rules match a frame, the first one applies.
+# The first rule that matches a frame applies.
 _FRAMES: tuple[tuple[Stage, re.Pattern[str]], ...] = (
     ("upload", re.compile(r"awssdk/|hadoop/fs/s3a/|iceberg/aws/|io/lakefeed/s3/|/S3OutputStream")),
     ("fetch", _KAFKA),
@@ -46,7 +46,7 @@ _FRAMES: tuple[tuple[Stage, re.Pattern[str]], ...] = (
 
 
 def stage_of(frames: list[str]) -> Stage:
-    """Return the stage of a stack whose root comes first; a thread's name may come before the root."""
+    """Return the stage of a stack, which begins with the thread's name or with the root."""
     for stage, thread in _THREADS:
         if frames and thread.search(frames[0]):
             return stage
@@ -60,7 +60,7 @@ def stage_of(frames: list[str]) -> Stage:
 
 
 def shares(collapsed: str) -> dict[Stage, float]:
-    """Return each stage's share of the samples; all 0 if there are none."""
+    """Return each stage's share of the samples; without samples, all shares are 0."""
     samples: Counter[Stage] = Counter()
     for frames, count in _stacks(collapsed.splitlines()):
         samples[stage_of(frames)] += count

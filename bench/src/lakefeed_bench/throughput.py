@@ -1,8 +1,8 @@
-"""Measure how fast a topic becomes a table, compared with other ways: ``lakefeed-bench throughput``.
+"""Measure how fast lakefeed and other programs land a topic in a table: ``lakefeed-bench throughput``.
 
-A way has its own process, whose JVM stays warm. Runs take turns; every run has a new table and a new checkpoint. A
-ratio compares two ways in the same round; the median over the rounds counts. The figure is rows per second of the
-client's CPU time, because rows per second say little on a machine with other work.
+Each program and setting is a "way" with its own process, whose JVM stays warm. The ways take turns, and each run has a
+new table and checkpoint. A ratio compares two ways in the same round; the median over the rounds counts. The figure is
+rows per CPU second of the client, because other work on the machine affects rows per second much more.
 """
 
 from __future__ import annotations
@@ -31,20 +31,19 @@ from lakefeed_local.produce.taxi import table_totals
 from lakefeed_local.stack import Stack
 
 USUAL_WAYS = ("lakefeed-iceberg", "lakefeed-parquet", "spark-iceberg", "seed")
-"""The default ways: lakefeed's, plain Spark's ``from_avro`` into Iceberg, and the seeds' consumer, plain Spark into
-Parquet."""
+"""The default ways: lakefeed into both sinks, plain Spark into Iceberg, and the seeds' consumer (plain Spark into
+Parquet)."""
 FAST_PATHS: Mapping[str, FastPath] = {
     f"lakefeed-{sink}-{value}": value for sink in ("iceberg", "parquet") for value in get_args(FastPath)
 }
-"""The ways that differ only in this option; other ways use its default."""
+"""The ways that set ``fast_path``, with its values; other ways use the default."""
 WITHOUT_CHECKPOINT = "lakefeed-iceberg-ledger"
 WAYS = (*USUAL_WAYS, *FAST_PATHS, WITHOUT_CHECKPOINT)
 LIMIT = "limit"
-"""The case that measures the limits that no job can exceed."""
+"""The case that measures the fastest possible fetch, decode and encode, without Spark."""
 
 
 def case_of(way: str, at: int, *, bucket: str) -> LandingCase:
-    """Return the job of one run of a way."""
     return LandingCase(
         name=f"throughput-{way}-{at}",
         bucket=bucket,
@@ -57,7 +56,7 @@ def case_of(way: str, at: int, *, bucket: str) -> LandingCase:
 
 @dataclass(frozen=True, kw_only=True)
 class Landed(RunFigures):
-    """One run, the servers' CPU time, and whether the rows, their sums and the offsets equal the topic's."""
+    """One run, the servers' CPU time, and whether rows, sums and offsets equal the topic's."""
 
     server_cpu_seconds: dict[str, float]
     rows_equal: bool
@@ -79,9 +78,11 @@ class Landed(RunFigures):
 
 @dataclass(frozen=True, kw_only=True)
 class WayResult:
-    """All timed runs of one way; from a further run with a profiler, the shares of the stages and of idle cores.
+    """All timed runs of one way.
 
-    A ratio is None if the other way was not measured.
+    Attributes:
+        stages, idle: the stages' shares of CPU samples and the idle share of the cores, from a further, profiled run.
+        ratio_to_spark, ratio_to_seed, ratio_to_off, ratio_to_limit: None if the other way was not measured.
     """
 
     way: str
@@ -113,8 +114,6 @@ class WayResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Throughput:
-    """The result for one topic."""
-
     records: int
     record_bytes: float
     partitions: int
@@ -130,7 +129,7 @@ class Throughput:
 
 
 def compared(ways: Sequence[WayResult], limits: Limits | None) -> list[WayResult]:
-    """Add the ratios to the ways."""
+    """Return the ways with their ratios."""
     by_name = {way.way: way for way in ways}
 
     def ratio(way: WayResult, other: str) -> float | None:
@@ -143,7 +142,6 @@ def compared(ways: Sequence[WayResult], limits: Limits | None) -> list[WayResult
             way,
             ratio_to_spark=ratio(way, "spark-iceberg"),
             ratio_to_seed=ratio(way, "seed"),
-            # The same sink with ``fast_path: off``.
             ratio_to_off=ratio(way, f"lakefeed-{'parquet' if 'parquet' in way.way else 'iceberg'}-off"),
             ratio_to_limit=way.rows_per_cpu_second / limits.rows_per_cpu_second if limits is not None else None,
         )
@@ -154,28 +152,28 @@ def compared(ways: Sequence[WayResult], limits: Limits | None) -> list[WayResult
 @measurement(
     "throughput",
     number("--rows", 10_000_000, "Trips to generate."),
-    click.option(
-        "--file", "csv", type=FILE, help="Produce the trips of a CSV file instead, with the seeds' 17 columns."
-    ),
-    number("--batches", 6, "Micro-batches of a run.", least=2),
-    number("--partitions", 10, "Of the topic."),
+    click.option("--file", "csv", type=FILE, help="Produce the trips in this CSV file, with the seeds' 17 columns."),
+    number("--batches", 6, "Micro-batches per run.", least=2),
+    number("--partitions", 10, "Partitions of the topic."),
     number("--runs", 3, "Timed runs of each case."),
     click.option(
         "--case",
         "cases",
         type=click.Choice([*WAYS, LIMIT]),
         multiple=True,
-        help=f"Only this; again for more.  [default: {', '.join((*USUAL_WAYS, LIMIT))}]",
+        help=f"Measure only this; repeatable.  [default: {', '.join((*USUAL_WAYS, LIMIT))}]",
     ),
-    click.option("--profile/--no-profile", default=True, show_default=True, help="A further run: CPU by stage."),
+    click.option(
+        "--profile/--no-profile", default=True, show_default=True, help="Profile CPU by stage in a further run."
+    ),
     harness.store_option(),
 )
 def throughput(bench: Bench, csv: Path | None, runs: int, cases: Sequence[str], profile: bool, **sizes: int) -> Outcome:
     """Measure how fast a topic lands in Iceberg and Parquet.
 
-    Compares lakefeed with plain Spark, the seeds' consumer and the limits. The cases take turns in warm JVMs, into
-    new tables; a first round does not count. The figure is rows per second of the client's CPU time. Status 1 if rows,
-    sums or offsets differ from the topic's. ``lakefeed deploy size`` reads the newest result.
+    Compares lakefeed with plain Spark, with the seeds' consumer, and with the fastest possible fetch, decode and
+    encode. The cases take turns in warm JVMs, into new tables. The figure is rows per CPU second of the client. Status
+    1 if rows, sums or offsets differ from the topic's. ``lakefeed deploy size`` reads the newest result.
     """
     work, chosen = Work(name="throughput", **sizes), cases or (*USUAL_WAYS, LIMIT)
     topic = jobs.fill_topic(bench, work, csv)
@@ -204,7 +202,7 @@ def throughput(bench: Bench, csv: Path | None, runs: int, cases: Sequence[str], 
 def measure(
     bench: Bench, work: Work, topic: Filled, ways: Sequence[str], *, runs: int, profile: bool
 ) -> list[WayResult]:
-    """Run the ways in turns; profile one further round after the counted ones."""
+    """Run the ways in turns; with ``profile``, add a round with a profiler."""
     endpoints = bench.endpoints
     servers = {part.part: part.pid for part in Stack(bench.folder).status() if part.pid is not None}
     ends = bench.topics.end_offsets(work.topic)
@@ -222,8 +220,8 @@ def measure(
             processes[way](remove, case, work, endpoints)
             return Landed(**vars(figures), server_cpu_seconds=spent, rows_equal=equal)
 
-        found = in_turns(ways, run, rounds=runs + profile)
-    return [_result(way, found[way][:runs], found[way][runs:]) for way in ways]
+        landed = in_turns(ways, run, rounds=runs + profile)
+    return [_result(way, landed[way][:runs], landed[way][runs:]) for way in ways]
 
 
 def _result(way: str, runs: Sequence[Landed], profiled: Sequence[Landed]) -> WayResult:
@@ -235,22 +233,21 @@ def _result(way: str, runs: Sequence[Landed], profiled: Sequence[Landed]) -> Way
     return WayResult(way=way, runs=runs, rows_equal=equal, stages=last.stages, idle=idle)
 
 
-def report(found: Throughput) -> str:
-    """Return a text of the ways, the limits and the stages."""
+def report(result: Throughput) -> str:
     ratios = " ".join(f"ratio_to_{name}" for name in ("spark", "seed", "limit", "off"))
     columns = f"way rows_per_cpu_second {ratios} rows_per_second peak_rss_mb s3_requests rows_equal"
-    sections = [table(found.ways, columns)]
-    if (limits := found.limits) is not None:
-        steps = f"fetch {limits.fetch:.2f} + decode {limits.decode:.2f} + encode {limits.encode:.2f} µs of CPU a row"
+    sections = [table(result.ways, columns)]
+    if (limits := result.limits) is not None:
+        steps = f"fetch {limits.fetch:.2f} + decode {limits.decode:.2f} + encode {limits.encode:.2f} µs of CPU per row"
         sections.append(
             f"limit: {limits.rows_per_cpu_second:,.0f} rows/CPU s ({steps}); a consumer without Spark reads "
             f"{limits.read_rows_per_second:,.0f} rows/s, and decodes {limits.decoded_rows_per_second:,.0f} rows/s"
         )
-    profiled = [way for way in found.ways if way.stages is not None]
+    profiled = [way for way in result.ways if way.stages is not None]
     if profiled:
         sections.append(table(profiled, f"way {' '.join(f'stages.{stage}' for stage in STAGES)} idle"))
     sections.append(
-        f"{found.records:,} records in {found.partitions} partitions; medians of the runs after the first batch. "
-        "Ratios: medians of rows/CPU s in the same round."
+        f"{result.records:,} records in {result.partitions} partitions; medians over the runs, without first batches. "
+        "Ratios: medians over the rounds, of rows/CPU s."
     )
     return "\n\n".join(sections)

@@ -1,8 +1,7 @@
-"""The jobs of ``lakefeed-bench throughput``. A job has its own process, whose JVM stays warm between runs.
+"""The jobs of ``lakefeed-bench throughput``: land a topic in one way, and measure the limits without Spark.
 
-The jobs are a run of a way, and the limits: the least cost of a row on this machine, without Spark. A plain Kafka
-consumer reads the topic, a loop calls lakefeed's decoder, and Arrow's Parquet writer encodes rows from memory into
-memory. There is no upload, no commit and no scheduler: a job with these parts cannot be faster.
+The limits are the least cost of a row on this machine: a plain Kafka consumer reads the topic, a loop calls lakefeed's
+decoder, and Arrow's Parquet writer encodes rows from memory into memory. They have no upload, commit or scheduler.
 """
 
 from __future__ import annotations
@@ -29,21 +28,21 @@ from lakefeed_bench.stages import Stage, shares
 from lakefeed_local.produce.taxi import Totals, taxi_schema, totals
 from lakefeed_local.stack import Endpoints
 
-# The seeds' consumer has these options; its others are not Spark's.
+# The options of the seeds' consumer that Spark's Kafka source knows.
 _SEED_OPTIONS = {"failOnDataLoss": "false", "minPartitions": "10"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunFigures:
-    """The figures of one run, which its own process measures.
+    """The figures of one run, measured in its process.
 
     Attributes:
         seconds, cpu_seconds: from the query's start to its end; the CPU time is that of the JVM and of Python.
-        steady_rows, steady_seconds, steady_cpu_seconds: the same, from the end of the first batch to that of the last.
-        batch_overhead_seconds: the mean duration of those later batches, less the time in which tasks used the cores.
-        peak_rss_mb: sum of the JVM's peak and Python's peak; driver and executor are one process here.
-        ends: the offset after the last record, by partition, as the query reports it.
-        totals: of the rows of a Parquet sink, which Spark reads; None if another engine reads the table.
+        steady_rows, steady_seconds, steady_cpu_seconds: the same without the first batch.
+        batch_overhead_seconds: the mean duration of a batch after the first, without the time of tasks per core.
+        peak_rss_mb: the JVM's plus Python's peak resident memory; driver and executor are one JVM.
+        ends: the end offset of each partition, as the query reports it.
+        totals: the totals of the rows in a Parquet sink; None for Iceberg, whose table the caller reads.
         stages: the stages' shares of the JVM's CPU samples, if the run was profiled.
     """
 
@@ -65,7 +64,7 @@ class RunFigures:
 
 
 def run_once(case: LandingCase, work: Work, endpoints: Endpoints, profile: bool) -> RunFigures:
-    """Land the topic in one way, in this process's session."""
+    """Land the topic in this process's session."""
     spark = _session(case, work, endpoints)
     java: Any = spark.sparkContext._jvm
     context: Any = spark.sparkContext._jsc
@@ -73,7 +72,7 @@ def run_once(case: LandingCase, work: Work, endpoints: Endpoints, profile: bool)
     remove_listener = jobs.on_progress(spark, partial(_note_batch, spark, noted))
     java.java.lang.System.gc()
     forget_peaks()
-    # The profiler samples the CPU of all threads of the driver's JVM with its own timers, which need no privileges.
+    # The event "ctimer" samples the CPU of all the JVM's threads, and needs no privileges.
     profiler = java.one.profiler.AsyncProfiler.getInstance() if profile else None
     if profiler is not None:
         profiler.execute("start,event=ctimer,interval=2ms,threads")
@@ -90,7 +89,7 @@ def run_once(case: LandingCase, work: Work, endpoints: Endpoints, profile: bool)
             stages = shares(Path(file.name).read_text(errors="replace"))
     context.sc().listenerBus().waitUntilEmpty()
     remove_listener()
-    # Reports of empty batches are left out: the query's offset is the same before and after them.
+    # Leaves out empty batches, whose reports repeat the offsets of the batch before.
     before = [0, *(report.records for report in noted)]
     reports = [report for report, records in zip(noted, before, strict=False) if report.records > records]
     files, stored = _stored(spark, case)
@@ -115,7 +114,7 @@ def run_once(case: LandingCase, work: Work, endpoints: Endpoints, profile: bool)
 
 
 def remove(case: LandingCase, work: Work, endpoints: Endpoints) -> None:
-    """Remove the files of a run, because large ones would fill the disk."""
+    """Remove the table, the files and the checkpoint of a run, which would otherwise fill the disk."""
     spark = _session(case, work, endpoints)
     java: Any = spark.sparkContext._jvm
     configuration: Any = spark.sparkContext._jsc
@@ -127,13 +126,13 @@ def remove(case: LandingCase, work: Work, endpoints: Endpoints) -> None:
 
 
 def _session(case: LandingCase, work: Work, endpoints: Endpoints) -> SparkSession:
-    """Return the session of a way; all sessions, lakefeed's too, have the profiler on the class path."""
+    """Return the session of a way, with the profiler on its class path."""
     profiler = {"spark.driver.extraClassPath": os.pathsep.join(map(str, jars.fetch(["bench"])))}
     return jobs.start_session(case, work.topic, endpoints, profiler if case.manager == "lakefeed" else {})
 
 
 def _stored(spark: SparkSession, case: LandingCase) -> tuple[int, int]:
-    """Count the data files of a run and their bytes."""
+    """Return the number of a run's data files, and their bytes."""
     if case.sink == "iceberg":
         [row] = spark.table(f"{case.table}.files").selectExpr("count(*)", "sum(file_size_in_bytes)").collect()
     else:
@@ -144,7 +143,7 @@ def _stored(spark: SparkSession, case: LandingCase) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class _Report:
-    """The state at the end of a batch; ``busy`` is the time of all tasks so far, divided by the number of cores."""
+    """The state at the end of a batch: time, CPU time, the time of all tasks per core, and end offsets."""
 
     at: float
     cpu: float
@@ -153,12 +152,11 @@ class _Report:
 
     @property
     def records(self) -> int:
-        """Count the records so far; the topics begin at offset 0."""
+        """The number of records so far; the topic begins at offset 0."""
         return sum(self.ends.values())
 
 
 def _note_batch(spark: SparkSession, reports: list[_Report], progress: Any) -> None:
-    """Note time, CPU time and offsets at the end of a batch; the same for all queries of the session."""
     now, cpu = time.monotonic(), cpu_seconds()
     context: Any = spark.sparkContext._jsc
     [source] = progress.sources
@@ -170,17 +168,17 @@ def _note_batch(spark: SparkSession, reports: list[_Report], progress: Any) -> N
 
 _SAMPLE_ROWS = 500_000
 _ZSTD_LEVEL = 3
-"""Iceberg's default level."""
+"""The level that Iceberg uses by default."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The least CPU time of a row, in microseconds, by step, and the consumer's rows per second.
+    """The least CPU time per row of each step, in microseconds, and the plain consumer's rows per second.
 
     Attributes:
-        fetch: a plain Kafka consumer that does not read the records' content.
-        decode: what lakefeed's decoder adds, called in a loop.
-        encode: Arrow's Parquet writer in C++, with the same rows in memory and no file.
+        fetch: a plain Kafka consumer, which does not decode the records.
+        decode: the addition of lakefeed's decoder, called in a loop.
+        encode: Arrow's Parquet writer, from memory into memory.
     """
 
     fetch: float
@@ -195,7 +193,7 @@ class Limits:
 
 
 def measure_limits(work: Work, endpoints: Endpoints, records: int, rounds: int) -> Limits:
-    """Measure the limits after a warm-up round: the least CPU time and the least elapsed time."""
+    """Measure the limits after a warm-up round; the fastest round counts."""
     spark = session("bench-limit", conf=jobs.own_classes())
     schema = taxi_schema()
     decoder = {"registry-url": endpoints.schema_registry_url, "reader-schema": schema}
@@ -204,10 +202,10 @@ def measure_limits(work: Work, endpoints: Endpoints, records: int, rounds: int) 
     sample = jobs.decoded_plainly(trips, schema).toArrow()
     reading, decoding, encoding = list[Took](), list[Took](), list[float]()
     for at in range(1 + rounds):
-        for found, options in ((reading, nothing), (decoding, decoder)):
+        for results, options in ((reading, nothing), (decoding, decoder)):
             took = timed(partial(_read, spark, work, endpoints, options, records))
             if at:
-                found.append(took)
+                results.append(took)
         if at:
             encoding.append(_encode(sample, records))
     fetch, both = (min(run.cpu_seconds for run in runs) * 1e6 / records for runs in (reading, decoding))
@@ -221,16 +219,17 @@ def measure_limits(work: Work, endpoints: Endpoints, records: int, rounds: int) 
 
 
 def _read(spark: SparkSession, work: Work, endpoints: Endpoints, decoder: dict[str, str], expected: int) -> None:
-    """Read the topic without Spark, and decode it if there is a decoder."""
+    """Read the topic with a plain Kafka consumer, and decode the records if ``decoder`` has settings."""
     settings = {key.removeprefix(PREFIX): value for key, value in CONSUMER_DEFAULTS.items()}
     settings |= {"bootstrap.servers": endpoints.bootstrap_servers, "enable.auto.commit": "false"}
     records, _ = jvm.java(spark).bench.PlainReader.read(settings, work.topic, os.cpu_count() or 1, decoder)
     if records != expected:
-        raise JobFailed(f"the topic has {expected:,} records, and a plain consumer has read {records:,}")
+        what = f"a plain consumer read {records:,} of the topic's {expected:,} records"
+        raise JobFailed(what, hint="check the broker's log, and run the measurement again")
 
 
 def _encode(sample: Any, rows: int) -> float:
-    """Write as many rows as there are records, by repeating the sample; return the CPU time."""
+    """Encode the sample repeatedly; return the CPU time for the given number of rows."""
     import pyarrow
     import pyarrow.parquet as parquet
 

@@ -1,4 +1,4 @@
-"""The jobs of ``lakefeed-bench upserts``: produce changes, and land them in one way."""
+"""The jobs of ``lakefeed-bench upserts``: produce changes, and land them in one of the ways."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ from lakefeed_local.produce.write import produce
 from lakefeed_local.stack import Endpoints
 
 Workload = Literal["fill", "inserts", "updates", "newest", "deletes"]
-"""``fill`` inserts the keys; ``updates`` and ``deletes`` change random keys; ``newest`` updates the last 1 %."""
+"""``fill`` inserts the first keys, ``inserts`` further ones. ``updates`` and ``deletes`` change random first keys, and
+``newest`` updates the last 1 % of them."""
 Way = Literal["merge", "lakefeed", "append", "debezium"]
-"""``append``: lakefeed appends the same rows. ``debezium``: the same changes as envelopes, with tombstones."""
+"""``merge``: plain Spark's MERGE. ``lakefeed``: upserts. ``append``: lakefeed appends the same rows. ``debezium``:
+upserts of the same changes as Debezium's envelopes, with tombstones."""
 WORKLOADS: tuple[Workload, ...] = get_args(Workload)
 WAYS: tuple[Way, ...] = get_args(Way)
 
@@ -37,12 +39,19 @@ WHEN NOT MATCHED AND s.op <> 'd' THEN INSERT *
 """
 _AT_RANDOM = "i * 2654435761 % 4294967291 % {of}"
 UNSTEADY = 2
-"""The number of first batches that do not count: the index of keys is filled by the second one at the latest."""
+"""The number of first batches that do not count, because one of the first two fills the index of keys."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """The changes of a workload: numbers from ``first`` on; ``columns`` texts besides the key; batches of ``most``."""
+    """The changes of a workload.
+
+    Attributes:
+        keys: the number of keys that ``fill`` inserts.
+        columns: the number of text columns besides the key.
+        first, count: the numbers of the changes are ``first`` to ``first + count - 1``.
+        most: the most changes per batch.
+    """
 
     topic: str
     workload: Workload
@@ -58,7 +67,7 @@ class Changes:
 
     @property
     def key_sql(self) -> str:
-        """Return the SQL for the key of the number ``i``; Spark and DuckDB run the same SQL."""
+        """The SQL that computes the key of change number ``i``, in Spark and in DuckDB."""
         own = {"fill": "i", "inserts": "i", "newest": f"{self.keys - 1} - {_AT_RANDOM}"}
         of = max(1, self.keys // 100) if self.workload == "newest" else self.keys
         return f"{own.get(self.workload, _AT_RANDOM)} AS id".format(of=of)
@@ -73,7 +82,7 @@ class Changes:
 
 
 def send(changes: Changes, endpoints: Endpoints, has_envelopes: bool) -> None:
-    """Produce the changes in order: the expected table depends on the newest change of a key."""
+    """Produce the changes in order, because the newest change of a key counts."""
     spark = session("bench-produce")
     numbers = spark.range(changes.first, changes.first + changes.count, numPartitions=1).toDF("i")
     rows = numbers.select(*(statements.expression(spark, text) for text in (changes.key_sql, *changes.texts_sql)))
@@ -103,12 +112,13 @@ class LandedChanges(Took):
     """One run of a way, and the table afterwards.
 
     Attributes:
-        batch_seconds, batch_requests: medians of the batches after the first two, in which the index is filled.
-        batch_files: data and delete files of one of these batches.
-        fill_seconds: time to fill an index of the table's keys outside the run; None for other ways, or if refused.
-        bytes_written: bytes of data and delete files, including upkeep's.
-        duckdb_seconds: time to scan copies of the files, with their position deletes.
-        time_ratio, cpu_ratio: as multiples of lakefeed's upserts in the same round.
+        batch_seconds, batch_requests: medians of the batches after the first two.
+        batch_files: the median number of data and delete files of these batches.
+        fill_seconds: the time to fill an index of the table's keys after the run; None for other ways, and if the
+            index refused the table.
+        bytes_written: the bytes of data and delete files, including those of upkeep.
+        pyiceberg_seconds, duckdb_seconds: the time to scan the table; None if DuckDB cannot read its delete files.
+        time_ratio, cpu_ratio: the time and CPU time, divided by those of lakefeed's upserts in the same round.
     """
 
     workload: Workload
@@ -132,17 +142,17 @@ class LandedChanges(Took):
 
 
 def land(way: Way, case: LandingCase, changes: Changes, endpoints: Endpoints, memory: str) -> LandedChanges:
-    """Land the changes that are in the topic and not yet in the table."""
+    """Land the changes that are not yet in the table."""
     spark = jobs.start_session(case, changes.topic, endpoints, {"spark.driver.memory": memory})
     java: Any = spark.sparkContext._jvm
     context: Any = spark.sparkContext._jsc
     java.java.lang.System.gc()
     forget_peaks()
     before = jvm.s3_requests(spark)
-    ended = [(0.0, sum(before.values()))]  # Of the end of a batch: its seconds, and the requests so far.
+    ended = [(0.0, sum(before.values()))]  # At the end of each batch: its seconds, and the requests so far.
 
     def note(progress: Any) -> None:
-        print(progress.json, flush=True)  # For the log: the progress has the phases of the batch.
+        print(progress.json, flush=True)  # For the log.
         if any(source.startOffset != source.endOffset for source in progress.sources):
             ended.append((progress.durationMs["triggerExecution"] / 1000, sum(jvm.s3_requests(spark).values())))
 
@@ -161,7 +171,7 @@ def land(way: Way, case: LandingCase, changes: Changes, endpoints: Endpoints, me
         batches=len(ended) - 1,
         batch_seconds=statistics.median(seconds for seconds, _ in steady),
         batch_requests=statistics.median(requests for _, requests in steady),
-        requests={name: found for name, count in after.items() if (found := count - before.get(name, 0))},
+        requests={name: new for name, count in after.items() if (new := count - before.get(name, 0))},
         peak_rss_mb=peak,
         fill_seconds=_fill_index(spark, case) if way == "lakefeed" else None,
     )
@@ -194,7 +204,7 @@ def _run(way: Way, spark: SparkSession, case: LandingCase, changes: Changes, end
 
 
 def _fill_index(spark: SparkSession, case: LandingCase) -> float | None:
-    """Fill an index of the table's keys, as the first batch of a run does."""
+    """Return the seconds to fill an index of the table's keys, as the first batch of a run does; None if refused."""
     index = jvm.java(spark).upsert.KeyIndex(["id"], list(POSITION_COLUMNS), None, -1)
     rows, loaded = spark.table(case.table), IcebergLedger(spark, case.table, case.name).loaded()
     began = time.monotonic()
@@ -205,6 +215,6 @@ def _fill_index(spark: SparkSession, case: LandingCase) -> float | None:
 
 
 def drop(case: LandingCase, topic: str, endpoints: Endpoints, memory: str) -> None:
-    """Remove a table, because the tables of all rounds would fill the disk."""
+    """Remove a table and its files, because the tables of all rounds would fill the disk."""
     spark = jobs.start_session(case, topic, endpoints, {"spark.driver.memory": memory})
     statements.run(spark, f"DROP TABLE {case.table} PURGE")

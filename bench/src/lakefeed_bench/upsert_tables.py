@@ -1,6 +1,6 @@
 """Read the tables of ``lakefeed-bench upserts`` without Spark, and compute their expected content in DuckDB."""
 
-# ruff: noqa: S608  (the SQL is of our own words)
+# ruff: noqa: S608  (no input of a user is in the SQL)
 from __future__ import annotations
 
 import statistics
@@ -14,7 +14,7 @@ from lakefeed_bench.upsert_jobs import UNSTEADY, Changes
 
 
 def expected_totals(done: Sequence[Changes]) -> tuple[int, int]:
-    """Return the number of keys whose newest change is no delete, and the sum of the hashes of their rows."""
+    """Return the number of rows that the changes must leave in the table, and the sum of the rows' hashes."""
     import duckdb
 
     changes, deleted = list[str](), ["false"]
@@ -30,14 +30,14 @@ def expected_totals(done: Sequence[Changes]) -> tuple[int, int]:
 
 
 def _totals(engine: Any, rows: str, names: Sequence[str]) -> tuple[int, int]:
-    found = engine.execute(f"SELECT count(*), sum(hash({', '.join(names)})) FROM {rows}").fetchone()
-    return int(found[0]), int(found[1] or 0)
+    count, hashes = engine.execute(f"SELECT count(*), sum(hash({', '.join(names)})) FROM {rows}").fetchone()
+    return int(count), int(hashes or 0)
 
 
 def examined(table: Any, names: Sequence[str], *, expected: tuple[int, int], since: int | None) -> dict[str, Any]:
-    """Scan a table, and add up its files since a snapshot; return those fields of ``LandedChanges``.
+    """Scan a table with pyiceberg and DuckDB, and measure its files since a snapshot: fields of ``LandedChanges``.
 
-    DuckDB reads copies of the files without Iceberg: it applies position deletes, but no deletion vectors.
+    DuckDB reads copies of the data files and applies position deletes, but it cannot read deletion vectors.
     """
     import duckdb
 
@@ -67,7 +67,7 @@ def _written(table: Any, since: int | None) -> dict[str, Any]:
     for each in snapshots[known:]:
         written += int(each.summary["added-files-size"] or 0)
         added = sum(int(each.summary[f"added-{kind}-files"] or 0) for kind in ("data", "delete"))
-        # Upkeep replaces files; a fence is a commit without files. Neither is a batch.
+        # Skips the commits of upkeep, which replace files, and of fences, which have no files.
         if added and each.summary.operation.value != "replace":
             files.append(added)
     steady = files[min(UNSTEADY, len(files) - 1) :] or [0]
@@ -75,7 +75,7 @@ def _written(table: Any, since: int | None) -> dict[str, Any]:
 
 
 def _copy(table: Any, location: str, folder: str) -> str:
-    """Copy a file if it is not copied yet; file names are unique in a table."""
+    """Copy a file into the folder unless it is there; file names are unique in a table."""
     target = Path(folder, location.rpartition("/")[2])
     if not target.exists():
         with table.io.new_input(location).open() as file:

@@ -1,4 +1,4 @@
-"""Time upserts and a MERGE in ``foreachBatch``: the same records, jars, store and catalog, in turns."""
+"""Compare upserts with a MERGE in ``foreachBatch`` on the same records, jars, store and catalog."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ _WARM_UP = {"rows": 2_000, "changes": 300, "batch": 100}
 
 @harness.measurement(
     "upserts",
-    number("--rows", 300_000, "Keys of the table before the changes, landed by 100,000 or more in a batch."),
-    number("--changes", 300_000, "Of each workload."),
-    number("--batch", 100_000, "Changes in a batch."),
-    number("--columns", 10, "Beside the key."),
-    number("--rounds", 3, "Turns that count, each with tables of its own."),
+    number("--rows", 300_000, "Keys in the table before the changes; at least 100,000 land per batch."),
+    number("--changes", 300_000, "Changes of each workload."),
+    number("--batch", 100_000, "Changes per batch."),
+    number("--columns", 10, "Columns besides the key."),
+    number("--rounds", 3, "Measured rounds, each with new tables."),
     only("--workload", WORKLOADS[1:], into="workloads"),
     only("--way", WAYS, into="ways"),
-    click.option("--memory", default="2g", show_default=True, help="spark.driver.memory of each way."),
+    click.option("--memory", default="2g", show_default=True, help="The spark.driver.memory of each way."),
     harness.store_option("s3proxy"),
 )
 def upserts(bench: Bench, rounds: int, workloads: Sequence[Workload], ways: Sequence[Way], **options: Any) -> Outcome:
-    """Time upserts beside a MERGE in foreachBatch, in turns.
+    """Compare upserts with a MERGE in foreachBatch.
 
-    The MERGE is plain Spark's, of the newest change of each key. After a workload pyiceberg and DuckDB read all tables.
-    Status 1 if rows differ from a model, or if the MERGE is faster. append lands the fill only; debezium, envelopes.
+    Plain Spark merges the newest change of each key. After each workload, pyiceberg and DuckDB read all tables. The way
+    append only lands the first keys; debezium lands envelopes. Status 1 if a table's rows are wrong, or if the MERGE is
+    faster.
     """
     chosen = [way for way in WAYS if way in (ways or WAYS[:2])]
     loads = [each for each in WORKLOADS if each in (workloads or WORKLOADS) or each == "fill"]
@@ -49,7 +50,9 @@ def upserts(bench: Bench, rounds: int, workloads: Sequence[Workload], ways: Sequ
     holds = all(each.rows_equal and (each.way != "merge" or (each.time_ratio or 1) >= 1) for each in results)
     names = "workload way seconds cpu_seconds batches batch_seconds batch_requests batch_files s3_requests peak_rss_mb"
     names += " fill_seconds bytes_written pyiceberg_seconds duckdb_seconds time_ratio cpu_ratio rows_equal"
-    note = "Medians. Ratios: the time and the CPU time in the same round, as multiples of lakefeed's upserts."
+    note = (
+        "Medians over the rounds. Ratios: time and CPU time, divided by those of lakefeed's upserts in the same round."
+    )
     return Outcome(results=results, text=f"{harness.table(results, names)}\n\n{note}", holds=holds)
 
 
@@ -61,8 +64,8 @@ def run_round(
     loads: Sequence[Workload],
     options: Mapping[str, Any],
 ) -> list[LandedChanges]:
-    """Fill a table per way, and land the workloads in turns."""
-    endpoints, done, found, seen = bench.endpoints, list[Changes](), list[LandedChanges](), dict[Way, int]()
+    """Fill a table per way, and land the workloads one after another; the ways take turns in each."""
+    endpoints, done, results, newest = bench.endpoints, list[Changes](), list[LandedChanges](), dict[Way, int]()
     connections = Connections.from_environment(endpoints.as_environment())
     topics = [topic := f"upserts-{at}", *([f"{topic}-debezium"] if "debezium" in ways else [])]
     for each in topics:
@@ -81,16 +84,18 @@ def run_round(
             case = _case(way, at, bench)
             landed: LandedChanges = processes[way](upsert_jobs.land, way, case, own, endpoints, options["memory"])
             stored = open_table(case.table, connections=connections)
-            examined = upsert_tables.examined(stored, own.names, expected=expected, since=seen.get(way))
+            examined = upsert_tables.examined(stored, own.names, expected=expected, since=newest.get(way))
             landed = replace(landed, **examined)
-            seen[way] = stored.metadata.snapshots[-1].snapshot_id
-            say(f"{f'round {at}' if at else 'warm-up'}, {load}, {way}: {landed}, {landed.batch_seconds:.2f} s a batch")
-            found.append(landed)
+            newest[way] = stored.metadata.snapshots[-1].snapshot_id
+            say(
+                f"{f'round {at}' if at else 'warm-up'}, {load}, {way}: {landed}, {landed.batch_seconds:.2f} s per batch"
+            )
+            results.append(landed)
     for way in ways:
         processes[way](upsert_jobs.drop, _case(way, at, bench), topic, endpoints, options["memory"])
     for each in topics:
         bench.topics.delete(each)
-    return found
+    return results
 
 
 def _case(way: Way, at: int, bench: Bench) -> LandingCase:

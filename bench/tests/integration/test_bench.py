@@ -1,4 +1,4 @@
-"""The bench on a real MinIO: MinIO's trace and the JVM's meter count the same requests."""
+"""The commands of the bench with few records, on real servers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def bench(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_trace_and_meter_agree_exactly(tmp_path: Path) -> None:
+def test_s3_requests_counts_the_same_requests_in_the_trace_and_in_the_jvm(tmp_path: Path) -> None:
     done = bench(
         *("s3-requests", "--home", str(tmp_path / "bench"), "--rows", "6000", "--batches", "3"),
         *("--manager", "lakefeed", "--versioned", "--output", "json"),
@@ -46,7 +46,7 @@ def test_trace_and_meter_agree_exactly(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     parquet, iceberg = json.loads(done.stdout)
     for case in (parquet, iceberg):
-        assert case["meter_agrees"]
+        assert case["meter_agrees"]  # The trace of MinIO and the JVM's meter count the same requests.
         assert case["complete"]
         assert case["rows"] == 6000
         assert case["phases"]["batches"] == 3
@@ -59,7 +59,7 @@ def test_trace_and_meter_agree_exactly(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_latency_to_the_table_with_cost_and_phases_of_each_trigger(tmp_path: Path) -> None:
+def test_latency_measures_a_table_with_two_triggers(tmp_path: Path) -> None:
     chart = tmp_path / "latency.svg"
     done = bench(
         *("latency", "--home", str(tmp_path / "bench"), "--store", "s3proxy", "--chart", str(chart)),
@@ -79,7 +79,7 @@ def test_latency_to_the_table_with_cost_and_phases_of_each_trigger(tmp_path: Pat
         # A batch writes data, a manifest, a manifest list, metadata, and two entries of the checkpoint.
         assert each["requests_per_batch"] >= 6
         assert each["overhead"]["p50_ms"] > 0
-    # A shorter trigger interval gives a shorter latency: records wait less for their batch.
+    # With a shorter trigger interval, records wait less for their batch.
     assert quick["p50_ms"] < slow["p50_ms"]
     assert slow["files_per_hour"] == pytest.approx(1800, rel=0.2)
     assert chart.read_text().startswith("<svg")
@@ -87,7 +87,7 @@ def test_latency_to_the_table_with_cost_and_phases_of_each_trigger(tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_throughput_is_measured_beside_plain_spark_and_every_row_is_checked(tmp_path: Path) -> None:
+def test_throughput_compares_four_ways_and_deploy_size_reads_its_result(tmp_path: Path) -> None:
     done = bench(
         *("throughput", "--home", str(tmp_path / "bench"), "--store", "s3proxy", "--rows", "200000"),
         *("--batches", "3", "--partitions", "3", "--runs", "1", "--output", "json"),
@@ -111,7 +111,6 @@ def test_throughput_is_measured_beside_plain_spark_and_every_row_is_checked(tmp_
         assert run["server_cpu_seconds"]["kafka"] > 0
     assert ways["spark-iceberg"]["ratio_to_spark"] == 1.0
     assert ways["seed"]["ratio_to_seed"] == 1.0
-    # ``deploy size`` finds the result of the bench.
     (tmp_path / "pipeline.yaml").write_text(PIPELINE)
     sized = lakefeed(
         *("deploy", "size", str(tmp_path / "pipeline.yaml"), "--target-rate", "1M/s", "--output", "json"),
@@ -123,7 +122,7 @@ def test_throughput_is_measured_beside_plain_spark_and_every_row_is_checked(tmp_
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_upserts_are_measured_in_turns_and_every_row_is_compared_with_a_model(tmp_path: Path) -> None:
+def test_upserts_compares_all_ways_and_finds_equal_rows(tmp_path: Path) -> None:
     ways = ("merge", "lakefeed", "append", "debezium")
     done = bench(
         *("upserts", "--home", str(tmp_path / "bench"), "--rows", "600", "--changes", "20", "--batch", "10"),
@@ -156,7 +155,7 @@ def test_upserts_are_measured_in_turns_and_every_row_is_compared_with_a_model(tm
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_each_dimension_grows_and_every_record_becomes_a_row(tmp_path: Path) -> None:
+def test_scale_measures_every_dimension_and_loses_no_record(tmp_path: Path) -> None:
     bounds = {"rows": 3000, "partitions": 3, "columns": 9, "bytes": 300, "files": 30, "batches": 50, "topics": 2}
     done = bench(
         *("scale", "--home", str(tmp_path / "bench"), "--store", "s3proxy", "--rounds", "1"),
@@ -180,7 +179,7 @@ def test_each_dimension_grows_and_every_record_becomes_a_row(tmp_path: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_latency_from_topic_to_topic_by_both_kinds_of_trigger(tmp_path: Path) -> None:
+def test_latency_measures_a_topic_with_batches_and_in_real_time(tmp_path: Path) -> None:
     done = bench(
         *("latency", "--sink", "topic", "--store", "s3proxy", "--home", str(tmp_path / "bench")),
         *("--seconds", "10", "--warm-up", "5"),

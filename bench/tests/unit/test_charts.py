@@ -1,4 +1,4 @@
-"""A chart is a well-formed SVG file; the same figures give the same file, and its text can be searched."""
+"""Charts as SVG files: axes, texts, and files that are equal for equal figures."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def chart(points: Points = TENFOLD, *, title: str = "A title", dashed: Points = 
 
 
 def marks(root: ElementTree.Element) -> list[tuple[float, float]]:
-    """Return the positions of the measurements' marks."""
+    """Return the positions of the lines' point markers."""
     clipped = [group for group in root.iter(f"{SVG}g") if group.get("clip-path")]
     return [(float(use.get("x", 0)), float(use.get("y", 0))) for group in clipped for use in group.iter(f"{SVG}use")]
 
 
-def test_a_power_law_is_a_straight_line_over_logarithmic_axes(tmp_path: Path) -> None:
+def test_a_chart_draws_a_power_law_as_a_straight_line(tmp_path: Path) -> None:
     (x1, y1), (x2, y2), (x3, y3) = marks(draw(tmp_path, chart()))
     assert x1 < x2 < x3
     assert y1 > y2 > y3
@@ -38,11 +38,11 @@ def test_a_power_law_is_a_straight_line_over_logarithmic_axes(tmp_path: Path) ->
     assert y2 - y1 == pytest.approx(y3 - y2, abs=0.3)
 
 
-def test_points_that_a_logarithmic_axis_cannot_show_are_left_out(tmp_path: Path) -> None:
+def test_a_logarithmic_axis_omits_points_at_zero(tmp_path: Path) -> None:
     assert len(marks(draw(tmp_path, chart([(0, 1), (10, 0), (100, 5), (1000, 50)])))) == 2
 
 
-def test_texts_have_units_and_stay_texts(tmp_path: Path) -> None:
+def test_a_chart_writes_units_and_escapes_texts(tmp_path: Path) -> None:
     hostile = '<script>alert("&")</script>'
     root = draw(tmp_path, chart(title=hostile, dashed=TENFOLD), chart(is_log=False), title=hostile)
     texts = {element.text for element in root.iter(f"{SVG}text")}
@@ -51,11 +51,11 @@ def test_texts_have_units_and_stay_texts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("points", [(), ((5.0, 5.0),)])
-def test_few_points_are_drawn(tmp_path: Path, points: Points) -> None:
+def test_a_chart_accepts_one_point_or_none(tmp_path: Path, points: Points) -> None:
     assert len(marks(draw(tmp_path, chart(points)))) == len(points)
 
 
-def test_the_same_figures_give_the_same_bytes(tmp_path: Path) -> None:
+def test_equal_figures_give_equal_files(tmp_path: Path) -> None:
     files = [tmp_path / "one.svg", tmp_path / "two.svg"]
     for file in files:
         write_charts(file, [chart()], title="How it grows")

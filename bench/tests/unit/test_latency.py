@@ -1,4 +1,4 @@
-"""Phases of batches and percentiles of latencies; a missing or repeated record makes the bench fail."""
+"""The phases of batches, percentiles, and the report and the chart of ``lakefeed-bench latency``."""
 
 from __future__ import annotations
 
@@ -63,18 +63,18 @@ def test_the_phases_of_a_batch_add_up_to_its_overhead() -> None:
     assert sum(time.phases.values()) == time.overhead == 260.0
 
 
-def test_a_batch_without_a_job_has_its_time_before_jobs() -> None:
+def test_a_batch_without_jobs_spends_its_time_before_jobs() -> None:
     time = BatchTime.of({**NOTED, "jobs": [], "tasks": []})
     assert (time.phases["before_jobs"], time.phases["jobs"], time.phases["after_jobs"]) == (260.0, 0.0, 0.0)
     assert sum(time.phases.values()) == time.overhead == time.duration
 
 
-def test_time_that_two_tasks_share_counts_once() -> None:
+def test_overlapping_tasks_count_once() -> None:
     assert covered([[5, 9], [0, 4], [1, 3], [8, 10]]) == 9
     assert covered([]) == 0
 
 
-def test_medians_are_over_batches() -> None:
+def test_the_overhead_has_the_median_and_the_99th_percentile_of_the_batches() -> None:
     first = BatchTime.of(NOTED)
     times = [first, replace(first, duration=420.0), replace(first, duration=1_320.0)]
     overhead = Overhead.of(times)
@@ -82,25 +82,27 @@ def test_medians_are_over_batches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "holds"),
+    ("latency", "holds"),
     [
-        (LATENCY, True),
-        (replace(LATENCY, missing=1), False),
-        (replace(LATENCY, copies=1), False),
-        (replace(LATENCY, copies=1, guarantee="at-least-once", target="topic"), True),
+        pytest.param(LATENCY, True, id="complete"),
+        pytest.param(replace(LATENCY, missing=1), False, id="missing record"),
+        pytest.param(replace(LATENCY, copies=1), False, id="copy, exactly-once"),
+        pytest.param(
+            replace(LATENCY, copies=1, guarantee="at-least-once", target="topic"), True, id="copy, at-least-once"
+        ),
     ],
 )
-def test_a_missing_record_or_one_that_is_twice_in_a_table_fails(found: Latency, holds: bool) -> None:
-    assert found.holds is holds
+def test_latency_holds_without_missing_records_and_forbidden_copies(latency: Latency, holds: bool) -> None:
+    assert latency.holds is holds
 
 
-def test_the_table_shows_costs_and_phases() -> None:
+def test_the_report_shows_costs_and_phases() -> None:
     text = report([replace(LATENCY, overhead=Overhead.of([BatchTime.of(NOTED)]))], LOAD)
-    for part in ("700", "1,300", "3,600", "21,600", "offsets entry", "exactly-once", "each 10 ms"):
+    for part in ("700", "1,300", "3,600", "21,600", "offsets entry", "exactly-once", "every 10 ms"):
         assert part in text
 
 
-def test_the_chart_has_the_triggers_that_are_a_time(tmp_path: Path) -> None:
+def test_the_chart_omits_real_time_triggers(tmp_path: Path) -> None:
     other = replace(LATENCY, trigger="100 milliseconds", p50_ms=310.0)
     file = tmp_path / "latency.svg"
     write_chart(file, [LATENCY, other, replace(LATENCY, trigger="real-time", p50_ms=3.3)])

@@ -1,15 +1,26 @@
-"""The trace of MinIO's client is parsed, its requests are counted and divided into phases."""
+"""MinIO's trace: its requests, their number by API and by phase, and the versions in a bucket."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from lakefeed_bench.minio import ApiCalls, Kept, Request, as_traced, between, by_api, count_versions, parse, phases
+from lakefeed_bench.minio import (
+    ApiCalls,
+    Kept,
+    Phases,
+    Request,
+    as_traced,
+    between,
+    by_api,
+    count_versions,
+    parse,
+    phases,
+)
 
 
 def printed(api: str, path: str, *, at: float, status: int = 200) -> str:
-    """Return a line of the trace. MinIO writes a request when it ends, and blanks to keep the connection open."""
+    """Return a request as a line of the trace, after blanks that keep the connection open."""
     entry = {
         "type": 4,
         "nodename": "127.0.0.1:30329",
@@ -30,46 +41,38 @@ PRINTED = printed("PutObject", "/lake/a/x", at=2) + printed("HeadObject", "/lake
 
 
 def traced(*requests: tuple[str, str]) -> list[Request]:
-    """Return requests to the bucket ``lake``, one a second."""
+    """Return requests to the bucket ``lake``, one per second."""
     return parse("".join(printed(api, f"/lake/{key}", at=at) for at, (api, key) in enumerate(requests)))
 
 
-def test_requests_are_read_and_ordered_by_their_beginning() -> None:
+def test_parse_orders_requests_by_their_start() -> None:
     first, second = parse(PRINTED)
     assert (first.api, first.path, first.status) == ("s3.HeadObject", "/lake/a/x", 404)
     assert (second.api, second.status, second.received, second.sent) == ("s3.PutObject", 200, 100, 10)
     assert first.at < second.at
 
 
-def test_a_document_that_is_still_being_written_waits() -> None:
+def test_parse_ignores_an_incomplete_line() -> None:
     assert len(parse(PRINTED[:-30])) == 1
     assert parse("  ") == []
 
 
-def test_only_what_is_between_the_marks_counts() -> None:
+def test_only_requests_between_the_marks_count() -> None:
     requests = parse(
-        "".join(
-            [
-                printed("HeadBucket", "/mark-a/", at=1, status=403),
-                printed("PutObject", "/lake/x", at=2),
-                printed("HeadBucket", "/mark-b/", at=3, status=403),
-                printed("GetObject", "/lake/x", at=4),
-            ]
-        )
+        printed("HeadBucket", "/mark-a/", at=1, status=403)
+        + printed("PutObject", "/lake/x", at=2)
+        + printed("HeadBucket", "/mark-b/", at=3, status=403)
+        + printed("GetObject", "/lake/x", at=4)
     )
     assert [request.api for request in between(requests, begin="mark-a", end="mark-b")] == ["s3.PutObject"]
 
 
-def test_errors_are_counted_as_the_published_tables_do() -> None:
+def test_errors_are_statuses_from_499() -> None:
     requests = parse(
-        "".join(
-            [
-                printed("PutObject", "/lake/x", at=1),
-                printed("PutObject", "/lake/x", at=2, status=412),
-                printed("PutObject", "/lake/x", at=3, status=503),
-                printed("HeadObject", "/lake/x", at=4, status=404),
-            ]
-        )
+        printed("PutObject", "/lake/x", at=1)
+        + printed("PutObject", "/lake/x", at=2, status=412)
+        + printed("PutObject", "/lake/x", at=3, status=503)
+        + printed("HeadObject", "/lake/x", at=4, status=404)
     )
     assert by_api(requests) == [
         ApiCalls(api="s3.HeadObject", received=100, sent=10, calls=1, errors=0),
@@ -77,7 +80,7 @@ def test_errors_are_counted_as_the_published_tables_do() -> None:
     ]
 
 
-def test_phases_begin_with_the_entries_of_the_offsets_log() -> None:
+def test_phases_split_requests_at_the_writes_of_offsets() -> None:
     requests = traced(
         ("HeadObject", "check/metadata"),
         ("PutObject", "check/metadata"),
@@ -91,11 +94,10 @@ def test_phases_begin_with_the_entries_of_the_offsets_log() -> None:
         ("PutObject", "trips/part-1"),
         ("PutObject", "check/commits/2"),
     )
-    found = phases(requests, checkpoint="s3a://lake/check")
-    assert (found.batches, found.startup, found.first_batch, found.per_batch) == (3, 3, 3, 2.5)
+    assert phases(requests, checkpoint="s3a://lake/check") == Phases(batches=3, startup=3, first_batch=3, per_batch=2.5)
 
 
-def test_entries_written_under_a_temporary_name_and_renamed_are_one() -> None:
+def test_phases_count_a_renamed_temporary_file_once() -> None:
     requests = traced(
         ("PutObject", "check/offsets/.0.3c1f.tmp"),
         ("CopyObject", "check/offsets/0"),
@@ -103,16 +105,15 @@ def test_entries_written_under_a_temporary_name_and_renamed_are_one() -> None:
         ("PutObject", "check/offsets/.1.77aa.tmp"),
         ("CopyObject", "check/offsets/1"),
     )
-    found = phases(requests, checkpoint="s3a://lake/check")
-    assert (found.batches, found.startup, found.first_batch, found.per_batch) == (2, 0, 3, 2.0)
+    assert phases(requests, checkpoint="s3a://lake/check") == Phases(batches=2, startup=0, first_batch=3, per_batch=2.0)
 
 
-def test_a_stream_without_a_batch_has_only_a_start() -> None:
-    found = phases(traced(("HeadObject", "check/metadata")), checkpoint="s3a://lake/check")
-    assert (found.batches, found.startup, found.first_batch, found.per_batch) == (0, 1, 0, 0.0)
+def test_phases_of_a_stream_without_batches_have_only_a_startup() -> None:
+    requests = traced(("HeadObject", "check/metadata"))
+    assert phases(requests, checkpoint="s3a://lake/check") == Phases(batches=0, startup=1, first_batch=0, per_batch=0.0)
 
 
-def test_the_meters_names_become_the_traces() -> None:
+def test_as_traced_renames_operations_and_omits_zeros() -> None:
     metered = {"DeleteObjects": 2, "CreateMultipartUpload": 1, "UploadPart": 3, "PutObject": 4, "GetObject": 0}
     assert as_traced(metered) == {
         "s3.DeleteMultipleObjects": 2,
@@ -122,7 +123,7 @@ def test_the_meters_names_become_the_traces() -> None:
     }
 
 
-def test_versions_and_delete_markers_are_counted_apart() -> None:
+def test_count_versions_separates_versions_and_delete_markers() -> None:
     def version(key: str, newest: bool = True) -> dict[str, Any]:
         return {"Key": key, "IsLatest": newest}
 

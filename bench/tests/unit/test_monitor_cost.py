@@ -1,4 +1,4 @@
-"""The loss by monitoring, measured with paired runs: its confidence interval, verdict and CPU time."""
+"""The cost of monitoring from paired runs: the loss, its confidence interval, and the threads' CPU time."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def pair(on: float, off: float, *, requests: int = 50, further: int = 0) -> Pair
     return Pair(on=run("on", on, requests + further), off=run("off", off, requests))
 
 
-def test_a_loss_is_stated_with_its_error() -> None:
+def test_a_loss_has_a_confidence_interval() -> None:
     loss = Loss.of([(99.0, 100.0), (101.0, 100.0), (98.0, 100.0), (100.0, 100.0), (99.5, 100.0)])
     assert loss.share == pytest.approx(0.00503, abs=1e-4)
-    # Calculated by hand: t for 4 degrees of freedom (2.776) times the standard error of the logarithms.
+    # The interval by hand: the t value for 4 degrees of freedom (2.776), times the standard error of the logarithms.
     logs = [math.log(value) for value in (0.99, 1.01, 0.98, 1.0, 0.995)]
     mean = sum(logs) / 5
     error = math.sqrt(sum((one - mean) ** 2 for one in logs) / 4 / 5)
@@ -43,27 +43,27 @@ def test_a_loss_is_stated_with_its_error() -> None:
         ([(99.9, 100.0)] * 40, "below"),
     ],
 )
-def test_noise_is_not_taken_for_a_result(pairs: list[tuple[float, float]], verdict: str) -> None:
+def test_the_verdict_depends_on_the_confidence_interval(pairs: list[tuple[float, float]], verdict: str) -> None:
     assert Loss.of(pairs).verdict == verdict
 
 
-def test_it_holds_unless_a_loss_was_shown_or_requests_were_added() -> None:
+def test_monitoring_holds_without_a_proven_loss_and_added_requests() -> None:
     assert MonitorCost(pairs=(pair(100, 100), pair(99, 100), pair(101, 100))).holds
     assert not MonitorCost(pairs=(pair(90, 100), pair(91, 100), pair(90, 100))).holds
     assert not MonitorCost(pairs=(pair(100, 100, further=1), pair(100, 100, further=2))).holds
 
 
-def test_the_report_can_be_read_and_parsed() -> None:
+def test_the_report_and_its_json_show_the_loss() -> None:
     one = MonitorCost(pairs=(pair(99, 100),))
-    found = json.loads(json.dumps(document(one)))
-    assert (found["cpu"]["low"], found["cpu"]["verdict"]) == (None, "unclear")
-    assert "one pair says nothing of its error" in report(one)
+    written = json.loads(json.dumps(document(one)))
+    assert (written["cpu"]["low"], written["cpu"]["verdict"]) == (None, "unclear")
+    assert "one pair gives no confidence interval" in report(one)
     more = MonitorCost(pairs=(pair(99.9, 100), pair(100, 100), pair(100, 100.1)))
     assert "below 2%" in report(more)
-    assert "+0 in the median" in report(more)
+    assert "+0 (median)" in report(more)
 
 
-def test_what_being_watched_adds_is_seen_beside_the_noise_of_the_tasks() -> None:
+def test_noise_of_the_tasks_does_not_hide_added_cpu_time() -> None:
     def run(mode: Mode, tasks: float, python: float) -> CostRun:
         cpu = {"tasks": tasks, "compilers": 2.0, "collector": 1.0, "other": 3.0, "python": python}
         return CostRun(mode=mode, rows=1000, batches=3, cpu=cpu, seconds=20)
@@ -78,7 +78,7 @@ def test_what_being_watched_adds_is_seen_beside_the_noise_of_the_tasks() -> None
     assert (cost(0.8).added.verdict, cost(0.8).holds) == ("above", False)
 
 
-def test_cpu_time_is_split_by_what_a_thread_does() -> None:
+def test_cpu_time_is_split_by_kind_of_thread() -> None:
     before = CpuTimes(
         jvm=100.0,
         python=5.0,
@@ -90,7 +90,7 @@ def test_cpu_time_is_split_by_what_a_thread_does() -> None:
         threads={
             "1": ("java", 22.0),
             "2": ("Executor task l", 50.0),
-            "4": ("Executor task l", 6.0),  # This thread began between the two measurements; thread 9 ended.
+            "4": ("Executor task l", 6.0),  # Thread 4 began between the two measurements, and thread 9 ended.
             "3": ("C2 CompilerThre", 16.0),
             "5": ("G1 Conc#0", 1.0),
             "6": ("GC Thread#0", 0.5),
@@ -100,7 +100,7 @@ def test_cpu_time_is_split_by_what_a_thread_does() -> None:
     assert spent == {"tasks": 16.0, "compilers": 7.0, "collector": 1.5, "python": 0.5, "other": 31 - 24.5}
 
 
-def test_this_process_has_used_somecpu_time() -> None:
+def test_cpu_time_reads_the_stat_file_of_a_process() -> None:
     name, seconds = cpu_time(Path("/proc/self/stat"))
     assert name.startswith(("python", "pytest"))
     assert 0 < seconds < time.process_time() + 60

@@ -1,4 +1,4 @@
-"""The report has the layout of the published tables, and prints mismatches in capitals."""
+"""The report of ``lakefeed-bench s3-requests``: its tables, and mismatches in capitals."""
 
 from __future__ import annotations
 
@@ -26,48 +26,48 @@ MEASURED = CountedCase(
 )
 
 
-def test_a_case_shows_its_requests_and_its_checks() -> None:
+def test_a_case_report_shows_requests_and_agreement() -> None:
     text = case_report(MEASURED)
     assert [line.split() for line in text.splitlines()[2:5]] == [
         ["api", "received", "sent", "calls", "errors"],
         ["s3.HeadObject", "52,224", "0", "200", "0"],
         ["s3.PutObject", "1,181,116,006", "6,963", "63", "1"],
     ]
-    assert "6,000,000 rows landed, as in the topic; the JVM's meter agrees exactly" in text
+    assert "6,000,000 rows landed, as in the topic; the JVM counted the same requests" in text
 
 
-def test_missing_rows_and_a_meter_that_differs_cannot_be_overlooked() -> None:
+def test_missing_rows_and_different_counts_are_reported_in_capitals() -> None:
     wrong = replace(MEASURED, rows=5_999_999, metered={"s3.HeadObject": 199, "s3.PutObject": 63})
     assert not wrong.complete
     assert not wrong.meter_agrees
     text = case_report(wrong)
     assert "BUT THE TOPIC HAS 6,000,000" in text
-    assert "DIFFERS: s3.HeadObject 199 by the meter, 200 in the trace" in text
+    assert "DIFFERS: s3.HeadObject: 199 in the JVM, 200 in the trace" in text
     assert comparison([wrong], WORKLOADS["six"]).splitlines()[1].split()[-2:] == ["NO", "NO"]
 
 
-def test_all_cases_stand_beside_the_published_figures() -> None:
+def test_the_comparison_shows_all_cases_and_the_published_figures() -> None:
     lines = comparison([MEASURED], WORKLOADS["six"]).splitlines()
     assert lines[1].split() == [
         *("lakefeed", "parquet", "versioned", "6", "60", "13", "50", "40.00", "263", "79", "80", "1", "yes", "yes")
     ]
-    assert "seeds: Spark 3.3, default, parquet: 152.0 requests a batch, 912 in all" in lines[3]
+    assert "seeds: Spark 3.3, default, parquet: 152.0 requests per batch, 912 in all" in lines[3]
 
 
-def test_the_document_for_programs() -> None:
-    found = document(MEASURED)
-    assert {"manager", "sink", "versioned", "phases", "kept", "total", "meter_agrees", "complete"} <= found.keys()
-    assert found["calls"] == {"s3.HeadObject": 200, "s3.PutObject": 63}
+def test_the_json_of_a_case_has_its_counts() -> None:
+    written = document(MEASURED)
+    assert {"manager", "sink", "versioned", "phases", "kept", "total", "meter_agrees", "complete"} <= written.keys()
+    assert written["calls"] == {"s3.HeadObject": 200, "s3.PutObject": 63}
     phases = MEASURED.phases
-    assert found["total"] == phases.startup + phases.first_batch + phases.per_batch * (phases.batches - 1)
+    assert written["total"] == phases.startup + phases.first_batch + phases.per_batch * (phases.batches - 1)
 
 
-def test_batches_take_a_little_more_than_their_share() -> None:
-    # Spark divides a batch's records among the partitions and rounds each share down.
+def test_records_a_batch_compensates_for_rounding() -> None:
+    # Spark divides maxOffsetsPerTrigger among the partitions, and rounds each share down.
     assert replace(WORKLOADS["six"], rows=60_000).records_a_batch == 10_009
     assert WORKLOADS["steady"].records_a_batch == 100
 
 
-def test_each_case_has_a_name_and_bucket_of_its_own() -> None:
-    cases = [case_of(sink, kept, "spark") for sink in ("parquet", "iceberg") for kept in (False, True)]
+def test_each_case_has_its_own_name_and_bucket() -> None:
+    cases = [case_of(sink, versioned, "spark") for sink in ("parquet", "iceberg") for versioned in (False, True)]
     assert len({case.name for case in cases} | {case.bucket for case in cases}) == 4

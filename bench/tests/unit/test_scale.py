@@ -1,4 +1,4 @@
-"""The limits of each dimension, the text of a result, and its charts; the integration test measures."""
+"""The verdict, the report and the charts of ``lakefeed-bench scale``, and its option ``--dimension``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakefeed_bench.scale import DIMENSIONS, CostPoint, DimensionResult, chosen,
 def result(
     name: str, *, exponent: float, rate: float = 1.0, heap_mb: float = 0.0, is_complete: bool = True
 ) -> DimensionResult:
-    """Return a result with a fixed cost plus a power of the size; at the largest size, all exponents cost the same."""
+    """Return a result whose cost is a fixed part plus a power of the size, scaled to 10 at the largest size."""
     dimension, points = DIMENSIONS[name], []
     largest = dimension.sizes[-1]
     for size in dimension.sizes:
@@ -35,7 +35,7 @@ def result(
     return DimensionResult(dimension=dimension, points=tuple(points), is_complete=is_complete)
 
 
-def test_a_linear_cost_holds_and_a_square_does_not() -> None:
+def test_a_linear_cost_holds_and_a_quadratic_cost_does_not() -> None:
     assert result("rows", exponent=1.0).holds
     assert result("rows", exponent=0.6).holds
     square = result("rows", exponent=2.0)
@@ -44,7 +44,7 @@ def test_a_linear_cost_holds_and_a_square_does_not() -> None:
 
 
 @pytest.mark.parametrize("name", ["files", "batches"])
-def test_what_only_adds_up_must_cost_nothing(name: str) -> None:
+def test_files_and_batches_must_not_raise_the_cost(name: str) -> None:
     assert result(name, exponent=1.0, rate=0.0).holds
     assert not result(name, exponent=1.0).holds
 
@@ -57,36 +57,36 @@ def test_missing_rows_and_a_growing_heap_do_not_hold() -> None:
     assert growing.heap_to == pytest.approx(170)
 
 
-def test_more_requests_count_too() -> None:
-    found = result("partitions", exponent=1.0)
-    more = tuple(replace(point, requests=5 + point.size**2 / 1e4) for point in found.points)
-    assert not replace(found, points=more).holds
+def test_requests_that_grow_quadratically_do_not_hold() -> None:
+    flat = result("partitions", exponent=1.0)
+    more = tuple(replace(point, requests=5 + point.size**2 / 1e4) for point in flat.points)
+    assert not replace(flat, points=more).holds
 
 
-def test_the_table_says_what_does_not_hold() -> None:
+def test_the_report_marks_a_dimension_that_does_not_hold() -> None:
     text = report([result("rows", exponent=1.0), result("columns", exponent=2.0)])
     assert [line.split()[-1] for line in text.splitlines()[1:3]] == ["yes", "NO"]
     assert "10,000,000" in text
     assert "taxi trips" in text
 
 
-def test_each_dimension_has_charts(tmp_path: Path) -> None:
+def test_the_chart_shows_the_exponent(tmp_path: Path) -> None:
     draw(result("bytes", exponent=1.0), tmp_path / "scale-bytes.svg")
     assert "exponent 1.0" in "".join(ElementTree.parse(tmp_path / "scale-bytes.svg").getroot().itertext())
 
 
-def test_a_bound_is_measured_itself() -> None:
+def test_a_bound_becomes_the_largest_size() -> None:
     assert [dimension.sizes for dimension in chosen(["rows=50_000"])] == [(1_000, 10_000, 50_000)]
     assert [dimension.sizes for dimension in chosen(["rows=10_000"])] == [(1_000, 10_000)]
     assert [dimension.name for dimension in chosen([])] == list(DIMENSIONS)
 
 
 @pytest.mark.parametrize("wrong", ["lines", "rows=", "rows=-1", "rows=many", "lines=5"])
-def test_what_is_no_dimension_is_refused(wrong: str) -> None:
-    with pytest.raises(ConfigError, match="is no dimension"):
+def test_an_unknown_dimension_or_bound_is_refused(wrong: str) -> None:
+    with pytest.raises(ConfigError, match="is not a dimension"):
         chosen([wrong])
 
 
-def test_a_bound_leaves_sizes_that_grow() -> None:
-    with pytest.raises(ConfigError, match="leaves nothing that grows"):
+def test_a_bound_that_leaves_one_size_is_refused() -> None:
+    with pytest.raises(ConfigError, match="leaves only one size to measure"):
         chosen(["rows=10"])

@@ -1,4 +1,4 @@
-"""A sample of a profile counts for the innermost stage of its stack."""
+"""The stages of a profile's samples."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ KAFKA = "org/apache/spark/sql/kafka010/consumer/KafkaDataConsumer.get"
         ((), "other"),
     ],
 )
-def test_a_stack_belongs_to_its_innermost_known_frame(frames: tuple[str, ...], stage: Stage) -> None:
+def test_the_innermost_known_frame_determines_the_stage(frames: tuple[str, ...], stage: Stage) -> None:
     assert stage_of(list(frames)) == stage
 
 
-def test_shares_are_of_all_samples() -> None:
+def test_shares_divide_by_all_samples() -> None:
     collapsed = f"{TASK};{WRITE};{PARQUET} 30\n[GC Thread#0 tid=11];x 10\n\nwithout a count\n"
-    found = shares(collapsed)
-    assert (found["encode"], found["gc"], found["fetch"]) == (0.75, 0.25, 0.0)
-    assert set(found) == set(STAGES)
+    by_stage = shares(collapsed)
+    assert (by_stage["encode"], by_stage["gc"], by_stage["fetch"]) == (0.75, 0.25, 0.0)
+    assert set(by_stage) == set(STAGES)
     assert set(shares("").values()) == {0.0}

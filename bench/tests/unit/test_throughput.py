@@ -1,4 +1,4 @@
-"""Ratios compare runs of the same round; the report marks a run whose rows differ."""
+"""The ratios, the report and the ways of ``lakefeed-bench throughput``."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ LIMITS = Limits(fetch=0.2, decode=0.1, encode=0.2, read_rows_per_second=9.0, dec
 
 
 def result(way: str, *rates: float, equal: bool = True) -> WayResult:
-    """Return one run per rate; a rate is in rows per CPU second."""
+    """Return a way with a run per rate; rates are rows per CPU second."""
     runs = [replace(FIGURES, steady_cpu_seconds=2000 / rate, rows_equal=equal) for rate in rates]
     return WayResult(way=way, runs=runs, rows_equal=equal)
 
 
-def found(*ways: WayResult) -> Throughput:
+def throughput(*ways: WayResult) -> Throughput:
     return Throughput(
         records=3000,
         record_bytes=150.0,
@@ -65,16 +65,16 @@ def found(*ways: WayResult) -> Throughput:
     )
 
 
-def test_a_ratio_is_the_median_over_the_rounds() -> None:
-    # In the second round, the machine was half as fast for both.
+def test_a_ratio_is_the_median_of_the_rounds_ratios() -> None:
+    # In the second round, the machine is half as fast for both ways.
     mine, theirs = result("lakefeed-iceberg", 200.0, 100.0, 240.0), result("spark-iceberg", 100.0, 50.0, 110.0)
     ours, spark = compared([mine, theirs], None)
     assert ours.ratio_to_spark == pytest.approx(2.0)
     assert (ours.ratio_to_seed, ours.ratio_to_limit, spark.ratio_to_spark) == (None, None, 1.0)
 
 
-def test_the_document_has_the_ratios_by_name() -> None:
-    bench = found(result("lakefeed-iceberg", 400_000.0), result("spark-iceberg", 200_000.0))
+def test_the_json_has_ratios_and_rates() -> None:
+    bench = throughput(result("lakefeed-iceberg", 400_000.0), result("spark-iceberg", 200_000.0))
     shown = json.loads(json.dumps(document(bench)))
     lakefeed, spark = shown["ways"]
     assert (lakefeed["ratio_to_spark"], lakefeed["ratio_to_seed"], lakefeed["ratio_to_limit"]) == (2.0, None, 0.2)
@@ -86,15 +86,15 @@ def test_the_document_has_the_ratios_by_name() -> None:
     assert shown["limits"]["rows_per_cpu_second"] == 2_000_000
 
 
-def test_rows_that_differ_show() -> None:
-    bench = found(result("lakefeed-iceberg", 400_000.0, equal=False), result("seed", 100_000.0))
+def test_the_report_marks_a_way_with_different_rows() -> None:
+    bench = throughput(result("lakefeed-iceberg", 400_000.0, equal=False), result("seed", 100_000.0))
     assert not bench.holds
     lines = report(bench).splitlines()
     assert [line.split()[-1] for line in lines[1:3]] == ["NO", "yes"]
     assert "4.00" in lines[1]
 
 
-def test_the_values_of_fast_path_are_compared_with_off_and_differ_by_nothing_else() -> None:
+def test_ways_of_fast_path_differ_only_in_its_value() -> None:
     values = [*get_args(FastPath)]
     assert [*FAST_PATHS.values()] == 2 * values
     assert set(WAYS) == {*USUAL_WAYS, *FAST_PATHS, WITHOUT_CHECKPOINT}
@@ -102,7 +102,7 @@ def test_the_values_of_fast_path_are_compared_with_off_and_differ_by_nothing_els
     assert [run.sink for run in runs] == [*5 * ["iceberg"], *4 * ["parquet"]]
     assert {run.manager for run in runs} == {"lakefeed"}
     assert [run.fast_path for run in runs] == [None, *2 * values]
-    bench = found(
+    bench = throughput(
         result("lakefeed-iceberg-off", 100.0, 50.0),
         result("lakefeed-iceberg-auto", 300.0, 150.0),
         result("lakefeed-parquet-off", 50.0, 25.0),
@@ -111,11 +111,11 @@ def test_the_values_of_fast_path_are_compared_with_off_and_differ_by_nothing_els
     assert [way.ratio_to_off for way in bench.ways] == [1.0, 3.0, 1.0, 2.0]
 
 
-def test_one_way_has_no_checkpoint() -> None:
+def test_only_one_way_has_no_checkpoint() -> None:
     assert [way for way in WAYS if not case_of(way, 0, bucket="b").has_checkpoint] == [WITHOUT_CHECKPOINT]
 
 
-def test_each_run_has_places_of_its_own() -> None:
+def test_each_run_has_its_own_table_path_and_checkpoint() -> None:
     runs = [case_of(way, number, bucket="b") for way in ("seed", "lakefeed-parquet") for number in (0, 1)]
     for place in ("table", "path", "checkpoint"):
         assert len({getattr(run, place) for run in runs}) == 4
