@@ -106,7 +106,7 @@ class WatchedRemote:
 
 
 class WatchedLedger:
-    """A feed of a pipeline file without a driver on this machine; its ledger tells its likely state."""
+    """A feed of a pipeline file without a driver on this machine; its state is derived from the ledger."""
 
     def __init__(self, config: PipelineConfig, connections: Connections, folder: Path | None, identity: str) -> None:
         self.key, self.name = f"{identity}\n{config.name}", config.name
