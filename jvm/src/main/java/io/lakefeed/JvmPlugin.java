@@ -13,6 +13,7 @@ import java.util.Map;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
+import org.apache.iceberg.relocated.com.google.common.util.concurrent.ThreadFactoryBuilder;
 import org.apache.spark.SparkContext;
 import org.apache.spark.TaskFailedReason;
 import org.apache.spark.api.plugin.DriverPlugin;
@@ -92,11 +93,8 @@ public final class JvmPlugin implements SparkPlugin {
             }
             ColumnarModel.install();
             this.context = context;
-            schedule = Executors.newSingleThreadScheduledExecutor(work -> {
-                Thread thread = new Thread(work, "lakefeed-request-meter");
-                thread.setDaemon(true);
-                return thread;
-            });
+            schedule = Executors.newSingleThreadScheduledExecutor(
+                    new ThreadFactoryBuilder().setDaemon(true).setNameFormat("lakefeed-request-meter").build());
             schedule.scheduleWithFixedDelay(this::report, 1, 1, TimeUnit.SECONDS);
         }
 

@@ -46,7 +46,7 @@ class InterfacesTest {
     private record Group(Set<String> classes, Set<String> users) {}
 
     @Test
-    void thePageListsEachImport() throws IOException, ClassNotFoundException {
+    void theFileListsEachImportedClassOfSparkAndIceberg() throws IOException, ClassNotFoundException {
         String expected = table();
         String page = Files.readString(PAGE);
         String found = page.lines()
@@ -77,7 +77,7 @@ class InterfacesTest {
                 .collect(Collectors.joining("\n"));
     }
 
-    /** The module's own folder and that of each plug-in with Java. */
+    /** Returns the source folders of the module and of the plug-ins. */
     private static List<Path> sources() throws IOException {
         try (Stream<Path> plugIns = Files.list(Path.of("packages"))) {
             return Stream.concat(Stream.of(Path.of(PACKAGES)), plugIns.map(plugIn -> plugIn.resolve(PACKAGES)))

@@ -4,13 +4,12 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 
-/** JSON with single quotes, which Java's texts need not escape. */
+/** Parses JSON with single quotes, which need no escape in Java. */
 public final class Json {
     private static final ObjectMapper MAPPER = new ObjectMapper();
 
     private Json() {}
 
-    /** Parses JSON that has single quotes. */
     public static JsonNode of(String text) {
         try {
             return MAPPER.readTree(quoted(text));

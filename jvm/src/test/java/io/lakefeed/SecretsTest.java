@@ -9,7 +9,7 @@ import org.junit.jupiter.api.Test;
 
 class SecretsTest {
     @Test
-    void areKeptUntilTheyAreRemoved() {
+    void aSecretIsStoredUntilItIsRemoved() {
         Secrets.put("SecretsTest", "one");
         Secrets.put("SecretsTest", "two");
         assertEquals("two", Secrets.get("SecretsTest"));

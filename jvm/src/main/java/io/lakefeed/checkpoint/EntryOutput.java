@@ -32,7 +32,6 @@ final class EntryOutput extends CancellableFSDataOutputStream {
     private static final int ATTEMPTS = 4;
     private static final long PAUSE_MILLIS = 100;
 
-    /** Receives the outcome of the write. */
     interface Outcome {
         void written(long length, byte[] content);
 

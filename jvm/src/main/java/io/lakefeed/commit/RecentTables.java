@@ -1,6 +1,5 @@
 package io.lakefeed.commit;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
@@ -87,16 +86,12 @@ public final class RecentTables {
                 .toList();
         ArrayNode all = json.putArray("schemas");
         for (Schema each : tail(schemas, mostSchemas)) {
-            try {
-                ObjectNode schema = (ObjectNode) JSON.readTree(SchemaParser.toJson(each));
-                snapshots.stream()
-                        .filter(snapshot -> Integer.valueOf(each.schemaId()).equals(snapshot.schemaId()))
-                        .findFirst()
-                        .ifPresent(first -> schema.put("first-ms", first.timestampMillis()));
-                all.add(schema);
-            } catch (JsonProcessingException impossible) {
-                throw new IllegalStateException(impossible);
-            }
+            ObjectNode schema = (ObjectNode) Ledger.parsed(SchemaParser.toJson(each));
+            snapshots.stream()
+                    .filter(snapshot -> Integer.valueOf(each.schemaId()).equals(snapshot.schemaId()))
+                    .findFirst()
+                    .ifPresent(first -> schema.put("first-ms", first.timestampMillis()));
+            all.add(schema);
         }
         return json.toString();
     }

@@ -235,7 +235,6 @@ final class AvroNested {
     static final class OfMap extends AvroStep {
         private static final Object[] NONE = {};
         private static final MapData EMPTY_MAP = new ArrayBasedMapData(EMPTY, EMPTY);
-        /** The memory of an entry: references to its key and its value. */
         private static final int ENTRY = 2 * REFERENCE;
 
         private final AvroStep value;

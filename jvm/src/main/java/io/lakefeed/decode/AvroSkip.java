@@ -10,7 +10,6 @@ import org.apache.avro.Schema;
 interface AvroSkip {
     void over(BoundedDecoder in);
 
-    /** Skips values that take no bytes. */
     AvroSkip NOTHING = in -> {};
 
     static AvroSkip of(Schema writer) {

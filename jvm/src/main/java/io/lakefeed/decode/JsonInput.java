@@ -76,12 +76,10 @@ final class JsonInput implements Closeable {
         });
     }
 
-    /** Returns the text of the current string or number. */
     String text() throws IOException {
         return checked(parser.getText());
     }
 
-    /** Returns the name of the current field. */
     String name() throws IOException {
         return checked(parser.currentName());
     }

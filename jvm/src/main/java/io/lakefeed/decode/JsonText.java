@@ -54,7 +54,6 @@ final class JsonText {
         first = false;
     }
 
-    /** Writes the name of a field in an object. */
     void name(byte[] utf8) {
         next();
         string(utf8);

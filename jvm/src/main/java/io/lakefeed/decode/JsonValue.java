@@ -50,7 +50,6 @@ interface JsonValue {
         return new Compiler(rules).record(type, schema, false, "");
     }
 
-    /** Creates the readers of a type's parts. */
     record Compiler(TextValue.Rules rules) {
         /**
          * Creates the reader of a record.

@@ -26,7 +26,6 @@ final class MemoryBudget {
     private long left;
     private long limit;
 
-    /** Starts a record of {@code length} bytes. */
     void start(int length) {
         limit = (long) length * TIMES + FREE;
         left = limit - UNCHARGED;

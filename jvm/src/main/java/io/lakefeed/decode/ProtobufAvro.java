@@ -24,7 +24,6 @@ final class ProtobufAvro {
 
     private ProtobufAvro() {}
 
-    /** Returns the record schema of a message type. */
     static Schema of(ProtoMessage message) {
         return new ProtobufAvro().record(message);
     }

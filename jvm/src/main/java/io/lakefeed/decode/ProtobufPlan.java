@@ -135,7 +135,6 @@ final class ProtobufPlan {
         return template.clone();
     }
 
-    /** Returns the memory of a row. */
     int cost() {
         return ROW + 4 * template.length;
     }

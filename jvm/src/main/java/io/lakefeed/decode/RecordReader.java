@@ -136,7 +136,6 @@ public abstract class RecordReader {
      *     the format's description</a>
      */
     static final class WireFormat {
-        /** The length of the header. */
         static final int HEADER = 5;
 
         private static final byte MAGIC = 0;

@@ -295,7 +295,6 @@ final class Registry {
         private long left = FULL;
         private long at = System.nanoTime();
 
-        /** Returns whether there is time left for a request. */
         synchronized boolean allows() {
             refill();
             return left > 0;

@@ -150,7 +150,6 @@ final class RegistryClient {
                 "does not answer", url + " gave no schema within " + patience.all.toSeconds() + " s; last: " + trouble);
     }
 
-    /** Returns the error for a thread that is interrupted while it waits. */
     RegistryException interrupted() {
         Thread.currentThread().interrupt();
         return new RegistryException("was not asked", "interrupted while waiting for " + url);

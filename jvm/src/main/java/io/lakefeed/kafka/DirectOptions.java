@@ -134,7 +134,6 @@ final class DirectOptions {
         return new OfTasks(consumer, options.get("consumers"), policy, decoder.columns().size());
     }
 
-    /** The ranges that one task reads. */
     record DirectTask(List<Range> ranges) implements InputPartition {
         /** The offsets of one partition from {@code from} to before {@code until}. */
         record Range(String topic, int partition, long from, long until) implements java.io.Serializable {}

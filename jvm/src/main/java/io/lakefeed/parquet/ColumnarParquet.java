@@ -143,7 +143,6 @@ public final class ColumnarParquet extends ParquetFileFormat {
         }
     }
 
-    /** Opens the files of a task. */
     private static final class Factory extends OutputWriterFactory {
         private static final long serialVersionUID = 1L;
         private final OutputWriterFactory sparks;

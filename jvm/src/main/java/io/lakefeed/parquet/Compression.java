@@ -43,9 +43,7 @@ record Compression(CompressionCodecName codec, Optional<String> level) {
         return new ParquetCodecFactory(settings, pageBytes).getCompressor(codec);
     }
 
-    /**
-     * Compresses a page in one call; Parquet's own codec copies it through a stream, which it creates for each page.
-     */
+    /** Compresses a page in one call; Parquet's own codec creates a stream for each page and copies it through. */
     static final class Zstd implements BytesInputCompressor {
         private final ZstdCompressCtx context;
         private byte[] compressed = new byte[0];

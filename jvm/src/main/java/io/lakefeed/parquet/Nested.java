@@ -14,7 +14,6 @@ abstract class Nested implements Column {
     /** The definition level of a value that is present; of an array or a map that is not empty. */
     private final int definition;
 
-    /** The definition level of null. */
     private final int ofNull;
 
     private Nested(Part part, boolean isRepeated, Column... parts) {

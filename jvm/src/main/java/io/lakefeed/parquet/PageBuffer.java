@@ -30,7 +30,6 @@ abstract class PageBuffer implements Column {
     /** The number of values in the page, without nulls. */
     int count;
 
-    /** The number of nulls in all pages. */
     long nullsOfFile;
 
     /** The page's values as indices of the dictionary. */
@@ -161,7 +160,7 @@ abstract class PageBuffer implements Column {
                 statistics,
                 repetition > 0 ? Encoding.RLE : Encoding.BIT_PACKED,
                 definition > 0 ? Encoding.RLE : Encoding.BIT_PACKED,
-                indexed ? Encoding.PLAIN_DICTIONARY : plainEncoding());
+                indexed ? Encoding.PLAIN_DICTIONARY : Encoding.PLAIN);
         hasIndexedPages |= indexed;
         nullsOfFile += nulls;
         rows = 0;
@@ -226,10 +225,6 @@ abstract class PageBuffer implements Column {
 
     boolean hasDictionary() {
         return true;
-    }
-
-    Encoding plainEncoding() {
-        return Encoding.PLAIN;
     }
 
     abstract void put(SpecializedGetters from, int at);

@@ -38,7 +38,6 @@ final class AvroWriter {
         void write(SpecializedGetters from, int at, WireOutput out);
     }
 
-    /** Writes the fields of a record, each from a column. */
     private record Struct(Value[] values, int[] columns) {
         void write(SpecializedGetters row, WireOutput out) {
             for (int number = 0; number < values.length; number++) {

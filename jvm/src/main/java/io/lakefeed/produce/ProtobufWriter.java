@@ -44,7 +44,7 @@ final class ProtobufWriter {
         void write(Object value, WireOutput out);
     }
 
-    /** A column and the field that it becomes. */
+    /** Writes one column as a field. */
     private interface Part {
         void write(SpecializedGetters row, WireOutput out);
     }

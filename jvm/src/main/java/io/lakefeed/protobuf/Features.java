@@ -17,7 +17,6 @@ record Features(Presence unlabelled, boolean delimited, boolean openEnums) {
     static final Features PROTO3 = new Features(Presence.IMPLICIT, false, true);
     static final Features EDITION = new Features(Presence.EXPLICIT, false, true);
 
-    /** The editions whose features are known here. */
     static final List<String> EDITIONS = List.of("2023", "2024");
 
     /** The places in a text that can set features. */

@@ -28,9 +28,7 @@ final class ProtoTokens {
     private static final String HEX = "[0-9a-fA-F]";
     private static final String ESCAPE =
             "\\\\(?:[abfnrtv\\\\?'\"0-7]|[xX]HEX|uHEX{4}|U(?:0010|000HEX)HEX{4})".replace("HEX", HEX);
-    /**
-     * Text up to its closing quote. Escapes are not decoded: only defaults and options, which do not matter, have them.
-     */
+    /** Text up to its closing quote. Escapes are not decoded, because only defaults and options have them. */
     private static final Pattern OPEN_TEXT =
             Pattern.compile("(?:\"(?:[^\"\\\\\n]|ESCAPE)*+|'(?:[^'\\\\\n]|ESCAPE)*+)".replace("ESCAPE", ESCAPE));
     private static final Pattern TOKEN = Pattern.compile(String.join(
@@ -98,12 +96,10 @@ final class ProtoTokens {
         return tokens.get(next).text;
     }
 
-    /** Returns the position of the next token, for {@link #back}. */
     int position() {
         return next;
     }
 
-    /** Returns to a position. */
     void back(int position) {
         next = position;
     }
@@ -234,7 +230,6 @@ final class ProtoTokens {
         return wrong(line(), "expected " + something + ", found " + (atEnd() ? "the end" : "'" + peek() + "'"));
     }
 
-    /** Returns an error for a line. */
     static SchemaException wrong(int line, String text) {
         return new SchemaException("line " + line + ": " + text);
     }

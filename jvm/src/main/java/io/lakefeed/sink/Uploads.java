@@ -9,6 +9,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import org.apache.iceberg.relocated.com.google.common.util.concurrent.ThreadFactoryBuilder;
 
 /**
  * Uploads the metadata files of one commit at the same time: manifests, the manifest list, and the table's metadata
@@ -22,11 +23,8 @@ import java.util.concurrent.Future;
  * another JVM commits their files.
  */
 public final class Uploads implements AutoCloseable {
-    private static final ExecutorService THREADS = Executors.newCachedThreadPool(work -> {
-        Thread thread = new Thread(work, "lakefeed-uploads");
-        thread.setDaemon(true);
-        return thread;
-    });
+    private static final ExecutorService THREADS = Executors.newCachedThreadPool(
+            new ThreadFactoryBuilder().setDaemon(true).setNameFormat("lakefeed-uploads").build());
     /** The number of commits in progress by folder. */
     private static final Map<String, Integer> OPEN = new HashMap<>();
 

@@ -9,6 +9,8 @@ import org.apache.iceberg.Table;
 import org.apache.iceberg.expressions.Expression;
 import org.apache.iceberg.expressions.Expressions;
 import org.apache.iceberg.expressions.UnboundTerm;
+import org.apache.iceberg.transforms.Transform;
+import org.apache.iceberg.transforms.UnknownTransform;
 import org.apache.iceberg.types.Conversions;
 import org.apache.iceberg.types.Type;
 
@@ -30,7 +32,8 @@ public final class PartitionFilter {
         for (int position = 0; position < spec.fields().size(); position++) {
             PartitionField field = spec.fields().get(position);
             String column = table.schema().findColumnName(field.sourceId());
-            if (column != null && !field.transform().isVoid()) {
+            boolean isKnown = !field.transform().isVoid() && !(field.transform() instanceof UnknownTransform);
+            if (column != null && isKnown) {
                 Type type = spec.partitionType().fields().get(position).type();
                 all = Expressions.and(all, of(field, column, type, values.get(position)));
             }
@@ -43,7 +46,7 @@ public final class PartitionFilter {
             return Expressions.isNull(column);
         }
         try {
-            return Expressions.equal(term(field.transform().toString(), column), parsed(type, value));
+            return Expressions.equal(term(field.transform(), column), parsed(type, value));
         } catch (UnsupportedOperationException | IllegalArgumentException | DateTimeException notComparable) {
             return Expressions.alwaysTrue();
         }
@@ -59,25 +62,10 @@ public final class PartitionFilter {
         };
     }
 
-    private static <T> UnboundTerm<T> term(String transform, String column) {
-        if (transform.equals("identity")) {
-            return Expressions.ref(column);
-        }
-        return switch (transform) {
-            case "year" -> Expressions.year(column);
-            case "month" -> Expressions.month(column);
-            case "day" -> Expressions.day(column);
-            case "hour" -> Expressions.hour(column);
-            default -> {
-                int width = Integer.parseInt(transform.replaceAll("\\D", ""));
-                if (transform.startsWith("bucket")) {
-                    yield Expressions.bucket(column, width);
-                }
-                if (transform.startsWith("truncate")) {
-                    yield Expressions.truncate(column, width);
-                }
-                throw new IllegalArgumentException(transform);
-            }
-        };
+    @SuppressWarnings("unchecked")
+    private static <T> UnboundTerm<T> term(Transform<?, ?> transform, String column) {
+        return transform.isIdentity()
+                ? Expressions.ref(column)
+                : Expressions.transform(column, (Transform<?, T>) transform);
     }
 }

@@ -48,7 +48,7 @@ class CheckedOperationsTest {
     @Nested
     class Batches {
         @Test
-        void thatContinueLandWithTheirPosition() {
+        void batchesThatContinueAreCommittedWithTheirPosition() {
             commit(table -> Tables.commit(table, 1, "A 0 5"));
             commit(table -> Tables.commit(table, 2, "A 5 9"));
             assertEquals(2, store.current.currentSnapshot().snapshotId());
@@ -64,13 +64,13 @@ class CheckedOperationsTest {
             "B 5 9, was recreated",
             "A 9 12 0 1, begins at 9",
         })
-        void thatDoNotContinueAreRefused(String ranges, String reason) {
+        void batchesThatDoNotContinueAreRefused(String ranges, String reason) {
             commit(table -> Tables.commit(table, 1, "A 0 5"));
             refused(reason, table -> Tables.commit(table, 2, ranges));
         }
 
         @Test
-        void areComparedWithTheLastCommitBelowOtherSnapshots() {
+        void aBatchIsComparedWithTheFeedsLastCommitBelowOtherSnapshots() {
             commit(table -> Tables.commit(table, 1, "A 0 5"));
             commit(table -> Tables.add(table, 2));
             refused("begins at 0", table -> Tables.commit(table, 3, "A 0 5"));
@@ -79,7 +79,7 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void areComparedWithTheRecordedPositionWhenTheLastCommitExpired() {
+        void aBatchIsComparedWithTheRecordedPositionIfTheLastCommitExpired() {
             commit(table -> Tables.commit(table, 1, "A 0 5"));
             commit(table -> Tables.add(table, 2));
             commit(table -> Tables.expire(table, 1));
@@ -89,7 +89,7 @@ class CheckedOperationsTest {
 
         @ParameterizedTest(name = "{0} rows, expected {1}: {2}")
         @CsvSource({"3, 3, true", "3, 4, false", ", 0, true", ", 1, false"})
-        void haveTheNumberOfRowsThatTheyDeclare(String added, String expected, boolean lands) {
+        void aBatchWithAnotherNumberOfRowsThanItDeclaresIsRefused(String added, String expected, boolean lands) {
             UnaryOperator<TableMetadata> change = table -> added == null
                     ? Tables.commit(table, 1, "A 0 5", Ledger.ROWS, expected)
                     : Tables.commit(table, 1, "A 0 5", Ledger.ROWS, expected, "added-records", added);
@@ -101,7 +101,7 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void ofSeveralFeedsDoNotDependOnEachOther() {
+        void batchesOfTwoFeedsAreCheckedSeparately() {
             commit(table -> Tables.commit(table, 1, "A 0 5"));
             commit(table -> Tables.add(table, 2, Ledger.FEED, "other", Ledger.COMMIT_ID, "o",
                     Ledger.RANGES, Tables.ranges("A 100 200")));
@@ -110,7 +110,7 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void withoutRangesAreNotChecked() {
+        void aCommitWithoutRangesIsNotChecked() {
             commit(table -> Tables.add(table, 1, Ledger.FEED, Tables.FEED));
             assertNull(store.current.properties().get(POSITION));
         }
@@ -127,7 +127,7 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void landAfterTheSnapshotThatWasComparedAndFences() {
+        void aTakeoverIsCommittedAfterTheComparedSnapshotAndFences() {
             commit(table -> Tables.add(table, 1));
             commit(table -> Tables.add(table, 2, Ledger.TAKEN + Tables.FEED, "1 a"));
             commit(takeover(3, "1"));
@@ -136,13 +136,13 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void landInATableWithoutSnapshots() {
+        void aTakeoverIsCommittedToATableWithoutSnapshots() {
             commit(takeover(1, "null"));
             refused("begins at 0", table -> Tables.commit(table, 2, "A 0 9"));
         }
 
         @Test
-        void areRefusedAfterACommitOfTheOtherTool() {
+        void aTakeoverIsRefusedAfterACommitOfTheOtherTool() {
             commit(table -> Tables.add(table, 1));
             commit(table -> Tables.add(table, 2));
             refused("snapshot 2 was committed after", takeover(3, "1"));
@@ -151,13 +151,13 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void areRefusedAfterARollback() {
+        void aTakeoverIsRefusedAfterARollback() {
             commit(table -> Tables.add(table, 1, Ledger.TAKEN + Tables.FEED, "1 a"));
             refused("was rolled back", takeover(3, "2"));
         }
 
         @Test
-        void ofAFeedWithCommitsAreRefused() {
+        void aTakeoverByAFeedWithCommitsIsRefused() {
             commit(table -> Tables.commit(table, 1, "A 0 7"));
             refused("takes it over from no other tool", takeover(2, "1"));
         }
@@ -166,7 +166,7 @@ class CheckedOperationsTest {
     @Nested
     class Moves {
         @Test
-        void fromWhereTheTableEndsLand() {
+        void aMoveFromTheFeedsPositionIsCommitted() {
             commit(table -> Tables.commit(table, 1, "A 0 9"));
             commit(table -> Tables.commit(table, 2, "A 4 4", Ledger.MOVED, Tables.moved("A 9 4")));
             assertEquals(offsets("0,4"), covered());
@@ -174,18 +174,18 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void fromElsewhereAreRefused() {
+        void aMoveFromAnotherPositionIsRefused() {
             commit(table -> Tables.commit(table, 1, "A 0 9"));
             refused("is to be moved from 8", table -> Tables.commit(table, 2, "A 4 4", Ledger.MOVED, Tables.moved("A 8 4")));
         }
 
         @Test
-        void ofAFeedWithoutACommitAreRefused() {
+        void aMoveOfAFeedWithoutACommitIsRefused() {
             refused("no commit in the table", table -> Tables.commit(table, 1, "A 4 4", Ledger.MOVED, Tables.moved("A 9 4")));
         }
 
         @Test
-        void ofUnknownOriginLandOnlyWhereTheTableDoesNotTell() {
+        void aMoveFromAnUnknownPositionIsCommittedOnlyIfThePositionIsUnknown() {
             commit(table -> Tables.commit(table, 1, "A 0 9"));
             refused("begins at 4", table -> Tables.commit(table, 2, "A 4 4", Ledger.MOVED, "{'unknown':true}"));
             store.current = Tables.add(Tables.empty(POSITION, Ledger.ROLLED_BACK), 1);
@@ -198,7 +198,7 @@ class CheckedOperationsTest {
     @Nested
     class Backfills {
         @Test
-        void ofOldRecordsLand() {
+        void aBackfillOfOldRecordsIsCommitted() {
             commit(table -> Tables.commit(table, 1, "A 5 9"));
             commit(table -> Tables.backfill(table, 2, "A 0 3"));
             assertEquals(offsets("0,3,5,9"), covered());
@@ -211,20 +211,20 @@ class CheckedOperationsTest {
             "A 12 15, will read these records itself",
             "B 0 3, will read these records itself",
         })
-        void ofOtherRecordsAreRefused(String ranges, String reason) {
+        void aBackfillOfOtherRecordsIsRefused(String ranges, String reason) {
             commit(table -> Tables.commit(table, 1, "A 5 9"));
             refused(reason, table -> Tables.backfill(table, 2, ranges));
         }
 
         @Test
-        void areRefusedWhereTheCoverageIsUnknown() {
+        void aBackfillIsRefusedIfTheCoveredOffsetsAreUnknown() {
             refused("not known which records", table -> Tables.backfill(table, 1, "A 0 3"));
             commit(table -> Tables.commit(table, 1, "A 5 9", Ledger.CONTINUITY, "sparse"));
             refused("not known which records", table -> Tables.backfill(table, 2, "A 0 3"));
         }
 
         @Test
-        void haveAFenceOfTheirOwn() {
+        void backfillsHaveTheirOwnFence() {
             commit(table -> Tables.commit(table, 1, "A 5 9"));
             commit(table -> Tables.set(table, FENCE + Ledger.BACKFILLS, "7 x"));
             refused("another driver has taken over", table -> Tables.backfill(table, 2, "A 0 3", Ledger.FENCE, "6 w"));
@@ -235,7 +235,7 @@ class CheckedOperationsTest {
     @Nested
     class Fences {
         @Test
-        void keepAnEarlierDriverOut() {
+        void aDriverWithAnOlderFenceIsRefused() {
             commit(table -> Tables.set(table, FENCE, "1 a"));
             commit(table -> Tables.commit(table, 1, "A 0 5", Ledger.FENCE, "1 a"));
             commit(table -> Tables.set(table, FENCE, "2 b"));
@@ -246,7 +246,7 @@ class CheckedOperationsTest {
 
         @ParameterizedTest(name = "{1} after {0}: {2}")
         @CsvSource({"1 a, 2 b, true", "2 b, 2 b, true", "2 b, 2 c, false", "2 b, 1 a, false", "9 a, 10 b, true"})
-        void onlyRise(String before, String next, boolean taken) {
+        void aFenceOnlyRises(String before, String next, boolean taken) {
             commit(table -> Tables.set(table, FENCE, before));
             if (taken) {
                 commit(table -> Tables.set(table, FENCE, next));
@@ -256,7 +256,7 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void ofReplaysAreApart() {
+        void replaysHaveTheirOwnFence() {
             commit(table -> Tables.set(table, FENCE, "5 a", FENCE + Ledger.REPLAYS, "7 x"));
             refused("another driver", table -> Tables.add(table, 1, Ledger.REPLAY_OF, Tables.FEED, Ledger.REPLAY, "r",
                     Ledger.FENCE, "5 a"));
@@ -268,22 +268,22 @@ class CheckedOperationsTest {
     @Nested
     class LostAnswers {
         @Test
-        void ofACommitThatLandedAreASuccess() {
+        void aCommitWithoutAnAnswerThatSucceededIsASuccess() {
             store.after = new CommitStateUnknownException(new RuntimeException("connection reset"));
             commit(table -> Tables.commit(table, 1, "A 0 5"));
             assertEquals(1, store.commits);
         }
 
         @Test
-        void ofACommitThatDidNotLandAreAFailure() {
+        void aCommitWithoutAnAnswerThatFailedIsAFailure() {
             store.before = new CommitStateUnknownException(new RuntimeException("connection reset"));
             assertThrows(CommitStateUnknownException.class, () -> commit(table -> Tables.commit(table, 1, "A 0 5")));
         }
 
         @Test
-        void areFoundWhenIcebergTriesAgain() {
+        void aRetryOfACommitThatSucceededChangesNothing() {
             commit(table -> Tables.commit(table, 1, "A 0 5"));
-            // The same batch in a new snapshot, as the next attempt writes it.
+            // The next attempt commits the same batch in a new snapshot.
             commit(table -> Tables.add(table, 2, Ledger.FEED, Tables.FEED, Ledger.COMMIT_ID, "c1",
                     Ledger.RANGES, Tables.ranges("A 0 5")));
             assertEquals(1, store.commits);
@@ -291,12 +291,12 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void doNotTakeTheTableBackBehindAnotherCommit() {
+        void aRetryDoesNotRollBackAnotherWritersCommit() {
             TableMetadata base = store.current;
             TableMetadata mine = Tables.commit(base, 1, "A 0 5");
             store.before = new CommitFailedException("no answer");
             assertThrows(CommitFailedException.class, () -> operations.commit(base, mine));
-            // It had landed all the same, and another writer's commit is on top of it.
+            // The commit succeeded nevertheless, and another writer's commit follows it.
             store.before = null;
             store.current = Tables.add(mine, 2);
             commit(table -> Tables.rollBack(table, 1));
@@ -304,7 +304,7 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void ofAConflictWithItselfAreASuccess() {
+        void aCommitThatConflictsWithItselfIsASuccess() {
             store.after = new CommitFailedException("the table has changed");
             commit(table -> Tables.commit(table, 1, "A 0 5"));
             assertEquals(1, store.current.currentSnapshot().snapshotId());
@@ -314,7 +314,7 @@ class CheckedOperationsTest {
     @Nested
     class Rollbacks {
         @Test
-        void moveThePositionBack() {
+        void aRollbackMovesThePositionBack() {
             commit(table -> Tables.commit(table, 1, "A 0 5"));
             commit(table -> Tables.commit(table, 2, "A 5 9"));
             commit(table -> Tables.rollBack(table, 1));
@@ -324,7 +324,7 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void behindAllCommitsLeaveAMark() {
+        void aRollbackToBeforeAllCommitsMarksThePositionAsUnknown() {
             commit(table -> Tables.add(table, 1));
             commit(table -> Tables.commit(table, 2, "A 0 5"));
             commit(table -> Tables.rollBack(table, 1));
@@ -333,7 +333,7 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void forgetAReplayThatTheyRemoved() {
+        void aRollbackRemovesTheReplayThatItUndoes() {
             commit(table -> Tables.commit(table, 1, "A 0 5"));
             commit(table -> Tables.add(table, 2, Ledger.REPLAY_OF, Tables.FEED, Ledger.REPLAY, "r"));
             assertEquals("r", LastReplay.of(store.current, Tables.FEED).id());
@@ -347,7 +347,7 @@ class CheckedOperationsTest {
         private static final String LATER = "99999999999999";
 
         @Test
-        void refuseRewrites() {
+        void aPauseRefusesRewrites() {
             commit(table -> Tables.set(table, Quiet.PROPERTY, LATER));
             assertThrows(ValidationException.class, () -> commit(table -> Tables.addAs("replace", table, 1)));
             commit(table -> Tables.add(table, 1));
@@ -355,7 +355,7 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void endWithACommitOfAFeed() {
+        void aCommitOfAFeedEndsThePause() {
             commit(table -> Tables.set(table, Quiet.PROPERTY, LATER));
             commit(table -> Tables.commit(table, 1, "A 0 5"));
             assertFalse(store.current.properties().containsKey(Quiet.PROPERTY));
@@ -363,15 +363,15 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void endByThemselves() {
+        void aPauseEndsAtItsTime() {
             commit(table -> Tables.set(table, Quiet.PROPERTY, "1000"));
             commit(table -> Tables.addAs("replace", table, 1));
         }
     }
 
-    /** A method with a default would not reach the catalog's own operations. */
+    /** A default method that is not overridden would not reach the catalog's operations. */
     @Test
-    void delegatesEachMethodOfTheInterface() throws NoSuchMethodException {
+    void eachMethodOfTheInterfaceIsOverridden() throws NoSuchMethodException {
         for (Method method : TableOperations.class.getMethods()) {
             assertSame(
                     CheckedOperations.class,
@@ -381,7 +381,7 @@ class CheckedOperationsTest {
     }
 
     @Test
-    void aCatalogOfAnUnknownKindIsNotTrustedToGuardProperties() {
+    void anUnknownCatalogDoesNotGuardProperties() {
         assertFalse(operations.guardsProperties());
     }
 }

@@ -17,13 +17,6 @@ class CoveredTest {
         return Json.of("{'t': {'id': 'A', 'ranges': {'0': [" + start + ", " + end + "]}}}");
     }
 
-    /** The covered offsets of partition 0 as text: {@code 0 5 9 12} for [0, 5) and [9, 12). */
-    private static String offsets(Covered covered) {
-        StringBuilder text = new StringBuilder();
-        covered.toJson().path("t").path("offsets").path("0").forEach(bound -> text.append(' ').append(bound.asLong()));
-        return text.toString().strip();
-    }
-
     private static Covered of(String offsets) {
         Covered covered = Covered.nothing();
         if (!offsets.isEmpty()) {
@@ -50,10 +43,10 @@ class CoveredTest {
         "0 5, 9, 3, 0 5", // ends before it begins
         "'', 9223372036854775800, 9223372036854775807, 9223372036854775800 9223372036854775807",
     })
-    void adds(String before, long start, long end, String after) {
+    void aRangeIsAdded(String before, long start, long end, String after) {
         Covered covered = of(before);
         covered.add(range(start, end));
-        assertEquals(after, offsets(covered));
+        assertEquals(after, Tables.offsets(covered));
     }
 
     @ParameterizedTest(name = "[{0}] without [{1}, {2}) is [{3}]")
@@ -63,21 +56,21 @@ class CoveredTest {
         "0 9, 4, 9, 0 4",
         "0 9, 3, 5, 0 3 5 9", // splits it
         "0 5 7 9, 4, 8, 0 4 8 9", // cuts both
-        "0 2 4 6 8 10, 1, 9, 0 1 9 10", // takes the middle one whole
+        "0 2 4 6 8 10, 1, 9, 0 1 9 10", // removes the middle interval
         "0 5, 5, 9, 0 5", // begins at its end
         "5 9, 0, 5, 5 9", // ends at its start
         "0 5, 2, 2, 0 5", // is empty
         "'', 0, 5, ''",
     })
-    void removes(String before, long start, long end, String after) {
+    void aRangeIsRemoved(String before, long start, long end, String after) {
         Covered covered = of(before);
         covered.remove(range(start, end));
-        assertEquals(after, offsets(covered));
+        assertEquals(after, Tables.offsets(covered));
     }
 
     @ParameterizedTest(name = "seed {0}")
     @ValueSource(longs = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10})
-    void isTheSetOfOffsetsThatABitSetHas(long seed) {
+    void randomRangesGiveTheSameOffsetsAsABitSet(long seed) {
         Random random = new Random(seed);
         Covered covered = Covered.nothing();
         BitSet expected = new BitSet();
@@ -93,7 +86,7 @@ class CoveredTest {
                 covered.remove(range(start, end));
             }
             expected.set(start, end, adds);
-            assertEquals(bounds(expected), offsets(covered), "after step " + step);
+            assertEquals(bounds(expected), Tables.offsets(covered), "after step " + step);
         }
     }
 
@@ -108,7 +101,7 @@ class CoveredTest {
     }
 
     @Test
-    void keepsPartitionsAndTopicsApart() {
+    void partitionsAndTopicsAreSeparate() {
         Covered covered = Covered.nothing();
         covered.add(Json.of("{'t': {'id': 'A', 'ranges': {'0': [0, 5], '10': [3, 4]}}, 'u': {'id': 'B', 'ranges': {'0': [7, 9]}}}"));
         covered.remove(Json.of("{'t': {'id': 'A', 'ranges': {'10': [0, 9]}}}"));
@@ -118,14 +111,14 @@ class CoveredTest {
     }
 
     @Test
-    void forgetsARecreatedTopic() {
+    void aRecreatedTopicStartsEmpty() {
         Covered covered = of("0 9");
         covered.add(Json.of("{'t': {'id': 'B', 'ranges': {'0': [2, 4]}}}"));
         assertEquals(Json.quoted("{'t':{'id':'B','offsets':{'0':[2,4]}}}"), covered.toJson().toString());
     }
 
     @Test
-    void keepsOnlyTheTopicsOfAMove() {
+    void keepRemovesOtherTopics() {
         Covered covered = of("0 9");
         covered.add(Json.of("{'u': {'id': 'U', 'ranges': {'0': [0, 3]}}, 'v': {'id': 'V', 'ranges': {'0': [0, 3]}}}"));
         covered.keep(Json.of("{'t': {'id': 'A', 'ranges': {}}, 'u': {'id': 'other', 'ranges': {}}}"));
@@ -133,14 +126,14 @@ class CoveredTest {
     }
 
     @Test
-    void readsWhatItWrites() {
+    void itsTextIsReadAgain() {
         JsonNode json = Json.of("{'t': {'id': 'A', 'offsets': {'0': [0, 5, 7, 9], '1': []}}}");
         assertEquals(json.toString(), Covered.of(json).toJson().toString());
         assertEquals(Json.quoted("{}"), Covered.nothing().toJson().toString());
     }
 
     @Test
-    void namesTheFirstOverlap() {
+    void overlapDescribesTheFirstCoveredRange() {
         Covered covered = of("0 5 7 9");
         assertEquals("t-0 has [7, 9) already", covered.overlap(range(8, 20)));
         assertNull(covered.overlap(range(5, 7)));

@@ -21,26 +21,26 @@ class LastReplayTest {
     }
 
     @Test
-    void isThatOfTheFeed() {
+    void aReplayIsFoundByItsFeed() {
         assertEquals(new LastReplay("r", 2, 2), LastReplay.of(replayed(), Tables.FEED));
         assertNull(LastReplay.of(replayed(), "other"));
         assertNull(LastReplay.of(Tables.empty(), Tables.FEED));
     }
 
     @Test
-    void outlivesItsSnapshot() {
+    void aReplayIsKnownAfterItsSnapshotExpired() {
         TableMetadata table = Tables.expire(Tables.add(replayed(), 3), 1, 2);
         assertEquals("r", LastReplay.of(table, Tables.FEED).id());
     }
 
     @Test
-    void isGoneAfterARollback() {
+    void aReplayIsUnknownAfterARollback() {
         assertNull(LastReplay.of(Tables.rollBack(replayed(), 1), Tables.FEED));
         assertNull(LastReplay.of(Tables.add(Tables.rollBack(replayed(), 1), 3), Tables.FEED));
     }
 
     @Test
-    void isLandedOnlyByASnapshotWithAFeedAndAnId() {
+    void aSnapshotWithoutAFeedOrAnIdIsNoReplay() {
         assertNull(LastReplay.landedBy(Tables.add(Tables.empty(), 1, Ledger.REPLAY, "r").currentSnapshot()));
         assertNull(LastReplay.landedBy(Tables.add(Tables.empty(), 1, Ledger.REPLAY_OF, "f").currentSnapshot()));
     }

@@ -18,7 +18,9 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 class LedgerTest {
-    /** The faults of a commit with this summary after one with these ranges. */
+    /**
+     * Returns the faults of a commit with these ranges and this summary after a commit with the ranges {@code last}.
+     */
     private static List<String> faults(String last, String ranges, String... more) {
         Map<String, String> summary = new HashMap<>(Map.of(Ledger.RANGES, Tables.ranges(ranges)));
         for (int at = 0; at < more.length; at += 2) {
@@ -41,9 +43,9 @@ class LedgerTest {
             "A 0 5 0 7, A 5 9 8 9, 't-1 begins at 8, the table ends at 7'",
             "A 0 5 0 7, A 5 9, t-1 is in the table but not in the batch",
             "A 0 5, B 5 9, 'topic t was recreated (id B, was A)'",
-            "'A 0 5', ' 5 9', none", // an unknown id is not another one
+            "'A 0 5', ' 5 9', none", // an unknown id is no other topic's
         })
-        void comparesWithTheLastCommit(String last, String next, String fault) {
+        void aCommitMustBeginWhereTheLastOneEnded(String last, String next, String fault) {
             assertEquals(fault == null ? List.of() : List.of(fault), faults(last, next));
         }
 
@@ -54,7 +56,7 @@ class LedgerTest {
             "A 0 5 0 7, A 5 9, none", // skips a partition
             "A 0 5, A 4 9, 't-0 begins at 4, the table ends at 5'",
         })
-        void letsSparseFeedsSkipButNotRepeat(String last, String next, String fault) {
+        void aSparseFeedCanSkipBatchesButNotRepeatThem(String last, String next, String fault) {
             assertEquals(fault == null ? List.of() : List.of(fault), faults(last, next, Ledger.CONTINUITY, "sparse"));
         }
 
@@ -67,18 +69,18 @@ class LedgerTest {
             "A 0 5, A 5 0, B 0 0, none", // to a recreated topic
             "A 0 5, B 5 0, B 0 0, 'topic t was recreated (id B, was A)'",
         })
-        void checksBothEndsOfAMove(String last, String positions, String next, String fault) {
+        void aMoveIsCheckedAtBothEnds(String last, String positions, String next, String fault) {
             List<String> found = faults(last, next, Ledger.MOVED, Tables.moved(positions));
             assertEquals(fault == null ? List.of() : List.of(fault), found);
         }
 
         @Test
-        void aMoveToARecreatedTopicMayHaveFewerPartitions() {
+        void aRecreatedTopicCanHaveFewerPartitions() {
             assertEquals(List.of(), faults("A 0 5 0 7", "B 0 0", Ledger.MOVED, Tables.moved("A 5 0")));
         }
 
         @Test
-        void namesEachFault() {
+        void allFaultsAreReported() {
             assertEquals(2, faults("A 0 5 0 7", "A 6 9 8 9").size());
         }
     }
@@ -92,14 +94,14 @@ class LedgerTest {
             "m5, none",
             "m6, 't-0 begins after m6, the table ends at m5'",
         })
-        void mustContinueToo(String begins, String fault) {
+        void sequenceNumbersMustContinue(String begins, String fault) {
             String ranges = "{'t':{'id':'A','ranges':{'0':[5,9]},'marks':{'0':['" + begins + "','m9']}}}";
             List<String> found = Ledger.faults(Json.of(BEFORE), Map.of(Ledger.RANGES, Json.quoted(ranges)));
             assertEquals(fault == null ? List.of() : List.of(fault), found);
         }
 
         @Test
-        void mayBeMissing() {
+        void sequenceNumbersCanBeMissing() {
             assertEquals(List.of(), Ledger.faults(Json.of(BEFORE), Map.of(Ledger.RANGES, Tables.ranges("A 5 9"))));
         }
     }
@@ -111,7 +113,7 @@ class LedgerTest {
         "A 0 9, B 3 5, 't-0 up to 5, it is at 9'", // another topic's offsets
         "A 0 9, A 0 3 0 4, 't-1 up to 4, it is at 0'", // a partition that the feed has not read
     })
-    void aBackfillMustNotBeAheadOfTheFeed(String position, String ranges, String ahead) {
+    void aBackfillMustEndBeforeTheFeedsPosition(String position, String ranges, String ahead) {
         assertEquals(
                 ahead == null ? List.of() : List.of(ahead),
                 Ledger.ahead(Json.of(Tables.ranges(position)), Json.of(Tables.ranges(ranges))));
@@ -119,18 +121,18 @@ class LedgerTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"{", "no json", "{'t': }"})
-    void refusesRangesThatAreNoJson(String text) {
+    void rangesThatAreNoJsonAreRefused(String text) {
         BatchRefused refused = assertThrows(BatchRefused.class, () -> Ledger.parsed(text));
         assertTrue(refused.getMessage().startsWith(BatchRefused.PREFIX), refused.getMessage());
     }
 
     @Test
-    void refusesACommitWithoutRanges() {
+    void aCommitWithoutRangesIsRefused() {
         assertThrows(BatchRefused.class, () -> Ledger.parsed(null));
     }
 
     @Test
-    void readsAMoveOfUnknownOrigin() {
+    void aMoveFromAnUnknownPositionIsRecognised() {
         assertTrue(Ledger.movesFromUnknown(Map.of(Ledger.MOVED, "{\"unknown\":true}")));
         assertFalse(Ledger.movesFromUnknown(Map.of(Ledger.MOVED, Json.quoted(Tables.moved("A 5 2")))));
         assertFalse(Ledger.movesFromUnknown(Map.of()));
@@ -143,7 +145,7 @@ class LedgerTest {
                 Tables.commit(Tables.commit(Tables.empty(), 1, "A 0 5"), 2, "A 5 9");
 
         @Test
-        void isThatOfItsFeed() {
+        void theNewestCommitIsFoundByItsFeed() {
             TableMetadata table = Tables.add(two, 3, Ledger.FEED, "other", Ledger.RANGES, Tables.ranges("A 0 1"));
             assertEquals(2, Ledger.newest(table, 3L, Tables.FEED).snapshotId());
             assertEquals(3, Ledger.newest(table, 3L, "other").snapshotId());
@@ -151,20 +153,20 @@ class LedgerTest {
         }
 
         @Test
-        void isLookedForFromAHead() {
+        void theNewestCommitIsSearchedFromASnapshot() {
             assertEquals(1, Ledger.newest(two, 1L, Tables.FEED).snapshotId());
             assertNull(Ledger.newest(two, null, Tables.FEED));
             assertNull(Ledger.newest(Tables.empty(), null, Tables.FEED));
         }
 
         @Test
-        void leavesOutSnapshotsWithoutRangesAndBackfills() {
+        void backfillsAndSnapshotsWithoutRangesAreNoNewestCommit() {
             TableMetadata table = Tables.backfill(Tables.add(two, 3, Ledger.FEED, Tables.FEED), 4, "A 0 1");
             assertEquals(2, Ledger.newest(table, 4L, Tables.FEED).snapshotId());
         }
 
         @Test
-        void comesFromThePropertyWhenSnapshotsExpired() {
+        void theNewestCommitComesFromThePropertyIfItsSnapshotExpired() {
             String position = "{'commit-id':'c2','snapshot-id':2,'sequence-number':2,'ranges':" + Tables.ranges("A 5 9") + "}";
             TableMetadata table = Tables.expire(
                     Tables.add(Tables.set(two, Ledger.POSITION + Tables.FEED, position), 3), 1, 2);
@@ -175,7 +177,7 @@ class LedgerTest {
         }
 
         @Test
-        void isNullForANewFeed() {
+        void aNewFeedHasNoNewestCommit() {
             assertNull(Ledger.last(two, 2L, "new"));
         }
 
@@ -184,7 +186,7 @@ class LedgerTest {
             Ledger.ROLLED_BACK,
             "{'commit-id':'c9','snapshot-id':9,'sequence-number':9,'ranges':{}}",
         })
-        void isRefusedAfterARollbackBehindIt(String position) {
+        void theNewestCommitIsUnknownAfterARollbackToBeforeIt(String position) {
             TableMetadata table = Tables.add(Tables.empty(Ledger.POSITION + Tables.FEED, position), 1);
             BatchRefused refused = assertThrows(BatchRefused.class, () -> Ledger.last(table, 1L, Tables.FEED));
             assertTrue(refused.getMessage().contains("rolled back"), refused.getMessage());
@@ -197,7 +199,7 @@ class LedgerTest {
                 Tables.add(Tables.add(Tables.add(Tables.add(Tables.empty(), 1), 2), 3), 4);
 
         @Test
-        void ofSnapshotsThatTheTableHas() {
+        void anExistingSnapshotDescendsFromItsAncestors() {
             assertTrue(Ledger.descends(line, 4L, 2, 2));
             assertTrue(Ledger.descends(line, 4L, 4, 4));
             assertFalse(Ledger.descends(line, 2L, 4, 4));
@@ -205,7 +207,7 @@ class LedgerTest {
         }
 
         @Test
-        void ofExpiredSnapshotsGoesByTheSequenceNumber() {
+        void theSequenceNumberDecidesAboutExpiredAncestors() {
             TableMetadata expired = Tables.expire(line, 1, 2);
             assertTrue(Ledger.descends(expired, 4L, 2, 2));
             assertTrue(Ledger.mayDescendFrom(expired, 4L, 2));
@@ -214,13 +216,13 @@ class LedgerTest {
         }
 
         @Test
-        void isKnownWhereTheLineBeginsAtTheRoot() {
+        void aLineThatExistsToItsRootHasNoExpiredAncestors() {
             assertFalse(Ledger.mayDescendFrom(line, 4L, 0));
             assertFalse(Ledger.mayDescendFrom(line, null, 0));
         }
 
         @Test
-        void endsAtARollback() {
+        void ancestorsEndAtARollback() {
             TableMetadata table = Tables.add(Tables.rollBack(line, 2), 5);
             assertTrue(Ledger.descends(table, 5L, 2, 2));
             assertFalse(Ledger.descends(table, 5L, 3, 3));

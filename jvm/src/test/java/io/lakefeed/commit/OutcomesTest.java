@@ -32,8 +32,8 @@ class OutcomesTest {
     }
 
     @Test
-    void areNothingWhileATaskStillReadsTheirFields() throws ReflectiveOperationException {
-        // An instance as deserialization creates it, before it has read the fields: a heartbeat can see that.
+    void outcomesAreZeroBeforeATaskHasReadTheirFields() throws ReflectiveOperationException {
+        // Deserialization creates the object before it reads the fields, and a heartbeat can use it then.
         Class<?> factory = Class.forName("sun.reflect.ReflectionFactory");
         Constructor<?> withoutFields = (Constructor<?>) factory
                 .getMethod("newConstructorForSerialization", Class.class, Constructor.class)
@@ -50,7 +50,7 @@ class OutcomesTest {
     @Nested
     class Counts {
         @Test
-        void addUpPerPartition() {
+        void countsOfAPartitionAreAdded() {
             outcomes.add(broken("t", 0, 0, 10, 3));
             outcomes.add(broken("t", 0, 10, 5, 12, 14));
             Outcomes.RangeOutcome skipped = range("t", 10, 0, 7);
@@ -64,14 +64,14 @@ class OutcomesTest {
         }
 
         @Test
-        void takeATaskThatRanTwiceOnce() {
+        void aTaskThatRanTwiceCountsOnce() {
             outcomes.add(broken("t", 0, 0, 10, 3));
             outcomes.add(broken("t", 0, 0, 10, 3));
             assertEquals("{\"t\":{\"0\":[10,1,0]}}", outcomes.toJson());
         }
 
         @Test
-        void spanTheDeadLetters() {
+        void deadRangesSpanThePartitionsDeadLetters() {
             outcomes.add(broken("t", 0, 0, 10, 7, 3));
             outcomes.add(broken("t", 0, 10, 10, 12));
             outcomes.add(range("t", 1, 0, 10));
@@ -79,7 +79,7 @@ class OutcomesTest {
         }
 
         @Test
-        void areEmptyWithoutRecords() {
+        void countsWithoutRecordsAreEmpty() {
             assertEquals("{}", outcomes.toJson());
             assertEquals("{}", outcomes.deadRanges());
             assertEquals(List.of(), outcomes.reasons());
@@ -88,7 +88,7 @@ class OutcomesTest {
         }
 
         @Test
-        void mergeAndCopy() {
+        void countsAreMergedAndCopied() {
             outcomes.add(range("t", 0, 0, 10));
             Outcomes other = new Outcomes();
             other.add(range("t", 1, 0, 5));
@@ -109,14 +109,14 @@ class OutcomesTest {
         @CsvSource({
             "0, 10, 0, 0.0, 0, 0, true",
             "1, 10, 0, 1.0, 0, 0, false",
-            "1, 10, 1, 0.1, 0, 0, true", // exactly as much
+            "1, 10, 1, 0.1, 0, 0, true", // exactly the limit
             "2, 10, 9, 0.1, 0, 0, false",
             "1, 10, 1, 1.0, 1, 10, false", // earlier batches count
             "1, 10, 9, 0.1, 1, 10, true",
             "2, 10, 9, 0.1, 1, 10, false",
             "3, 10, 9, 0.1, 0, 20, true",
         })
-        void allows(int dead, int records, long most, double share, long deadBefore, long recordsBefore, boolean allowed) {
+        void theBudgetAllowsUpToItsLimits(int dead, int records, long most, double share, long deadBefore, long recordsBefore, boolean allowed) {
             long[] offsets = new long[dead];
             for (int at = 0; at < dead; at++) {
                 offsets[at] = at;
@@ -133,7 +133,7 @@ class OutcomesTest {
         }
 
         @Test
-        void hasToAllowAllBounds() {
+        void eachLimitMustAllowTheBatch() {
             outcomes.add(broken("t", 0, 0, 10, 1, 2));
             outcomes.bound(5, 1, 0, 0);
             outcomes.check();
@@ -143,7 +143,7 @@ class OutcomesTest {
     }
 
     @Test
-    void knowTheTimeSinceTheSinkMayCommit() {
+    void theTimeSinceTheSinkMayCommitIsKnown() {
         assertEquals(-1, outcomes.secondsSinceAllowed());
         outcomes.cover(List.of(1));
         outcomes.check();
@@ -154,7 +154,7 @@ class OutcomesTest {
     @Nested
     class Refusals {
         @Test
-        void ofSchemasThatTheRowsDoNotCover() {
+        void schemasThatTheTableDoesNotCoverAreRefused() {
             Outcomes.RangeOutcome range = range("t", 0, 0, 10);
             range.schemaIds.addAll(Set.of(1, 2));
             outcomes.add(range);
@@ -168,7 +168,7 @@ class OutcomesTest {
         }
 
         @Test
-        void nameTheFirstRecordThatStopsTheFeed() {
+        void theFirstRecordThatStopsTheFeedIsReported() {
             Outcomes.RangeOutcome later = range("t", 1, 0, 10);
             later.stop(5, "later");
             outcomes.add(later);
@@ -185,7 +185,7 @@ class OutcomesTest {
         }
 
         @Test
-        void areForgottenByTheNextCheck() {
+        void theNextCheckForgetsARefusal() {
             outcomes.add(broken("t", 0, 0, 10, 1));
             outcomes.bound(0, 1, 0, 0);
             assertThrows(BatchRefused.class, outcomes::check);
@@ -198,7 +198,7 @@ class OutcomesTest {
     @Nested
     class Reasons {
         @Test
-        void areGroupedWithoutTheirNumbers() {
+        void reasonsThatDifferInNumbersAreOneKind() {
             Outcomes.RangeOutcome range = range("t", 0, 0, 10);
             range.deadLetter(3, "truncated at byte 17 of 20");
             range.deadLetter(4, "truncated at byte 2 of 5");
@@ -216,7 +216,7 @@ class OutcomesTest {
         }
 
         @Test
-        void areBoundedInNumber() {
+        void furtherReasonsAreCountedTogether() {
             Outcomes.RangeOutcome range = range("t", 0, 0, 100);
             for (int at = 0; at < 100; at++) {
                 range.deadLetter(at, "reason " + "x".repeat(at));
@@ -227,7 +227,7 @@ class OutcomesTest {
         }
 
         @Test
-        void areBoundedInLength() {
+        void aLongReasonIsShortened() {
             Outcomes.RangeOutcome range = range("t", 0, 0, 1);
             range.deadLetter(0, "y".repeat(500));
             assertEquals(201, range.reasons.keySet().iterator().next().length());

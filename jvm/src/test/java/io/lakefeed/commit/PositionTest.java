@@ -15,7 +15,7 @@ import org.junit.jupiter.api.Test;
 class PositionTest {
     private static final String PROPERTY = Ledger.POSITION + Tables.FEED;
 
-    /** The position after the table's present snapshot, which is recorded in the table then. */
+    /** Records the position after the table's current snapshot in the table. */
     private static TableMetadata recorded(TableMetadata table) {
         String before = table.properties().get(PROPERTY);
         Position position = Position.after(
@@ -37,21 +37,12 @@ class PositionTest {
         return Position.of(table, Tables.head(table), Tables.FEED);
     }
 
-    /** The covered offsets of partition 0 of the topic; null if they are not known. */
     private static String covered(Position position) {
-        if (position.covered() == null) {
-            return null;
-        }
-        StringBuilder text = new StringBuilder();
-        position.covered().toJson().path("t").path("offsets").path("0").forEach(bound -> text.append(' ').append(bound.asLong()));
-        return text.toString().strip();
+        return position.covered() == null ? null : Tables.offsets(position.covered());
     }
 
-    /** The offsets of partition 0 of the topic whose rows were kept. */
     private static String kept(Position position) {
-        StringBuilder text = new StringBuilder();
-        position.kept().toJson().path("t").path("offsets").path("0").forEach(bound -> text.append(' ').append(bound.asLong()));
-        return text.toString().strip();
+        return Tables.offsets(position.kept());
     }
 
     private static String deleting(String positions) {
@@ -64,7 +55,7 @@ class PositionTest {
                 commit(commit(Tables.empty(), 1, "A 0 9"), 2, "A 4 4", Ledger.MOVED, Tables.moved("A 9 4"));
 
         @Test
-        void areRememberedWhenTheirMoveHasExpired() {
+        void keptRowsAreKnownAfterTheirMoveExpired() {
             assertEquals("4 9", kept(position(rewound)));
             TableMetadata table = commit(commit(rewound, 3, "A 4 7"), 4, "A 7 8");
             assertEquals("4 9", kept(position(Tables.expire(table, 1, 2, 3))));
@@ -72,39 +63,39 @@ class PositionTest {
         }
 
         @Test
-        void areForgottenWhenALaterMoveDeletesThem() {
+        void keptRowsAreForgottenIfALaterMoveDeletesThem() {
             TableMetadata table = commit(commit(rewound, 3, "A 4 8"), 4, "A 6 6", Ledger.MOVED, deleting("A 8 6"));
             assertEquals("4 6 8 9", kept(position(table)));
             assertEquals("4 6 8 9", kept(position(Tables.expire(commit(table, 5, "A 6 7"), 1, 2, 3, 4))));
         }
 
         @Test
-        void areForgottenWithTheirTopic() {
+        void keptRowsAreForgottenWithTheirTopic() {
             assertEquals("", kept(position(commit(rewound, 3, "B 0 0", Ledger.MOVED, Tables.moved("A 4 0")))));
         }
 
         @Test
-        void areReadFromTheSnapshotsIfAnOlderVersionWroteThePosition() {
+        void keptRowsAreReadFromSnapshotsIfAnOlderVersionWroteThePosition() {
             TableMetadata old = Tables.set(rewound, PROPERTY, without("kept", rewound.properties().get(PROPERTY)));
             assertEquals("4 9", kept(position(old)));
             assertEquals("4 9", kept(Position.ofJson(position(commit(old, 3, "A 4 5")).toJson())));
         }
 
         @Test
-        void areThoseOfTheLineThatARollbackEnters() {
+        void keptRowsFollowARollback() {
             assertEquals("", kept(rolledBack(rewound, 1)));
             TableMetadata deleted = commit(commit(rewound, 3, "A 4 8"), 4, "A 6 6", Ledger.MOVED, deleting("A 8 6"));
             assertEquals("4 9", kept(rolledBack(deleted, 3)));
         }
 
         @Test
-        void comeBackWithARollbackAlsoWhenTheirMoveHasExpired() {
+        void keptRowsComeBackWithARollbackEvenIfTheirMoveExpired() {
             TableMetadata deleted = commit(commit(rewound, 3, "A 4 8"), 4, "A 6 6", Ledger.MOVED, deleting("A 8 6"));
             assertEquals("4 9", kept(rolledBack(Tables.expire(deleted, 1, 2), 3)));
         }
 
         @Test
-        void areNotWrittenWithoutAny() {
+        void aPositionWithoutKeptRowsHasNoKeyForThem() {
             assertFalse(Json.of(position(commit(Tables.empty(), 1, "A 0 9")).toJson()).has("kept"));
         }
 
@@ -129,7 +120,7 @@ class PositionTest {
         }
 
         @Test
-        void commitsJoin() {
+        void adjacentCommitsAreOneInterval() {
             assertEquals("0 9", covered(position(commit(commit(Tables.empty(), 1, "A 0 5"), 2, "A 5 9"))));
         }
 
@@ -142,7 +133,7 @@ class PositionTest {
         }
 
         @Test
-        void aMoveBackUncoversWhatWillBeReadAgain() {
+        void aMoveBackUncoversTheRecordsThatAreReadAgain() {
             TableMetadata table = commit(Tables.empty(), 1, "A 0 9");
             Position position = position(commit(table, 2, "A 4 4", Ledger.MOVED, Tables.moved("A 9 4")));
             assertEquals("0 4", covered(position));
@@ -158,7 +149,7 @@ class PositionTest {
         }
 
         @Test
-        void aMoveToARecreatedTopicForgetsTheOldOne() {
+        void aMoveToARecreatedTopicForgetsTheOldOffsets() {
             TableMetadata table = commit(Tables.empty(), 1, "A 0 9");
             table = commit(table, 2, "B 0 0", Ledger.MOVED, Tables.moved("A 9 0"));
             assertEquals("", covered(position(table)));
@@ -166,12 +157,12 @@ class PositionTest {
         }
 
         @Test
-        void aSparseCommitCoversNothingForCertain() {
+        void aSparseCommitMakesTheCoveredOffsetsUnknown() {
             assertNull(covered(position(commit(Tables.empty(), 1, "A 0 9", Ledger.CONTINUITY, "sparse"))));
         }
 
         @Test
-        void aMoveOfUnknownOriginCoversNothingForCertain() {
+        void aMoveFromAnUnknownPositionMakesTheCoveredOffsetsUnknown() {
             TableMetadata table = commit(Tables.empty(), 1, "A 0 9");
             table = commit(table, 2, "A 4 4", Ledger.MOVED, "{'unknown':true}");
             assertNull(covered(position(table)));
@@ -179,7 +170,7 @@ class PositionTest {
         }
 
         @Test
-        void leavesThePositionBeforeAsItWas() {
+        void afterDoesNotChangeTheEarlierPosition() {
             Position before = position(commit(Tables.empty(), 1, "A 0 5"));
             Position.after(before, Tables.commit(Tables.empty(), 2, "A 5 9").currentSnapshot(), Tables.FEED);
             assertEquals("0 5", covered(before));
@@ -195,14 +186,14 @@ class PositionTest {
         }
 
         @Test
-        void withoutCoverageHasNoKeysOfIt() {
+        void anUnknownCoverageHasNoKeys() {
             JsonNode json = Json.of(position(commit(Tables.empty(), 1, "A 0 9", Ledger.CONTINUITY, "sparse")).toJson());
             assertFalse(json.has("covered"));
             assertFalse(json.has("covered-at"));
         }
 
         @Test
-        void ofAnEmptyBatchIsNoMove() {
+        void anEmptyBatchIsNoMove() {
             String ranges = "{'commit-id':'c','snapshot-id':1,'sequence-number':1,'ranges':" + Tables.ranges("A 5 5");
             assertFalse(Position.ofJson(Json.quoted(ranges + ",'moved':false}")).commit().moved());
             assertTrue(Position.ofJson(Json.quoted(ranges + ",'moved':true}")).commit().moved());
@@ -215,32 +206,32 @@ class PositionTest {
                 commit(commit(commit(Tables.empty(), 1, "A 0 3"), 2, "A 3 6"), 3, "A 6 9");
 
         @Test
-        void isNullWithoutACommit() {
+        void aTableWithoutACommitHasNoPosition() {
             assertNull(position(Tables.empty()));
             assertNull(position(Tables.add(Tables.empty(), 1)));
         }
 
         @Test
-        void trustsThePropertyBelowOtherWritersSnapshots() {
+        void thePropertyIsTrustedBelowOtherWritersSnapshots() {
             assertEquals("0 9", covered(position(Tables.add(Tables.add(table, 4), 5))));
         }
 
         @Test
-        void trustsThePropertyWhenItsSnapshotExpired() {
+        void thePropertyIsTrustedIfItsSnapshotExpired() {
             TableMetadata expired = Tables.expire(Tables.add(Tables.add(table, 4), 5), 1, 2, 3);
             assertEquals("0 9", covered(position(expired)));
             assertEquals("c3", position(expired).commit().commitId());
         }
 
         @Test
-        void doesNotTrustAPropertyThatARollbackLeftBehind() {
+        void thePropertyOfACommitThatARollbackRemovedIsNotTrusted() {
             Position position = position(Tables.rollBack(table, 2));
             assertEquals("c2", position.commit().commitId());
             assertNull(covered(position));
         }
 
         @Test
-        void doesNotTrustABackfillThatARollbackRemoved() {
+        void thePropertyOfABackfillThatARollbackRemovedIsNotTrusted() {
             TableMetadata table = backfill(commit(Tables.empty(), 1, "A 5 9"), 2, "A 0 3");
             Position position = position(Tables.rollBack(table, 1));
             assertEquals("c1", position.commit().commitId());
@@ -248,7 +239,7 @@ class PositionTest {
         }
 
         @Test
-        void isKnownForAnEarlierHeadWithoutCoverage() {
+        void anEarlierSnapshotHasAPositionWithoutCoverage() {
             Position position = Position.of(table, 1L, Tables.FEED);
             assertEquals("c1", position.commit().commitId());
             assertNull(covered(position));
@@ -262,7 +253,7 @@ class PositionTest {
         }
 
         @Test
-        void uncoversTheCommitsThatItRemoved() {
+        void aRollbackUncoversTheCommitsThatItRemoves() {
             TableMetadata base = commit(commit(commit(Tables.empty(), 1, "A 0 3"), 2, "A 3 6"), 3, "A 6 9");
             Position position = Position.ofJson(afterMove(base, Tables.rollBack(base, 1)));
             assertEquals("c1", position.commit().commitId());
@@ -271,33 +262,33 @@ class PositionTest {
         }
 
         @Test
-        void uncoversABackfillThatItRemoved() {
+        void aRollbackUncoversABackfillThatItRemoves() {
             TableMetadata base = backfill(commit(Tables.empty(), 1, "A 5 9"), 2, "A 0 3");
             assertEquals("5 9", covered(Position.ofJson(afterMove(base, Tables.rollBack(base, 1)))));
         }
 
         @Test
-        void coversAgainWhatARemovedMoveHadUncovered() {
+        void aRollbackCoversTheOffsetsThatARemovedMoveHadUncovered() {
             TableMetadata base = commit(Tables.empty(), 1, "A 0 9");
             base = commit(base, 2, "A 4 4", Ledger.MOVED, Tables.moved("A 9 4"));
             assertEquals("0 9", covered(Position.ofJson(afterMove(base, Tables.rollBack(base, 1)))));
         }
 
         @Test
-        void doesNotKnowWhatAMoveToAnotherTopicForgot() {
+        void aRollbackOfAMoveToAnotherTopicMakesTheCoverageUnknown() {
             TableMetadata base = commit(Tables.empty(), 1, "A 0 9");
             base = commit(base, 2, "B 0 0", Ledger.MOVED, Tables.moved("A 9 0"));
             assertNull(covered(Position.ofJson(afterMove(base, Tables.rollBack(base, 1)))));
         }
 
         @Test
-        void behindAllCommitsKnowsNothing() {
+        void aRollbackToBeforeAllCommitsMakesThePositionUnknown() {
             TableMetadata base = commit(Tables.add(Tables.empty(), 1), 2, "A 0 3");
             assertEquals(Ledger.ROLLED_BACK, afterMove(base, Tables.rollBack(base, 1)));
         }
 
         @Test
-        void followedByAReturnCoversAllAgain() {
+        void aReturnAfterARollbackCoversAllOffsetsAgain() {
             TableMetadata base = commit(commit(Tables.empty(), 1, "A 0 3"), 2, "A 3 6");
             TableMetadata back = Tables.set(Tables.rollBack(base, 1), PROPERTY, afterMove(base, Tables.rollBack(base, 1)));
             TableMetadata again = Tables.rollBack(back, 2);
@@ -307,7 +298,7 @@ class PositionTest {
         }
 
         @Test
-        void leavesOtherFeedsAlone() {
+        void aRollbackOfAnotherFeedsCommitChangesNothing() {
             TableMetadata base = commit(Tables.empty(), 1, "A 0 3");
             base = Tables.add(base, 2, Ledger.FEED, "other", Ledger.RANGES, Tables.ranges("A 0 99"));
             assertEquals("0 3", covered(Position.ofJson(afterMove(base, Tables.rollBack(base, 1)))));

@@ -21,7 +21,7 @@ class PublicationTest {
     private final CheckedOperations operations = new CheckedOperations(store, "lake.a.t");
     private final BaseTable table = new BaseTable(operations, "lake.a.t");
 
-    /** Makes what {@code change} adds to {@code main} a commit to the feed's branch. */
+    /** Commits the snapshot of {@code change} to the feed's branch. */
     private void land(UnaryOperator<TableMetadata> change) {
         operations.commit(store.current, Tables.inBranch(store.current, "staging", change));
     }
@@ -37,7 +37,7 @@ class PublicationTest {
     }
 
     @Test
-    void commitsOfAFeedLandInItsBranchAndPublishingMovesMainThere() {
+    void publishingMovesMainToTheFeedsBranch() {
         begin();
         land(at -> Tables.commit(at, 2, "A 10 20"));
         assertEquals("ahead", Publication.state(table, Tables.FEED));
@@ -49,7 +49,7 @@ class PublicationTest {
     }
 
     @Test
-    void aPublicationThatWasMadeChangesNothing() {
+    void aSecondPublicationChangesNothing() {
         begin();
         land(at -> Tables.commit(at, 2, "A 10 20"));
         Publication.publish(table, 2, Map.of());
@@ -88,7 +88,7 @@ class PublicationTest {
     }
 
     @Test
-    void aBatchThatLandsMeanwhileDoesNotDisturbThePublication() {
+    void aBatchThatIsCommittedMeanwhileDoesNotDisturbThePublication() {
         begin();
         land(at -> Tables.commit(at, 2, "A 10 20"));
         store.meanwhile = () ->
@@ -108,11 +108,11 @@ class PublicationTest {
     }
 
     @Test
-    void thePositionIsThatOfTheBranchAndFollowsItBack() {
+    void thePositionFollowsTheBranch() {
         begin();
         land(at -> Tables.commit(at, 2, "A 10 20"));
         assertEquals(2, Position.ofJson(store.current.properties().get(POSITION)).commit().snapshotId());
-        // Another writer rolls main back: the branch, and with it the feed's position, stays where it is.
+        // Another writer rolls main back: the branch and the feed's position do not change.
         operations.commit(store.current, Tables.add(store.current, 3));
         operations.commit(store.current, Tables.rollBack(store.current, 1));
         assertEquals(2, Position.ofJson(store.current.properties().get(POSITION)).commit().snapshotId());
@@ -136,7 +136,7 @@ class PublicationTest {
     }
 
     @Test
-    void aTableWithoutASnapshotIsPublishedToo() {
+    void aTableWhoseMainHasNoSnapshotIsPublished() {
         operations.commit(store.current, Tables.set(store.current, BRANCH, "staging"));
         land(at -> Tables.commit(at, 1, "A 0 10"));
         assertNull(store.current.currentSnapshot());

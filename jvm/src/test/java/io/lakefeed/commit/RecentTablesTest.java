@@ -17,7 +17,7 @@ class RecentTablesTest {
     }
 
     @Test
-    void theNewestSnapshotsAreDescribedWithFewFigures() throws Exception {
+    void theNewestSnapshotsAreDescribedWithoutTheirRanges() throws Exception {
         TableMetadata table = Tables.empty();
         for (long id = 1; id <= 60; id++) {
             table = Tables.commit(table, id, "A " + id + " " + (id + 1), "added-records", "7", "lakefeed.batch-id", "" + id);
@@ -37,7 +37,7 @@ class RecentTablesTest {
     }
 
     @Test
-    void aTableWithoutSnapshotsHasNoCurrentOne() throws Exception {
+    void aTableWithoutSnapshotsHasNoCurrentSnapshot() throws Exception {
         RecentTables.put("lake.a.empty", Tables.empty());
         JsonNode found = new ObjectMapper().readTree(RecentTables.describe("lake.a.empty", 50, 10));
         assertFalse(found.has("current-snapshot"));

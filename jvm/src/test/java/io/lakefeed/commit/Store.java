@@ -12,7 +12,7 @@ final class Store implements TableOperations {
     RuntimeException before;
     RuntimeException after;
     int commits;
-    /** What another writer does just before a commit, once. */
+    /** Another writer's action, which runs once, before the next commit. */
     Runnable meanwhile;
 
     @Override

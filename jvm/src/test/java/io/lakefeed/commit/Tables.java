@@ -14,7 +14,7 @@ import org.apache.iceberg.SnapshotRef;
 import org.apache.iceberg.TableMetadata;
 import org.apache.iceberg.types.Types;
 
-/** Metadata of tables, changed as commits, rollbacks and expiry change it. A snapshot's sequence number is its id. */
+/** Creates metadata of tables, with commits, rollbacks and expiry. A snapshot's sequence number is its id. */
 final class Tables {
     static final String FEED = "f";
 
@@ -34,7 +34,7 @@ final class Tables {
         return builder.build();
     }
 
-    /** Adds an append on top of the present snapshot; the summary is key, value, key, value, … */
+    /** Adds an append after the current snapshot; the summary is key, value, key, value, … */
     static TableMetadata add(TableMetadata table, long id, String... summary) {
         return addAs("append", table, id, summary);
     }
@@ -45,9 +45,9 @@ final class Tables {
         if (table.currentSnapshot() != null) {
             json.put("parent-snapshot-id", table.currentSnapshot().snapshotId());
         }
-        ObjectNode said = json.putObject("summary").put("operation", operation);
+        ObjectNode object = json.putObject("summary").put("operation", operation);
         for (int at = 0; at < summary.length; at += 2) {
-            said.put(summary[at], Json.quoted(summary[at + 1]));
+            object.put(summary[at], Json.quoted(summary[at + 1]));
         }
         json.put("manifest-list", "memory:/t/" + id).put("schema-id", 0);
         return TableMetadata.buildFrom(table)
@@ -69,12 +69,11 @@ final class Tables {
         }, summary));
     }
 
-    /** Makes an older snapshot the present one. */
+    /** Makes an older snapshot the current one. */
     static TableMetadata rollBack(TableMetadata table, long id) {
         return TableMetadata.buildFrom(table).setBranchSnapshot(id, SnapshotRef.MAIN_BRANCH).build();
     }
 
-    /** Makes a branch at a snapshot. */
     static TableMetadata branch(TableMetadata table, String name, long id) {
         return TableMetadata.buildFrom(table)
                 .setRef(name, SnapshotRef.branchBuilder(id).build())
@@ -85,7 +84,7 @@ final class Tables {
         return TableMetadata.buildFrom(table).removeRef(name).build();
     }
 
-    /** Adds to a branch what {@code change} adds to {@code main}; makes the branch if it is missing. */
+    /** Adds the snapshot of {@code change} to a branch instead of {@code main}; creates the branch if it is missing. */
     static TableMetadata inBranch(TableMetadata table, String name, UnaryOperator<TableMetadata> change) {
         TableMetadata as = table.ref(name) == null ? table : rollBack(table, table.ref(name).snapshotId());
         return TableMetadata.buildFrom(table)
@@ -113,9 +112,16 @@ final class Tables {
         return json.toString();
     }
 
-    /** Returns the property {@value Ledger#MOVED} of a move; positions are as {@link #ranges} takes them. */
+    /** Returns the property {@value Ledger#MOVED} of a move; positions have the form of {@link #ranges}. */
     static String moved(String positions) {
         return "{'reason':'rewind','positions':" + ranges(positions) + "}";
+    }
+
+    /** Returns the offsets of partition 0 of the topic {@code t}: {@code 0 5 9 12} for [0, 5) and [9, 12). */
+    static String offsets(Covered covered) {
+        StringBuilder text = new StringBuilder();
+        covered.toJson().path("t").path("offsets").path("0").forEach(bound -> text.append(' ').append(bound.asLong()));
+        return text.toString().strip();
     }
 
     static Long head(TableMetadata table) {

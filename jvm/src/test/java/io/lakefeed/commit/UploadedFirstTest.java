@@ -11,7 +11,7 @@ import org.apache.iceberg.TableMetadata;
 import org.apache.iceberg.TableOperations;
 import org.junit.jupiter.api.Test;
 
-/** A catalog whose server writes the table's metadata file is asked only when all files that it names are uploaded. */
+/** If the catalog's server writes the table's metadata file, the commit waits for the uploads of all other files. */
 class UploadedFirstTest {
     private static final String FOLDER = "s3://lake/uploaded/metadata/";
 

@@ -11,7 +11,7 @@ import org.junit.jupiter.api.Test;
 
 class RowsSeenTest {
     @Test
-    void notesAnOffsetOnce() {
+    void anOffsetIsNewOnce() {
         RowsSeen seen = RowsSeen.first();
         assertTrue(seen.add("t/0", 5));
         assertFalse(seen.add("t/0", 5));
@@ -21,7 +21,7 @@ class RowsSeenTest {
     }
 
     @Test
-    void notesADigestOnce() {
+    void aDigestIsNewOnce() {
         RowsSeen seen = RowsSeen.first();
         assertTrue(seen.add(new UUID(1, 2)));
         assertFalse(seen.add(new UUID(1, 2)));
@@ -29,7 +29,7 @@ class RowsSeenTest {
     }
 
     @Test
-    void remembersTheHighestOffsetOverAllBatches() {
+    void theHighestOffsetIsKeptOverAllBatches() {
         RowsSeen seen = RowsSeen.first();
         seen.add("t/0", 5);
         seen.add("t/0", 3);

@@ -21,7 +21,7 @@ class AcceptanceTest {
     private static final String B = "{'name':'b','type':'int'}";
 
     @Test
-    void isOfTheSameRecordByDefault() {
+    void theDefaultAcceptsTheSameRecord() {
         assertEquals(Acceptance.SAME_RECORD, Acceptance.of(null));
         assertEquals(Acceptance.RESOLVABLE, Acceptance.of("resolvable"));
         assertEquals(Acceptance.ANY, Acceptance.of("any"));
@@ -38,7 +38,7 @@ class AcceptanceTest {
         "'name':'R','aliases':['S'] | 'name':'S' | true",
         "'name':'R' | 'name':'S','aliases':['T'] | false",
     })
-    void comparesNames(String writer, String reader, boolean accepted) {
+    void namesOfRecordsAreCompared(String writer, String reader, boolean accepted) {
         String refusal = Acceptance.SAME_RECORD.refusal(schema(writer, A), schema(reader, A));
         assertEquals(accepted, refusal == null, refusal);
         assertNull(Acceptance.ANY.refusal(schema(writer, A), schema(reader, A)));
@@ -54,7 +54,7 @@ class AcceptanceTest {
         "{'name':'a','type':'int'} | {'name':'a','type':'int'},{'name':'b','type':'int','default':1} | true | true",
         "{'name':'a','type':'int'} | {'name':'a','type':'int'},{'name':'b','type':['null','int']} | true | true",
     })
-    void comparesFields(String writer, String reader, boolean same, boolean resolvable) {
+    void fieldsOfRecordsAreCompared(String writer, String reader, boolean same, boolean resolvable) {
         Schema written = schema("'name':'R'", writer);
         Schema read = schema("'name':'R'", reader);
         assertEquals(same, Acceptance.SAME_RECORD.refusal(written, read) == null);
@@ -63,7 +63,7 @@ class AcceptanceTest {
     }
 
     @Test
-    void takesARecordThatOneBranchOfTheReadersUnionTakes() {
+    void aRecordMustFitOneBranchOfTheReadersUnion() {
         Schema reader = Schema.createUnion(
                 Schema.create(Schema.Type.NULL), schema("'name':'R'", A), schema("'name':'S'", B));
         assertNull(Acceptance.SAME_RECORD.refusal(schema("'name':'S'", B), reader));
@@ -72,7 +72,7 @@ class AcceptanceTest {
     }
 
     @Test
-    void judgesEachBranchOfAWritersUnion() {
+    void eachBranchOfAWritersUnionIsChecked() {
         Schema writer = Schema.createUnion(schema("'name':'T'", A), schema("'name':'R'", A));
         Schema reader = schema("'name':'R'", A);
         AvroStep plan = Acceptance.SAME_RECORD.plan(writer, reader);
@@ -82,7 +82,7 @@ class AcceptanceTest {
     }
 
     @Test
-    void concernsRecordsOnly() {
+    void onlyRecordsAreChecked() {
         Schema number = Schema.create(Schema.Type.INT);
         assertNull(Acceptance.RESOLVABLE.refusal(number, schema("'name':'R'", A)));
         assertNull(Acceptance.RESOLVABLE.refusal(schema("'name':'R'", A), number));

@@ -23,7 +23,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 class AvroPlanTest {
-    /** Encodes a value that is written in Avro's JSON encoding. */
+    /** Encodes a value that is given in Avro's JSON encoding. */
     static byte[] encode(String schema, String json) {
         try {
             Schema writer = AvroTypes.parsed(Json.quoted(schema));
@@ -53,7 +53,7 @@ class AvroPlanTest {
         return record("{'name':'f','type':" + type + "}");
     }
 
-    /** Reads a record with one field: what is inside the brackets of its row. */
+    /** Reads a record with one field, and returns the field's value. */
     private static String value(String writer, String reader, String json) {
         String row = read(field(writer), field(reader), encode(field(writer), "{'f':" + json + "}"));
         return row.startsWith("[") ? row.substring(1, row.length() - 1) : row;
@@ -86,7 +86,7 @@ class AvroPlanTest {
         "'string' | 'int' | 'a' | error found string, expecting int",
         "'boolean' | 'int' | true | error found boolean, expecting int",
     }, quoteCharacter = '`')
-    void promotes(String writer, String reader, String json, String expected) {
+    void valuesArePromotedToTheReadersType(String writer, String reader, String json, String expected) {
         check(expected, value(writer, reader, json));
     }
 
@@ -107,14 +107,14 @@ class AvroPlanTest {
         "'string' | ['int','string'] | 'a' | [null, a]",
         "'int' | ['long','string'] | 7 | [7, null]",
     }, quoteCharacter = '`')
-    void readsUnions(String writer, String reader, String json, String expected) {
+    void unionsAreRead(String writer, String reader, String json, String expected) {
         check(expected, value(writer, reader, json));
     }
 
     @ParameterizedTest(name = "{0} as {1}: {2} is {3}")
     @CsvSource(delimiter = '|', value = {
         "timestamp-micros | timestamp-micros | 7 | 7",
-        "timestamp-millis | timestamp-millis | 7 | 7000", // Spark's column has microseconds
+        "timestamp-millis | timestamp-millis | 7 | 7000", // Spark's columns have microseconds
         "timestamp-millis | timestamp-micros | 7 | 7000",
         "timestamp-micros | timestamp-millis | 7 | 7",
         "local-timestamp-millis | local-timestamp-micros | 7 | 7000",
@@ -122,7 +122,7 @@ class AvroPlanTest {
         "timestamp-millis | timestamp-micros | 9223372036854775807 | error ",
         "time-micros | time-micros | 7 | 7",
     })
-    void keepsMomentsWhateverTheirUnit(String writer, String reader, String json, String expected) {
+    void timestampsAreConvertedToTheReadersUnit(String writer, String reader, String json, String expected) {
         String type = "{'type':'long','logicalType':'%s'}";
         check(expected, value(type.formatted(writer), type.formatted(reader), json));
     }
@@ -138,7 +138,7 @@ class AvroPlanTest {
         "5,2 | 5,2 | \\u007f\\u00ff\\u00ff | error more digits than decimal(5,2) holds",
         "30,2 | 30,2 | \\u0001\\u0000\\u0000\\u0000\\u0000\\u0000\\u0000\\u0000\\u0000 | 184467440737095516.16",
     })
-    void keepsDecimalsWhateverTheirScale(String writer, String reader, String json, String expected) {
+    void decimalsAreConvertedToTheReadersScale(String writer, String reader, String json, String expected) {
         String type = "{'type':'bytes','logicalType':'decimal','precision':%s,'scale':%s}";
         check(expected, value(type.formatted((Object[]) writer.split(",")), type.formatted((Object[]) reader.split(",")), "'" + json + "'"));
     }
@@ -148,17 +148,17 @@ class AvroPlanTest {
         private static final String WRITER = "{'type':'enum','name':'E','symbols':['A','B','C']}";
 
         @Test
-        void areFoundBySymbol() {
+        void enumsMatchBySymbol() {
             assertEquals("B", value(WRITER, "{'type':'enum','name':'E','symbols':['C','B']}", "'B'"));
         }
 
         @Test
-        void haveADefaultForUnknownSymbols() {
+        void anUnknownSymbolIsTheEnumsDefault() {
             assertEquals("C", value(WRITER, "{'type':'enum','name':'E','symbols':['C','B'],'default':'C'}", "'A'"));
         }
 
         @Test
-        void areAnErrorWithoutOne() {
+        void anUnknownSymbolWithoutADefaultIsAnError() {
             check("error no symbol A and no default", value(WRITER, "{'type':'enum','name':'E','symbols':['C','B']}", "'A'"));
         }
     }
@@ -181,7 +181,7 @@ class AvroPlanTest {
             "{'name':'a','type':'int'},{'name':'c','type':{'type':'map','values':'int'},'default':{'k':1}} | [1, {k=1}]",
             "{'name':'a','type':'int'},{'name':'c','type':'int'} | error ",
         })
-        void resolveTheirFields(String fields, String expected) {
+        void fieldsOfRecordsAreResolved(String fields, String expected) {
             check(expected, read(WRITER, record(fields), RECORD));
         }
 
@@ -194,7 +194,7 @@ class AvroPlanTest {
             "{'type':'record','name':'S','fields':[{'name':'x','type':'string'}]}|{'x':'a'}",
             "{'type':'array','items':{'type':'record','name':'S','fields':[]}}|[{},{}]",
         })
-        void skipFieldsThatTheReaderDoesNotHave(String typeAndValue) {
+        void fieldsThatTheReaderDoesNotHaveAreSkipped(String typeAndValue) {
             String[] parts = typeAndValue.split("\\|");
             String writer = record("{'name':'gone','type':" + parts[0] + "},{'name':'a','type':'int'}");
             byte[] record = encode(writer, "{'gone':" + parts[1] + ",'a':1}");
@@ -202,7 +202,7 @@ class AvroPlanTest {
         }
 
         @Test
-        void areJsonInsideRecordsOfTheirOwnName() {
+        void aRecordInsideItsOwnTypeIsJson() {
             String tree = "{'type':'record','name':'Node','fields':[{'name':'id','type':'int'},"
                     + "{'name':'next','type':['null','Node'],'default':null}]}";
             byte[] record = encode(tree, "{'id':1,'next':{'Node':{'id':2,'next':{'Node':{'id':3,'next':null}}}}}");
@@ -210,7 +210,7 @@ class AvroPlanTest {
         }
 
         @Test
-        void nest() {
+        void recordsArraysAndMapsAreNested() {
             String schema = record("{'name':'o','type':{'type':'record','name':'O','fields':[{'name':'x','type':['null','int']}]}},"
                     + "{'name':'l','type':{'type':'array','items':'O'}},{'name':'m','type':{'type':'map','values':'O'}}");
             byte[] record = encode(schema, "{'o':{'x':null},'l':[{'x':{'int':1}},{'x':null}],'m':{'k':{'x':{'int':2}}}}");
@@ -224,20 +224,20 @@ class AvroPlanTest {
                 + "{'type':'record','name':'I','fields':[{'name':'ok','type':'boolean'}]}}}");
 
         @Test
-        void nameThePath() {
+        void anErrorNamesThePathOfTheValue() {
             byte[] record = {4, 1, 2, 0};
             assertEquals("error: items[1].ok: a boolean is neither 0 nor 1 at byte 2", read(ITEMS, ITEMS, record));
         }
 
         @Test
-        void nameThePathOfASkippedField() {
+        void anErrorNamesThePathOfASkippedField() {
             String reader = record("{'name':'x','type':'int','default':1}");
             String found = read(ITEMS, reader, new byte[] {4, 1, 2, 0});
             assertEquals("error: items[1].ok: a boolean is neither 0 nor 1 at byte 2", found);
         }
 
         @Test
-        void areFoundForEachPrefixOfARecord() {
+        void eachPrefixOfARecordIsAnError() {
             String schema = record("{'name':'s','type':'string'},{'name':'d','type':'double'},"
                     + "{'name':'a','type':{'type':'array','items':'long'}}");
             byte[] record = encode(schema, "{'s':'text','d':1.5,'a':[1,2,300]}");
@@ -250,12 +250,12 @@ class AvroPlanTest {
         }
 
         @Test
-        void areFoundBehindARecord() {
+        void bytesAfterARecordAreAnError() {
             check("error 1 byte(s) left over after byte 1", read(field("'int'"), field("'int'"), new byte[] {2, 2}));
         }
 
         @Test
-        void leaveTheNextRecordAlone() {
+        void anErrorDoesNotAffectTheNextRecord() {
             Schema schema = AvroTypes.parsed(Json.quoted(ITEMS));
             AvroReader reader = new AvroReader(schema, AvroTypes.of(schema), schema);
             reader.read(new byte[] {4, 1, 2, 0});

@@ -53,7 +53,7 @@ class AvroTypesTest {
         "{'type':'record','name':'R','fields':[{'name':'r','type':['null','R']}]} | struct<r:string>",
         "{'type':'record','name':'R','fields':[{'name':'l','type':{'type':'array','items':'R'}}]} | struct<l:array<string>>",
     })
-    void areThoseOfFromAvro(String schema, String type) {
+    void typesAreTheSameAsFromAvro(String schema, String type) {
         assertEquals(type, type(schema));
     }
 
@@ -65,7 +65,7 @@ class AvroTypesTest {
         "['int','long'] | false",
         "'null' | true",
     })
-    void areNullableWhereTheSchemaHasNull(String field, boolean nullable) {
+    void columnsAreNullableIfTheSchemaHasNull(String field, boolean nullable) {
         var struct = (org.apache.spark.sql.types.StructType) AvroTypes.of(
                 AvroTypes.reader(Json.quoted("{'type':'record','name':'R','fields':[{'name':'a','type':" + field + "}]}")));
         assertEquals(nullable, struct.apply(0).nullable());
@@ -80,7 +80,7 @@ class AvroTypesTest {
         "{'name':'a','type':'int'} | none",
         "{'name':'a','type':['int','string']} | none",
     })
-    void aReadersNullableFieldHasADefault(String field, String expected) {
+    void aNullableFieldOfTheReaderHasADefault(String field, String expected) {
         var schema = AvroTypes.reader(Json.quoted("{'type':'record','name':'R','fields':[" + field + "]}"));
         var found = schema.getField("a");
         assertEquals(expected != null, found.hasDefaultValue());
@@ -90,7 +90,7 @@ class AvroTypesTest {
     }
 
     @Test
-    void aReadersNestedFieldHasADefaultToo() {
+    void aNestedNullableFieldHasADefault() {
         var schema = AvroTypes.reader(Json.quoted("{'type':'record','name':'R','fields':[{'name':'o','type':{'type':'array','items':"
                 + "{'type':'record','name':'S','fields':[{'name':'a','type':['int','null']}]}}}]}"));
         assertTrue(schema.getField("o").schema().getElementType().getField("a").hasDefaultValue());
@@ -109,7 +109,7 @@ class AvroTypesTest {
     }
 
     @Test
-    void areBoundedInDepth() {
+    void aSchemaWithTooManyLevelsIsRefused() {
         AvroTypes.of(AvroTypes.parsed(deep(99)));
         assertThrows(AvroRuntimeException.class, () -> AvroTypes.of(AvroTypes.parsed(deep(100))));
     }
@@ -118,9 +118,9 @@ class AvroTypesTest {
         return Json.quoted("{'type':'array','items':".repeat(levels) + "'int'" + "}".repeat(levels));
     }
 
-    /** Each record has two of the next one: 40 names mean 2^40 columns. */
+    /** Each record has two fields of the next record: 40 names mean 2^40 columns. */
     @Test
-    void areBoundedInWhatTheyMean() {
+    void namedTypesThatMeanTooManyColumnsAreRefused() {
         StringBuilder schema = new StringBuilder();
         for (int at = 0; at < 40; at++) {
             schema.append("{'type':'record','name':'R").append(at).append("','fields':[{'name':'a','type':");

@@ -11,7 +11,7 @@ import org.apache.avro.io.BinaryEncoder;
 import org.apache.avro.io.EncoderFactory;
 import org.junit.jupiter.api.Test;
 
-/** Reads what Avro's own encoder wrote. */
+/** Reads bytes of Avro's own encoder. */
 class BoundedDecoderTest {
     private interface Value {
         void write(BinaryEncoder out) throws IOException;
@@ -30,7 +30,7 @@ class BoundedDecoderTest {
     }
 
     @Test
-    void longsOfEveryLengthBesideAnyBytes() throws IOException {
+    void longsOfEachLengthAreRead() throws IOException {
         Random random = new Random(7);
         for (int bits = 0; bits < 64; bits++) {
             for (long number : new long[] {1L << bits, (1L << bits) - 1, -(1L << bits), random.nextLong() >> bits}) {
@@ -48,7 +48,7 @@ class BoundedDecoderTest {
     }
 
     @Test
-    void longsThatAreTruncatedOrTooLong() throws IOException {
+    void truncatedAndTooLongLongsAreRefused() throws IOException {
         byte[] whole = written(out -> out.writeLong(Long.MIN_VALUE));
         for (int length = 0; length < whole.length; length++) {
             byte[] part = Arrays.copyOf(whole, length);
@@ -61,7 +61,7 @@ class BoundedDecoderTest {
     }
 
     @Test
-    void stringsOfOneCharacter() throws IOException {
+    void stringsOfOneCharacterAreRead() throws IOException {
         for (int code = 0; code < 0x180; code++) {
             String text = Character.toString(code);
             byte[] bytes = written(out -> out.writeString(text));

@@ -34,7 +34,7 @@ class DecodeFunctionTest {
     private static final String RECORD = "{'type':'record','name':'R','fields':[{'name':'a','type':'int'}]}";
     private static final String[] AVRO = {"reader-schema", RECORD, "writer-schema", RECORD};
 
-    /** The function of a catalog with these options: key, value, key, value, … */
+    /** Returns the function of a catalog with these options: key, value, key, value, … */
     static DecodeFunction function(String... options) {
         Map<String, String> given = new HashMap<>();
         for (int at = 0; at < options.length; at += 2) {
@@ -64,7 +64,7 @@ class DecodeFunctionTest {
     @Nested
     class Formats {
         @Test
-        void areAvroUnlessTheOptionsName() {
+        void theDefaultFormatIsAvro() {
             DecodeFunction function = function(AVRO);
             assertEquals("[5]", decode(function, new byte[] {10}));
             assertEquals("struct<value:struct<a:int>,schema_id:int,error:string>", function.resultType().catalogString());
@@ -83,14 +83,14 @@ class DecodeFunctionTest {
             "{'a':1,'a':2} | error: ",
             "nothing | error: ",
         })
-        void ofJson(String text, String expected) {
+        void jsonIsDecoded(String text, String expected) {
             DecodeFunction function = function("format", "json", "reader-type", type("a BIGINT, b STRING"));
             String found = decode(function, Json.quoted(text));
             assertTrue(expected.startsWith("error") ? found.startsWith(expected) : found.equals(expected), found);
         }
 
         @Test
-        void ofLenientJsonTakeTextForNumbers() {
+        void lenientJsonMayHaveTextForNumbers() {
             String type = type("a BIGINT, b DOUBLE, c BOOLEAN");
             String text = Json.quoted("{'a':'1','b':NaN,'c':'true'}");
             assertEquals("[1, NaN, true]", decode(function("format", "json", "lenient", "true", "reader-type", type), text));
@@ -115,24 +115,15 @@ class DecodeFunctionTest {
             "1,\"x\"y | error: something follows the line after character 5",
             "1,x\\n2,y | error: something follows the line after character 3",
         })
-        void ofCsv(String line, String expected) {
-            String found = decode(csv(), line.replace("\\n", "\n").replace("\\r", "\r")).replace("\n", "\\n");
+        void csvIsDecoded(String line, String expected) {
+            DecodeFunction csv = function("format", "io.lakefeed.csv.CsvReader", "reader-type", type("a BIGINT, b STRING"),
+                    "delimiter", ",", "quote", "'", "escape", "'", "null-value", "NULL");
+            String found = decode(csv, line.replace("\\n", "\n").replace("\\r", "\r")).replace("\n", "\\n");
             assertTrue(expected.startsWith("error") ? found.startsWith(expected) : found.equals(expected), found);
         }
 
-        private DecodeFunction csv() {
-            DecodeCatalog catalog = new DecodeCatalog();
-            catalog.initialize("taxi", new CaseInsensitiveStringMap(Map.of("format", "io.lakefeed.csv.CsvReader", "reader-type",
-                    DataType.fromDDL("a BIGINT, b STRING").json(), "delimiter", ",", "quote", "\"", "escape", "\"", "null-value", "NULL")));
-            try {
-                return (DecodeFunction) catalog.loadFunction(Identifier.of(new String[0], "decode")).bind(new StructType());
-            } catch (NoSuchFunctionException missing) {
-                throw new IllegalStateException(missing);
-            }
-        }
-
         @Test
-        void ofTextAreUtf8() {
+        void textMustBeUtf8() {
             DecodeFunction function = function("format", "string");
             assertEquals("[größe]", decode(function, "größe"));
             assertEquals("[]", decode(function, ""));
@@ -140,7 +131,7 @@ class DecodeFunctionTest {
         }
 
         @Test
-        void ofProtobufNameTheMessage() {
+        void protobufIsDecodedAsTheNamedMessage() {
             String proto = "syntax = 'proto3'; message Other {} message M { int32 a = 1; }";
             DecodeFunction function =
                     function("format", "protobuf", "reader-schema", RECORD, "writer-schema", proto, "message", "M");
@@ -163,7 +154,7 @@ class DecodeFunctionTest {
             "reader-schema='int';registry-url=http://127.0.0.1:1;subjects=a | subjects must be a JSON array of texts",
             "reader-schema='int';registry-url=http://127.0.0.1:1;credentials=missing | no secret named 'missing'",
         })
-        void areCheckedOnTheDriver(String text, String error) {
+        void optionsAreCheckedOnTheDriver(String text, String error) {
             String[] pairs = Arrays.stream(text.split(";"))
                     .flatMap(option -> Stream.of(option.split("=", 2)))
                     .toArray(String[]::new);
@@ -176,12 +167,12 @@ class DecodeFunctionTest {
         }
 
         @Test
-        void mayHaveAnyCase() {
+        void namesOfOptionsIgnoreCase() {
             assertEquals("[5]", decode(function("Reader-Schema", RECORD, "WRITER-SCHEMA", RECORD), new byte[] {10}));
         }
 
         @Test
-        void doNotShowCredentials() {
+        void theFunctionDoesNotShowCredentials() {
             Secrets.put("DecodeFunctionTest", "user:hidden");
             try {
                 DecodeFunction function = function(
@@ -229,13 +220,13 @@ class DecodeFunctionTest {
     }
 
     @Test
-    void isEvaluatedOnce() {
+    void theFunctionIsEvaluatedOncePerRow() {
         assertFalse(function(AVRO).isDeterministic());
         assertFalse(function(AVRO).isResultNullable());
     }
 
     @Test
-    void theCatalogHasNothingElse() {
+    void theCatalogHasOnlyTheFunctionDecode() {
         DecodeCatalog catalog = new DecodeCatalog();
         catalog.initialize("taxi", new CaseInsensitiveStringMap(Map.of()));
         assertEquals("decode", catalog.listFunctions(new String[0])[0].name());

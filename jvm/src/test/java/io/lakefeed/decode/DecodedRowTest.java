@@ -15,7 +15,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 class DecodedRowTest {
     @ParameterizedTest(name = "{0} fields")
     @ValueSource(ints = {1, 63, 64, 65, 200})
-    void hasABitForEachNull(int fields) {
+    void eachFieldHasANullBit(int fields) {
         DecodedRow row = new DecodedRow(fields);
         for (int at = 0; at < fields; at += 3) {
             row.setNullAt(at);
@@ -30,7 +30,7 @@ class DecodedRowTest {
     }
 
     @Test
-    void keepsNumbersAsTheyAre() {
+    void numbersAreStoredExactly() {
         DecodedRow row = new DecodedRow(5);
         row.put(0, -1.5);
         row.put(1, Float.MIN_VALUE);
@@ -50,7 +50,7 @@ class DecodedRowTest {
     }
 
     @Test
-    void keepsNaN() {
+    void nanIsStored() {
         DecodedRow row = new DecodedRow(2);
         row.put(0, Double.NaN);
         row.put(1, Float.NaN);
@@ -59,7 +59,7 @@ class DecodedRowTest {
     }
 
     @Test
-    void aNullHidesTheValueOfTheRecordBefore() {
+    void aNullHidesTheValueOfTheLastRecord() {
         DecodedRow row = new DecodedRow(1);
         row.put(0, (Object) UTF8String.fromString("before"));
         row.setNullAt(0);
@@ -68,7 +68,7 @@ class DecodedRowTest {
     }
 
     @Test
-    void updatesTakeBoxedValues() {
+    void updateTakesBoxedValues() {
         DecodedRow row = new DecodedRow(5);
         row.update(0, 5);
         row.update(1, 5L);

@@ -11,7 +11,7 @@ class MemoryBudgetTest {
     private final MemoryBudget budget = new MemoryBudget();
 
     @Test
-    void isTimesTheSizeOfTheRecord() {
+    void theBudgetDependsOnTheSizeOfTheRecord() {
         budget.start(100);
         budget.charge(ALLOWED);
         BadRecord exceeded = assertThrows(BadRecord.class, () -> budget.charge(1));
@@ -20,7 +20,7 @@ class MemoryBudgetTest {
     }
 
     @Test
-    void startsAgainWithEachRecord() {
+    void eachRecordHasANewBudget() {
         budget.start(100);
         budget.charge(ALLOWED);
         budget.start(100);
@@ -28,7 +28,7 @@ class MemoryBudgetTest {
     }
 
     @Test
-    void countsWithoutOverflow() {
+    void chargesDoNotOverflow() {
         budget.start(100);
         assertThrows(BadRecord.class, () -> budget.charge(Long.MAX_VALUE, 24));
         budget.start(100);
@@ -39,7 +39,7 @@ class MemoryBudgetTest {
     }
 
     @Test
-    void holdsForTheLargestRecord() {
+    void theLargestRecordHasABudget() {
         budget.start(Integer.MAX_VALUE);
         budget.charge(64L * Integer.MAX_VALUE);
     }

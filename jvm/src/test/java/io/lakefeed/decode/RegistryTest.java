@@ -32,7 +32,7 @@ class RegistryTest {
     private HttpServer server;
     private Registry registry;
 
-    /** A server that answers a path with {@code status body}; each request takes one answer of several. */
+    /** Starts a server that answers a path with {@code status body}; of several lines each request takes one. */
     @BeforeEach
     void start() throws IOException {
         server = HttpServer.create(new InetSocketAddress("127.0.0.1", 0), 0);
@@ -68,7 +68,7 @@ class RegistryTest {
     }
 
     @Test
-    void fetchesASchemaOnce() {
+    void aSchemaIsFetchedOnce() {
         answers.put("/schemas/ids/7", "200 {'schema':'" + RECORD + "'}");
         assertEquals("R", schema(7).getName());
         assertSame(schema(7), schema(7));
@@ -76,34 +76,34 @@ class RegistryTest {
     }
 
     @Test
-    void remembersAnUnknownId() {
+    void anUnknownIdIsRemembered() {
         assertEquals("unknown schema id 8", refusal(8));
         assertEquals("unknown schema id 8", refusal(8));
         assertEquals(1, requests.size());
     }
 
     @Test
-    void doesNotAskForANegativeId() {
+    void aNegativeIdIsNotRequested() {
         assertTrue(refusal(-1).startsWith("unknown schema id -1"));
         assertEquals(0, requests.size());
     }
 
     @Test
-    void refusesASchemaOfAnotherKind() {
+    void aSchemaOfAnotherKindIsRefused() {
         answers.put("/schemas/ids/7", "200 {'schemaType':'JSON','schema':'{}'}");
         assertEquals("schema id 7 is JSON, not AVRO", refusal(7));
         assertEquals("{}", registry.schema(7, PATIENCE, WriterSchema.JSON), "right for another kind");
     }
 
     @Test
-    void refusesAnInvalidSchema() {
+    void anInvalidSchemaIsRefusedWithoutASecondRequest() {
         answers.put("/schemas/ids/7", "200 {'schema':'{}'}");
         assertTrue(refusal(7).startsWith("schema id 7 is not a valid Avro schema"), refusal(7));
         assertEquals(1, requests.size(), "it is not fetched for each record");
     }
 
     @Test
-    void fetchesReferencesBeforeWhatNeedsThem() {
+    void referencesAreParsedBeforeTheSchemasThatUseThem() {
         answers.put("/schemas/ids/7", "200 {'schema':'{\\'type\\':\\'array\\',\\'items\\':\\'B\\'}',"
                 + "'references':[{'name':'B','subject':'b c/d','version':2}]}");
         answers.put("/subjects/b%20c%2Fd/versions/2", "200 {'schema':'{\\'type\\':\\'record\\',\\'name\\':\\'B\\',\\'fields\\':"
@@ -113,13 +113,13 @@ class RegistryTest {
     }
 
     @Test
-    void refusesAReferenceThatIsMissing() {
+    void aMissingReferenceIsRefused() {
         answers.put("/schemas/ids/7", "200 {'schema':'\\'B\\'','references':[{'name':'B','subject':'b','version':2}]}");
         assertEquals("unknown version 2 of subject b, which schema id 7 refers to", refusal(7));
     }
 
     @Test
-    void endsWithReferencesThatReferToEachOther() {
+    void referencesInACycleAreFetchedOnce() {
         answers.put("/schemas/ids/7", "200 {'schema':'" + RECORD + "','references':[{'name':'B','subject':'b','version':1}]}");
         answers.put("/subjects/b/versions/1",
                 "200 {'schema':'\\'int\\'','references':[{'name':'B','subject':'b','version':1}]}");
@@ -128,7 +128,7 @@ class RegistryTest {
     }
 
     @Test
-    void asksAgainAfterAnOutage() {
+    void aRequestIsSentAgainAfterAnOutage() {
         answers.put("/schemas/ids/7", "503 {}\n429 {}\n200 {'schema':'" + RECORD + "'}");
         assertEquals("R", schema(7).getName());
         assertEquals(3, requests.size());
@@ -142,7 +142,7 @@ class RegistryTest {
         "302, gave no usable answer",
         "200, gave no usable answer",
     })
-    void blamesTheRegistryAndNotTheRecord(int status, String reason) {
+    void anUnusableAnswerIsAnErrorOfTheRegistry(int status, String reason) {
         answers.put("/schemas/ids/7", status + " {}");
         RegistryException failed = assertThrows(RegistryException.class, () -> schema(7));
         assertTrue(failed.getMessage().contains(reason), failed.getMessage());
@@ -150,7 +150,7 @@ class RegistryTest {
     }
 
     @Test
-    void givesUpInTime() {
+    void theClientGivesUpAfterThePatience() {
         answers.put("/schemas/ids/7", "503 {}");
         RegistryException failed = assertThrows(
                 RegistryException.class, () -> registry.schema(7, Duration.ofMillis(250), WriterSchema.AVRO));
@@ -158,17 +158,17 @@ class RegistryTest {
     }
 
     @Test
-    void requiresASubject() {
+    void aSchemaOfAnotherSubjectIsRefused() {
         answers.put("/schemas/ids/7/versions", "200 [{'subject':'a-value','version':1},{'subject':'b-value','version':3}]");
         registry.requireSubject(7, Set.of("b-value", "c-value"), PATIENCE);
         registry.requireSubject(7, Set.of("a-value"), PATIENCE);
         BadRecord bad = assertThrows(BadRecord.class, () -> registry.requireSubject(7, Set.of("c-value"), PATIENCE));
         assertTrue(bad.getMessage().contains("not registered under c-value"), bad.getMessage());
-        assertEquals(1, requests.size(), "what a schema is registered under is remembered");
+        assertEquals(1, requests.size(), "the subjects of a schema are remembered");
     }
 
     @Test
-    void isOneForEachAddress() {
+    void aRegistryIsSharedPerAddress() {
         assertSame(Registry.at("http://x", "a:b", null), Registry.at("http://x", "a:b", null));
         assertTrue(Registry.at("http://x", "a:b", null) != Registry.at("http://x", "a:c", null));
     }

@@ -70,7 +70,7 @@ class SharedRequestsTest {
         exchange.close();
     }
 
-    /** Runs the task in several threads at once; the registry answers when each of them waits. */
+    /** Runs the task in several threads at once; the registry answers when all of them wait. */
     private List<Future<?>> together(Runnable task) throws InterruptedException {
         CountDownLatch begun = new CountDownLatch(THREADS);
         List<Thread> threads = new ArrayList<>();
@@ -98,7 +98,7 @@ class SharedRequestsTest {
     }
 
     @Test
-    void isAskedOnceForTheSubjectsThatManyTasksNeed() throws Exception {
+    void tasksThatNeedTheSameSubjectsShareARequest() throws Exception {
         String path = "/schemas/ids/7/versions";
         answers.put(path, "[{\"subject\": \"trips-value\", \"version\": 1}]");
         Registry registry = registry();
@@ -111,7 +111,7 @@ class SharedRequestsTest {
     }
 
     @Test
-    void isAskedOnceForASchemaThatManyTasksNeed() throws Exception {
+    void tasksThatNeedTheSameSchemaShareARequest() throws Exception {
         String path = "/schemas/ids/8";
         answers.put(path, "{\"schema\": \"\\\"int\\\"\"}");
         Registry registry = registry();
@@ -122,7 +122,7 @@ class SharedRequestsTest {
     }
 
     @Test
-    void namesTheReferenceThatIsNotValid() {
+    void anInvalidReferenceIsNamed() {
         held.countDown();
         answers.put(
                 "/schemas/ids/9",

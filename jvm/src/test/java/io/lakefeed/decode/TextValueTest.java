@@ -62,7 +62,7 @@ class TextValueTest {
         "BOOLEAN, 1, none",
         "STRING, anything, anything",
     })
-    void isReadStrictly(String type, String text, String expected) {
+    void textBecomesAValueOrNull(String type, String text, String expected) {
         Object value = value(type, text, false, "UTC");
         assertEquals(expected, value == null ? null : value.toString());
     }
@@ -74,7 +74,7 @@ class TextValueTest {
         "DOUBLE, 1e400, none",
         "BIGINT, 5.5, none",
     })
-    void mayLoseDigitsWhereRulesAreLenient(String type, String text, String expected) {
+    void lenientNumbersMayLoseDigits(String type, String text, String expected) {
         Object value = value(type, text, true, "UTC");
         assertEquals(expected, value == null ? null : value.toString());
     }
@@ -95,7 +95,7 @@ class TextValueTest {
         "10000-01-01T00:00:00Z, UTC, none",
         "0, UTC, none",
     })
-    void aMomentIsInItsOwnZoneOrTheSessions(String text, String zone, Long micros) {
+    void aTimestampUsesItsOwnZoneOrTheRules(String text, String zone, Long micros) {
         assertEquals(micros, value("TIMESTAMP", text, false, zone));
     }
 
@@ -113,14 +113,14 @@ class TextValueTest {
     }
 
     @Test
-    void anEndlessNumberCostsNothing() {
+    void anEndlessNumberIsNotParsed() {
         assertNull(value("BIGINT", "0".repeat(1_001), false, "UTC"));
         assertEquals(0L, value("BIGINT", "0".repeat(1_000), false, "UTC"));
         assertNull(value("DOUBLE", "1".repeat(10_000_000), false, "UTC"));
     }
 
     @Test
-    void nestedTypesHaveNoText() {
+    void nestedTypesCannotBeText() {
         TextValue.Rules rules = new TextValue.Rules(ZoneId.of("UTC"), false);
         assertNull(TextValue.as(DataTypes.createArrayType(DataTypes.LongType), rules));
         assertNull(TextValue.as(DataType.fromDDL("a INT"), rules));
@@ -132,7 +132,7 @@ class TextValueTest {
         "9007199254740992, DOUBLE, 9.007199254740992E15", "9007199254740993, DOUBLE, none",
         "-9223372036854775808, DOUBLE, none", "16777217, FLOAT, none", "5, STRING, none",
     })
-    void aWholeNumberFitsOrDoesNot(long number, String type, String expected) {
+    void aWholeNumberBecomesAValueOrNull(long number, String type, String expected) {
         Object value = TextValue.number(number, DataType.fromDDL(type));
         assertEquals(expected, value == null ? null : value.toString());
     }

@@ -12,11 +12,11 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructType;
 
-/** Spark's internal values as text. */
+/** Converts Spark's internal values to text. */
 final class Values {
     private Values() {}
 
-    /** Returns a decoded record's value as text, or its error. */
+    /** Returns the value of a decoded record as text, or its error. */
     static String of(InternalRow result, DataType type) {
         return result.isNullAt(2) ? text(result.getStruct(0, 0), type) : "error: " + result.getUTF8String(2);
     }

@@ -30,7 +30,7 @@ class DurableFileSystemTest {
     }
 
     @Test
-    void aFileIsThereAloneAndWhole() throws Exception {
+    void aFileIsWrittenWithoutAFileOfChecksums() throws Exception {
         Path file = folder.resolve("new/folder/of ärger/data.parquet");
         byte[] content = "rows".repeat(100_000).getBytes();
         try (FileSystem files = files()) {
@@ -52,7 +52,7 @@ class DurableFileSystemTest {
     }
 
     @Test
-    void itIsWhatS3AForItsBuffersCastsTo() throws Exception {
+    void s3aCanUseItForItsBuffers() throws Exception {
         Configuration conf = new Configuration();
         conf.set("fs.file.impl", DurableFileSystem.class.getName());
         conf.setBoolean("fs.file.impl.disable.cache", true);

@@ -25,7 +25,7 @@ class LoginTest {
     private volatile String expires = ",'expires_in':3600";
     private HttpServer server;
 
-    /** A server of tokens that counts them: {@code token-1}, {@code token-2}. */
+    /** Starts a server whose tokens are {@code token-1}, {@code token-2}, … */
     @BeforeEach
     void start() throws IOException {
         server = HttpServer.create(new InetSocketAddress("127.0.0.1", 0), 0);
@@ -57,23 +57,23 @@ class LoginTest {
     }
 
     @Test
-    void nothingIsNoLogin() throws Exception {
+    void noCredentialsGiveNoHeader() throws Exception {
         Login none = Login.of(null, HttpClient.newHttpClient());
         assertNull(none.header());
         assertFalse(none.renew(null));
     }
 
     @Test
-    void aUserAndAPasswordOrATokenAreOneHeader() throws Exception {
+    void passwordsAndTokensGiveAFixedHeader() throws Exception {
         HttpClient http = HttpClient.newHttpClient();
         assertEquals(basic("user:pass"), Login.of("user:pass", http).header());
         assertEquals("Bearer abc", Login.of(Json.quoted("{'token':'abc'}"), http).header());
-        // A password may begin with what other credentials do.
+        // A password can begin with a brace, like the JSON of other credentials.
         assertEquals(basic("{x:pass"), Login.of("{x:pass", http).header());
     }
 
     @Test
-    void aTokenIsFetchedOnceWithEncodedNames() throws Exception {
+    void aTokenIsFetchedOnceWithEncodedCredentials() throws Exception {
         Login login = login(",'scope':'read write'");
         assertEquals("Bearer token-1", login.header());
         assertEquals("Bearer token-1", login.header());
@@ -91,7 +91,7 @@ class LoginTest {
     }
 
     @Test
-    void aTokenWithoutATimeIsKeptForAWhile() throws Exception {
+    void aTokenWithoutAnExpiryIsUsedForAWhile() throws Exception {
         expires = "";
         Login login = login("");
         assertEquals(login.header(), login.header());
@@ -103,13 +103,13 @@ class LoginTest {
         String refused = login.header();
         assertTrue(login.renew(refused));
         assertEquals("Bearer token-2", login.header());
-        // Another thread was refused with the old one, and must not drop the new one.
+        // Another thread was refused with the old token, and must not drop the new one.
         assertTrue(login.renew(refused));
         assertEquals("Bearer token-2", login.header());
     }
 
     @Test
-    void aRefusalNamesTheServerAndNoSecret() {
+    void aRefusedLoginShowsTheServerAndNoSecret() {
         status = 401;
         IOException refused = assertThrows(IOException.class, () -> login("").header());
         assertTrue(refused.getMessage().endsWith("/token gave no token: HTTP status 401"), refused.getMessage());

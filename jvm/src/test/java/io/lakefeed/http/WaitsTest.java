@@ -4,10 +4,9 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import org.junit.jupiter.api.Test;
 
-/** The waits of this JVM and of executors. */
 class WaitsTest {
     @Test
-    void aWaitIsShownUntilItsEnd() {
+    void waitsAreShownUntilTheyEnd() {
         Waits.began("http://r", "HTTP status 503");
         assertEquals("http://r: HTTP status 503", Waits.any());
         Waits.putExecutor("app 1", "http://r: no connection");

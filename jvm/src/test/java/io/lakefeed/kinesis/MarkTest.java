@@ -37,12 +37,12 @@ class MarkTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"49 other", "49 seen:x", "49 50", "49 finished yes"})
-    void refusesOtherTexts(String text) {
+    void otherTextsAreRefused(String text) {
         assertThrows(IllegalArgumentException.class, () -> Mark.of(text));
     }
 
     @Test
-    void aStartInTimeHasSeenAllBefore() {
+    void aMarkSinceATimeHasSeenAllRecordsBefore() {
         assertEquals(new Mark("since:99", 99, false), Mark.since(99));
         assertEquals("since:99 seen:99", Mark.since(99).toString());
     }
@@ -50,7 +50,7 @@ class MarkTest {
     @Nested
     class Offsets {
         @Test
-        void readWhatTheyWrite() {
+        void offsetsAreReadAgainFromTheirJson() {
             String json = Json.quoted("{'s':{'0':{'at':12,'mark':'49 seen:7'},'10':{'at':0,'mark':'oldest'}}}");
             StreamOffset offset = StreamOffset.of(json);
             assertEquals(json, offset.json());
@@ -59,7 +59,7 @@ class MarkTest {
         }
 
         @Test
-        void orderShardsByNumber() {
+        void shardsAreOrderedByNumber() {
             TreeMap<Integer, StreamOffset.At> shards = new TreeMap<>();
             shards.put(10, StreamOffset.At.BEGINNING);
             shards.put(9, StreamOffset.At.BEGINNING);
@@ -68,7 +68,7 @@ class MarkTest {
         }
 
         @Test
-        void areIndependentOfTheirSource() {
+        void offsetsCopyTheirShards() {
             TreeMap<Integer, StreamOffset.At> shards = new TreeMap<>();
             StreamOffset offset = new StreamOffset("s", shards);
             shards.put(1, StreamOffset.At.BEGINNING);
@@ -77,7 +77,7 @@ class MarkTest {
         }
 
         @Test
-        void refuseOtherTexts() {
+        void otherTextsAreNoOffsets() {
             assertThrows(IllegalArgumentException.class, () -> StreamOffset.of("{"));
         }
     }
@@ -103,19 +103,19 @@ class MarkTest {
         }
 
         @Test
-        void haveAMarginOfFiveMinutes() {
+        void retentionHasAMarginOfFiveMinutes() {
             assertTrue(new Retention(DAY).hasReached(seen(DAY)));
             assertTrue(new Retention(DAY).hasReached(seen(DAY - 4 * 60_000)));
             assertFalse(new Retention(DAY).hasReached(seen(DAY - 6 * 60_000)));
         }
 
         @Test
-        void cannotBeReachedWhereTheTimeIsUnknown() {
+        void anUnknownTimeDoesNotReachTheRetention() {
             assertFalse(new Retention(DAY).hasReached(new Mark("49", 0, false)));
         }
 
         @Test
-        void loseNothingOfAFinishedShard() {
+        void onlyUnfinishedShardsBeyondTheRetentionLoseRecords() {
             assertNull(new Retention(DAY).lost(0, new Mark("oldest", 1, true), null));
             assertNull(new Retention(DAY).lost(0, Mark.since(System.currentTimeMillis()), null));
             String lost = new Retention(DAY).lost(0, Mark.since(System.currentTimeMillis() - 2 * DAY), null);

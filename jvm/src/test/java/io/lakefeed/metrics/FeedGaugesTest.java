@@ -39,7 +39,7 @@ class FeedGaugesTest {
     }
 
     @Test
-    void aNumberThatIsNotKnownAnyMoreHasNoGauge() {
+    void aNumberThatIsNoLongerReportedHasNoGauge() {
         FeedGauges.report("taxi", "lag_offsets 1\nlag_seconds 2");
         FeedGauges.report("taxi", "lag_offsets 3");
         assertEquals(3L, value("taxi.lag_offsets"));
@@ -47,7 +47,7 @@ class FeedGaugesTest {
     }
 
     @Test
-    void withoutThePluginNothingIsKept() {
+    void reportsWithoutThePluginAreIgnored() {
         assertTrue(FeedGauges.isOpen());
         FeedGauges.close(registry);
         assertFalse(FeedGauges.isOpen());
@@ -57,7 +57,7 @@ class FeedGaugesTest {
     }
 
     @Test
-    void anotherContextShowsTheFeedAgain() {
+    void aNewRegistryShowsTheFeed() {
         FeedGauges.report("taxi", "lag_offsets 1");
         MetricRegistry next = new MetricRegistry();
         FeedGauges.close(registry);

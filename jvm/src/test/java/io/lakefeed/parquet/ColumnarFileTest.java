@@ -14,6 +14,8 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
+import java.util.function.IntFunction;
+import java.util.stream.IntStream;
 import org.apache.iceberg.Metrics;
 import org.apache.iceberg.MetricsConfig;
 import org.apache.iceberg.Schema;
@@ -35,19 +37,18 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 import org.junit.jupiter.api.Test;
 
-/** Compares files written by columns with Iceberg's own: the same rows, and the same metrics. */
+/** Compares files of the columnar appender with Iceberg's own: they have the same rows and metrics. */
 class ColumnarFileTest {
     private static final int SCHEMAS = Integer.parseInt(System.getenv().getOrDefault("LAKEFEED_TESTS_SCHEMAS", "150"));
     private static final Map<String, String> ZSTD = Map.of("write.parquet.compression-codec", "zstd");
 
-    /** The same rows in two files. */
     private record Pair(Written columnar, Written iceberg) {}
 
     private record Written(Metrics metrics, List<Long> splitOffsets, List<UnsafeRow> rows, long length) {}
 
     @Test
-    @SuppressWarnings("deprecation") // The other way to choose metrics needs a table.
-    void rowsAndMetricsAreThoseOfIcebergForAnySchema() {
+    @SuppressWarnings("deprecation") // Other ways to choose metrics need a table.
+    void randomFilesHaveTheSameRowsAndMetricsAsIcebergs() {
         for (int seed = 0; seed < SCHEMAS; seed++) {
             Random random = new Random(seed);
             Schema schema = RandomRows.schema(random);
@@ -70,26 +71,27 @@ class ColumnarFileTest {
             MetricsConfig metrics) {
         Written iceberg = written(icebergs(new InMemoryOutputFile(), schema, type, properties, metrics), rows);
         Written columnar = written(columnar(schema, type, properties, metrics), rows);
-        Metrics want = iceberg.metrics;
-        Metrics have = columnar.metrics;
-        assertEquals(want.recordCount(), have.recordCount(), what);
-        if (want.recordCount() > 0) {
-            assertEquals(want.valueCounts(), have.valueCounts(), what);
-            assertEquals(want.nullValueCounts(), have.nullValueCounts(), what);
-            assertEquals(want.nanValueCounts(), have.nanValueCounts(), what);
+        Metrics expected = iceberg.metrics;
+        Metrics actual = columnar.metrics;
+        assertEquals(expected.recordCount(), actual.recordCount(), what);
+        if (expected.recordCount() > 0) {
+            assertEquals(expected.valueCounts(), actual.valueCounts(), what);
+            assertEquals(expected.nullValueCounts(), actual.nullValueCounts(), what);
+            assertEquals(expected.nanValueCounts(), actual.nanValueCounts(), what);
             boolean single = iceberg.splitOffsets.size() == 1 && columnar.splitOffsets.size() == 1;
-            assertEquals(comparable(want.lowerBounds(), schema, single), comparable(have.lowerBounds(), schema, single), what);
-            assertEquals(comparable(want.upperBounds(), schema, single), comparable(have.upperBounds(), schema, single), what);
-            assertEquals(want.columnSizes().keySet(), have.columnSizes().keySet(), what);
+            assertEquals(
+                    comparable(expected.lowerBounds(), schema, single), comparable(actual.lowerBounds(), schema, single), what);
+            assertEquals(
+                    comparable(expected.upperBounds(), schema, single), comparable(actual.upperBounds(), schema, single), what);
+            assertEquals(expected.columnSizes().keySet(), actual.columnSizes().keySet(), what);
         }
         assertEquals(iceberg.rows, columnar.rows, what);
         return new Pair(columnar, iceberg);
     }
 
     /**
-     * Returns the bounds that do not depend on where a row group ends, which is a matter of sizes.
-     *
-     * <p>Those of UUIDs do: see {@link #boundsOfUuidsDependOnTheRowGroups}.
+     * Returns the bounds that do not depend on the ends of row groups, which differ between the two files. The bounds
+     * of UUIDs depend on them: see {@link #boundsOfUuidsDependOnTheRowGroups}.
      */
     private static Map<Integer, ByteBuffer> comparable(Map<Integer, ByteBuffer> bounds, Schema schema, boolean single) {
         Map<Integer, ByteBuffer> found = new HashMap<>(bounds);
@@ -147,21 +149,16 @@ class ColumnarFileTest {
     }
 
     /**
-     * Parquet orders UUIDs as unsigned bytes within a row group; Iceberg merges the row groups' bounds by signed longs.
-     *
-     * <p>If this fails, Iceberg has one order: compare the bounds of all files then.
+     * Parquet orders UUIDs as unsigned bytes within a row group; Iceberg merges the row groups' bounds as signed longs.
+     * If this test fails, Iceberg uses one order: then compare the bounds of all files.
      */
     @Test
     void boundsOfUuidsDependOnTheRowGroups() {
         Schema schema = new Schema(Types.NestedField.optional(1, "id", Types.UUIDType.get()));
         StructType type = SparkSchemaUtil.convert(schema);
-        UnsafeProjection projection = UnsafeProjection.create(type);
-        List<UnsafeRow> rows = new ArrayList<>();
-        for (int at = 0; at < 2_000; at++) {
-            // The first half begins with 1, the second half with f.
-            String id = (at < 1_000 ? "1" : "f") + "0000000-0000-0000-0000-" + String.format("%012x", at);
-            rows.add(projection.apply(new GenericInternalRow(new Object[] {UTF8String.fromString(id)})).copy());
-        }
+        // The first half of the ids begins with 1, the second half with f.
+        List<UnsafeRow> rows = rows(type, 2_000, at -> UTF8String.fromString(
+                (at < 1_000 ? "1" : "f") + "0000000-0000-0000-0000-" + String.format("%012x", at)));
         Map<String, String> small = new HashMap<>(ZSTD);
         small.put("write.parquet.row-group-size-bytes", "1000");
         small.put("write.parquet.row-group-check-max-record-count", "100");
@@ -177,7 +174,7 @@ class ColumnarFileTest {
     }
 
     @Test
-    void filesAreAboutAsSmall() {
+    void filesAreAtMostTwoPercentLargerThanIcebergs() {
         Schema schema = new Schema(
                 Types.NestedField.optional(1, "number", Types.LongType.get()),
                 Types.NestedField.optional(2, "flag", Types.StringType.get()),
@@ -185,20 +182,14 @@ class ColumnarFileTest {
                 Types.NestedField.optional(4, "text", Types.StringType.get()),
                 Types.NestedField.optional(5, "same", Types.IntegerType.get()));
         StructType type = SparkSchemaUtil.convert(schema);
-        UnsafeProjection projection = UnsafeProjection.create(type);
         Random random = new Random(1);
-        List<UnsafeRow> rows = new ArrayList<>();
-        for (int at = 0; at < 100_000; at++) {
-            rows.add(projection
-                    .apply(new GenericInternalRow(new Object[] {
-                        (long) random.nextInt(300),
-                        UTF8String.fromString(random.nextInt(50) == 0 ? "Y" : "N"),
-                        random.nextInt(2_000) / 100.0,
-                        random.nextInt(10) == 0 ? null : UTF8String.fromString("text " + random.nextLong()),
-                        7
-                    }))
-                    .copy());
-        }
+        List<UnsafeRow> rows = rows(type, 100_000, at -> new Object[] {
+            (long) random.nextInt(300),
+            UTF8String.fromString(random.nextInt(50) == 0 ? "Y" : "N"),
+            random.nextInt(2_000) / 100.0,
+            random.nextInt(10) == 0 ? null : UTF8String.fromString("text " + random.nextLong()),
+            7
+        });
         Pair written = assertSame("", schema, type, rows, ZSTD, MetricsConfig.getDefault());
         assertTrue(written.columnar.length <= written.iceberg.length * 1.02, written.columnar.length + " bytes");
     }
@@ -207,13 +198,8 @@ class ColumnarFileTest {
     void aRowGroupEndsWhenItIsFull() {
         Schema schema = new Schema(Types.NestedField.optional(1, "text", Types.StringType.get()));
         StructType type = SparkSchemaUtil.convert(schema);
-        UnsafeProjection projection = UnsafeProjection.create(type);
         Random random = new Random(2);
-        List<UnsafeRow> rows = new ArrayList<>();
-        for (int at = 0; at < 50_000; at++) {
-            UTF8String text = UTF8String.fromString(Long.toHexString(random.nextLong()));
-            rows.add(projection.apply(new GenericInternalRow(new Object[] {text})).copy());
-        }
+        List<UnsafeRow> rows = rows(type, 50_000, at -> UTF8String.fromString(Long.toHexString(random.nextLong())));
         Map<String, String> properties = new HashMap<>(ZSTD);
         properties.put("write.parquet.row-group-size-bytes", "200000");
         Written columnar = written(columnar(schema, type, properties, MetricsConfig.getDefault()), rows);
@@ -222,17 +208,15 @@ class ColumnarFileTest {
     }
 
     @Test
-    void rowGroupsOfHugeRowsEndInTimeToo() {
+    void rowGroupsOfHugeRowsEndInTime() {
         Schema schema = new Schema(Types.NestedField.optional(1, "bytes", Types.BinaryType.get()));
         StructType type = SparkSchemaUtil.convert(schema);
-        UnsafeProjection projection = UnsafeProjection.create(type);
         byte[] value = new byte[100_000];
         Random random = new Random(3);
-        List<UnsafeRow> rows = new ArrayList<>();
-        for (int at = 0; at < 300; at++) {
+        List<UnsafeRow> rows = rows(type, 300, at -> {
             random.nextBytes(value);
-            rows.add(projection.apply(new GenericInternalRow(new Object[] {value.clone()})).copy());
-        }
+            return value.clone();
+        });
         Map<String, String> properties = new HashMap<>(ZSTD);
         properties.put("write.parquet.row-group-size-bytes", "5000000");
         Pair written = assertSame("", schema, type, rows, properties, MetricsConfig.getDefault());
@@ -240,8 +224,18 @@ class ColumnarFileTest {
         assertEquals(3, written.columnar.splitOffsets.size());
     }
 
+    /** Creates rows; {@code values} returns the values of a row, or its only value. */
+    private static List<UnsafeRow> rows(StructType type, int count, IntFunction<Object> values) {
+        UnsafeProjection projection = UnsafeProjection.create(type);
+        return IntStream.range(0, count)
+                .mapToObj(values)
+                .map(row -> row instanceof Object[] several ? several : new Object[] {row})
+                .map(row -> projection.apply(new GenericInternalRow(row)).copy())
+                .toList();
+    }
+
     @Test
-    void aTablesRefusalIsThatOfItsFiles() {
+    void aTableIsRefusedForItsFilesReasons() {
         String flat = new StructType().add("number", "long").json();
         String nested = new StructType().add("list", "array<struct<a:long,b:variant>>").json();
         assertNull(ColumnarModel.refusal(flat, Map.of()));
@@ -251,7 +245,7 @@ class ColumnarFileTest {
     }
 
     @Test
-    void othersAreLeftToIceberg() {
+    void unknownPropertiesAndTypesAreLeftToIceberg() {
         Schema flat = new Schema(Types.NestedField.optional(1, "number", Types.LongType.get()));
         assertNull(refusal(flat, Map.of()));
         assertNull(refusal(flat, Map.of("write.parquet.page-row-limit", "10", "write.format.default", "parquet")));

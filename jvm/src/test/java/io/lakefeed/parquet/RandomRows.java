@@ -23,7 +23,7 @@ import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Makes schemas, table properties and rows at random, with the values at which encoders go wrong. */
+/** Creates random schemas, table properties and rows, with values that encoders often get wrong. */
 final class RandomRows {
     private static final double[] DOUBLES = {
         0.0, -0.0, Double.NaN, Double.POSITIVE_INFINITY, Double.NEGATIVE_INFINITY, Double.MIN_VALUE, -Double.MAX_VALUE, 1.5
@@ -33,7 +33,7 @@ final class RandomRows {
         "", "a", "\u0000", "é", "\uD83D\uDE00".repeat(20), "\uDBFF\uDFFF".repeat(17), "z".repeat(16), "z".repeat(17)
     };
 
-    /** Parquet files spell some of them differently. */
+    /** Some of them have another spelling in Parquet files. */
     private static final String[] NAMES = {"c", "c", "c", "a column ", "é", "1-", "日本", "x_x20", "element", "key`"};
 
     private static final String[] CODECS = {"zstd", "zstd", "snappy", "gzip", "uncompressed", "lz4_raw"};
@@ -63,7 +63,7 @@ final class RandomRows {
         return fields;
     }
 
-    /** Ids are not positions: a table's columns change. */
+    /** Returns an id that is no position: a table's columns can change. */
     private int id() {
         lastId -= 3;
         return lastId;
@@ -141,7 +141,7 @@ final class RandomRows {
         return all;
     }
 
-    /** Returns rows whose columns have few or many distinct values, runs of them, and nulls, or none. */
+    /** Returns rows whose columns have few or many distinct values, runs of equal values, and nulls. */
     static List<UnsafeRow> of(Schema schema, StructType type, Random random, int count) {
         List<Supplier<Object>> columns = new ArrayList<>();
         for (Types.NestedField field : schema.columns()) {

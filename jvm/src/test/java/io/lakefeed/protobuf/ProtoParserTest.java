@@ -26,13 +26,13 @@ class ProtoParserTest {
         return ProtoParser.parse(text).messages().get(0);
     }
 
-    /** A field without its line. */
+    /** Returns a field without its line. */
     private static Field unplaced(Field field) {
         return new Field(
                 field.name(), field.number(), field.type(), field.presence(), field.oneof(), field.delimited(), 0);
     }
 
-    /** The only field of a message with this body. */
+    /** Returns the only field of a message with this body. */
     private static Field field(String syntax, String body) {
         List<Field> fields = message(syntax + "message M { " + body + " }").fields();
         assertEquals(1, fields.size());
@@ -42,7 +42,7 @@ class ProtoParserTest {
     @Nested
     class Files {
         @Test
-        void havePackageImportsMessagesAndEnums() {
+        void aFileHasItsPackageImportsMessagesAndEnums() {
             ProtoFile file = ProtoParser.parse(PROTO3
                     + "package a.b; import \"x.proto\"; import public \"y.proto\"; import weak \"z.proto\";"
                     + " option java_package = \"c\"; message M {} enum E { ZERO = 0; } message N {}");
@@ -53,18 +53,18 @@ class ProtoParserTest {
         }
 
         @Test
-        void mayHaveNoSyntaxAndAreProto2Then() {
+        void aFileWithoutASyntaxIsProto2() {
             assertEquals(Presence.EXPLICIT, field("", "optional int32 a = 1;").presence());
         }
 
         @Test
-        void mayBeEmpty() {
+        void aFileCanBeEmpty() {
             assertEquals(new ProtoFile("", List.of(), List.of(), List.of()), ProtoParser.parse(PROTO3));
             assertEquals(List.of(), ProtoParser.parse(PROTO3 + ";;").messages());
         }
 
         @Test
-        void passOverServicesAndExtensions() {
+        void servicesAndExtensionsAreSkipped() {
             ProtoFile file = ProtoParser.parse(PROTO2
                     + "message M { extensions 100 to max; } extend M { optional string note = 100; }"
                     + " service S { rpc Get (M) returns (stream M) { option deadline = 3; } }");
@@ -73,7 +73,7 @@ class ProtoParserTest {
         }
 
         @Test
-        void passOverOptionsOfAllForms() {
+        void optionsOfAllFormsAreSkipped() {
             Message message = message(PROTO2
                     + "option (my.option).part = { a: 1 b { c: \"}\" } }; option x = -1.5e3; option y = \"a\" \"b\";"
                     + " message M { option deprecated = true; optional string s = 1"
@@ -86,13 +86,13 @@ class ProtoParserTest {
     class DefaultsOfFloats {
         @ParameterizedTest
         @ValueSource(strings = {"1", "-5", "1.5", "- 2e3", "inf", "-inf", "nan", "-nan"})
-        void areNumbers(String number) {
+        void numbersAreRead(String number) {
             assertEquals("a", field(PROTO2, "optional float a = 1 [default = " + number + "];").name());
         }
 
         @ParameterizedTest
         @ValueSource(strings = {"--5", "- -inf", "{}", "infinite", "\"inf\"", "-\"1\"", "-", ""})
-        void areNothingElse(String value) {
+        void defaultsOfFloatsThatAreNoNumbersAreRefused(String value) {
             String text = PROTO2 + "message M { optional double a = 1 [default = " + value + "]; }";
             assertThrows(SchemaException.class, () -> ProtoParser.parse(text));
         }
@@ -114,25 +114,25 @@ class ProtoParserTest {
             "2023, int32 a = 1 [features.field_presence = LEGACY_REQUIRED];, REQUIRED",
             "2023, int32 a = 1 [features = { field_presence: IMPLICIT }];, IMPLICIT",
         })
-        void follow(String syntax, String body, Presence presence) {
+        void presenceFollowsFromSyntaxLabelAndFeatures(String syntax, String body, Presence presence) {
             String header = syntax.equals("2023") ? EDITION : "syntax = \"" + syntax + "\"; ";
             assertEquals(presence, field(header, body).presence());
         }
 
         @Test
-        void ofAFileCountInsideMessages() {
+        void thePresenceOfAFileAppliesInsideMessages() {
             String text = EDITION + "option features.field_presence = IMPLICIT; message M { message N { int32 a = 1; } }";
             assertEquals(Presence.IMPLICIT, message(text).messages().get(0).fields().get(0).presence());
         }
 
         @Test
-        void ofAFileCountForMessagesBeforeTheOption() {
+        void thePresenceOfAFileAppliesBeforeItsOption() {
             String text = EDITION + "message M { int32 a = 1; } option features.field_presence = IMPLICIT;";
             assertEquals(Presence.IMPLICIT, message(text).fields().get(0).presence());
         }
 
         @Test
-        void areNotAMessages() {
+        void aMessageCannotSetThePresence() {
             String text = EDITION + "message M { option features.field_presence = IMPLICIT; }";
             assertThrows(SchemaException.class, () -> message(text));
         }
@@ -143,19 +143,19 @@ class ProtoParserTest {
         @ParameterizedTest
         @ValueSource(strings = {"double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32",
             "fixed64", "sfixed32", "sfixed64", "bool", "string", "bytes", "Other", "a.b.Other", ".a.b.Other"})
-        void haveATypeAsItIsWritten(String type) {
+        void aFieldHasItsTypeAsWritten(String type) {
             assertEquals(new Field("a", 7, type, Presence.IMPLICIT, null, false, 0), field(PROTO3, type + " a = 7;"));
         }
 
         @ParameterizedTest
         @ValueSource(strings = {"message", "enum", "option", "oneof", "reserved", "extensions", "map", "group", "package",
             "import", "syntax", "string", "repeated", "to", "max", "stream", "returns", "rpc", "service", "extend"})
-        void mayBeNamedLikeAKeyword(String name) {
+        void aFieldCanHaveTheNameOfAKeyword(String name) {
             assertEquals(name, field(PROTO3, "string " + name + " = 1;").name());
         }
 
         @Test
-        void belongToAOneof() {
+        void fieldsBelongToTheirOneof() {
             Message message = message(PROTO3 + "message M { oneof choice { string a = 1; int32 b = 2; } int32 c = 3; }");
             assertEquals("choice", message.fields().get(0).oneof());
             assertEquals("choice", message.fields().get(1).oneof());
@@ -164,7 +164,7 @@ class ProtoParserTest {
 
         @ParameterizedTest(name = "{0}: {1}")
         @CsvSource({"by_zone, ByZoneEntry", "a, AEntry", "a_b_c, ABCEntry", "byZone, ByZoneEntry", "x1_y, X1YEntry", "_a, AEntry"})
-        void ofMapsAreARepeatedEntry(String name, String entry) {
+        void aMapIsARepeatedEntryMessage(String name, String entry) {
             Message message = message(PROTO3 + "message M { map<string, a.Value> " + name + " = 5; }");
             assertEquals(new Field(name, 5, entry, Presence.REPEATED, null, false, 0), unplaced(message.fields().get(0)));
             Message made = message.messages().get(0);
@@ -175,7 +175,7 @@ class ProtoParserTest {
         }
 
         @Test
-        void ofGroupsAreDelimitedMessages() {
+        void aGroupIsADelimitedMessage() {
             Message message = message(PROTO2 + "message M { repeated group Item = 3 { required int32 a = 1; } }");
             assertEquals(new Field("item", 3, "Item", Presence.REPEATED, null, true, 0), unplaced(message.fields().get(0)));
             assertEquals("Item", message.messages().get(0).name());
@@ -183,7 +183,7 @@ class ProtoParserTest {
         }
 
         @Test
-        void areDelimitedWhereAnEditionSaysSo() {
+        void aFeatureMakesAMessageDelimited() {
             assertTrue(field(EDITION, "N a = 1 [features.message_encoding = DELIMITED];").delimited());
             assertFalse(field(EDITION, "N a = 1 [features.message_encoding = LENGTH_PREFIXED];").delimited());
         }
@@ -192,7 +192,7 @@ class ProtoParserTest {
     @Nested
     class Nesting {
         @Test
-        void keepsMessagesAndEnumsInTheirOrder() {
+        void nestedMessagesAndEnumsKeepTheirOrder() {
             Message message = message(PROTO3
                     + "message M { enum E { A = 0; B = 5; } message N { message O { } } message P { } E e = 1; }");
             assertEquals(List.of("N", "P"), message.messages().stream().map(Message::name).toList());
@@ -201,7 +201,7 @@ class ProtoParserTest {
         }
 
         @Test
-        void isBounded() {
+        void nestingHasALimit() {
             String deep = PROTO3 + "message M { ".repeat(101) + "} ".repeat(101);
             assertThrows(SchemaException.class, () -> ProtoParser.parse(deep));
             ProtoParser.parse(PROTO3 + "message M { ".repeat(100) + "} ".repeat(100));
@@ -259,7 +259,7 @@ class ProtoParserTest {
     }
 
     @Test
-    void refusesAnUnknownSyntax() {
+    void anUnknownSyntaxIsRefused() {
         assertThrows(SchemaException.class, () -> ProtoParser.parse("syntax = \"proto4\";"));
         assertThrows(SchemaException.class, () -> ProtoParser.parse("syntax = proto3;"));
     }

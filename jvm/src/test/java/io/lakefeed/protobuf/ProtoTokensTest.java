@@ -32,17 +32,17 @@ class ProtoTokensTest {
         "map<string,int32> | map < string , int32 >",
         "1e-3 -2 +inf 0x1F 1.5 | 1e-3 - 2 + inf 0x1F 1.5",
     })
-    void areSplit(String text, String words) {
+    void aTextIsSplitIntoTokens(String text, String words) {
         assertEquals(List.of(words.split(" ")), words(text));
     }
 
     @Test
-    void keepCommentsAndBlanksInsideText() {
+    void commentsAndBlanksInsideQuotesAreText() {
         assertEquals(List.of("/* a */ // b", "c"), words("\"/* a */ // b\" c"));
     }
 
     @Test
-    void passOverAByteOrderMarkAndWindowsLineEnds() {
+    void aByteOrderMarkAndWindowsLineEndsAreSkipped() {
         assertEquals(List.of("a", "b"), words("\uFEFFa\r\n\tb\r\n"));
     }
 
@@ -53,7 +53,7 @@ class ProtoTokensTest {
     }
 
     @Test
-    void areUnsignedNumbersUpToALimit() {
+    void numbersAreUnsignedUpToALimit() {
         assertEquals(-1L, new ProtoTokens("18446744073709551615").integer(-1L));
         assertEquals(8, new ProtoTokens("8").integer(8));
         SchemaException large = assertThrows(SchemaException.class, () -> new ProtoTokens("9").integer(8));
@@ -63,56 +63,56 @@ class ProtoTokensTest {
     @ParameterizedTest
     @ValueSource(strings = {"", "a", "1.5", "99999999999999999999", "2147483648", "0x", "-", "- a", ";", "09", "1e", "1e+", "1a",
         "1.2.3", "0x1G", "'1'"})
-    void areNoNumbers(String text) {
+    void otherTextsAreNoNumbers(String text) {
         assertThrows(SchemaException.class, () -> new ProtoTokens(text).integer(Integer.MAX_VALUE));
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"/* a", "/*/", "/* /* */ */", "\u00e9", "a\0", "// \0", "/* \0 */", "\u007f", "a \uFEFF", "'\\q'", "'\\u12'", "'\\x'",
         "'\\U00110000'", "'a\0'"})
-    void refuseWhatProtocRefuses(String text) {
+    void textsThatProtocRefusesAreRefused(String text) {
         SchemaException wrong = assertThrows(SchemaException.class, () -> words(text));
         assertTrue(wrong.getMessage().startsWith("line 1: "), wrong.getMessage());
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"'\\n\\x1\\X1f\\07\\?\\''", "'\\u00e9\\U0010FFFF'", "'\u00e9'"})
-    void keepEscapesAsTheyAre(String text) {
+    void escapesAreKeptAsWritten(String text) {
         assertEquals(List.of(text.substring(1, text.length() - 1)), words(text));
     }
 
     @ParameterizedTest(name = "{0} is {1}")
     @CsvSource({"a, a", "a.b.C, a.b.C", ".a.b, .a.b", "a . b, a.b"})
-    void arePaths(String text, String path) {
+    void pathsAreRead(String text, String path) {
         assertEquals(path, new ProtoTokens(text).path());
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"", "1a", "a.", "..a", "'a'"})
-    void areNoPaths(String text) {
+    void otherTextsAreNoPaths(String text) {
         assertThrows(SchemaException.class, () -> new ProtoTokens(text).path());
     }
 
     @Test
-    void joinTextsThatFollowEachOther() {
+    void adjacentTextsAreJoined() {
         assertEquals("ab", new ProtoTokens("\"a\" 'b'").text());
         assertThrows(SchemaException.class, () -> new ProtoTokens("a").text());
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"\"a", "'a\"", "\"a\n\"", "\"a\\\""})
-    void refuseATextThatDoesNotEnd(String text) {
+    void aTextWithoutAnEndIsRefused(String text) {
         assertThrows(SchemaException.class, () -> words(text));
     }
 
     @Test
-    void tellTextFromWords() {
+    void textInQuotesIsNoKeyword() {
         assertFalse(new ProtoTokens("\"message\"").taken("message"));
         assertTrue(new ProtoTokens("message").taken("message"));
     }
 
     @Test
-    void nameTheLineOfAMistake() {
+    void anErrorNamesItsLine() {
         ProtoTokens tokens = new ProtoTokens("a\n/* 1\n2 */\n// 3\n  b");
         tokens.take();
         SchemaException wrong = assertThrows(SchemaException.class, () -> tokens.expect("c"));

@@ -34,13 +34,13 @@ class ProtoTypesTest {
 
         @ParameterizedTest(name = "{0} is {1}")
         @CsvSource({"M, a.b.M", "a.b.P, a.b.P", "M.N, a.b.M.N", "a.b.P.N, a.b.P.N", "M.N.O, a.b.M.N.O"})
-        void areFoundByName(String name, String full) {
+        void messagesAreFoundByName(String name, String full) {
             assertEquals(full, types.message(name).fullName());
         }
 
         @ParameterizedTest(name = "{0} is {1}")
         @CsvSource({"0, a.b.M", "1, a.b.P", "0 0, a.b.M.N", "0 0 0, a.b.M.N.O", "1 1, a.b.P.Q"})
-        void areFoundByIndexesAndBack(String indexes, String full) {
+        void messagesAreFoundByIndexesAndBack(String indexes, String full) {
             List<Integer> path = Arrays.stream(indexes.split(" ")).map(Integer::valueOf).toList();
             assertEquals(full, types.message(path).fullName());
             assertEquals(path, types.indexes(types.message(full)));
@@ -48,20 +48,20 @@ class ProtoTypesTest {
 
         @ParameterizedTest
         @ValueSource(strings = {"2", "-1", "0 1", "0 0 0 0", "2147483647"})
-        void areMissingAtOtherIndexes(String indexes) {
+        void otherIndexesAreRefused(String indexes) {
             List<Integer> path = Arrays.stream(indexes.split(" ")).map(Integer::valueOf).toList();
             assertThrows(Malformed.class, () -> types.message(path));
         }
 
         @Test
-        void areTheFirstWithoutAName() {
+        void theDefaultMessageIsTheFirst() {
             assertEquals("a.b.M", types.message((String) null).fullName());
             ProtoTypes none = types("enum E { A = 0; }");
             assertThrows(SchemaException.class, () -> none.message((String) null));
         }
 
         @Test
-        void areNamedWhereOneIsMissing() {
+        void theErrorForAMissingMessageNamesTheOthers() {
             SchemaException missing = assertThrows(SchemaException.class, () -> types.message("Z"));
             assertTrue(missing.getMessage().contains("a.b.M, a.b.P"), missing.getMessage());
         }
@@ -79,7 +79,7 @@ class ProtoTypesTest {
             "a.T, a.T",
             "M.T, a.b.M.T",
         })
-        void meanTheTypeOfTheInnermostScope(String reference, String full) {
+        void aReferenceMeansTheTypeOfTheInnermostScope(String reference, String full) {
             ProtoTypes types = types(
                     "package a.b; message M { message T {} " + reference + " x = 1; } message T {}",
                     "package a; message T {}",
@@ -88,7 +88,7 @@ class ProtoTypesTest {
         }
 
         @Test
-        void reachOtherFilesAndWellKnownTypes() {
+        void referencesReachOtherFilesAndWellKnownTypes() {
             ProtoTypes types = types(
                     "message M { other.T a = 1; google.protobuf.Timestamp b = 2; }", "package other; message T { int32 x = 1; }");
             List<ProtoMessage.Field> fields = types.message("M").fields();
@@ -98,13 +98,13 @@ class ProtoTypesTest {
         }
 
         @Test
-        void mayBeToThemselves() {
+        void aMessageCanReferToItself() {
             ProtoMessage message = types("message M { repeated M children = 1; }").message("M");
             assertSame(message, first(message).message());
         }
 
         @Test
-        void toNothingAreRefusedWhenTheFieldsAreAsked() {
+        void aMissingTypeIsRefusedWhenTheFieldsAreUsed() {
             ProtoMessage message = types("message M { Missing a = 1; }").message("M");
             SchemaException missing = assertThrows(SchemaException.class, message::fields);
             assertTrue(missing.getMessage().contains("Missing"), missing.getMessage());
@@ -115,7 +115,7 @@ class ProtoTypesTest {
     @Nested
     class ResolvedFields {
         @Test
-        void haveTheTypeOfTheirReference() {
+        void aFieldHasTheTypeOfItsReference() {
             List<ProtoMessage.Field> fields = types(
                             "message M { int32 a = 1; E b = 2; M c = 3; map<string, E> d = 4; } enum E { ZERO = 0; ONE = 1; }")
                     .message("M")
@@ -129,7 +129,7 @@ class ProtoTypesTest {
         }
 
         @Test
-        void ofMessagesAreNeverImplicit() {
+        void aFieldWithAMessageHasPresence() {
             assertEquals(Presence.EXPLICIT, first(types("message M { M a = 1; }").message("M")).presence());
             assertEquals(Presence.IMPLICIT, first(types("message M { int32 a = 1; }").message("M")).presence());
         }
@@ -137,12 +137,12 @@ class ProtoTypesTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"AAAA", "a", "Zm9v", "===="})
-    void refusesBase64ThatIsNoDescriptor(String text) {
+    void base64ThatIsNoDescriptorIsRefused(String text) {
         assertThrows(SchemaException.class, () -> ProtoTypes.read(text));
     }
 
     @Test
-    void readsText() {
+    void textIsParsed() {
         assertEquals("M", ProtoTypes.read("message M { }").messages().get(0).name());
     }
 }

@@ -23,7 +23,7 @@ class WireTest {
         return HexFormat.of().formatHex(output.toBytes());
     }
 
-    /** The examples of Protobuf's documentation, and the edges. */
+    /** With the examples of Protobuf's documentation. */
     @ParameterizedTest(name = "{0} is {1}")
     @CsvSource({
         "0, 00",
@@ -38,7 +38,7 @@ class WireTest {
         "-1, ffffffffffffffffff01",
         "-9223372036854775808, 80808080808080808001",
     })
-    void varints(long value, String hex) {
+    void varintsAreWrittenAndRead(long value, String hex) {
         WireOutput output = new WireOutput();
         output.varint(value);
         assertEquals(hex, hex(output));
@@ -50,7 +50,7 @@ class WireTest {
     @ParameterizedTest(name = "{0} is {1}")
     @CsvSource({"0, 00", "-1, 01", "1, 02", "-2, 03", "2147483647, feffffff0f", "-2147483648, ffffffff0f",
         "9223372036854775807, feffffffffffffffff01", "-9223372036854775808, ffffffffffffffffff01"})
-    void zigzag(long value, String hex) {
+    void zigzagVarintsAreWrittenAndRead(long value, String hex) {
         WireOutput output = new WireOutput();
         output.zigzag(value);
         assertEquals(hex, hex(output));
@@ -69,7 +69,7 @@ class WireTest {
     }
 
     @Test
-    void readsWhatIsWritten() {
+    void randomValuesAreReadAsWritten() {
         Random random = new Random(7);
         WireOutput output = new WireOutput();
         for (int round = 0; round < 200; round++) {
@@ -100,31 +100,31 @@ class WireTest {
     class Truncated {
         @ParameterizedTest
         @ValueSource(strings = {"", "80", "ffffffffffffffffff"})
-        void varints(String hex) {
+        void truncatedVarintsAreRefused(String hex) {
             assertThrows(Malformed.class, () -> input(hex).varint());
         }
 
         @Test
-        void fixedNumbers() {
+        void truncatedFixedNumbersAreRefused() {
             assertThrows(Malformed.class, () -> input("010203").fixed32());
             assertThrows(Malformed.class, () -> input("01020304050607").fixed64());
         }
 
         @ParameterizedTest
         @ValueSource(strings = {"01", "05aabbccdd", "ffffffff0f", "ffffffffffffffffff01"})
-        void lengths(String hex) {
+        void truncatedLengthsAreRefused(String hex) {
             assertThrows(Malformed.class, () -> input(hex).length());
         }
     }
 
     @Test
-    void refusesNumbersOfMoreThan10Bytes() {
+    void numbersOfMoreThan10BytesAreRefused() {
         assertThrows(Malformed.class, () -> input("8080808080808080808001").varint());
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"00", "07", "80808080 8001", "ffffffffffffffffff01"})
-    void refusesTagsWithoutAField(String hex) {
+    void tagsWithoutAFieldAreRefused(String hex) {
         assertThrows(Malformed.class, () -> input(hex).tag());
     }
 
@@ -140,7 +140,7 @@ class WireTest {
             "0b 13 14 0c 00, 4", // group in a group
             "0b 0c 00, 2", // empty group
         })
-        void endsBehindTheValue(String hex, int position) {
+        void skipEndsAfterTheValue(String hex, int position) {
             WireInput input = input(hex);
             input.skip(input.tag(), 0);
             assertEquals(position, input.position());
@@ -149,13 +149,13 @@ class WireTest {
 
         @ParameterizedTest
         @ValueSource(strings = {"0c", "0e", "0f", "0b 08 01", "0b 14", "0b 0b 0c", "0a 05 aa", "0d 0102"})
-        void refusesWhatHasNoEnd(String hex) {
+        void skippingAValueWithoutAnEndIsRefused(String hex) {
             WireInput input = input(hex);
             assertThrows(Malformed.class, () -> input.skip(input.tag(), 0));
         }
 
         @Test
-        void isBoundedInDepth() {
+        void skippedGroupsHaveALimitOfDepth() {
             WireInput fits = input("0b".repeat(100) + "0c".repeat(100));
             fits.skip(fits.tag(), 0);
             assertTrue(fits.atEnd());
@@ -186,7 +186,7 @@ class WireTest {
     }
 
     @Test
-    void growsPastItsFirstSize() {
+    void theOutputGrows() {
         byte[] content = new byte[10_000];
         new Random(1).nextBytes(content);
         WireOutput output = new WireOutput();

@@ -40,7 +40,7 @@ class KeyClassTest {
         "data/data/x.parquet, DATA, b/data", // the last directory counts
         "w/mydata/x.bin, OTHER, b/w/mydata",
     })
-    void followsFromTheKey(String key, KeyClass keyClass, String location) {
+    void aKeyHasAClassAndALocation(String key, KeyClass keyClass, String location) {
         assertEquals(new KeyClass.Place(keyClass, location), KeyClass.place("b", key));
     }
 
@@ -49,7 +49,7 @@ class KeyClassTest {
     }
 
     @Test
-    void aCountIsOfALocationAndWhatIsBelow() {
+    void aCountIsBelowItsLocationAndTheParents() {
         assertTrue(count("b/w/t").isBelow("b/w/t"));
         assertTrue(count("b/w/t").isBelow("b/w"));
         assertFalse(count("b/w/t").isBelow("b/w/t/x"));

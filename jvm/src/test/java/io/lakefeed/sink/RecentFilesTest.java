@@ -13,7 +13,7 @@ class RecentFilesTest {
     private final RecentFiles files = new RecentFiles(100);
 
     @Test
-    void dropTheOldestFirst() {
+    void theOldestFileIsDroppedFirst() {
         files.put("a", new byte[60]);
         files.put("b", new byte[40]);
         assertNotNull(files.get("a"));
@@ -24,7 +24,7 @@ class RecentFilesTest {
     }
 
     @Test
-    void haveTheNewestContent() {
+    void aFileHasItsNewestContent() {
         files.put("a", new byte[60]);
         files.put("a", new byte[] {7});
         assertArrayEquals(new byte[] {7}, files.get("a"));
@@ -33,7 +33,7 @@ class RecentFilesTest {
     }
 
     @Test
-    void forgetOneOrAllBelow() {
+    void filesAreRemovedAloneOrByFolder() {
         files.put("t/metadata/a", new byte[30]);
         files.put("t/metadata/b", new byte[30]);
         files.put("u/metadata/a", new byte[30]);
@@ -47,7 +47,7 @@ class RecentFilesTest {
     }
 
     @Test
-    void keepTheNewestOfEachFolder() {
+    void eachFolderKeepsItsNewestFiles() {
         RecentFiles tables = new RecentFiles(100, 2);
         tables.put("t/metadata/1", new byte[10]);
         tables.put("u/metadata/1", new byte[10]);
@@ -62,12 +62,12 @@ class RecentFilesTest {
     }
 
     @Test
-    void keepNothingLargerThanAQuarter() {
+    void theLargestFileIsAQuarterOfTheLimit() {
         assertEquals(25, files.largest());
     }
 
     @Test
-    void rememberTheLastOneThatWasTooLarge() {
+    void theLastTooLargeFileIsRemembered() {
         assertFalse(files.isLarge("a"));
         files.setLarge("a");
         assertTrue(files.isLarge("a"));

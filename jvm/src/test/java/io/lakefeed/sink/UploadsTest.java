@@ -16,7 +16,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 @Timeout(30)
-@SuppressWarnings("try") // The blocks only bound what is in them.
+@SuppressWarnings("try") // The variables of some blocks are not used: the blocks only open and close.
 class UploadsTest {
     private static final String FOLDER = "s3://lake/a/metadata/";
     private static final String OTHER = "s3://lake/b/metadata/";
@@ -24,7 +24,7 @@ class UploadsTest {
     private final Queue<String> done = new ConcurrentLinkedQueue<>();
 
     @Test
-    void onlyFilesOfAFolderThatIsOpenAreUploadedLater() throws IOException {
+    void onlyFilesOfAnOpenFolderAreUploadedInTheBackground() throws IOException {
         assertFalse(Uploads.start(FOLDER + "m.avro", () -> done.add("m")));
         try (Uploads outer = Uploads.beside(FOLDER)) {
             try (Uploads inner = Uploads.beside(FOLDER)) {
@@ -38,7 +38,7 @@ class UploadsTest {
     }
 
     @Test
-    void uploadsRunBesideEachOtherAndAreWaitedFor() throws Exception {
+    void uploadsRunAtTheSameTimeAndAreAwaited() throws Exception {
         CountDownLatch both = new CountDownLatch(2);
         CountDownLatch open = new CountDownLatch(1);
         try (Uploads uploads = Uploads.beside(FOLDER)) {
@@ -67,7 +67,7 @@ class UploadsTest {
     }
 
     @Test
-    void aFailureFailsTheCommitOfItsFolderAlone() throws IOException {
+    void aFailedUploadFailsOnlyItsOwnFolder() throws IOException {
         IllegalStateException refused = new IllegalStateException("503 Slow Down");
         try (Uploads here = Uploads.beside(FOLDER);
                 Uploads there = Uploads.beside(OTHER)) {
@@ -102,7 +102,7 @@ class UploadsTest {
     }
 
     @Test
-    void theEndOfACommitThatHasFailedWaitsForWhatItHasLeft() {
+    void closeWaitsForTheUploadsOfAFailedCommit() {
         CountDownLatch open = new CountDownLatch(1);
         CompletableFuture<Void> commit = CompletableFuture.runAsync(() -> {
             try (Uploads uploads = Uploads.beside(FOLDER)) {

@@ -15,9 +15,8 @@ import java.security.Key;
 import java.security.KeyStore;
 import java.util.Base64;
 import java.util.Collections;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
+import java.util.Properties;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import javax.net.ssl.KeyManagerFactory;
@@ -33,42 +32,28 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Handshakes of two sockets; each test has certificates of its own, since what is installed stays trusted. */
+/** Connects two sockets; each test creates its own certificates, because installed authorities stay trusted. */
 class TrustTest {
-    private static final List<String> PROPERTIES = List.of(
-            "javax.net.ssl.trustStore",
-            "javax.net.ssl.trustStoreType",
-            "javax.net.ssl.trustStorePassword",
-            "javax.net.ssl.keyStore",
-            "javax.net.ssl.keyStoreType",
-            "javax.net.ssl.keyStorePassword");
     private static final char[] PASSWORD = "changeit".toCharArray();
 
     @TempDir
     private Path folder;
 
-    private final Map<String, String> before = new HashMap<>();
+    private final Properties before = (Properties) System.getProperties().clone();
     private SSLContext contextBefore;
 
     @BeforeEach
     void remember() throws GeneralSecurityException {
         contextBefore = SSLContext.getDefault();
-        PROPERTIES.forEach(name -> before.put(name, System.getProperty(name)));
     }
 
     @AfterEach
-    void forget() {
+    void restore() {
         SSLContext.setDefault(contextBefore);
-        before.forEach((name, value) -> {
-            if (value == null) {
-                System.clearProperty(name);
-            } else {
-                System.setProperty(name, value);
-            }
-        });
+        System.setProperties(before);
     }
 
-    /** A certificate that has signed itself, and its key. */
+    /** A self-signed certificate and its key. */
     private record Own(KeyStore store) {
         String certificate() throws GeneralSecurityException {
             return pem("CERTIFICATE", store.getCertificate("own").getEncoded());
@@ -87,29 +72,12 @@ class TrustTest {
 
     private Own make(String name, String algorithm) throws Exception {
         Path file = folder.resolve(name + ".p12");
-        Process keytool = new ProcessBuilder(
-                        Path.of(System.getProperty("java.home"), "bin", "keytool").toString(),
-                        "-genkeypair",
-                        "-alias",
-                        "own",
-                        "-keyalg",
-                        algorithm,
-                        "-dname",
-                        "CN=" + name,
-                        "-ext",
-                        "san=dns:localhost",
-                        "-validity",
-                        "1",
-                        "-storetype",
-                        "PKCS12",
-                        "-keystore",
-                        file.toString(),
-                        "-storepass",
-                        "changeit")
-                .redirectErrorStream(true)
-                .start();
-        String said = new String(keytool.getInputStream().readAllBytes());
-        assertEquals(0, keytool.waitFor(), said);
+        String command = "keytool -genkeypair -alias own -keyalg " + algorithm + " -dname CN=" + name
+                + " -ext san=dns:localhost -validity 1 -storetype PKCS12 -storepass changeit -keystore " + file;
+        Path programs = Path.of(System.getProperty("java.home"), "bin");
+        Process keytool = new ProcessBuilder((programs + "/" + command).split(" ")).redirectErrorStream(true).start();
+        String output = new String(keytool.getInputStream().readAllBytes());
+        assertEquals(0, keytool.waitFor(), output);
         KeyStore store = KeyStore.getInstance("PKCS12");
         try (InputStream in = Files.newInputStream(file)) {
             store.load(in, PASSWORD);
@@ -117,7 +85,7 @@ class TrustTest {
         return new Own(store);
     }
 
-    /** Connects to a server with this certificate, and returns the name in the client's, or an empty text. */
+    /** Connects to a server; returns the name in the client's certificate, or an empty text if none is requested. */
     private static String connect(Own server, SSLContext client, boolean asks, Own accepted) throws Exception {
         KeyManagerFactory keys = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
         keys.init(server.store(), PASSWORD);
@@ -127,7 +95,7 @@ class TrustTest {
         try (SSLServerSocket listener =
                 (SSLServerSocket) context.getServerSocketFactory().createServerSocket(0, 1, here)) {
             listener.setNeedClientAuth(asks);
-            CompletableFuture<String> seen = CompletableFuture.supplyAsync(() -> {
+            CompletableFuture<String> accepting = CompletableFuture.supplyAsync(() -> {
                 try (SSLSocket socket = (SSLSocket) listener.accept()) {
                     socket.startHandshake();
                     socket.getOutputStream().write(1);
@@ -143,7 +111,7 @@ class TrustTest {
                 socket.startHandshake();
                 assertEquals(1, socket.getInputStream().read());
             }
-            return seen.get(10, TimeUnit.SECONDS);
+            return accepting.get(10, TimeUnit.SECONDS);
         }
     }
 
@@ -160,7 +128,7 @@ class TrustTest {
     }
 
     @Test
-    void anInstalledAuthorityIsTrustedAndStaysSo() throws Exception {
+    void anInstalledAuthorityStaysTrusted() throws Exception {
         Own first = make("first", "EC");
         Own second = make("second", "RSA");
         assertThrows(SSLException.class, () -> connect(first, SSLContext.getDefault(), false, null));
@@ -173,7 +141,7 @@ class TrustTest {
     }
 
     @Test
-    void clientsThatReadTheStoreOfTheSystemPropertiesTrustItToo() throws Exception {
+    void clientsThatReadTheSystemPropertiesTrustTheAuthority() throws Exception {
         Own server = make("server", "EC");
         Trust.install(server.certificate(), "", "");
         KeyStore store = KeyStore.getInstance(System.getProperty("javax.net.ssl.trustStoreType"));
@@ -181,7 +149,7 @@ class TrustTest {
             store.load(in, System.getProperty("javax.net.ssl.trustStorePassword").toCharArray());
         }
         assertNotNull(store.getCertificateAlias(server.store().getCertificate("own")));
-        // Java's own authorities are in it, and no key is.
+        // The store has Java's own authorities, and no key.
         assertTrue(store.size() > 10, () -> "only a few authorities");
         for (String alias : Collections.list(store.aliases())) {
             assertTrue(store.isCertificateEntry(alias), alias);
@@ -201,7 +169,7 @@ class TrustTest {
     }
 
     @Test
-    void clientsThatReadTheKeyStoreOfTheSystemPropertiesShowTheCertificate() throws Exception {
+    void clientsThatReadTheSystemPropertiesShowTheCertificate() throws Exception {
         Own server = make("server-for-stores", "EC");
         for (String name : List.of("one", "another")) {
             Own own = make(name, "EC");
@@ -229,7 +197,7 @@ class TrustTest {
     }
 
     @Test
-    void aContextForSomeAuthoritiesTrustsNoOther() throws Exception {
+    void aContextOfGivenAuthoritiesTrustsNoOther() throws Exception {
         Own known = make("known", "EC");
         Own other = make("other", "EC");
         Trust.install(other.certificate(), "", "");
@@ -239,7 +207,7 @@ class TrustTest {
     }
 
     @Test
-    void textsThatAreNoneAreRefusedAndChangeNothing() throws Exception {
+    void invalidTextsAreRefusedAndChangeNothing() throws Exception {
         Own own = make("own", "EC");
         List<String> installed = List.of(Trust.installed());
         SSLContext context = SSLContext.getDefault();

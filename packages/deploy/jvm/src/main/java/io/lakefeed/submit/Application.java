@@ -56,9 +56,7 @@ public final class Application {
         System.exit(status);
     }
 
-    /**
-     * Returns an empty folder, the same one when Spark restarts the driver: a killed driver has left its files there.
-     */
+    /** Returns an empty folder. A driver that Spark restarts uses the same one, with the files of the killed one. */
     private static Path newFolder(Path jar) throws IOException {
         Path here = Path.of("").toAbsolutePath();
         // A worker copies the jar into the driver's working directory.

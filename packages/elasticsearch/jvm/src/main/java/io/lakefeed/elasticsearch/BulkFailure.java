@@ -4,7 +4,6 @@ package io.lakefeed.elasticsearch;
 public final class BulkFailure extends RuntimeException {
     private static final long serialVersionUID = 1L;
 
-    /** The kind of failure. */
     enum Kind {
         /** The server refuses a document, also if it is sent again. */
         REFUSED,

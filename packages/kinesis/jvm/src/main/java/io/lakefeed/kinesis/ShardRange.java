@@ -36,7 +36,6 @@ record ShardRange(StreamConnection connection, int shard, long at, String mark, 
         return connection + ", " + DataStream.shardId(shard) + " [" + from + ", " + to + ")";
     }
 
-    /** Creates the readers of ranges. */
     static final class Factory implements PartitionReaderFactory {
         private static final long serialVersionUID = 1L;
 
