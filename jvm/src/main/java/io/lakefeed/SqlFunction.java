@@ -7,8 +7,8 @@ import org.apache.spark.sql.types.DataType;
 /**
  * A function of a {@link FunctionsOnly} catalog. Spark's generated code calls the method {@code invoke} of its class.
  *
- * <p>It declares itself non-deterministic: Spark then evaluates it once for each row, however many fields of the result
- * a query uses.
+ * <p>It declares itself non-deterministic, so that Spark evaluates it once for each row, also if a query uses several
+ * fields of the result.
  */
 public abstract class SqlFunction<T> implements ScalarFunction<T>, Serializable {
     private static final long serialVersionUID = 1L;

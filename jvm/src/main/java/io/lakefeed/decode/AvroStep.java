@@ -74,7 +74,7 @@ abstract class AvroStep {
         return required <= items.length ? items : Arrays.copyOf(items, Math.max(required, items.length + (items.length >> 1)));
     }
 
-    /** Returns the same for items of {@code size} bytes. */
+    /** Returns an array with room for {@code required} items of {@code size} bytes. */
     static byte[] roomFor(int required, byte[] items, int size) {
         int room = items.length / size;
         return required <= room ? items : Arrays.copyOf(items, Math.multiplyExact(size, Math.max(required, room + (room >> 1))));

@@ -46,7 +46,7 @@ final class AvroTypes {
             addNullDefaults(tree);
             return parsed(tree.toString());
         } catch (JsonProcessingException notJson) {
-            return parsed(schema); // The parser has the better message.
+            return parsed(schema); // The parser reports the better error.
         }
     }
 

@@ -174,7 +174,7 @@ final class ProtobufPlan {
     }
 
     private void exclude(int[] slots, Object[] row) {
-        // Charged: two bytes can change the member of a oneof that has a thousand.
+        // Charged, because two bytes can select another member of a oneof that has a thousand.
         budget.charge(slots.length);
         for (int slot : slots) {
             row[slot] = null;

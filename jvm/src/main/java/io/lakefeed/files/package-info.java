@@ -1,2 +1,2 @@
-/** Files on this machine's disk, for a warehouse without a store. */
+/** Writes local files that survive a loss of power, for a warehouse without an object store. */
 package io.lakefeed.files;

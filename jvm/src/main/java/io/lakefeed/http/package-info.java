@@ -1,2 +1,2 @@
-/** HTTP exchanges that are bounded in time and in size. */
+/** Sends HTTP requests with limits for the time and the size of the answer. */
 package io.lakefeed.http;

@@ -48,7 +48,7 @@ public final class FeedGauges {
     /**
      * Replaces the numbers of a feed.
      *
-     * @param lines a name and a number, with a space between them, on each line
+     * @param lines a name, a space and a number on each line
      */
     public static synchronized void report(String feed, String lines) {
         if (registry == null) {

@@ -1,2 +1,2 @@
-/** The reader of values that are lines of CSV. */
+/** Reads records that are lines of CSV. */
 package io.lakefeed.csv;

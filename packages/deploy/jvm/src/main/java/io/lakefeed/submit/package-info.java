@@ -1,2 +1,2 @@
-/** The main class of an application jar, with which a cluster runs a driver that it has nothing of beforehand. */
+/** The main class of an application jar, with which a cluster runs lakefeed without an installation. */
 package io.lakefeed.submit;

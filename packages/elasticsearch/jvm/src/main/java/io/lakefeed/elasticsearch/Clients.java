@@ -18,7 +18,7 @@ final class Clients {
     /**
      * Returns the client that trusts an authority.
      *
-     * @param authority certificates (PEM), or null for those that Java trusts
+     * @param authority certificates (PEM); null for the authorities that Java trusts
      */
     static HttpClient trusting(String authority) {
         return MADE.computeIfAbsent(authority == null ? "" : authority, Clients::made);

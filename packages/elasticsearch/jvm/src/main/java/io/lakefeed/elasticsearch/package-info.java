@@ -1,2 +1,2 @@
-/** Writes a feed's rows as documents of Elasticsearch or OpenSearch: in the tasks, in bulk requests. */
+/** Writes a feed's rows as documents of Elasticsearch or OpenSearch, in bulk requests of the tasks. */
 package io.lakefeed.elasticsearch;

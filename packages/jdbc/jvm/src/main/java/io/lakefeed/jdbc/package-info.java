@@ -1,2 +1,2 @@
-/** Writes a feed's rows to a database: the tasks stage them, one transaction of the driver commits them. */
+/** Writes a feed's rows to a database: tasks stage them, and one transaction of the driver commits them. */
 package io.lakefeed.jdbc;
