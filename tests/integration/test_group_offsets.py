@@ -31,7 +31,7 @@ def test_offsets_that_an_open_transaction_holds_are_refused_and_a_lag_is_shown_w
         producer.begin_transaction()
         producer.send_offsets_to_transaction([TopicPartition(topic, 0, 4)], reader.consumer_group_metadata(), 30)
         assert group_offsets(source, group, stable=False) == {(topic, 0): 1}
-        with pytest.raises(Unreachable, match="an open transaction holds offsets of the group"):
+        with pytest.raises(Unreachable, match="an open transaction has locked offsets of the group"):
             group_offsets(source, group)
         assert group_lag(source, group).records == 4
         producer.commit_transaction(30)

@@ -76,7 +76,7 @@ def test_a_session_without_the_jars_is_refused(tmp_path: Path, feed: Feed) -> No
         check=False,
         timeout=120,
     )
-    assert "ConfigError the Spark session that is running has not got lakefeed's jars" in done.stdout, done.stderr
+    assert "ConfigError the running Spark session does not have lakefeed's jars" in done.stdout, done.stderr
     assert "lakefeed deploy conf" in done.stdout
 
 

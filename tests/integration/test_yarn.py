@@ -67,7 +67,7 @@ def given_to_containers(cluster: Yarn) -> list[Path]:
     [
         (
             {"spark.executor.memory": "100g"},
-            "has at most 4096 MB, and an executor of 102400 MB with its overhead needs more",
+            "an executor of 102400 MB and its overhead need more than 4096 MB",
         ),
         ({"spark.pyspark.python": "/nowhere/python3"}, "the executors have no /nowhere/python3"),
         ({"spark.pyspark.python": "OTHER"}, "the executors have Python 3.9, and the driver has Python 3."),
@@ -83,7 +83,7 @@ def test_yarn_that_cannot_run_the_feed_is_refused_at_the_start(
 
 def test_yarn_whose_address_is_not_known_is_refused(feed: Feed, cluster: Yarn) -> None:
     environment = {**feed.environment, "HADOOP_CONF_DIR": "", "YARN_CONF_DIR": ""}
-    assert "nothing says where YARN is" in refused(feed, cluster.settings(), environment)
+    assert "the address of YARN is not set" in refused(feed, cluster.settings(), environment)
     empty = feed.folder / "empty"
     empty.mkdir()
     environment["HADOOP_CONF_DIR"] = str(empty)

@@ -23,8 +23,6 @@ ENDPOINT_VARIABLES = {"KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL", "AWS_END
 
 
 class StackEnvironment(BaseModel):
-    """The endpoints of a local stack, and the processes that serve them."""
-
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     environment: dict[str, str]
@@ -43,7 +41,6 @@ def default_environment() -> dict[str, str]:
 
 
 def default_connections() -> Connections:
-    """Return the store and the catalog that the variables of ``default_environment`` name."""
     from lakefeed.config.connections import Connections
 
     return Connections.from_environment(default_environment())
@@ -59,7 +56,7 @@ def running_stack_environment() -> dict[str, str]:
 
 
 def this_user() -> str:
-    """Return the name of this process's user in the operating system, or the user's number if there is no name."""
+    """Return the name of this process's user in the operating system; without one, ``user`` and the number."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -80,7 +77,6 @@ def measured_throughput() -> Path:
 
 
 def stack_environment_file(home: Path) -> Path:
-    """Return the file with the ``StackEnvironment`` of the local stack in ``home``."""
     return home / "run" / "environment.json"
 
 
@@ -101,7 +97,7 @@ def pid_namespace() -> str | None:
 
 
 def process_start(pid: int) -> str | None:
-    """Return a process's start time in a form that is only good for comparing; None if it has ended or is a zombie."""
+    """Return a process's start time, to compare with another one; None if the process has ended or is a zombie."""
     stat = Path(f"/proc/{pid}/stat")
     if Path("/proc/self/stat").exists():
         try:
@@ -119,10 +115,10 @@ FOR_ALL, OWNER_ONLY = 0o644, 0o600
 
 
 def write_whole(path: Path, text: str, *, overwrite: bool, mode: int = FOR_ALL) -> bool:
-    """Write a file that no reader ever sees in part, even after a power failure; create its folder if it is missing.
+    """Write a file atomically, so that it is complete even after a power failure; create its folder if it is missing.
 
-    Without ``overwrite``, return False if the file exists: of two concurrent writers only one returns True. A device or
-    pipe that may be overwritten is opened and written directly.
+    Without ``overwrite``, return False if the file exists: of two concurrent writers only one returns True. With
+    ``overwrite``, a device or pipe is written to directly.
     """
     if overwrite and path.exists() and not path.is_file():
         # A rename would replace, for example, /dev/null by a file.
@@ -135,8 +131,7 @@ def write_whole(path: Path, text: str, *, overwrite: bool, mode: int = FOR_ALL) 
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        # With the usual permissions of a file: temporary files are private.
-        Path(temporary).chmod(mode)
+        Path(temporary).chmod(mode)  # Temporary files are private.
         if overwrite:
             Path(temporary).replace(path)
             return True
@@ -156,7 +151,7 @@ def write_whole(path: Path, text: str, *, overwrite: bool, mode: int = FOR_ALL) 
 
 
 def write_own_file(path: Path, text: str) -> None:
-    """Replace a file that only this user can read, or create it with its folder; raise OSError if that fails."""
+    """Write a file that only this user can read, and create its folder; raise OSError if that fails."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_whole(path, text, overwrite=True, mode=OWNER_ONLY)
 

@@ -1,7 +1,7 @@
-"""HTTP exchanges that end within a deadline and a size; uses only the standard library.
+"""Send HTTP requests with a deadline and a maximum size of the answer, using only the standard library.
 
 A socket's timeout applies to a single read. A server that sends one byte a second would hold the caller forever, and a
-server that never stops would fill the memory.
+server that never stops sending would fill the memory.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ _TRANSIENT = (ConnectionResetError, http.client.RemoteDisconnected, http.client.
 
 
 class Response(NamedTuple):
-    """A server's complete answer."""
-
     status: int
     body: bytes
 
@@ -49,21 +47,21 @@ def ask(
         try:
             response = exchange("GET" if body is None else "POST", url, seconds=timeout, headers=headers, body=body)
         except ssl.SSLError as error:
-            parts = urlsplit(url)
-            raise explain(error, server=server, where=f"{parts.scheme}://{parts.netloc}") from None
+            raise explain(error, server=server, where=_origin(url)) from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             if pause is None or not isinstance(error, _TRANSIENT):
                 reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-                parts = urlsplit(url)
-                raise Unreachable(
-                    f"{server} does not answer: {reason}",
-                    where=f"{parts.scheme}://{parts.netloc}",
-                    hint="check the address and that the server runs; for the local stack: lakefeed local status",
-                ) from None
+                hint = "check the address and that the server runs; for the local stack: lakefeed local status"
+                raise Unreachable(f"{server} does not answer: {reason}", where=_origin(url), hint=hint) from None
         else:
             if pause is None or (response.status < 500 and response.status != 429):
                 return response
         time.sleep(pause)
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 def exchange(
@@ -76,10 +74,10 @@ def exchange(
     most_bytes: int = MOST_BYTES,
     context: ssl.SSLContext | None = None,
 ) -> Response:
-    """Send one request, and wait for the complete answer. Do not follow redirects: they would get the headers too.
+    """Send one request, and return the complete answer. Redirects are not followed: their target would get the headers.
 
     From the connection to the last byte, this takes at most ``seconds``. Without a ``context`` it trusts this process's
-    authorities: ``lakefeed.config.trust``. Raises TimeoutError, OSError or http.client.HTTPException, and ValueError
+    authorities (``lakefeed.config.trust``). Raises TimeoutError, OSError or http.client.HTTPException, and ValueError
     for an invalid address.
     """
     parts = urlsplit(url)
@@ -104,9 +102,9 @@ def exchange(
     except (OSError, http.client.HTTPException):
         if time.monotonic() < until:
             raise
-    # After the deadline, an answer without a length looks complete although it was cut off.
+    # At the deadline the timer closes the socket. An answer without a length then looks complete.
     if time.monotonic() >= until:
-        raise TimeoutError(f"no whole answer within {seconds:g} s")
+        raise TimeoutError(f"no complete answer within {seconds:g} s")
     if len(text) > most_bytes:
         raise http.client.HTTPException(f"the answer has more than {most_bytes} bytes")
     return Response(answer.status, text)
@@ -115,7 +113,7 @@ def exchange(
 def _connect(
     scheme: str, host: str, port: int | None, seconds: float, context: ssl.SSLContext | None
 ) -> http.client.HTTPConnection:
-    """Open a connection; the caller has to do the TLS handshake."""
+    """Open a connection; the caller does the TLS handshake."""
     kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
     connection = kind(host, port, timeout=seconds)
     sock = connect(connection.host, connection.port, seconds=seconds)
@@ -133,23 +131,21 @@ def _connect(
 
 
 def _shut_down(sock: socket.socket) -> None:
-    """Shut a socket down, so that every wait for it ends."""
-    plain: Any = socket.socket.shutdown  # Not TLS's own method: it would change the object while a reader uses it.
+    """Shut a socket down, so that a thread that waits for it continues."""
+    plain: Any = socket.socket.shutdown  # SSLSocket.shutdown would change the object while the reader uses it.
     with suppress(OSError):
         plain(sock, socket.SHUT_RDWR)
 
 
 _LEAST_SECONDS = 1.0
-"""The minimum time to try each of a host's addresses, as long as the deadline allows it."""
-
-_Address = tuple[Any, ...]
+"""The minimum time for an attempt with one address of a host, unless the deadline is earlier."""
 
 
 def connect(host: str, port: int, *, seconds: float) -> socket.socket:
-    """Connect to the first of a host's addresses that answers; the socket then waits ``seconds`` for each answer.
+    """Return a socket that is connected to the first address of a host that answers.
 
-    The lookup and all attempts together take at most ``seconds`` too. Raises TimeoutError or OSError, and ValueError
-    for an invalid host name.
+    The lookup and all attempts together take at most ``seconds``, which is the timeout of the socket, too. Raises
+    TimeoutError or OSError, and ValueError for an invalid host name.
     """
     until = time.monotonic() + seconds
     addresses = _addresses(host, port, seconds=seconds)
@@ -174,9 +170,9 @@ def connect(host: str, port: int, *, seconds: float) -> socket.socket:
     raise reason
 
 
-def _addresses(host: str, port: int, *, seconds: float) -> list[_Address]:
-    """Look up a name in a separate thread, which is abandoned at the deadline."""
-    found: list[_Address] = []
+def _addresses(host: str, port: int, *, seconds: float) -> list[tuple[Any, ...]]:
+    """Look up a name in a separate thread, because getaddrinfo has no timeout; abandon the thread at the deadline."""
+    found: list[tuple[Any, ...]] = []
     failed: list[Exception] = []
 
     def look_up() -> None:
@@ -201,43 +197,49 @@ _SERVER = "the OAuth2 server"
 def fetch_token(
     url: str, *, client_id: str | None, client_secret: SecretStr, scope: str | None, in_body: bool, setting: str
 ) -> str:
-    """Fetch a token.
+    """Fetch an OAuth2 token with client credentials from the token endpoint ``url``.
 
     Args:
-        url: the address of the token endpoint.
         client_id: None for a server that identifies clients by the secret alone.
-        client_secret: the client's secret.
-        scope: the scope of the token.
         in_body: send the credentials in the form, as Iceberg's clients do, instead of in a header.
         setting: the setting that an error names.
 
     Raises:
         AccessDenied: the server refuses the credentials.
-        ConfigError: the address is no token endpoint.
+        ConfigError: the address is not a token endpoint.
         Unreachable: the server does not answer.
     """
     secret = client_secret.get_secret_value()
     headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
     form = {"grant_type": "client_credentials", **({"scope": scope} if scope else {})}
     if in_body:
-        form |= (
-            {"client_id": client_id, "client_secret": secret} if client_id is not None else {"client_secret": secret}
-        )
+        form |= {"client_secret": secret, **({} if client_id is None else {"client_id": client_id})}
     else:
         login = f"{quote_plus(client_id or '')}:{quote_plus(secret)}".encode()
         headers["authorization"] = f"Basic {base64.b64encode(login).decode()}"
     status, body = ask(url, server=_SERVER, headers=headers, body=urlencode(form).encode())
-    if status == 429 or (status >= 500 and status != 501):
-        raise Unreachable(f"{_SERVER} answers with HTTP status {status}", where=url)
-    try:
-        document = json.loads(body)
-    except ValueError:
-        document = None
-    token = document.get("access_token") if isinstance(document, dict) else None
+    refuse_outage(status, server=_SERVER, where=url)
+    token = json_object(body).get("access_token")
     if status == 200 and isinstance(token, str):
         return token
     if status in (400, 401, 403):
         hint = f"check {setting}"
-        raise AccessDenied(f"the OAuth2 server refuses the credential (HTTP status {status})", where=url, hint=hint)
-    hint = "give the address that gives out tokens"
-    raise ConfigError(f"no token is given out at this address (HTTP status {status})", where=url, hint=hint)
+        raise AccessDenied(f"{_SERVER} refuses the credential (HTTP status {status})", where=url, hint=hint)
+    hint = "correct the address: it must be the token endpoint of the OAuth2 server"
+    raise ConfigError(f"this address returns no OAuth2 token (HTTP status {status})", where=url, hint=hint)
+
+
+def refuse_outage(status: int, *, server: str, where: str) -> None:
+    """Raise Unreachable for an HTTP status that another attempt may not get."""
+    if status == 429 or (status >= 500 and status != 501):
+        hint = "try again later; if the status stays, look at the server's log"
+        raise Unreachable(f"{server} answers with HTTP status {status}", where=where, hint=hint)
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """Parse a JSON object; return an empty dictionary for any other text."""
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}

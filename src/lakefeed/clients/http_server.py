@@ -1,4 +1,4 @@
-"""A small HTTP server in a thread of this process, on a free port of the loopback interface."""
+"""Serve HTTP in a thread of this process, on the loopback interface."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class HttpRequest:
-    """A request as the server received it; header names are in lower case."""
+    """A request; header names are in lower case."""
 
     method: str
     path: str
@@ -22,7 +22,7 @@ class HttpRequest:
 
 @dataclass(frozen=True)
 class HttpAnswer:
-    """An answer of the server, which sets ``Content-Length`` itself."""
+    """An answer; the server adds ``Content-Length``."""
 
     status: int = 200
     body: bytes = b""
@@ -31,16 +31,16 @@ class HttpAnswer:
 
 @contextmanager
 def serve_http(answer: Callable[[HttpRequest], HttpAnswer], *, port: int = 0) -> Iterator[str]:
-    """Answer requests with a function until the block ends; yield the address, without a slash at its end.
+    """Answer requests with a function until the block ends; yield the URL without a final slash.
 
-    Requests are answered concurrently, each in its own thread.
+    The server calls ``answer`` in one thread per request. Port 0 stands for a free port.
     """
 
     class Handler(BaseHTTPRequestHandler):
-        wbufsize = -1  # Send an answer as one packet: with two, each side would wait for the other.
+        wbufsize = -1  # One packet per answer: with two, Nagle's algorithm waits for a delayed acknowledgement.
 
         def handle_one_request(self) -> None:
-            # Any method: the base class would look for a function such as do_GET.
+            # Accept any method: the base class would require a function such as do_GET for it.
             self.raw_requestline = self.rfile.readline(65537)
             if not self.raw_requestline or not self.parse_request():
                 self.close_connection = True
@@ -61,7 +61,7 @@ def serve_http(answer: Callable[[HttpRequest], HttpAnswer], *, port: int = 0) ->
             self.wfile.flush()
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the name of the base class)
-            """Log nothing."""
+            """Write no line per request to stderr."""
 
     with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
         server.daemon_threads = True

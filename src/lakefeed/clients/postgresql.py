@@ -1,4 +1,4 @@
-"""A PostgreSQL database with an Iceberg catalog: parses its JDBC URL, and checks the login."""
+"""Parse the JDBC URL of an Iceberg catalog in PostgreSQL, and check the login."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCHEME = "jdbc:postgresql:"
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogDatabase:
-    """The address of a database; ``options`` are the URL's parameters that libpq also has."""
+    """The address of a database; ``options`` are the URL's parameters in libpq's names."""
 
     host: str
     port: int
@@ -27,7 +27,7 @@ class CatalogDatabase:
 
     @classmethod
     def of(cls, jdbc_url: str) -> CatalogDatabase:
-        """Parse ``jdbc:postgresql://host:port/database?options``; raise JavaOnly for TLS that only Java supports."""
+        """Parse ``jdbc:postgresql://host:port/database?options``; raise JavaOnly for TLS settings that libpq lacks."""
         parts = urlsplit(jdbc_url.removeprefix("jdbc:"))
         try:
             host, port = parts.hostname, parts.port or 5432
@@ -36,18 +36,13 @@ class CatalogDatabase:
         name = unquote(parts.path.removeprefix("/"))
         if not jdbc_url.startswith(SCHEME) or not host or not name:
             hint = "write jdbc:postgresql://host:port/database"
-            raise ConfigError("this is no address of a PostgreSQL database", where=jdbc_url, hint=hint)
+            raise ConfigError("this is not the JDBC URL of a PostgreSQL database", where=jdbc_url, hint=hint)
         given = dict(parse_qsl(parts.query, keep_blank_values=True))
         options = tls.libpq_options(given, where=f"{host}:{port}/{name}")
         return cls(host=host, port=port, name=name, options=options)
 
-    @property
-    def address(self) -> str:
-        """Return ``host:port/database``."""
-        return f"{self.host}:{self.port}/{self.name}"
-
     def sqlalchemy_url(self, *, username: str | None, password: SecretStr | None) -> str:
-        """Return the URL with which SQLAlchemy opens the database through psycopg; it contains the password."""
+        """Return the URL for SQLAlchemy with psycopg; it contains the password."""
         login = quote(username or "", safe="")
         if password is not None:
             login += f":{quote(password.get_secret_value(), safe='')}"
@@ -57,7 +52,7 @@ class CatalogDatabase:
 
 
 def can_log_in() -> bool:
-    """Check that the client is installed that ``log_in`` needs."""
+    """Check that psycopg, which ``log_in`` needs, is installed."""
     try:
         import psycopg  # noqa: F401
     except ImportError:
@@ -66,7 +61,7 @@ def can_log_in() -> bool:
 
 
 def log_in(catalog: Catalog, *, timeout: float) -> None:
-    """Open the catalog's database and close it again; ``timeout`` is in seconds."""
+    """Connect to the catalog's database, to check the login; ``timeout`` is in seconds."""
     import psycopg
 
     database = CatalogDatabase.of(catalog.uri)
@@ -86,15 +81,16 @@ def log_in(catalog: Catalog, *, timeout: float) -> None:
 
 
 def login_error(text: str, database: CatalogDatabase) -> LakefeedError:
-    """Return the error for a message about a login, from the client or the server."""
-    where = database.address
+    """Return the error for the text of a failed login, from the client or from the server."""
+    where = f"{database.host}:{database.port}/{database.name}"
     if (refused := explain_libpq(text, server="the catalog's database", where=where)) is not None:
         return refused
     if re.search(r"password authentication failed|no password supplied|role \".*\" does not exist|pg_hba|denied", text):
         hint = "check catalogs.<name>.username and password"
         return AccessDenied("the catalog's database refuses the user or the password", where=where, hint=hint)
     if re.search(r"database \".*\" does not exist", text):
-        hint = f"CREATE DATABASE {database.name}; Iceberg makes its tables itself"
+        hint = f"create it: CREATE DATABASE {database.name}; Iceberg then creates its tables"
         return ResourceMissing(f"the catalog's database server has no database {database.name}", where=where, hint=hint)
     reason = text.strip().splitlines()[-1] if text.strip() else "no answer"
-    return Unreachable(f"the catalog's database does not answer: {reason}", where=where)
+    hint = "check catalogs.<name>.uri, and that the database runs and accepts connections from this machine"
+    return Unreachable(f"the catalog's database does not answer: {reason}", where=where, hint=hint)

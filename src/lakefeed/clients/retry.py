@@ -1,4 +1,4 @@
-"""Waits for a server that rows are sent to: its restart must delay a batch and not end the feed."""
+"""Retry requests, so that a server's restart delays a batch instead of ending the feed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def retry_until(
     seconds: float = PATIENCE_SECONDS,
     pause: float = PAUSE_SECONDS,
 ) -> Done:
-    """Return the result of a repeatable attempt; retry while its error is transient, for at most ``seconds``."""
+    """Return the result of ``attempt``; repeat it while its errors are transient, for at most ``seconds``."""
     deadline = time.monotonic() + seconds
     while True:
         try:

@@ -1,7 +1,7 @@
-"""Checks one bucket of an S3 store, only with the standard library: without SDK or JVM, within seconds.
+"""Check a bucket of an S3 store within seconds, with the standard library instead of an SDK or a JVM.
 
-The request lists one key. Every user of a bucket may do that, and its errors, unlike those of HEAD, have a code that
-says what is wrong. The request is signed with AWS Signature Version 4:
+The request lists one key, which every user of a bucket may do. Unlike the errors of a HEAD request, its errors have a
+code. The request is signed with AWS Signature Version 4:
 https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html
 """
 
@@ -34,41 +34,33 @@ _ENTRY = re.compile(r"<Contents>(.*?)</Contents>", re.DOTALL)
 
 @dataclass(frozen=True, kw_only=True)
 class Keys:
-    """The keys for signing requests."""
-
     access_key: str
     secret_key: SecretStr
     session_token: SecretStr | None = None
 
 
 def configured_keys(s3: S3) -> Keys:
-    """Return the declared keys, or those of AWS's default chain, as Spark finds them.
+    """Return the declared keys, else those of the environment, else those of AWS's default chain, as Spark does.
 
     Raises:
-        MissingExtra: no keys are declared or in the environment, and botocore, which implements the chain, is missing.
+        MissingExtra: botocore, which implements the chain, is missing.
         AccessDenied: the chain has no keys, or a part of it refuses them.
     """
     access, secret, token = s3.access_key, s3.secret_key, s3.session_token
     if access is None or secret is None:
-        found = {key: SecretStr(os.environ.get(variable) or "") for key, variable in AWS_KEYS.items()}
-        access, secret, token = found["access_key"], found["secret_key"], found["session_token"] or None
+        own = {key: SecretStr(os.environ.get(variable) or "") for key, variable in AWS_KEYS.items()}
+        access, secret, token = own["access_key"], own["secret_key"], own["session_token"] or None
         if not access or not secret:
-            return _keys_of_the_chain()
+            chain = keys_of_the_chain("S3", purpose="looking up S3 keys in AWS's default chain without Spark")
+            access, secret = SecretStr(chain.access_key), SecretStr(chain.secret_key)
+            token = SecretStr(chain.token) if chain.token else None
     return Keys(access_key=access.get_secret_value(), secret_key=secret, session_token=token)
 
 
-def _keys_of_the_chain() -> Keys:
-    """Return the keys of AWS's default chain: web identity, profile, container, instance."""
-    found = keys_of_the_chain("S3", purpose="looking up S3 keys in AWS's default chain without Spark")
-    token = SecretStr(found.token) if found.token else None
-    return Keys(access_key=found.access_key, secret_key=SecretStr(found.secret_key), session_token=token)
-
-
 def require_bucket(bucket: str, *, s3: S3, keys: Keys | None, timeout: float = TIMEOUT_SECONDS) -> None:
-    """Require that a bucket exists and that these keys may list it; ``timeout`` is in seconds per attempt.
+    """Raise an error unless the bucket exists and these keys may list it; ``timeout`` is in seconds per attempt.
 
-    Without keys the request is not signed: then it only finds a missing bucket or store. The error says whether the
-    store, the keys, the bucket or its region is wrong.
+    Without keys the request is not signed, and only finds a missing bucket or store.
     """
     url = bucket_url(bucket, s3=s3)
     headers = signed_headers(url, keys=keys, region=s3.region) if keys else {"host": urlsplit(url).netloc}
@@ -80,29 +72,28 @@ def require_bucket(bucket: str, *, s3: S3, keys: Keys | None, timeout: float = T
 
 
 def bucket_url(bucket: str, *, s3: S3) -> str:
-    """Return the URL that lists one key of a bucket; the bucket is in the path or in the host name."""
+    """Return the URL that lists one key of a bucket."""
     return f"{_bucket_base(bucket, s3=s3)}?list-type=2&max-keys=1"
 
 
 def object_url(bucket: str, key: str, *, s3: S3) -> str:
-    """Return the URL of one object."""
     return _bucket_base(bucket, s3=s3).rstrip("/") + f"/{quote(key, safe='-_.~/')}"
 
 
 def prefix_url(bucket: str, prefix: str, *, s3: S3) -> str:
-    """Return the URL that lists the first thousand objects below a prefix."""
+    """Return the URL that lists the first thousand objects whose key begins with ``prefix``."""
     return f"{_bucket_base(bucket, s3=s3)}?list-type=2&prefix={quote(prefix, safe='-_.~')}"
 
 
 class Listing(NamedTuple):
-    """The answer to ``prefix_url``: sizes in bytes by key, sorted by key."""
+    """The objects of a listing: sizes in bytes by key, in the order of the keys."""
 
     sizes: dict[str, int]
     is_truncated: bool
 
 
 def read_listing(body: bytes) -> Listing:
-    """Read the answer to a listing: https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html"""
+    """Parse the body of a listing: https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html"""
     text, sizes = body.decode("utf-8", "replace"), dict[str, int]()
     for entry in _ENTRY.findall(text):
         key, size = re.search(r"<Key>([^<]*)</Key>", entry), re.search(r"<Size>(\d+)</Size>", entry)
@@ -113,7 +104,7 @@ def read_listing(body: bytes) -> Listing:
 
 def _bucket_base(bucket: str, *, s3: S3) -> str:
     base = s3.endpoint or f"https://s3.{s3.region}.amazonaws.com"
-    # The store's certificate does not cover a bucket with dots in its name.
+    # A store's wildcard certificate does not cover a bucket with dots in its name.
     if s3.uses_path_style or "." in bucket:
         return f"{base}/{bucket}"
     parts = urlsplit(base)
@@ -130,7 +121,7 @@ def signed_headers(
     headers: Mapping[str, str] | None = None,
     body: bytes = b"",
 ) -> dict[str, str]:
-    """Return the headers of a signed request; ``headers`` has names in lower case."""
+    """Return the headers of a signed request; the names in ``headers`` must be in lower case."""
     at = now or datetime.now(UTC)
     stamp, day = at.strftime("%Y%m%dT%H%M%SZ"), at.strftime("%Y%m%d")
     parts = urlsplit(url)
@@ -158,8 +149,9 @@ def signed_headers(
 
 
 def _verdict(status: int, body: bytes, *, bucket: str, where: str) -> LakefeedError | None:
-    found = re.search(rb"<Code>(\w+)</Code>", body)
-    code = found[1].decode() if found else ""
+    """Return the error for the answer to a listing; None if the bucket was listed."""
+    match = re.search(rb"<Code>(\w+)</Code>", body)
+    code = match[1].decode() if match else ""
     if status == 200 and b"<ListBucketResult" in body:
         return None
     if code == "NoSuchBucket":
@@ -171,31 +163,30 @@ def _verdict(status: int, body: bytes, *, bucket: str, where: str) -> LakefeedEr
         return AccessDenied(f"the S3 store refuses the credentials: the {which} is wrong", where=where, hint=hint)
     if code in ("ExpiredToken", "InvalidToken", "TokenRefreshRequired"):
         why = "the session token has expired" if code == "ExpiredToken" else f"the session token is wrong ({code})"
-        hint = (
-            "get new keys with their token: AWS_SESSION_TOKEN, or session_token of the block s3; or name none, and let "
-        )
-        hint += "AWS's default chain renew them"
+        hint = "set new keys with their session token; or set none, and AWS's default chain gets and renews them"
         return AccessDenied(f"the S3 store refuses the credentials: {why}", where=where, hint=hint)
     if code in ("PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"):
         return ConfigError(f"the bucket {bucket} is in another region", where=where, hint="set s3.region")
     if code == "RequestTimeTooSkewed":
-        return AccessDenied("this machine's clock and the S3 store's differ too much", where=where)
+        what = "this machine's clock and the S3 store's differ too much"
+        return AccessDenied(what, where=where, hint="set the clock: chrony, systemd-timesyncd")
     if status in (401, 403):
         what = f"the S3 store refuses access to the bucket {bucket} ({code or status})"
         hint = f"these credentials must be allowed to list, read and write s3://{bucket}"
         return AccessDenied(what, where=where, hint=hint)
     if status >= 500 or status == 429:
-        return Unreachable(f"the S3 store answers with HTTP status {status} {code}".rstrip(), where=where)
+        what = f"the S3 store answers with HTTP status {status} {code}".rstrip()
+        return Unreachable(what, where=where, hint="try again later; if the status stays, look at the store's log")
     what = f"this address answers, but not as an S3 store does (HTTP status {status})"
-    return ConfigError(what, where=where, hint="is it the address of the store's S3 API, not of its console?")
+    return ConfigError(what, where=where, hint="give the address of the store's S3 API, not that of its console")
 
 
 def keys_of_the_chain(kind: str, *, purpose: str, profile: str | None = None) -> ReadOnlyCredentials:
-    """Return keys from AWS's default chain that are valid now.
+    """Return currently valid keys of AWS's default chain: web identity, profile, container, instance.
 
     Args:
         kind: the service that the keys are for, in one word, for messages.
-        purpose: why botocore is needed, for the message if it is missing.
+        purpose: what needs botocore, for the message if it is missing.
         profile: use this profile of ``~/.aws``. Default: AWS_PROFILE, else the first keys that the chain finds.
 
     Raises:
@@ -211,16 +202,17 @@ def keys_of_the_chain(kind: str, *, purpose: str, profile: str | None = None) ->
     logging.getLogger("botocore.credentials").disabled = True
     where = "AWS's default chain: environment, web identity, profile, container, instance"
     session = Session(profile=profile)
-    # Otherwise botocore only uses AWS_CA_BUNDLE.
+    # Without this, botocore only trusts AWS_CA_BUNDLE.
     if (bundle := trust.authorities_file()) is not None:
         session.set_config_variable("ca_bundle", bundle)
     session.set_config_variable("metadata_service_timeout", TIMEOUT_SECONDS)
     try:
-        found = session.get_credentials()
-        frozen = None if found is None else found.get_frozen_credentials()
+        credentials = session.get_credentials()
+        frozen = None if credentials is None else credentials.get_frozen_credentials()
     except (BotoCoreError, ClientError) as error:
-        what = f"no {kind} keys were given out: {re.sub(r'https?://[^ ]*[?][^ ]*', '(address)', str(error))}"
-        raise AccessDenied(what, where=where) from None
+        what = f"AWS returns no {kind} keys: {re.sub(r'https?://[^ ]*[?][^ ]*', '(address)', str(error))}"
+        hint = "correct the profile, role or token file that the message names; aws sts get-caller-identity tests them"
+        raise AccessDenied(what, where=where, hint=hint) from None
     if frozen is None:
         other = "the block s3, or " if kind == "S3" else ""
         hint = f"set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or {other}give this machine a role"

@@ -1,4 +1,4 @@
-"""The local machine: variables, folders, processes, files."""
+"""Find the running local stack, and write files atomically."""
 
 import errno
 import os
@@ -50,20 +50,20 @@ def test_the_endpoints_of_a_running_stack_are_used(home: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ENDPOINT_VARIABLES))
-def test_one_named_endpoint_hides_the_stack(home: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_variable_with_an_endpoint_hides_the_stack(home: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     publish(home, this_process())
     monkeypatch.setenv(name, "named")
     assert default_environment() == dict(os.environ)
 
 
-def test_a_stack_is_not_used_without_each_of_its_processes(home: Path) -> None:
+def test_a_stack_with_an_ended_process_is_not_used(home: Path) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     publish(home, {**this_process(), ended.pid: "1"})
     assert running_stack_environment() == {}
 
 
-def test_another_process_with_the_same_id_is_not_the_stack(home: Path) -> None:
+def test_a_later_process_with_the_same_id_is_not_the_stack(home: Path) -> None:
     publish(home, {os.getpid(): "1"})
     assert running_stack_environment() == {}
     publish(home, {})
@@ -71,14 +71,14 @@ def test_another_process_with_the_same_id_is_not_the_stack(home: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", "{", '{"environment": {}, "other": 1}'])
-def test_an_unreadable_file_is_no_stack(home: Path, text: str | None) -> None:
+def test_an_unreadable_environment_file_is_no_stack(home: Path, text: str | None) -> None:
     if text is not None:
         stack_environment_file(home).write_text(text)
     assert default_environment() == dict(os.environ)
 
 
 @pytest.mark.parametrize("overwrite", [True, False])
-def test_a_full_disk_is_named_and_leaves_nothing(
+def test_the_error_of_a_full_disk_names_the_file_and_leaves_none(
     tmp_path: Path, overwrite: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(descriptor: int) -> None:

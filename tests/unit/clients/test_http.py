@@ -1,4 +1,4 @@
-"""HTTP clients: deadlines, sizes, connections."""
+"""Requests end within their deadline and size, whatever a server sends."""
 
 import hashlib
 import http.client
@@ -39,8 +39,8 @@ ENDING: dict[Manner, type[Exception] | int] = {
 }
 
 
-def at_once(cases: dict[str, Callable[[], Any]]) -> dict[str, Any]:
-    """Return the result or the error of each case; all cases run at once, because they wait."""
+def concurrently(cases: dict[str, Callable[[], Any]]) -> dict[str, Any]:
+    """Run the cases concurrently, because they wait; return their results or errors."""
 
     def result(case: Callable[[], Any]) -> Any:
         try:
@@ -52,20 +52,20 @@ def at_once(cases: dict[str, Callable[[], Any]]) -> dict[str, Any]:
         return dict(zip(cases, threads.map(result, cases.values()), strict=True))
 
 
-def test_every_exchange_ends() -> None:
+def test_an_exchange_ends_with_any_misbehaving_server() -> None:
     def asked(manner: Manner) -> int:
         with misbehaving(manner) as address:
             return exchange("GET", f"http://{address}/a?b", seconds=0.5, headers={}).status
 
     began = time.monotonic()
-    found = at_once({manner: lambda manner=manner: asked(manner) for manner in get_args(Manner)})  # type: ignore[misc]
+    found = concurrently({manner: lambda manner=manner: asked(manner) for manner in get_args(Manner)})  # type: ignore[misc]
     assert time.monotonic() - began < 10
     assert found.keys() == ENDING.keys()
     for manner, ending in ENDING.items():
         assert found[manner] == ending if isinstance(ending, int) else isinstance(found[manner], ending), manner
 
 
-def test_an_answer_of_the_size_that_is_allowed() -> None:
+def test_an_answer_of_exactly_the_maximum_size_is_accepted() -> None:
     with RegistryInAThread() as registry:
         registry.schemas[1] = {"schema": "x" * 100}
         url = f"{registry.url}/schemas/ids/1"
@@ -76,7 +76,9 @@ def test_an_answer_of_the_size_that_is_allowed() -> None:
 
 
 @pytest.mark.parametrize("manner", ["silent", "drip", "huge"])
-def test_everything_that_asks_a_server_ends(manner: Manner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_every_client_ends_with_a_misbehaving_server(
+    manner: Manner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(registry_api, "TIMEOUT_SECONDS", 0.4)
     monkeypatch.setitem(http_client.ask.__kwdefaults__ or {}, "timeout", 0.4)
     monkeypatch.setenv("LAKEFEED_CACHE", str(tmp_path))
@@ -96,14 +98,14 @@ def test_everything_that_asks_a_server_ends(manner: Manner, monkeypatch: pytest.
             cases["download"] = lambda: jars.download(
                 artifact, jars.Repository(url=url), report=lambda _: None, stop=threading.Event()
             )
-        found = at_once(cases)
+        found = concurrently(cases)
     assert time.monotonic() - began < 10
     for name, error in found.items():
         assert isinstance(error, DownloadError if name == "download" else Unreachable), (name, error)
 
 
 @pytest.mark.parametrize("answer", ["[]", '{"subject": 5}', "null", '"x"', "[" * 100_000])
-def test_other_json_is_no_registry(answer: str) -> None:
+def test_json_of_another_shape_is_no_registry(answer: str) -> None:
     with RegistryInAThread() as registry:
         registry.raw = answer.encode()
         client = SchemaRegistry(registry.url)
@@ -112,7 +114,7 @@ def test_other_json_is_no_registry(answer: str) -> None:
                 asked()
 
 
-def test_one_bad_moment_of_a_registry_is_passed_over() -> None:
+def test_a_request_to_a_registry_is_repeated_after_a_server_error() -> None:
     with RegistryInAThread() as registry:
         registry.put(1, {"type": "string"})
         registry.failing = 503
@@ -123,7 +125,7 @@ def test_one_bad_moment_of_a_registry_is_passed_over() -> None:
             SchemaRegistry(registry.url).schema(1)
 
 
-def test_a_name_that_is_not_looked_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lookup_that_takes_too_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: over.wait(30) and [])
     began = time.monotonic()
@@ -136,7 +138,7 @@ def test_a_name_that_is_not_looked_up_in_time(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.waits
-def test_all_addresses_of_a_name_have_the_time_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_addresses_of_a_name_share_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server whose queue of connections is full does not answer."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
         held = [socket.socket() for _ in range(4)]
@@ -153,7 +155,7 @@ def test_all_addresses_of_a_name_have_the_time_together(monkeypatch: pytest.Monk
             each.close()
 
 
-def test_the_next_address_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connect_tries_the_next_address(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         refusing = gone.getsockname()
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -166,6 +168,6 @@ def test_the_next_address_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("host", "error"), [("a" * 70 + ".example", ValueError), ("no.such.invalid", OSError)])
-def test_a_name_that_is_none(host: str, error: type[Exception]) -> None:
+def test_an_invalid_or_unknown_name_is_an_error(host: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         connect(host, 80, seconds=20)

@@ -1,4 +1,4 @@
-"""Requests to an S3 store, and the keys for them."""
+"""Signed requests to an S3 store, their errors, and the keys."""
 
 import threading
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ AT = datetime(2013, 5, 24, tzinfo=UTC)
         ),
     ],
 )
-def test_published_signatures(path: str, headers: dict[str, str], signature: str) -> None:
+def test_signatures_equal_those_that_aws_publishes(path: str, headers: dict[str, str], signature: str) -> None:
     url = f"https://examplebucket.s3.amazonaws.com{path}"
     signed = signed_headers(url, keys=KEYS, region="us-east-1", now=AT, headers=headers)
     assert signed["authorization"].endswith(f"Signature={signature}")
@@ -66,7 +66,7 @@ def test_a_session_token_is_signed() -> None:
         (S3(region="eu-west-1"), "a.b", "https://s3.eu-west-1.amazonaws.com/a.b?"),
     ],
 )
-def test_where_a_bucket_is_asked_for(s3: S3, bucket: str, url: str) -> None:
+def test_the_url_of_a_bucket(s3: S3, bucket: str, url: str) -> None:
     assert bucket_url(bucket, s3=s3).startswith(url)
 
 
@@ -89,19 +89,21 @@ def test_where_a_bucket_is_asked_for(s3: S3, bucket: str, url: str) -> None:
         (404, "not found", ConfigError, "not as an S3 store does"),
     ],
 )
-def test_answers_become_the_right_errors(status: int, body: str, error: type[LakefeedError] | None, what: str) -> None:
+def test_the_error_for_an_answer_of_the_store(
+    status: int, body: str, error: type[LakefeedError] | None, what: str
+) -> None:
     found = _verdict(status, body.encode(), bucket="lake", where="http://h")
     assert (type(found) if found else None) is error
     assert found is None or what in found.what
 
 
-def test_no_server_answers() -> None:
+def test_a_store_that_is_down_is_unreachable() -> None:
     with pytest.raises(Unreachable, match="the S3 store does not answer"):
         require_bucket("lake", s3=S3(endpoint="http://127.0.0.1:1"), keys=KEYS, timeout=2)
 
 
 @pytest.mark.parametrize("bad_moment", ["503", "cut"])
-def test_a_bad_moment_of_the_store_is_no_answer_yet(bad_moment: str) -> None:
+def test_a_request_is_repeated_after_a_server_error_or_a_lost_connection(bad_moment: str) -> None:
     asked: list[str] = []
 
     class Store(BaseHTTPRequestHandler):
@@ -130,7 +132,7 @@ def test_a_bad_moment_of_the_store_is_no_answer_yet(bad_moment: str) -> None:
 @given(
     st.dictionaries(st.text(st.characters(exclude_categories=["C"]), min_size=1), st.integers(0, 2**62)), st.booleans()
 )
-def test_a_listing_is_read_as_the_store_has_written_it(sizes: dict[str, int], more: bool) -> None:
+def test_any_listing_is_parsed(sizes: dict[str, int], more: bool) -> None:
     root = Element("ListBucketResult", xmlns="http://s3.amazonaws.com/doc/2006-03-01/")
     SubElement(root, "Prefix").text = "runs/"
     for key, size in sizes.items():
@@ -183,7 +185,7 @@ class _Sts(BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 
     def log_message(self, *_: object) -> None:
-        """Log nothing."""
+        pass
 
 
 @pytest.fixture
@@ -194,14 +196,14 @@ def sts() -> Iterator[str]:
         server.shutdown()
 
 
-def test_keys_of_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_come_from_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "credentials").write_text("[feeds]\naws_access_key_id = one\naws_secret_access_key = two\n")
     monkeypatch.setenv("AWS_PROFILE", "feeds")
     keys = configured_keys(S3())
     assert (keys.access_key, keys.secret_key.get_secret_value(), keys.session_token) == ("one", "two", None)
 
 
-def test_keys_for_a_web_identity(sts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_come_from_a_web_identity(sts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     token = tmp_path / "token"
     token.write_text("token-1")
     monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(token))
@@ -218,7 +220,7 @@ def test_keys_for_a_web_identity(sts: str, tmp_path: Path, monkeypatch: pytest.M
         configured_keys(S3())
 
 
-def test_no_keys_and_a_profile_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_keys_and_a_missing_profile_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AccessDenied, match="no S3 keys were found"):
         configured_keys(S3())
     monkeypatch.setenv("AWS_PROFILE", "nowhere")

@@ -47,7 +47,7 @@ def test_postgresql() -> None:
 
 @pytest.mark.parametrize("uri", ["jdbc:postgresql:lake", "jdbc:postgresql://db", "jdbc:postgresql://db:x/lake"])
 def test_an_address_that_is_no_database(uri: str) -> None:
-    with pytest.raises(ConfigError, match="no address of a PostgreSQL database"):
+    with pytest.raises(ConfigError, match="not the JDBC URL of a PostgreSQL"):
         CatalogDatabase.of(uri)
 
 

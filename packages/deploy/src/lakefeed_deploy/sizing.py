@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lakefeed.clients.spark.kept_records import RETAINED_TASKS
+from lakefeed.clients.spark.session import RETAINED_TASKS
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.values import AVAILABLE_NOW, seconds_of, trigger_seconds
 from lakefeed.errors import ConfigError, ResourceMissing

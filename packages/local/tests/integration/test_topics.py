@@ -64,7 +64,7 @@ def test_a_topic_that_exists(topics: Topics, name: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "what"),
     [
-        ({"replication_factor": 5}, "cannot keep that many copies"),
+        ({"replication_factor": 5}, "has not enough brokers"),
         ({"config": {"retention": "1"}}, "Unknown topic config name: retention"),
         ({"config": {"retention.ms": "long"}}, "Invalid value long"),
         ({"partitions": 0}, "at least 1 partition"),

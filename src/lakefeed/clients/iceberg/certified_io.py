@@ -1,4 +1,4 @@
-"""Reads S3 for pyiceberg over Python's TLS, which can present a client certificate; pyarrow's client cannot."""
+"""Read S3 for pyiceberg with a client certificate: Python's TLS can present one, pyarrow's S3 client cannot."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from lakefeed.clients.s3 import configured_keys, object_url, prefix_url, read_li
 from lakefeed.config.connections import S3
 
 _SECONDS = 60.0
-"""The timeout for each megabyte."""
+"""The timeout of a request, which reads at most a megabyte."""
 
 
 class CertifiedFileIO(PyArrowFileIO):
-    """Reads tables in a store that requires a client certificate. It writes nothing: Spark writes."""
+    """Reads tables in a store that requires a client certificate. Only Spark writes tables."""
 
     def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
         found = {
@@ -35,7 +35,7 @@ class CertifiedFileIO(PyArrowFileIO):
 
 
 class _Objects(FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types.
-    """The objects of a store, addressed as ``bucket/key``."""
+    """A read-only file system of a store's objects; paths are ``bucket/key``."""
 
     def __init__(self, s3: S3) -> None:
         self._s3 = s3
@@ -58,7 +58,6 @@ class _Objects(FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
     open_input_stream = open_input_file
 
     def read(self, path: str, start: int, count: int) -> bytes:
-        """Return ``count`` bytes of an object, from ``start`` on."""
         bucket, _, key = path.partition("/")
         part = {"range": f"bytes={start}-{start + count - 1}"}
         return self._get(object_url(bucket, key, s3=self._s3), path, headers=part)
@@ -66,7 +65,7 @@ class _Objects(FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
     def _info(self, path: str) -> FileInfo:
         bucket, _, key = path.partition("/")
         listed = self._get(f"{prefix_url(bucket, key, s3=self._s3)}&max-keys=1", path)
-        # In a listing by prefix, the key itself comes first.
+        # A listing by prefix begins with the key itself, if it exists.
         size = read_listing(listed).sizes.get(key)
         return FileInfo(path, FileType.NotFound) if size is None else FileInfo(path, FileType.File, size=size)
 

@@ -1,4 +1,4 @@
-"""Reads S3 for pyiceberg with the authorities that this process trusts; pyiceberg has no setting for them."""
+"""Make pyiceberg's S3 client trust this process's certificate authorities; pyiceberg has no setting for them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from lakefeed.config import trust
 
 
 class TrustingFileIO(PyArrowFileIO):
-    """Opens S3 and trusts the declared authorities in addition to the system's."""
-
     def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
         made = super()._initialize_s3_fs(netloc)
-        # What pickle uses to rebuild the file system: its class and its settings.
+        # The file system has no getters for its settings, but pickle's protocol returns them.
         rebuild, (settings,) = made.__reduce__()
         return rebuild({**settings, "tls_ca_file_path": trust.authorities_file() or ""})

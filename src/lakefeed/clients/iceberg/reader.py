@@ -1,4 +1,4 @@
-"""Opens a table without Spark, with pyiceberg; DuckDB, pandas and Polars can read the result."""
+"""Open a table with pyiceberg instead of Spark, for DuckDB, pandas or Polars."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ _CERTIFIED_IO = "lakefeed.clients.iceberg.certified_io.CertifiedFileIO"
 
 
 def open_catalog(name: str, *, connections: Connections) -> Catalog:
-    """Open the Iceberg catalog with this name."""
     try:
         from pyiceberg.catalog import load_catalog
     except ImportError:
@@ -36,7 +35,7 @@ def open_catalog(name: str, *, connections: Connections) -> Catalog:
         hint = "the first run creates it: lakefeed run pipeline.yaml"
         raise ResourceMissing(f"the catalog {name} has no table yet", where=str(catalog.sqlite_file), hint=hint)
     properties = {
-        **_reached(catalog, region=s3.region),
+        **_catalog_properties(catalog, region=s3.region),
         "s3.endpoint": s3.endpoint,
         "s3.region": s3.region,
         "s3.force-virtual-addressing": str(not s3.uses_path_style).lower(),
@@ -53,15 +52,15 @@ def open_catalog(name: str, *, connections: Connections) -> Catalog:
 
 
 def open_table(table: str, *, connections: Connections | None = None) -> Table:
-    """Open a table with pyiceberg: ``scan().to_arrow()``, ``to_duckdb(name)`` and so on.
+    """Open a table with pyiceberg, to call ``scan().to_arrow()``, ``scan().to_duckdb(name)`` and so on.
 
     Args:
-        table: its full name.
+        table: the full name: ``catalog.namespace.table``.
         connections: store and catalogs. Default: from the environment, else the local stack that is running.
 
     Raises:
         ResourceMissing: there is no such table.
-        ConfigError: no such catalog is declared.
+        ConfigError: the connections declare no such catalog.
         MissingExtra: pyiceberg is not installed.
         WorldError: the catalog has the table, but its metadata file is gone.
 
@@ -79,46 +78,47 @@ def open_table(table: str, *, connections: Connections | None = None) -> Table:
         with _explained(connections.catalog(catalog_name)):
             return catalog.load_table(identifier)
     except (NoSuchTableError, NoSuchNamespaceError):
-        raise ResourceMissing(f"there is no table {table}", where=f"catalog {catalog_name}") from None
+        hint = "correct the name; or run the feed: its first run creates the table"
+        raise ResourceMissing(f"there is no table {table}", where=f"catalog {catalog_name}", hint=hint) from None
     except FileNotFoundError as error:
         # Not a ResourceMissing: callers would create a missing table.
         raise WorldError(METADATA_GONE, where=f"{table}: {error}", hint=BRING_BACK) from None
 
 
-def _reached(catalog: Settings, *, region: str) -> dict[str, Any]:
-    """Return pyiceberg's settings for the catalog: Iceberg's own names, except for databases."""
+def _catalog_properties(catalog: Settings, *, region: str) -> dict[str, Any]:
+    """Return pyiceberg's properties for the catalog. They have Iceberg's names, except those of a database."""
     if catalog.type == "jdbc":
         return {"type": "sql", "uri": _sqlalchemy_uri(catalog), "warehouse": catalog.warehouse}
-    presumed: dict[str, str | None] = {}
+    defaults: dict[str, str | None] = {}
     if catalog.type == "glue":
-        presumed["glue.region"] = region
+        defaults["glue.region"] = region
     if catalog.credential is not None:
         # Iceberg's client uses this default silently; pyiceberg warns about it.
-        presumed["oauth2-server-uri"] = f"{catalog.uri.rstrip('/')}/v1/oauth/tokens"
+        defaults["oauth2-server-uri"] = f"{catalog.uri.rstrip('/')}/v1/oauth/tokens"
     secrets = {key: secret.get_secret_value() for key, secret in catalog.secrets().items()}
-    return {**presumed, **_tls_of(catalog), **catalog.settings(), **secrets}
+    return {**defaults, **_tls_of(catalog), **catalog.settings(), **secrets}
 
 
 def _file_io(s3: S3) -> str:
-    """Return pyiceberg's class for the store: with a client certificate, with private authorities, or the default."""
+    """Return the class of pyiceberg's FileIO, depending on the client certificate and the private authorities."""
     if trust.own_files() is not None and (s3.endpoint or "").startswith("https://"):
         return _CERTIFIED_IO
     return _PLAIN_IO if trust.authorities_file() is None else _TRUSTING_IO
 
 
 def _tls_of(catalog: Settings) -> dict[str, Any]:
-    """Return the certificates for a REST catalog in pyiceberg's settings."""
+    """Return pyiceberg's property with the certificates for a REST catalog."""
     if not catalog.uri.startswith("https://"):
         return {}
     bundle, own = trust.authorities_file(), trust.own_files()
-    found: dict[str, Any] = {} if bundle is None else {"cabundle": bundle}
+    tls: dict[str, Any] = {} if bundle is None else {"cabundle": bundle}
     if own is not None:
-        found["client"] = {"cert": str(own[0]), "key": str(own[1])}
-    return {"ssl": found} if found else {}
+        tls["client"] = {"cert": str(own[0]), "key": str(own[1])}
+    return {"ssl": tls} if tls else {}
 
 
 def _without_pool(catalog: Any) -> None:
-    """Let a catalog open a connection for every query: no one closes a table, so no one would close its pool."""
+    """Make a catalog open a connection per query. A pool would stay open, because tables have no method to close it."""
     from sqlalchemy import NullPool, create_engine
 
     pooled = catalog.engine
@@ -127,7 +127,7 @@ def _without_pool(catalog: Any) -> None:
 
 
 def _sqlalchemy_uri(catalog: Settings) -> str:
-    """Return the URL of the catalog's database for SQLAlchemy: ``sqlite:////path``, or PostgreSQL's with the login."""
+    """Return SQLAlchemy's URL of the catalog's database; PostgreSQL's contains the login."""
     if (file := catalog.sqlite_file) is not None:
         return f"sqlite:///{file}"
     if catalog.uri.startswith(postgresql.SCHEME):
@@ -135,12 +135,13 @@ def _sqlalchemy_uri(catalog: Settings) -> str:
             raise MissingExtra.of("psycopg", "postgresql", "reading a table of a PostgreSQL catalog without Spark")
         database = postgresql.CatalogDatabase.of(catalog.uri)
         return database.sqlalchemy_url(username=catalog.username, password=catalog.password)
-    raise ConfigError("only SQLite and PostgreSQL catalogs can be opened without Spark", where=catalog.uri)
+    what, hint = "this database of a catalog can only be opened with Spark", "read the table with lakefeed.session()"
+    raise ConfigError(f"{what}: it is neither SQLite nor PostgreSQL", where=catalog.uri, hint=hint)
 
 
 @contextmanager
 def _explained(catalog: Settings) -> Iterator[None]:
-    """Raise errors of pyiceberg and its clients about a catalog as lakefeed's errors."""
+    """Raise the errors of pyiceberg and its clients as lakefeed's errors."""
     from pyiceberg.exceptions import AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError
     from requests.exceptions import ConnectionError as NoConnection
     from requests.exceptions import Timeout
@@ -154,7 +155,8 @@ def _explained(catalog: Settings) -> Iterator[None]:
         what = f"the catalog refuses the login ({type(error).__name__})"
         raise AccessDenied(what, where=where, hint=hint) from None
     except (NoConnection, Timeout):
-        raise Unreachable("the catalog does not answer", where=where) from None
+        hint = "check catalogs.<name>.uri and that the catalog runs: lakefeed check --connect"
+        raise Unreachable("the catalog does not answer", where=where, hint=hint) from None
     except DatabaseError as error:
         if not (isinstance(error, OperationalError) and catalog.uri.startswith(postgresql.SCHEME)):
             what = f"the catalog's database cannot be used: {error.orig}"

@@ -1,4 +1,4 @@
-"""Writes the parts of Spark SQL that several statements share: names, properties, conditions."""
+"""Build parts of Spark SQL: quoted names, table properties, conditions on offsets."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ Path = tuple[str, ...]
 
 
 def in_branch(table: str, branch: str | None) -> str:
-    """Return the name of a table's branch in Iceberg's Spark catalog."""
+    """Return the identifier of a table's branch; without a branch, that of the table."""
     return table if branch is None else f"{table}.branch_{branch}"
 
 
 def set_properties(table: str, properties: Mapping[str, str]) -> Statement:
-    """Return the statement that sets table properties."""
     return with_properties(f"ALTER TABLE {quoted_table(table)} SET", properties)
 
 
 def with_properties(sql: str, properties: Mapping[str, str]) -> Statement:
-    """Return a statement that ends with table properties."""
+    """Return the statement that ``sql`` begins, with table properties behind it."""
     listed = ", ".join(f":key{at} = :value{at}" for at in range(len(properties)))
     names = {f"key{at}": key for at, key in enumerate(properties)}
     values = {f"value{at}": value for at, value in enumerate(properties.values())}
@@ -29,7 +28,7 @@ def with_properties(sql: str, properties: Mapping[str, str]) -> Statement:
 
 
 def quoted_table(identifier: str) -> str:
-    """Quote the parts of a name such as catalog.namespace.table."""
+    """Quote the parts of ``catalog.namespace.table``."""
     return quoted(tuple(identifier.split(".")))
 
 
@@ -39,7 +38,10 @@ def quoted(path: Path) -> str:
 
 
 def rows_where(spans: Mapping[Partition, tuple[int, int]], *, columns: tuple[str, str, str]) -> Statement:
-    """Return a Spark SQL condition for rows of these offsets, ends excluded; the topic's column may be empty."""
+    """Return the condition for rows of these offsets, without the ends.
+
+    ``columns`` are those of topic, partition and offset; an empty name of the topic's column leaves the topic out.
+    """
     topic_column, partition_column, offset_column = columns
     parts, topics = [], {}
     for at, ((topic, partition), (start, end)) in enumerate(sorted(spans.items())):

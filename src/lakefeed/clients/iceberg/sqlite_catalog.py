@@ -1,4 +1,4 @@
-"""An Iceberg catalog in a SQLite file: for the local stack and for test cases."""
+"""Create an Iceberg catalog in a SQLite file, for the local stack and for test cases."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ CREATE TABLE IF NOT EXISTS iceberg_namespace_properties (
 
 
 def make_catalog(file: Path) -> None:
-    """Create the SQLite file of the Iceberg catalog (JDBC, schema version V1), unless it exists."""
+    """Create the tables of Iceberg's JDBC catalog (schema version V1) in a SQLite file, unless they exist."""
     try:
         with closing(sqlite3.connect(file)) as connection:
             # With WAL, readers neither wait for a writer nor fail: Spark commits while others query.
             connection.execute("PRAGMA journal_mode=WAL")
             connection.executescript(_CATALOG_TABLES)
     except sqlite3.OperationalError as error:
-        raise WorldError(f"the catalog cannot be written: {error}", where=str(file), hint="make room there") from None
+        hint = "make room there, and make the folder writable for this user"
+        raise WorldError(f"the catalog cannot be written: {error}", where=str(file), hint=hint) from None

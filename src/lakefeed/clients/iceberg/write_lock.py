@@ -1,9 +1,9 @@
-"""Coordinates, for one table, writers that rewrite rows with maintenance that rewrites files.
+"""Let writers that rewrite a table's rows take turns with maintenance that rewrites its files.
 
-Appends and rewrites of files do not conflict. A MERGE and a rewrite of the same files do: Iceberg refuses the second.
-If both ran concurrently in one driver, either every MERGE would run twice or maintenance would never finish, so they
-take turns. Separate processes cannot take turns: there Iceberg refuses one of them, and the writer requests a pause
-of maintenance (``Ledger.ask_for_quiet``).
+An append and a rewrite of files do not conflict. A MERGE and a rewrite of the same files do: Iceberg refuses the second
+commit. If one driver ran both concurrently, either every MERGE would run twice or maintenance would never finish, so
+they take turns. Separate processes cannot take turns: Iceberg refuses one of the commits, and the writer requests a
+pause of maintenance (``Ledger.ask_for_quiet``).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ CONFLICTS = (
     "missing data files",
     "Cannot determine history between starting snapshot",
 )
-"""Iceberg's messages for a MERGE, UPDATE or DELETE that was refused as the second: the table has nothing of it."""
+"""Iceberg's messages when it refuses a MERGE, UPDATE or DELETE because of an earlier commit; the table is unchanged."""
 
 
 class Turns:
-    """The turns at one table. A waiting writer goes before maintenance."""
+    """Lets either writers or one piece of maintenance work on a table. A waiting writer goes before maintenance."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -36,7 +36,7 @@ class Turns:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Take a writer's turn; wait for the current piece of maintenance."""
+        """Wait for the current piece of maintenance, and keep the next one waiting until the block ends."""
         with self._changed:
             self._writers += 1
             self._changed.wait_for(lambda: not self._maintaining)
@@ -49,7 +49,7 @@ class Turns:
 
     @contextmanager
     def maintaining(self) -> Iterator[None]:
-        """Take the turn of maintenance, for one piece; wait until no writer works or waits."""
+        """Wait until no writer works or waits, and keep writers waiting until the block ends."""
         with self._changed:
             self._changed.wait_for(lambda: not self._writers and not self._maintaining)
             self._maintaining = True
@@ -66,17 +66,16 @@ _lock = threading.Lock()
 
 
 def turns_at(table: str) -> Turns:
-    """Return this process's turns at the table ``catalog.namespace.table``."""
+    """Return the turns that all threads of this process take at ``catalog.namespace.table``."""
     with _lock:
         return _turns.setdefault(table, Turns())
 
 
 def run_in_turn(table: str, statement: Callable[[], Result], *, ask_for_quiet: Callable[[], None]) -> Result:
-    """Run a statement while other writers and maintenance may run.
+    """Run a statement that may conflict with maintenance; repeat it after a conflict.
 
-    Within this process, maintenance waits for the statement, and the statement for the current piece of maintenance.
-    Against maintenance in another process, which may commit one piece after the other, it requests a pause after the
-    first conflict. It raises any other error at once, and a conflict only at the last of ``TRIES`` attempts.
+    Within this process the statement takes a turn. Maintenance in another process may commit one piece after the other,
+    so the first conflict requests a pause. Any other error is raised at once, a conflict after ``TRIES`` attempts.
     """
     for _ in range(TRIES - 1):
         try:

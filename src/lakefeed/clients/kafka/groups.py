@@ -1,4 +1,4 @@
-"""Consumer groups: the offsets that they have committed, and the group that shows a feed's position to other tools."""
+"""Read the offsets of consumer groups, and publish a feed's position as the offsets of a monitoring group."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from lakefeed.offsets.ranges import OffsetRange, Partition
 
 RETRY_SECONDS = 1.0
 PATIENCE_SECONDS = 15.0
-"""A failure that lasts this long is reported; a coordinator usually loads within a few seconds."""
+"""A failure is reported after this time: a coordinator usually loads within a few seconds."""
 END_SECONDS = 10.0
-"""The end of a run waits this long for offsets that the broker has not accepted yet."""
+"""At its end, a run waits this long for the broker to accept the last offsets."""
 
 
 def group_offsets(
     source: KafkaSource, group: str, topics: Sequence[str] | None = None, *, stable: bool = True
 ) -> dict[Partition, int]:
-    """Return a consumer group's committed offsets in these topics, or in all; do not join the group.
+    """Return a consumer group's committed offsets in these topics, or in all topics, without joining the group.
 
     Args:
-        stable: refuse offsets that an open transaction may still change (KIP-447); otherwise return the earlier ones.
+        stable: raise Unreachable if an open transaction may still change offsets (KIP-447), else return the old ones.
 
     Raises:
         Unreachable: no broker answers, or an open transaction locks offsets of the group.
@@ -59,10 +59,10 @@ def group_offsets(
         )
     except KafkaException as error:
         if stable and error_code(error) == KafkaError._TIMED_OUT:
-            # librdkafka waits for the transaction's end without saying so. If that is not the cause, this fails too.
+            # librdkafka reports an open transaction as a timeout. With another cause, this call raises its error.
             group_offsets(source, group, topics, stable=False)
             raise Unreachable(
-                f"an open transaction holds offsets of the group {group}",
+                f"an open transaction has locked offsets of the group {group}",
                 where=source.bootstrap_servers,
                 hint="try again when it has ended: after the producer's transaction.timeout.ms, a minute by default",
             ) from None
@@ -80,7 +80,7 @@ def _committed(consumer: Consumer, requested: list[TopicPartition]) -> list[Topi
 
 
 def group_names(source: KafkaSource) -> list[str]:
-    """Return the sorted names of the cluster's consumer groups; an empty list if the broker does not return them."""
+    """Return the sorted names of the cluster's consumer groups; an empty list if the request fails."""
     try:
         return sorted(_group_states(source))
     except (KafkaException, TimeoutError):
@@ -88,18 +88,19 @@ def group_names(source: KafkaSource) -> list[str]:
 
 
 def groups_with_members(source: KafkaSource, groups: Sequence[str]) -> list[str]:
-    """Return the groups among these that have members now; raise Unreachable if the broker does not answer."""
+    """Return those of the groups that have members now; raise Unreachable if the broker does not answer."""
     try:
         states = _group_states(source)
     except (KafkaException, TimeoutError) as error:
-        what = f"the broker does not say whether the group {groups[0]} has members: {error or 'no answer'}"
-        raise Unreachable(what, where=source.bootstrap_servers) from None
+        what = f"the broker does not return the members of the group {groups[0]}: {error or 'no answer'}"
+        hint = "check that the brokers run and that the login may list groups, then try again"
+        raise Unreachable(what, where=source.bootstrap_servers, hint=hint) from None
     without = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
     return [group for group in groups if states.get(group, ConsumerGroupState.DEAD) not in without]
 
 
 def _group_states(source: KafkaSource) -> dict[str, ConsumerGroupState]:
-    # Not by describing the group: see ``group_offsets``.
+    # Describing the group would crash librdkafka: see ``group_offsets``.
     admin = AdminClient(client_settings(source), logger=SILENCE)
     listed = admin.list_consumer_groups(request_timeout=TIMEOUT_SECONDS).result(TIMEOUT_SECONDS + 2)
     return {str(group.group_id): group.state for group in listed.valid}
@@ -113,10 +114,10 @@ def _group_error(error: KafkaException, source: KafkaSource, group: str) -> Lake
 
 
 class MonitoringGroup:
-    """A feed's positions, published as offsets of a consumer group.
+    """A consumer group whose offsets show a feed's position.
 
-    Spark's source commits no offsets, so tools that compare groups with topics do not see a feed. This group must have
-    no members: the broker refuses to alter the offsets of a group with members.
+    Spark's source commits no offsets, so tools for consumer lag do not see a feed. This group must have no members: the
+    broker refuses to alter the offsets of a group with members.
     """
 
     def __init__(self, source: KafkaSource, name: str) -> None:
@@ -132,7 +133,6 @@ class MonitoringGroup:
     def set_offsets(self, ranges: Iterable[OffsetRange]) -> str | None:
         """Set the group's offsets to the ends of these ranges; return the reason if that fails."""
         ends = [TopicPartition(span.topic, span.partition, span.end) for span in ranges]
-        failure = None
         if not ends:  # Kafka's client raises an error for an empty list.
             return None
         try:
@@ -140,16 +140,15 @@ class MonitoringGroup:
             answers = self._admin.alter_consumer_group_offsets(requested, request_timeout=TIMEOUT_SECONDS)
             for answer in answers[self.name].result(TIMEOUT_SECONDS + 2).topic_partitions:
                 if answer.error is not None:
-                    failure = f"{answer.topic}-{answer.partition}: {answer.error.str()}"
+                    return f"{answer.topic}-{answer.partition}: {answer.error.str()}"
         except (KafkaException, TimeoutError) as error:
-            failure = str(error) or type(error).__name__
-        return failure
+            return str(error) or type(error).__name__
+        return None
 
     def offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int] | None:
-        """Return the group's offsets of these partitions; None if the broker does not return them."""
+        """Return the group's offsets of these partitions; None if the request fails."""
         requested = [TopicPartition(*partition) for partition in partitions]
-        # Not with AdminClient: librdkafka crashes the process there while the broker sets up a new group's coordinator
-        # (confluentinc/librdkafka#5040). A consumer that subscribes to nothing does not join the group.
+        # AdminClient would crash the process: see ``group_offsets``.
         consumer = Consumer({**self._settings, "group.id": self.name, "enable.auto.commit": False}, logger=SILENCE)
         try:
             answers = consumer.committed(requested, TIMEOUT_SECONDS) if requested else []
@@ -161,10 +160,10 @@ class MonitoringGroup:
 
 
 class GroupPublisher:
-    """Sends the newest position of a feed to its monitoring group, in a separate thread: batches do not wait for it.
+    """Sends a feed's newest position to its monitoring group in a separate thread, so that batches do not wait.
 
     A broker refuses offsets while it loads a new group's coordinator, or while another broker takes over the group. The
-    newest position is then sent again until the broker accepts it, at the latest at the end of the run.
+    thread then sends the newest position again until the broker accepts it, or until the run ends.
     """
 
     def __init__(
@@ -182,7 +181,7 @@ class GroupPublisher:
         self._thread.start()
 
     def publish(self, ranges: Iterable[OffsetRange]) -> str | None:
-        """Send the ends of these ranges soon; return a message if a failure lasts, once per failure."""
+        """Queue the ends of these ranges for the thread; return a message once if its requests keep failing."""
         with self._changed:
             self._pending.update({span.key: span for span in ranges})
             self._changed.notify_all()
@@ -193,7 +192,7 @@ class GroupPublisher:
             return self._message()
 
     def close(self, *, seconds: float = END_SECONDS) -> str | None:
-        """Send the remaining offsets within this time, and end; return the reason if that fails."""
+        """Send the queued offsets within this time, and end the thread; return a message if that fails."""
         with self._changed:
             self._until = time.monotonic() + seconds
             self._changed.notify_all()
@@ -217,7 +216,7 @@ class GroupPublisher:
                 if failure is not None:
                     self._changed.wait_for(lambda: self._until is not None, timeout=self._retry_seconds)
             if failure is not None and self._until is not None:
-                # ``close`` waits for this thread, but only for its own time.
+                # The thread must end before ``close`` stops waiting for it.
                 time.sleep(min(self._retry_seconds, max(0.0, self._until - time.monotonic())))
 
     def _note(self, sent: dict[Partition, OffsetRange], failure: str | None) -> None:
@@ -226,7 +225,7 @@ class GroupPublisher:
             self._failing_since = self._failing_since or time.monotonic()
             return
         self._failing_since = self._reported = None
-        # A batch may have added a later position meanwhile.
+        # A batch may have queued a later position meanwhile.
         self._pending = {key: span for key, span in self._pending.items() if sent.get(key) != span}
 
 
@@ -234,7 +233,7 @@ class GroupPublisher:
 def publishing(publisher: GroupPublisher | None, on_note: Callable[[str], None]) -> Iterator[None]:
     """Send the last position at the end of this block; call ``on_note`` if that fails.
 
-    Not after an error: another driver may have taken over the feed and may be further.
+    After an error nothing is sent: another driver may have taken over the feed and published a later position.
     """
     try:
         yield

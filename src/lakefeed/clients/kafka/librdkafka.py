@@ -1,4 +1,4 @@
-"""Python's Kafka clients, based on librdkafka: translates a pipeline's settings, and the clients' errors."""
+"""Translate a pipeline's Kafka settings for librdkafka, on which Python's client is based, and translate its errors."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _HANDSHAKE_SECONDS = 3.0
 _NOTICE_SECONDS = 0.5
 _OAUTH_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 ISOLATION = "kafka.isolation.level"
-# librdkafka logs an unavailable broker again and again; lakefeed's own error reports it once.
+# librdkafka logs every failed connection; lakefeed's own error reports the broker once.
 SILENCE = logging.getLogger("lakefeed.clients.kafka.librdkafka")
 SILENCE.addHandler(logging.NullHandler())
 SILENCE.propagate = False
 
-# Only settings for the connection and the login. The others tune reading and writing, which an admin does not do.
+# Java's names and librdkafka's, for connection and login. Other settings tune reading and writing of records.
 _NAMES = {
     "client.dns.lookup": "client.dns.lookup",
     "client.id": "client.id",
@@ -62,7 +62,7 @@ COORDINATING = {
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
 }
-"""Errors that a broker returns for a group while its coordinator is elected or loads the offsets."""
+"""A broker returns these errors for a group while its coordinator is elected or loads the offsets."""
 _DENIED = {
     KafkaError._AUTHENTICATION,
     KafkaError.SASL_AUTHENTICATION_FAILED,
@@ -72,7 +72,7 @@ _DENIED = {
 
 
 def librdkafka_settings(options: Mapping[str, object]) -> dict[str, Any]:
-    """Return librdkafka's connection settings; ``options`` are Java's, with the prefix, or librdkafka's own."""
+    """Return librdkafka's connection settings; ``options`` are Java's with the prefix ``kafka.``, or librdkafka's."""
     java = {key.removeprefix(PREFIX): str(value) for key, value in options.items() if key.startswith(PREFIX)}
     settings: dict[str, Any] = {key: str(value) for key, value in options.items() if not key.startswith(PREFIX)}
     settings |= {_NAMES[key]: value for key, value in java.items() if key in _NAMES}
@@ -87,7 +87,7 @@ def librdkafka_settings(options: Mapping[str, object]) -> dict[str, Any]:
 
 
 def client_settings(source: KafkaSource) -> dict[str, Any]:
-    """Return the settings of a client of the source's cluster; the client logs nothing itself."""
+    """Return librdkafka's settings for the source's cluster; the client logs no connection errors."""
     return {
         **librdkafka_settings(source.client_options),
         "bootstrap.servers": source.bootstrap_servers,
@@ -96,13 +96,13 @@ def client_settings(source: KafkaSource) -> dict[str, Any]:
 
 
 def isolation_level(source: KafkaSource) -> str:
-    """Return the source's isolation level: ``read_committed`` or ``read_uncommitted``."""
+    """Return ``read_committed`` or ``read_uncommitted``."""
     return str(source.client_options.get(ISOLATION, CONSUMER_DEFAULTS[ISOLATION]))
 
 
 @contextmanager
 def open_consumer(source: KafkaSource, group: str, settings: Mapping[str, Any]) -> Iterator[Consumer]:
-    """Open a consumer that reports the end of a partition, and neither joins its group nor commits to it."""
+    """Open a consumer that reports the ends of partitions, does not join its group, and commits no offsets."""
     own = {"group.id": group, "enable.auto.commit": False, "enable.partition.eof": True}
     consumer = Consumer({**client_settings(source), **own, **settings}, logger=SILENCE)
     try:
@@ -112,7 +112,7 @@ def open_consumer(source: KafkaSource, group: str, settings: Mapping[str, Any]) 
 
 
 def error_of(error: KafkaException, *, servers: str, topic: str | None) -> LakefeedError:
-    """Return the error to show to the user for a client's error."""
+    """Return lakefeed's error for an error of the Kafka client."""
     code = error_code(error)
     where = f"topic {topic} at {servers}" if topic else servers
     if code in UNREACHABLE:
@@ -122,37 +122,39 @@ def error_of(error: KafkaException, *, servers: str, topic: str | None) -> Lakef
             hint="check the address and that the broker runs; 'lakefeed local up' starts a local one",
         )
     if code in _DENIED:
-        return AccessDenied(f"Kafka refuses these credentials: {error_text(error)}", where=where)
+        hint = "check login and the Kafka user's ACLs: it must be allowed to describe and read the topic"
+        return AccessDenied(f"Kafka refuses these credentials: {error_text(error)}", where=where, hint=hint)
     if code in TRANSIENT and code != KafkaError.UNKNOWN_TOPIC_OR_PART:
         return BrokerUnreachable(
-            f"a partition has no broker that answers for it: {error_text(error)}",
+            f"a partition has no leader that answers: {error_text(error)}",
             where=where,
-            hint="a topic is new, or a broker has just left: try again, and look at the brokers if it stays so",
+            hint="the topic is new, or a broker has just left: try again; if that does not help, check the brokers",
         )
     if code in COORDINATING:
         return BrokerUnreachable(
             f"the group has no coordinator yet: {error_text(error)}",
             where=where,
-            hint="the cluster is new, or a broker has just left: try again, and look at the brokers if it stays so",
+            hint="the cluster is new, or a broker has just left: try again; if that does not help, check the brokers",
         )
     if code == KafkaError.TOPIC_ALREADY_EXISTS:
         return ConfigError(
             f"the topic {topic} already exists",
             where=servers,
-            hint="use --if-not-exists to leave it as it is, or choose another name",
+            hint="choose another name; --if-not-exists leaves the existing topic unchanged",
         )
     if code == KafkaError.INVALID_REPLICATION_FACTOR:
         return ConfigError(
-            f"the cluster cannot keep that many copies: {error_text(error)}",
+            f"the cluster has not enough brokers for the replication factor: {error_text(error)}",
             where=where,
             hint="choose a replication factor between 1 and the number of brokers",
         )
-    return ConfigError(f"Kafka refuses: {error_text(error)}", where=where)
+    hint = "compare the topic and the client's settings (source.kafka.options) with the broker's log"
+    return ConfigError(f"Kafka refuses the request: {error_text(error)}", where=where, hint=hint)
 
 
-def refusal_of(said: Iterable[KafkaError], *, servers: str) -> LakefeedError | None:
-    """Return the error for connections that were refused, from the errors that a client reported; None if none was."""
-    for error in said:
+def refusal_of(errors: Iterable[KafkaError], *, servers: str) -> LakefeedError | None:
+    """Return the error for a refused login or TLS connection among a client's errors; None for other errors."""
+    for error in errors:
         # "sasl_ssl://broker:9093/bootstrap: …": remove the address before the message.
         text = re.sub(r"^\S+://\S+: ", "", error.str())
         if error.code() == KafkaError._SSL or "SSL routines" in text:
@@ -164,7 +166,7 @@ def refusal_of(said: Iterable[KafkaError], *, servers: str) -> LakefeedError | N
 
 
 def _tls_refusal(text: str, servers: str) -> LakefeedError:
-    """Return the error of a TLS handshake with the brokers, since librdkafka does not say what is wrong."""
+    """Return the error of Python's own TLS handshake with the brokers, because librdkafka's is not precise."""
     for server in servers.split(","):
         host, _, port = server.strip().rpartition("://")[2].rpartition(":")
         host = host.strip("[]")
@@ -174,7 +176,7 @@ def _tls_refusal(text: str, servers: str) -> LakefeedError:
                 trust.client_context().wrap_socket(sock, server_hostname=host) as tls,
             ):
                 tls.settimeout(_NOTICE_SECONDS)
-                tls.recv(1)  # With TLS 1.3 a server refuses a client's certificate only after the handshake.
+                tls.recv(1)  # With TLS 1.3, a server refuses a client's certificate only after the handshake.
         except ssl.SSLError as error:
             return trust.explain(error, server="the Kafka broker", where=server.strip())
         except (OSError, ValueError):
@@ -184,7 +186,7 @@ def _tls_refusal(text: str, servers: str) -> LakefeedError:
 
 
 def missing_topic(name: str, existing: Sequence[str], *, where: str) -> ResourceMissing:
-    """Return the error for a topic that does not exist, with the most similar names."""
+    """Return the error for a topic that does not exist; the hint has similar names."""
     near = difflib.get_close_matches(name, existing, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     return ResourceMissing(
@@ -193,13 +195,11 @@ def missing_topic(name: str, existing: Sequence[str], *, where: str) -> Resource
 
 
 def error_code(error: KafkaException) -> int:
-    """Return the number that Kafka gives to an error."""
     code: int = error.args[0].code()
     return code
 
 
 def error_text(error: Exception) -> str:
-    """Return the client's message of an error."""
     detail = error.args[0] if error.args else error
     return str(detail.str()) if isinstance(detail, KafkaError) else str(detail)
 
@@ -223,32 +223,34 @@ def _stores(java: Mapping[str, str]) -> dict[str, str]:
 
 
 def _authorities(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return this process's authorities, with the system's, for connections to brokers and to a token server."""
+    """Return the certificate authorities for brokers and for the server of OAuth tokens: the declared and the system's.
+
+    librdkafka does not use the system's authorities if a setting names others.
+    """
     if not (declared := trust.current().authorities):
         return {}
-    # librdkafka trusts the system's authorities only if it is given none.
     trusted = f"{declared}\n{trust.system_authorities()}"
-    found = {} if {"ssl.ca.location", "ssl.ca.pem"} & settings.keys() else {"ssl.ca.pem": trusted}
-    return {**found, "https.ca.pem": trusted} if settings.get("sasl.oauthbearer.method") == "oidc" else found
+    brokers = {} if {"ssl.ca.location", "ssl.ca.pem"} & settings.keys() else {"ssl.ca.pem": trusted}
+    return {**brokers, "https.ca.pem": trusted} if settings.get("sasl.oauthbearer.method") == "oidc" else brokers
 
 
 def _oauth(jaas: str, token_url: str) -> dict[str, str]:
-    """Return the settings for OAuth tokens; librdkafka fetches tokens itself, and renews them before they expire."""
-    found = _jaas_options(jaas)
-    extensions = {name.removeprefix("extension_"): text for name, text in found.items() if name[:10] == "extension_"}
+    """Return the settings with which librdkafka fetches OAuth tokens, and renews them before they expire."""
+    login = _jaas_options(jaas)
+    extensions = {name.removeprefix("extension_"): text for name, text in login.items() if name[:10] == "extension_"}
     names = {"clientId": "client.id", "clientSecret": "client.secret", "scope": "scope"}
     return {
         "sasl.oauthbearer.method": "oidc",
-        "sasl.oauthbearer.token.endpoint.url": token_url,
-        **{f"sasl.oauthbearer.{name}": found[java] for java, name in names.items() if java in found},
+        _OAUTH_ENDPOINT: token_url,
+        **{f"sasl.oauthbearer.{name}": login[java] for java, name in names.items() if java in login},
         **({"sasl.oauthbearer.extensions": ",".join(f"{k}={v}" for k, v in extensions.items())} if extensions else {}),
     }
 
 
 def _msk_iam(jaas: str) -> dict[str, Any]:
-    """Return the settings for tokens that this process signs, since librdkafka does not support AWS."""
-    found = _jaas_options(jaas)
-    sign = partial(msk_iam.token, found["awsStsRegion"], profile=found.get("awsProfileName"))
+    """Return the settings for tokens that this process signs, because librdkafka does not support Amazon's login."""
+    login = _jaas_options(jaas)
+    sign = partial(msk_iam.token, login["awsStsRegion"], profile=login.get("awsProfileName"))
     # Sign the first token now: without keys, librdkafka would only report a timeout.
     signed = [sign()]
     return {"sasl.mechanisms": "OAUTHBEARER", "oauth_cb": lambda _: signed.pop() if signed else sign()}
@@ -260,20 +262,20 @@ def _jaas_options(jaas: str) -> dict[str, str]:
 
 
 def _login(jaas: str) -> dict[str, str]:
-    """Return the user name and password from a PlainLoginModule or ScramLoginModule entry."""
+    """Return the user name and password of a PlainLoginModule or ScramLoginModule."""
     if "Krb5LoginModule" in jaas:
-        return {}  # librdkafka uses the ticket cache of the process.
-    found = _jaas_options(jaas)
-    if not {"username", "password"} <= found.keys():
-        raise ConfigError(
-            'kafka.sasl.jaas.config has no username="…" and password="…"', where="the Kafka client's settings"
-        )
-    return {f"sasl.{name}": found[name] for name in ("username", "password")}
+        return {}  # librdkafka uses the process's ticket cache.
+    login = _jaas_options(jaas)
+    if not {"username", "password"} <= login.keys():
+        what = 'kafka.sasl.jaas.config has no username="…" and password="…"'
+        hint = "remove it, and write source.kafka.login: {scram: {username: …, password: …}}, or plain"
+        raise ConfigError(what, where="the Kafka client's settings", hint=hint)
+    return {f"sasl.{name}": login[name] for name in ("username", "password")}
 
 
 def _unreadable(key: str, kinds: str) -> ConfigError:
     return ConfigError(
-        f"'{PREFIX}{key}' names a Java key store, which topics cannot be looked up with",
+        f"'{PREFIX}{key}' names a Java key store, which librdkafka, Python's Kafka client, cannot read",
         where="the Kafka client's settings",
-        hint=f"convert it, and say so with '{PREFIX}{key.replace('location', 'type')}': {kinds}",
+        hint=f"convert the store, and set '{PREFIX}{key.replace('location', 'type')}': {kinds}",
     )

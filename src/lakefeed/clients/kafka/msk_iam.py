@@ -1,7 +1,7 @@
-"""Amazon MSK's IAM login for Python's Kafka client: a signed address is the token of OAUTHBEARER.
+"""Sign tokens for Amazon MSK's IAM login with Python's Kafka client: a signed URL is the token of OAUTHBEARER.
 
-Java's client uses a jar of Amazon's, with its own mechanism. Brokers also accept the signature as a token, as clients
-in other languages send it: https://github.com/aws/aws-msk-iam-sasl-signer-python.
+Java's client uses a jar of Amazon's with its own SASL mechanism. Brokers also accept this token, which Amazon's clients
+in other languages send: https://github.com/aws/aws-msk-iam-sasl-signer-python.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SECONDS = 900
 
 
 def token(region: str, *, profile: str | None = None) -> tuple[str, float]:
-    """Sign a token with the present keys; return the token and its expiry time, in seconds since 1970.
+    """Sign a token with the keys of AWS's default chain; return it with its expiry time, in seconds since 1970.
 
     Raises:
         MissingExtra: botocore is missing.
@@ -29,6 +29,6 @@ def token(region: str, *, profile: str | None = None) -> tuple[str, float]:
     request = AWSRequest(method="GET", url=address, params={"Action": "kafka-cluster:Connect"})
     expires = time.time() + SECONDS
     SigV4QueryAuth(keys, "kafka-cluster", region, expires=SECONDS).add_auth(request)
-    # This part is not signed: it is for the broker's log.
+    # For the broker's log; the signature does not cover it.
     signed = f"{request.url}&User-Agent=lakefeed"
     return base64.urlsafe_b64encode(signed.encode()).rstrip(b"=").decode(), expires

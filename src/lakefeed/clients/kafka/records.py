@@ -1,4 +1,4 @@
-"""Reads a few records of topics in Python, to show them to people; feeds do not use it."""
+"""Read a few records of topics in Python, to show them to people. Feeds read with Spark."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from typing import Any
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, TopicPartition
 
 from lakefeed.clients.kafka.librdkafka import TRANSIENT, error_of, isolation_level, open_consumer
-from lakefeed.clients.kafka.scan import SILENCE_SECONDS, TIMEOUT_SECONDS
+from lakefeed.clients.kafka.scan import SILENCE_SECONDS, TIMEOUT_SECONDS, silent_broker
 from lakefeed.config.sources import KafkaSource
-from lakefeed.errors import Unreachable
 from lakefeed.offsets.ranges import OffsetRange, Partition
 
 POLL_SECONDS = 0.2
 MOST_AT_ONCE = 1_000
 WIDER = 4
-"""The factor by which the next window is wider than one with too few records."""
+"""``last_offsets`` multiplies the width of a window by this factor if the window has too few records."""
 
 Spans = Mapping[Partition, tuple[int, int]]
 """First offset and end offset by partition."""
@@ -28,7 +27,7 @@ Spans = Mapping[Partition, tuple[int, int]]
 
 @dataclass(frozen=True)
 class Record:
-    """A record as the broker stores it; ``timestamp`` is in milliseconds since 1970, None if the topic stores none."""
+    """A record as the broker stores it; ``timestamp`` is in milliseconds since 1970, None if the record has none."""
 
     topic: str
     partition: int
@@ -40,7 +39,7 @@ class Record:
 
     @property
     def size(self) -> int:
-        """The number of bytes of key, value and headers."""
+        """The bytes of key, value and headers together."""
         headers = sum(len(name.encode()) + len(value or b"") for name, value in self.headers)
         return len(self.key or b"") + len(self.value or b"") + headers
 
@@ -48,15 +47,9 @@ class Record:
 def read_ranges(
     source: KafkaSource, ranges: Sequence[OffsetRange], *, most: Mapping[Partition, int] | None = None
 ) -> Iterator[Record]:
-    """Yield the records of these ranges, at most one range per partition; in order within a partition.
+    """Yield the records of offset ranges, with at most one range per partition; a partition's records are in order.
 
-    Args:
-        source: the cluster, and its isolation level.
-        ranges: the ranges to read.
-        most: the maximum number of records by partition.
-
-    Raises:
-        Unreachable: the broker stops answering.
+    ``most`` is the maximum number of records by partition. Raises Unreachable if the broker stops answering.
     """
     ends = {span.key: span.end for span in ranges if span.records}
     left = set(ends)
@@ -66,7 +59,7 @@ def read_ranges(
         while left:
             messages = poll(SILENCE_SECONDS)
             if not messages:
-                raise Unreachable("the broker has stopped answering", where=source.bootstrap_servers)
+                raise silent_broker(source.bootstrap_servers)
             for message in messages:
                 key = (message.topic(), message.partition())
                 if message.error() is not None:
@@ -80,9 +73,10 @@ def read_ranges(
 
 
 def last_offsets(source: KafkaSource, spans: Spans, most: Mapping[Partition, int]) -> dict[Partition, list[int]]:
-    """Return the offsets of each partition's last records, ``most`` at most, in order.
+    """Return the offsets of the partitions' last records in order, at most ``most`` per partition.
 
-    Reads a window before the end, and wider windows before it if compaction or transactions have left too few records.
+    A window before the end is read. If compaction or transactions have left too few records in it, a wider window
+    before that one is read, and so on.
     """
     found: dict[Partition, list[int]] = {key: [] for key in most}
     before = {key: spans[key][1] for key in most}
@@ -106,7 +100,7 @@ def last_offsets(source: KafkaSource, spans: Spans, most: Mapping[Partition, int
 
 
 def follow(source: KafkaSource, starts: Mapping[Partition, int]) -> Iterator[list[Record]]:
-    """Yield the records from these offsets on as they arrive, forever; an empty list if none arrives for a moment."""
+    """Yield records from these offsets on as they arrive, without end; yield an empty list while none arrives."""
     silent_since = time.monotonic()
     with _assigned(source, starts) as poll:
         while True:
@@ -121,34 +115,34 @@ def follow(source: KafkaSource, starts: Mapping[Partition, int]) -> Iterator[lis
 
 
 class _Poll:
-    """A consumer of some partitions; raises errors of the broker as lakefeed's errors."""
+    """Polls a consumer, and raises the broker's errors as lakefeed's errors."""
 
     def __init__(self, consumer: Consumer, servers: str) -> None:
         self._consumer, self._servers = consumer, servers
 
     def __call__(self, seconds: float) -> list[Any]:
-        """Return the next records and ends of partitions; an empty list after ``seconds`` without any."""
+        """Return the next records and ends of partitions; an empty list if there is none for ``seconds``."""
         until = time.monotonic() + seconds
         with self.errors():
             while True:
-                # Several short waits, since Python handles a signal only between two calls.
-                found = self._consumer.consume(MOST_AT_ONCE, timeout=min(seconds, POLL_SECONDS))
-                for message in found:
+                # Several short waits, because Python handles a signal only between two calls.
+                polled = self._consumer.consume(MOST_AT_ONCE, timeout=min(seconds, POLL_SECONDS))
+                messages = []
+                for message in polled:
                     error = message.error()
                     if error is not None and error.code() not in (KafkaError._PARTITION_EOF, *TRANSIENT):
                         raise KafkaException(error)
-                messages = [each for each in found if each.error() is None or not _is_transient(each)]
+                    if error is None or error.code() not in TRANSIENT:
+                        messages.append(message)
                 if messages or time.monotonic() >= until:
                     return messages
 
     def require_broker(self) -> None:
-        """Raise an error if no broker answers."""
         with self.errors():
             self._consumer.list_topics(timeout=TIMEOUT_SECONDS)
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Raise the client's errors as lakefeed's errors."""
         try:
             yield
         except KafkaException as failure:
@@ -168,10 +162,6 @@ def _assigned(source: KafkaSource, starts: Mapping[Partition, int]) -> Iterator[
         with poll.errors():
             consumer.assign([TopicPartition(*key, offset) for key, offset in sorted(starts.items())])
         yield poll
-
-
-def _is_transient(message: Any) -> bool:
-    return message.error().code() in TRANSIENT
 
 
 def _record(message: Any) -> Record:

@@ -1,4 +1,4 @@
-"""Reads topics without Spark: all records, the number of records, and the times of some records."""
+"""Read topics without Spark: their records, the number of records in offset ranges, and the times of some records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, TopicPartition
 
-from lakefeed.clients.kafka.librdkafka import error_of, isolation_level, open_consumer
+from lakefeed.clients.kafka.librdkafka import error_of, error_text, isolation_level, open_consumer
 from lakefeed.clients.kafka.topics import TopicDescription, Topics, partitions_of
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import Unreachable
@@ -21,9 +21,9 @@ SILENCE_SECONDS = 30.0
 TIMEOUT_SECONDS = 5.0
 LONGEST_SECONDS = 10.0
 NO_RECORD = math.inf
-"""The time if no record is left before the end: no existing record waits."""
+"""The time that ``record_times`` returns for a partition without a record behind the offset."""
 
-# Only one record per partition is needed: prefetch little, even with many partitions.
+# For reads of one record per partition: prefetch little, because there may be many partitions.
 _SMALL_READS = {
     "fetch.message.max.bytes": 16_384,
     "fetch.max.bytes": 1_000_000,
@@ -37,7 +37,7 @@ _SMALL_READS = {
 def scan(
     cluster: KafkaSource, topic: str, *, starts: Mapping[int, int] | None = None, since: float | None = None
 ) -> Iterator[Any]:
-    """Yield a topic's records, as confluent-kafka's messages, up to its end at the call; in order within a partition.
+    """Yield the records that a topic has now, as confluent-kafka's messages; a partition's records are in order.
 
     ``starts`` are first offsets by partition (default: all records), ``since`` a record time in seconds since 1970.
     """
@@ -68,18 +68,18 @@ def scan(
 def count_records(
     source: KafkaSource, ranges: Sequence[OffsetRange], *, topics: Mapping[str, TopicDescription]
 ) -> dict[OffsetRange, int | None]:
-    """Count the records that a feed would read from these ranges today; None if the topic lacks some of their offsets.
+    """Count the records that a feed would read from these ranges now; None for a range that the topic lacks partly.
 
-    Transactions and compaction leave offsets without a record. Reads the ranges, and stores no keys or values. Aborted
-    records count only if the source reads them.
+    The ranges are read, because transactions and compaction leave offsets without a record. Records of aborted
+    transactions count only if the source reads them.
     """
     counts: dict[OffsetRange, int | None] = dict.fromkeys(ranges)
     there = partitions_of(topics)
-    complete = [held for held in counts if held.key in there and held.start >= there[held.key].start_offset]
+    complete = [span for span in counts if span.key in there and span.start >= there[span.key].start_offset]
     if not complete:
         return counts
     with open_consumer(source, "lakefeed-verify", {"isolation.level": isolation_level(source)}) as consumer:
-        for (topic, partition), group in groupby(sorted(complete), key=lambda held: held.key):
+        for (topic, partition), group in groupby(sorted(complete), key=lambda span: span.key):
             for run in _runs(list(group)):
                 counts.update(_count(consumer, topic, partition, run))
     return counts
@@ -131,11 +131,11 @@ def _count(consumer: Consumer, topic: str, partition: int, run: Sequence[OffsetR
 
 
 def _poll(consumer: Consumer, *, where: str) -> Any:
-    """Return the next record, or the message whose error says that a partition ends."""
+    """Return the next record, or the message with the error ``_PARTITION_EOF``."""
     try:
         message: Any = consumer.poll(SILENCE_SECONDS)
         if message is None:
-            raise Unreachable("the broker has stopped answering", where=where)
+            raise silent_broker(where)
         if (error := message.error()) is not None and error.code() != KafkaError._PARTITION_EOF:
             raise KafkaException(error)
     except KafkaException as failure:
@@ -143,8 +143,14 @@ def _poll(consumer: Consumer, *, where: str) -> Any:
     return message
 
 
+def silent_broker(where: str) -> Unreachable:
+    hint = "check that the brokers run and that this machine reaches them, then try again"
+    return Unreachable("the broker has stopped answering", where=where, hint=hint)
+
+
 def _unreadable(failure: KafkaException, where: str) -> Unreachable:
-    return Unreachable(f"the broker cannot be read from: {failure.args[0].str()}", where=where)
+    hint = "check the brokers and the Kafka user's ACLs, then try again"
+    return Unreachable(f"the broker returns an error instead of records: {error_text(failure)}", where=where, hint=hint)
 
 
 def record_times(
@@ -152,10 +158,10 @@ def record_times(
 ) -> dict[Partition, float | None]:
     """Return, by partition, the time of the first record from the offset on, in seconds since 1970.
 
-    ``NO_RECORD`` if none is left before the end: transactions and compaction leave some offsets without a record. None
-    if the topic stores no times, or if no record came within ``seconds``, the limit for all partitions together.
+    It is ``NO_RECORD`` if the partition has no record from there on, because transactions and compaction leave offsets
+    without a record. It is None if the record has no time, or if all partitions together took longer than ``seconds``.
     """
-    found: dict[Partition, float | None] = dict.fromkeys(offsets)
+    times: dict[Partition, float | None] = dict.fromkeys(offsets)
     left = set(offsets)
     until = time.monotonic() + seconds
     settings = {"isolation.level": isolation_level(source), **_SMALL_READS}
@@ -172,12 +178,12 @@ def record_times(
                 if key not in left:
                     continue
                 if error is not None:
-                    found[key] = NO_RECORD
+                    times[key] = NO_RECORD
                 else:
                     kind, milliseconds = message.timestamp()
-                    found[key] = None if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds / 1000
+                    times[key] = None if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds / 1000
                 left.discard(key)
                 consumer.incremental_unassign([TopicPartition(*key)])
         except KafkaException as error:
             raise error_of(error, servers=source.bootstrap_servers, topic=None) from None
-    return found
+    return times

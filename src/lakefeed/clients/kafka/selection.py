@@ -1,4 +1,4 @@
-"""Find the offset ranges of a source's records that are selected by offsets or by time."""
+"""Turn a selection of records, by offsets or by time, into offset ranges of a source's topics."""
 
 from __future__ import annotations
 
@@ -19,41 +19,40 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def moment(text: str | datetime, *, prefix: str = "") -> datetime:
-    """Parse a point in time in ISO 8601: ``2026-11-20``, ``2026-11-20T06:30``, with an offset such as ``+01:00``.
+    """Parse a time in ISO 8601: ``2026-11-20``, ``2026-11-20T06:30`` or ``2026-11-20T06:30+01:00``.
 
-    A time without an offset is UTC, as in lakefeed's sessions. The hint of an error shows ``prefix`` before an example.
+    A time without an offset is UTC, as in lakefeed's sessions. An error's hint puts ``prefix`` before its examples.
     """
     try:
-        found = datetime.fromisoformat(text) if isinstance(text, str) else text
+        time = datetime.fromisoformat(text) if isinstance(text, str) else text
     except ValueError:
         raise ConfigError(
-            f"'{text}' is no point in time",
+            f"'{text}' is no time in ISO 8601",
             hint=f"write {prefix}2026-11-20, or {prefix}2026-11-20T06:30, which are UTC; or …T06:30+01:00",
         ) from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
 def is_ago(text: str) -> bool:
-    """Check that ``ago`` can read a text."""
     return _AGO.fullmatch(text) is not None
 
 
 def ago(text: str, *, now: datetime | None = None) -> datetime:
-    """Return the time that lies this long ago: ``90s``, ``15m``, ``2h``, ``7d``, or in words, ``2 hours``."""
+    """Return the current time minus an age: ``90s``, ``15m``, ``2h``, ``7d``, or in words, ``2 hours``."""
     match = _AGO.fullmatch(text)
     if match is None:
-        raise ConfigError(f"'{text}' is no length of time", hint="write 90s, 15m, 2h or 7d")
+        raise ConfigError(f"'{text}' is no age", hint="write 90s, 15m, 2h or 7d")
     try:
         return (now or datetime.now(UTC)) - timedelta(seconds=int(match[1]) * _SECONDS[match[2][0]])
     except OverflowError:
-        raise ConfigError(f"'{text}' ago there was no time yet", hint="write 90s, 15m, 2h or 7d") from None
+        raise ConfigError(f"the age '{text}' is before the year 1", hint="write 90s, 15m, 2h or 7d") from None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """The selected records of a source: all records, those in offset ranges, or those of a time span.
+    """Selects records of a source: all records, the records in offset ranges, or the records of a time span.
 
-    ``since`` and ``until`` are timestamps: a partition begins and ends at its first record from that time on.
+    A partition is read from its first record at or after ``since`` up to its first record at or after ``until``.
     """
 
     ranges: tuple[OffsetRange, ...] | None = None
@@ -66,9 +65,11 @@ class Selection:
         if self.ranges is not None and not self.ranges:
             raise ConfigError("no offset range is given", hint="write TOPIC:PARTITION:START:END")
         if pair := overlapping(self.ranges or ()):
-            raise ConfigError("two of the offset ranges share records", where=f"{pair[0]} and {pair[1]}")
+            hint = "leave one out, or give one range that covers both"
+            raise ConfigError("two of the offset ranges overlap", where=f"{pair[0]} and {pair[1]}", hint=hint)
         if self.since and self.until and self.since >= self.until:
-            raise ConfigError("the time ends before it begins", where=f"{self.since} to {self.until}")
+            where, hint = f"{self.since} to {self.until}", "give an end (until) that is later than the start (since)"
+            raise ConfigError("the time span ends before it begins", where=where, hint=hint)
 
     @classmethod
     def of(
@@ -78,7 +79,7 @@ class Selection:
         since: str | datetime | None = None,
         until: str | datetime | None = None,
     ) -> Selection:
-        """Build a selection from a caller's input: lists of ranges, and times as text."""
+        """Build a selection from ranges in any sequence, and from times that may be text in ISO 8601."""
         return cls(
             ranges=None if ranges is None else tuple(ranges),
             since=None if since is None else moment(since),
@@ -95,42 +96,44 @@ def topics_of(source: KafkaSource) -> dict[str, TopicDescription]:
     existing = cluster.list()
     names = source.topics if source.topics is not None else [each for each in existing if source.reads(each)]
     if not names:
-        raise ResourceMissing(f"no topic matches {source.topics_pattern}", where=source.bootstrap_servers)
+        what, hint = f"no topic matches {source.topics_pattern}", "lakefeed topics list shows the cluster's topics"
+        raise ResourceMissing(what, where=source.bootstrap_servers, hint=hint)
     committed = isolation_level(source) == "read_committed"
-    found = cluster.describe_all(names, committed=committed)
-    if missing := next((name for name in names if name not in found), None):
+    topics = cluster.describe_all(names, committed=committed)
+    if missing := next((name for name in names if name not in topics), None):
         raise missing_topic(missing, existing, where=source.bootstrap_servers)
-    return found
+    return topics
 
 
 def offset_ranges(source: KafkaSource, selection: Selection) -> list[OffsetRange]:
-    """Return the selected offset ranges, without empty ones; the topics have all their offsets now."""
+    """Return the selected offset ranges without empty ones; refuse ranges that the topics do not hold completely."""
     topics = topics_of(source)
     if selection.ranges is not None:
         require_held(selection.ranges, topics, where=source.bootstrap_servers)
         return [each for each in sorted(selection.ranges) if each.records]
     cluster = Topics(source.bootstrap_servers, options=source.client_options)
-    found = []
+    ranges = []
     for name, topic in topics.items():
         starts = {} if selection.since is None else cluster.offsets_at(name, selection.since)
         ends = {} if selection.until is None else cluster.offsets_at(name, selection.until)
         for partition in topic.partitions:
             start = partition.start_offset if selection.since is None else starts.get(partition.id)
-            # An ``until`` after the last record has no offset, and records of an open transaction cannot be read yet.
+            # The broker returns no offset for an ``until`` after the last record; and the end offset is the lower one
+            # if an open transaction begins before ``until``.
             end = min(ends.get(partition.id, partition.end_offset), partition.end_offset)
             if start is not None and start < end:
-                found.append(OffsetRange(name, partition.id, start, end))
-    return sorted(found)
+                ranges.append(OffsetRange(name, partition.id, start, end))
+    return sorted(ranges)
 
 
 def require_held(ranges: Sequence[OffsetRange], topics: Mapping[str, TopicDescription], *, where: str) -> None:
-    """Refuse ranges of which the topics lack offsets, or whose topic is not in ``topics``."""
+    """Refuse ranges with offsets that the topics do not hold, and ranges of other topics."""
     if faults := list(_faults(ranges, topics)):
         more = f"; and {len(faults) - LONGEST_LIST} more" if len(faults) > LONGEST_LIST else ""
         raise ResourceMissing(
-            f"not all of these offsets are there: {'; '.join(faults[:LONGEST_LIST])}{more}",
+            f"the topics do not hold all of these offsets: {'; '.join(faults[:LONGEST_LIST])}{more}",
             where=where,
-            hint="lakefeed topics show shows what a topic holds",
+            hint="lakefeed topics show TOPIC shows the first and the last offset of the partitions",
         )
 
 
@@ -138,9 +141,8 @@ def _faults(ranges: Sequence[OffsetRange], topics: Mapping[str, TopicDescription
     there = partitions_of(topics)
     for span in ranges:
         if span.topic not in topics:
-            raise ConfigError(
-                f"the source does not read the topic {span.topic}", where=f"it reads {', '.join(sorted(topics))}"
-            )
+            what, where = f"the source does not read the topic {span.topic}", f"it reads {', '.join(sorted(topics))}"
+            raise ConfigError(what, where=where, hint="correct the topic of the offset range")
         name, held = f"{span.topic}-{span.partition}", there.get(span.key)
         if held is None:
             yield f"{name} does not exist, {span.topic} has {len(topics[span.topic].partitions)} partitions"

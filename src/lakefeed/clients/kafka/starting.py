@@ -1,4 +1,4 @@
-"""Finds the offsets at which a new feed begins in its topics; asks the brokers."""
+"""Find the offsets at which a new feed begins in its topics, with requests to the brokers."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ SETTING = "source.kafka.start"
 def first_offsets(
     source: KafkaSource, topics: Mapping[str, TopicDescription | None], *, now: datetime | None = None
 ) -> dict[Partition, int]:
-    """Return the partitions' offsets at which ``source.start`` lets a new feed begin.
+    """Return the offsets at which a new feed begins, by ``source.start``.
 
-    A partition without a record since a start time begins at its end. A partition that is not among the given offsets,
-    or in which the consumer group has committed nothing, begins at its first record.
+    With a start time, a partition without a later record begins at its end. With given offsets or with those of a
+    consumer group, a partition that is not among them begins at its first record.
 
     Raises:
         ConfigError: an offset is not in its partition, or the feed does not read the partition.
         ResourceMissing: the consumer group has committed nothing in these topics.
-        RecordsLost: records that the group has not read were removed, or the group is ahead of the topic.
+        RecordsLost: the topic no longer has records that the group has not read, or it ends before the group's offset.
         Unreachable: no broker answers.
     """
     there = partitions_of(topics)
@@ -66,9 +66,9 @@ def _offsets_of_group(source: KafkaSource, there: Mapping[Partition, PartitionDe
         )
     if outside := list(_outside(committed, there)):
         raise RecordsLost(
-            f"a new feed cannot begin where the consumer group {group} stands: {'; '.join(outside[:MOST_SHOWN])}",
+            f"a new feed cannot begin at the offsets of the consumer group {group}: {'; '.join(outside[:MOST_SHOWN])}",
             where=f"{SETTING}, {source.bootstrap_servers}",
-            hint="write the offsets to begin at, or earliest: lakefeed topics show TOPIC shows what is there",
+            hint="write the offsets to begin at, or earliest; lakefeed topics show TOPIC shows the partitions' offsets",
         )
     return {key: committed.get(key, part.start_offset) for key, part in there.items()}
 
@@ -76,14 +76,13 @@ def _offsets_of_group(source: KafkaSource, there: Mapping[Partition, PartitionDe
 def _offsets_given(source: KafkaSource, there: Mapping[Partition, PartitionDescription]) -> dict[Partition, int]:
     given = source.starting.offsets
     if outside := list(_outside(given, there)):
-        raise ConfigError(
-            "; ".join(outside[:MOST_SHOWN]), where=SETTING, hint="lakefeed topics show TOPIC shows what is there"
-        )
+        hint = "correct the offsets; lakefeed topics show TOPIC shows those of the partitions"
+        raise ConfigError("; ".join(outside[:MOST_SHOWN]), where=SETTING, hint=hint)
     return {key: given.get(key, part.start_offset) for key, part in there.items()}
 
 
 def _outside(offsets: Mapping[Partition, int], there: Mapping[Partition, PartitionDescription]) -> Iterator[str]:
-    """Yield the reasons why partitions do not have their offsets."""
+    """Yield the reason for each offset that its partition does not have."""
     for key, offset in sorted(offsets.items()):
         name, part = f"{key[0]}-{key[1]}", there.get(key)
         if part is None:

@@ -1,4 +1,4 @@
-"""Topics of one cluster: create, describe, list and delete them, and read their offsets."""
+"""Create, describe, list and delete topics of a cluster, and read their offsets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from lakefeed.offsets.ranges import Partition
 
 _TIMEOUT_SECONDS = 5.0
 _LEADER_SECONDS = 0.03
-"""A broker creates a topic's partitions one after the other, and files for each; this is the time for one."""
+"""The time in which a broker creates one partition of a topic; it creates them one after the other."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -50,13 +50,14 @@ _Requested = dict[TopicPartition, Future[ListOffsetsResultInfo]]
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionDescription:
-    """One partition, with its first existing offset, and the offset after its last.
+    """One partition, with the offset of its first record, and the offset after its last record.
 
     Attributes:
-        leader: id of the broker that leads the partition; None while there is none.
-        lost: records that were removed before the feed read them, if the source names records differently.
-        leader_epoch: grows with every new leader; None if the source or the broker has none.
-        agreed: the offset from which on the records differ from those that a feed has read; None if all are the same.
+        leader: id of the broker that leads the partition; None while there is no leader.
+        lost: text about the records that the feed has lost, of a source whose records have no Kafka offsets.
+        leader_epoch: grows with every new leader; None if the source or the broker has no epochs.
+        agreed: from this offset on, the partition has other records than those that a feed has read; None if it has
+            the same ones.
     """
 
     id: int
@@ -72,7 +73,7 @@ class PartitionDescription:
 class TopicDescription:
     """One topic as it is now, with its partitions in the order of their numbers.
 
-    A topic that is recreated under the same name has another ``topic_id``. Messages call the topic its ``noun``.
+    A recreated topic has the same name and another ``topic_id``. Messages use ``noun`` for "topic".
     """
 
     name: str
@@ -82,36 +83,35 @@ class TopicDescription:
 
     @property
     def ends(self) -> dict[int, int]:
-        """Return the end offsets by partition."""
         return {partition.id: partition.end_offset for partition in self.partitions}
 
     @property
     def epochs(self) -> dict[Partition, int]:
-        """Return the epochs of the partitions' leaders, if the broker returns them."""
-        found = {(self.name, partition.id): partition.leader_epoch for partition in self.partitions}
-        return {key: epoch for key, epoch in found.items() if epoch is not None}
+        """Return the leaders' epochs by partition, without partitions whose broker returns none."""
+        epochs = {(self.name, partition.id): partition.leader_epoch for partition in self.partitions}
+        return {key: epoch for key, epoch in epochs.items() if epoch is not None}
 
     @property
     def offsets(self) -> int:
-        """Return the number of offsets from start to end; compaction and transactions leave some without a record."""
+        """The number of offsets in all partitions; after compaction and transactions, some have no record."""
         return sum(partition.end_offset - partition.start_offset for partition in self.partitions)
 
 
 def partitions_of(topics: Mapping[str, TopicDescription | None]) -> dict[Partition, PartitionDescription]:
-    """Return all partitions of these topics; some topics may not exist."""
+    """Return the partitions of the topics that exist."""
     return {(name, part.id): part for name, topic in topics.items() if topic for part in topic.partitions}
 
 
 class Topics:
     """The topics of a cluster.
 
-    Every method raises Unreachable if no broker answers, AccessDenied if the credentials do not suffice, and
-    ResourceMissing, with the nearest names, if there is no such topic.
+    Every method raises Unreachable if no broker answers, AccessDenied if the login or its permissions do not suffice,
+    and ResourceMissing, with similar names, if there is no such topic.
 
     Args:
         bootstrap_servers: ``host:port`` of one or more brokers, separated by commas.
-        options: Kafka client settings: Java's with the prefix ``kafka.``, of which only connection settings are used;
-            or librdkafka's without it.
+        options: settings of Java's Kafka client with the prefix ``kafka.``, of which only those of the connection are
+            used; or settings of librdkafka without the prefix.
 
     Raises:
         ConfigError: librdkafka does not know a setting, or cannot read a key store.
@@ -119,19 +119,18 @@ class Topics:
 
     def __init__(self, bootstrap_servers: str, *, options: Mapping[str, Any] | None = None) -> None:
         self.bootstrap_servers = bootstrap_servers
-        # The reasons why brokers cannot be used: the answer to a request only says that none could.
-        self._said: deque[KafkaError] = deque(maxlen=20)
+        # The client reports refused connections here; the error of a request only says that no broker answered.
+        self._connection_errors: deque[KafkaError] = deque(maxlen=20)
         settings: dict[str, str | int | float | bool] = {
             "bootstrap.servers": bootstrap_servers,
             "socket.connection.setup.timeout.ms": 5000,
             **librdkafka_settings(options or {}),
         }
         try:
-            self._admin = AdminClient(settings, logger=SILENCE, error_cb=self._said.append)
+            self._admin = AdminClient(settings, logger=SILENCE, error_cb=self._connection_errors.append)
         except (KafkaException, TypeError, ValueError) as error:
-            raise ConfigError(
-                f"the Kafka client refuses its settings: {error_text(error)}", where=bootstrap_servers
-            ) from None
+            what, hint = f"the Kafka client refuses its settings: {error_text(error)}", "correct source.kafka.options"
+            raise ConfigError(what, where=bootstrap_servers, hint=hint) from None
 
     def create(
         self,
@@ -142,17 +141,18 @@ class Topics:
         config: Mapping[str, str] | None = None,
         exist_ok: bool = False,
     ) -> bool:
-        """Create a topic and wait until it can be written to; return whether it was created.
+        """Create a topic, and wait until its partitions have leaders; return False if the topic exists already.
 
         Args:
             replication_factor: the number of copies of a partition. Default: the broker's.
             config: topic settings, such as ``{"retention.ms": "3600000"}``.
-            exist_ok: whether to leave an existing topic as it is.
+            exist_ok: leave an existing topic unchanged; otherwise it is an error.
         """
         if not _NAME.fullmatch(name) or name in {".", ".."}:
             raise ConfigError(f"'{name}' cannot name a topic", hint="use up to 249 letters, digits, '.', '_' and '-'")
         if partitions < 1:
-            raise ConfigError(f"a topic has at least 1 partition, not {partitions}", where=f"topic {name}")
+            what, hint = f"a topic cannot have {partitions} partitions", "give 1 or more"
+            raise ConfigError(what, where=f"topic {name}", hint=hint)
         new = NewTopic(
             name,
             num_partitions=partitions,
@@ -172,14 +172,14 @@ class Topics:
         return True
 
     def describe(self, name: str, *, committed: bool = False) -> TopicDescription:
-        """Describe a topic; with ``committed``, a partition ends at its first open transaction."""
+        """Return a topic's description; with ``committed``, a partition ends at its first open transaction."""
         topics = self.describe_all([name], committed=committed)
         if name not in topics:
             raise self._missing(name)
         return topics[name]
 
     def identify(self, partitions: Iterable[Partition]) -> tuple[dict[str, str], dict[Partition, int]]:
-        """Return the topics' ids and the leaders' epochs; both requests are sent at the same time."""
+        """Return the topics' ids and the partitions' leader epochs, with two concurrent requests."""
         where = [TopicPartition(*key) for key in partitions]
         described = self._described(sorted({each.topic for each in where}))
         sent = deque([self._requested(where, _LATEST)])
@@ -192,12 +192,12 @@ class Topics:
         return ids, {key: info.leader_epoch for key, info in found.items() if info.leader_epoch is not None}
 
     def describe_all(self, names: Sequence[str], *, committed: bool = False) -> dict[str, TopicDescription]:
-        """Describe any number of topics in a few requests; leave out topics that do not exist."""
+        """Return the descriptions of topics, without topics that do not exist, in a few requests for all of them."""
         existing = self._brokers().topics if names else {}
         there = [name for name in names if name in existing]
         if not there:
             return {}
-        # Retry: a broker has just answered, but these requests may go to one that has left.
+        # The cluster's metadata may still name a broker that has left, so these requests are repeated.
         return retry_until(
             lambda: self._describe_existing(there, committed=committed),
             is_transient=lambda error: isinstance(error, Unreachable),
@@ -233,28 +233,27 @@ class Topics:
         return described
 
     def setting(self, name: str, key: str) -> str | None:
-        """Return a topic's setting, such as ``max.message.bytes``; None if the broker has no setting of that name."""
+        """Return a topic's setting, such as ``max.message.bytes``; None if the broker has no setting of this name."""
         return self.settings(name).get(key)
 
     def settings(self, name: str) -> dict[str, str]:
-        """Return a topic's settings: its own, and the broker's defaults for the others."""
+        """Return a topic's settings, with the broker's defaults."""
         resource = ConfigResource(ResourceType.TOPIC, name)
         with self._errors(name):
             answer = self._admin.describe_configs([resource], request_timeout=_TIMEOUT_SECONDS)[resource]
             return {key: str(entry.value) for key, entry in self._answer(answer).items()}
 
     def end_offsets(self, name: str) -> dict[int, int]:
-        """Return the partitions' end offsets; one request to each broker, cheap enough to poll."""
+        """Return the partitions' end offsets, with one request to each broker."""
         return self._offsets_of_all(name, _LATEST)
 
     def offsets_at(self, name: str, time: datetime) -> dict[int, int]:
-        """Return the partitions' offsets of the first record from this time on; without partitions that have none."""
+        """Return the offsets of the partitions' first records from this time on, without partitions that have none."""
         spec = OffsetSpec.for_timestamp(int(time.timestamp() * 1000))
         offsets = self._offsets_of_all(name, spec)
         return {partition: offset for partition, offset in offsets.items() if offset >= 0}
 
     def delete(self, name: str) -> None:
-        """Delete a topic and its records."""
         self._brokers()
         with self._errors(name):
             self._answer(self._admin.delete_topics([name], request_timeout=_TIMEOUT_SECONDS)[name])
@@ -264,7 +263,7 @@ class Topics:
         return sorted(name for name in self._brokers().topics if not name.startswith("__"))
 
     def _brokers(self) -> Any:
-        """Return the cluster's metadata; this also shows soonest that no broker answers."""
+        """Return the cluster's metadata. If no broker answers, this request fails sooner than others."""
         with self._errors(None):
             return self._admin.list_topics(timeout=_TIMEOUT_SECONDS)
 
@@ -291,13 +290,13 @@ class Topics:
         *,
         sent: deque[_Requested] | None = None,
     ) -> dict[Partition, ListOffsetsResultInfo]:
-        """Return the offsets of partitions; ``sent`` has the first request if it was sent before."""
+        """Return offsets by partition; ``sent`` contains the first request if the caller has sent it already."""
 
         def ask() -> dict[Partition, ListOffsetsResultInfo]:
             requested = sent.pop() if sent else self._requested(partitions, spec, level)
             found = {(where.topic, where.partition): self._answer(answer) for where, answer in requested.items()}
             if any(info.offset == OFFSET_INVALID for info in found.values()):
-                # The request went to a broker that has left: librdkafka raises no error, and keeps asking that broker.
+                # The request went to a broker that has left. librdkafka raises no error, and does not ask another one.
                 self._admin.list_topics(timeout=_TIMEOUT_SECONDS)
                 raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
             return found
@@ -317,7 +316,7 @@ class Topics:
         return future.result(timeout=_TIMEOUT_SECONDS + 2)
 
     def _settled(self, ask: Callable[[], T], *, seconds: float = _TIMEOUT_SECONDS) -> T:
-        """Retry while partitions have no leader, since their topic is new or a broker has just left."""
+        """Repeat a request while partitions have no leader, because their topic is new or a broker has just left."""
 
         def is_transient(error: Exception) -> bool:
             return isinstance(error, KafkaException) and error_code(error) in TRANSIENT
@@ -326,7 +325,7 @@ class Topics:
 
     @contextmanager
     def _errors(self, name: str | None) -> Iterator[None]:
-        """Raise the client's errors about a topic or the cluster as lakefeed's errors."""
+        """Raise the client's errors as lakefeed's errors about the topic ``name``, or about the cluster."""
         try:
             yield
         except KafkaException as error:
@@ -337,7 +336,7 @@ class Topics:
             return self._missing(name)
         if error_code(error) in UNREACHABLE:
             self._admin.poll(0)
-            if (refused := refusal_of(self._said, servers=self.bootstrap_servers)) is not None:
+            if (refused := refusal_of(self._connection_errors, servers=self.bootstrap_servers)) is not None:
                 return refused
         return error_of(error, servers=self.bootstrap_servers, topic=name)
 

@@ -1,7 +1,7 @@
-"""Finds truncated topics: an unclean leader lacks records that a feed has read, and gives their offsets to new ones.
+"""Find truncated partitions: an unclean leader lacks records that a feed has read, and reuses their offsets.
 
-A leader has an epoch, and only appends. An unchanged epoch therefore proves that nothing was truncated, without a
-request. After a change of epoch, the broker says where the old epoch ended (KIP-320).
+A leader has an epoch, and only appends. An unchanged epoch therefore proves without a request that the partition was
+not truncated. If the epoch has changed, the broker returns the offset at which the old epoch ended (KIP-320).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from lakefeed.errors import BrokerUnreachable
 from lakefeed.offsets.ranges import OffsetRange, Partition
 
 SECONDS = 30.0
-# librdkafka reports the offset only in this text.
+# librdkafka reports the offset only in the text of an error.
 _TRUNCATED = re.compile(r"log truncation detected.*broker end offset is (\d+)")
 
 
 def mark_cut_offs(
     source: KafkaSource, topics: Mapping[str, TopicDescription | None], read: Iterable[OffsetRange]
 ) -> dict[str, TopicDescription | None]:
-    """Return the topics with ``agreed``: the offset up to which they still have the records that a feed has read."""
+    """Return the topics with ``agreed`` set in truncated partitions; ``read`` are the ranges that a feed has read."""
     there = partitions_of(topics)
     positions = {
         span.key: (span.end, span.epoch)
@@ -46,9 +46,10 @@ def mark_cut_offs(
 
 
 def find_cut_offs(source: KafkaSource, positions: Mapping[Partition, tuple[int, int]]) -> dict[Partition, int]:
-    """Return the offsets at which partitions were truncated before ``positions``: offset and leader epoch of a read.
+    """Return the offsets at which partitions were truncated since a feed read them up to ``positions``.
 
-    Before it fetches from a position with an epoch, a consumer asks the broker (OffsetsForLeaderEpoch).
+    A position is an offset and a leader epoch. A consumer that fetches from such a position first validates it by a
+    request to the broker (OffsetsForLeaderEpoch).
     """
     found: dict[Partition, int] = {}
     if not positions:
@@ -63,11 +64,12 @@ def find_cut_offs(source: KafkaSource, positions: Mapping[Partition, tuple[int, 
                 if time.monotonic() > deadline:
                     names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(left)[:10])
                     raise BrokerUnreachable(
-                        f"no broker says whether {names} still has the records that were read",
+                        f"no broker answers whether {names} was truncated since the feed has read it",
                         where=source.bootstrap_servers,
+                        hint="check that the partitions have leaders, then start the feed again",
                     )
                 continue
-            # A record, the partition's end, or an error of the partition: in any case the broker has answered.
+            # The message is a record, the partition's end, or its error. In each case the broker has answered.
             key, error = (str(message.topic()), int(message.partition() or 0)), message.error()
             if error is None or error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
                 left.discard(key)

@@ -1,9 +1,8 @@
-"""A class-data archive for the driver's JVM, which maps the classes of Spark and Iceberg instead of loading them.
+"""Let the driver's JVM map the classes of Spark and Iceberg from a class-data archive instead of loading them.
 
-The JVM only reads an archive that was created with the same class path, jars (sizes and times) and Java version. An
-archive is named after these, so another set of jars gets another archive. Creating one takes a minute of CPU, so it is
-done only on request: by ``lakefeed jars archive``, or by ``LAKEFEED_CLASS_ARCHIVE=write`` before a run that ends by
-itself.
+The JVM only reads an archive that was written with the same class path, jars (sizes and times) and Java version. The
+file name is a digest of these, so another set of jars gets another archive. Writing takes a minute of CPU, so only
+``lakefeed jars archive`` does it, or ``LAKEFEED_CLASS_ARCHIVE=write`` before a run that ends by itself.
 """
 
 from __future__ import annotations
@@ -21,28 +20,28 @@ CLASS_PATH, OPTIONS = "spark.driver.extraClassPath", "spark.driver.extraJavaOpti
 VARIABLE = "LAKEFEED_CLASS_ARCHIVE"
 WRITE, OFF = "write", "off"
 MOST_KEPT = 3
-# Otherwise the JVM warns of classes that it cannot archive, and of changed jars, on stdout, which is the command's.
+# The JVM writes warnings of classes that it cannot archive to stdout, which is the command's.
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr"
 _END_SECONDS = 600
 
 
 def archives() -> list[Path]:
-    """Return the archives in the cache, newest first."""
+    """Return the files of the archives in the cache, newest first."""
     folder = cache_directory() / "classes"
     return sorted(folder.glob("*.jsa"), key=lambda file: file.stat().st_mtime, reverse=True)
 
 
 class ClassArchive:
-    """The archive of one class path; a JVM reads it or writes it."""
+    """The archive of one class path, for a JVM that reads or writes it."""
 
     def __init__(self, path: Path, *, writes: bool = False) -> None:
         self.path, self.writes = path, writes
-        # The JVM writes this file when it ends; no one reads it before it is complete.
+        # The JVM writes this file when it ends. The archive gets its name when the file is complete.
         self._part = path.with_suffix(f".{os.getpid()}.part")
 
     @classmethod
     def of(cls, conf: Mapping[str, str], *, java: Path, spark_home: Path) -> ClassArchive | None:
-        """Return the archive that a JVM with these settings has to read or write; None for neither."""
+        """Return the archive for a JVM with these settings to read or write; None if it does neither."""
         requested = os.environ.get(VARIABLE)
         if requested == OFF or CLASS_PATH not in conf:
             return None
@@ -56,18 +55,18 @@ class ClassArchive:
         return cls(path, writes=True) if requested == WRITE else None
 
     def added_to(self, conf: Mapping[str, str]) -> dict[str, str]:
-        """Return the settings with the JVM's options for the archive in front of the user's options."""
+        """Return the settings with the options for the archive before the user's options of the JVM."""
         use = f"-XX:ArchiveClassesAtExit={self._part}" if self.writes else f"-XX:SharedArchiveFile={self.path}"
         return {**conf, OPTIONS: f"{use} {_QUIET} {conf.get(OPTIONS, '')}".rstrip()}
 
     def prepare(self) -> None:
-        """Prepare for writing an archive: create the folder, and remove the oldest archives."""
+        """Create the archive's folder, and remove the oldest archives."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for old in archives()[MOST_KEPT - 1 :]:
             old.unlink(missing_ok=True)
 
     def finish_at_exit(self, jvm: subprocess.Popen[bytes]) -> None:
-        """At the end of this process, wait for the JVM, and move its complete archive into place."""
+        """At the end of this process, wait for the JVM's end, and rename the file that it has written."""
 
         def finish() -> None:
             if jvm.stdin is not None:
@@ -85,5 +84,5 @@ def _digest(jars: Iterable[Path], *, java: Path, spark_home: Path) -> str:
     """Return a digest of the names, sizes and times of Java, Spark and the jars."""
     home = java.resolve().parents[1]
     files = [home / "lib" / "modules", *jars, *sorted((spark_home / "jars").iterdir())]
-    found = [(str(file), status.st_size, status.st_mtime_ns) for file in files for status in [file.stat()]]
-    return hashlib.sha256(repr(found).encode()).hexdigest()[:24]
+    states = [(str(file), status.st_size, status.st_mtime_ns) for file in files for status in [file.stat()]]
+    return hashlib.sha256(repr(states).encode()).hexdigest()[:24]

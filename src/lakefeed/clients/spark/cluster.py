@@ -1,4 +1,4 @@
-"""Checks and settings of a session on a cluster: address, secret, start of executors, Python version."""
+"""Check and set up a session on a cluster: the master's address, the secret, the executors and their Python."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from lakefeed.lazy import SparkSession, py4j, spark_errors
 AUTHENTICATE = "spark.authenticate"
 AUTHENTICATION_SECRET = "spark.authenticate.secret"  # noqa: S105 (a name)
 PYTHON = "spark.pyspark.python"
-# Driver and executors exchange S3 keys, Kafka logins and records.
+# Because driver and executors exchange S3 keys, Kafka logins and records.
 _SECURED = {AUTHENTICATE: "true", "spark.network.crypto.enabled": "true"}
-# Spark takes these from the environment, and on YARN writes them to each node's disk. Instead, the session gives the
-# keys to the driver's running JVM, which sends them to executors; until then S3A reads the environment itself.
+# Spark copies S3 keys from the environment into these settings, and YARN writes settings to the disks of its nodes.
+# Empty values prevent that. The session gives the keys to the driver's running JVM, which sends them to the executors.
 NO_KEYS_ON_NODES = dict.fromkeys(
     (
         "spark.hadoop.fs.s3a.access.key",
@@ -36,15 +36,15 @@ _TOO_LARGE = re.compile(
     r"Required (executor|AM) memory \((\d+) MB\).*is above the max threshold \((\d+) MB\)", re.DOTALL
 )
 _CHOOSE = (
-    "put the secret that the master and the workers have into the pipeline file, spark: {spark.authenticate.secret: "
-    "${SPARK_AUTHENTICATE_SECRET}}; or spark: {spark.authenticate: false} in a network that you trust"
+    "write the secret of the master and the workers into the pipeline file, spark: {spark.authenticate.secret: "
+    "${SPARK_AUTHENTICATE_SECRET}}; or, in a network that you trust, spark: {spark.authenticate: false}"
 )
 HADOOP_CONFIGURATION = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
-"""Environment variables that name folders with the configuration of YARN clients."""
+"""The environment variables with the folder of YARN's client configuration."""
 _YARN_SITE = "yarn-site.xml"
 RESOURCE_MANAGER_PORT = 8032
-# A standby ResourceManager takes over within this time.
 RESOURCE_MANAGER_SECONDS = 20
+"""A standby ResourceManager takes over within this time."""
 EXECUTOR_SECONDS = 90
 _PYTHON_HINT = (
     f"set {PYTHON} in the block spark: to a Python {sys.version_info[0]}.{sys.version_info[1]} that all workers have"
@@ -57,7 +57,7 @@ def is_local(master: str) -> bool:
 
 
 def require_one_machine(master: str, folders: Mapping[str, str]) -> None:
-    """Refuse folders of this machine if executors run on other machines; ``folders`` has the setting of each folder."""
+    """Refuse folders of this machine, given by setting, if executors run on other machines."""
     if folders and not master.startswith("local"):
         key, folder = next(iter(folders.items()))
         what = f"{key} is a folder of this machine, and executors of {master} would write to their own"
@@ -67,7 +67,7 @@ def require_one_machine(master: str, folders: Mapping[str, str]) -> None:
 
 
 def is_submitted() -> bool:
-    """Check that spark-submit started this process: the JVM then runs already, with a master and class path."""
+    """Check that spark-submit started this process. The JVM then runs already, with a master and a class path."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
@@ -80,36 +80,35 @@ def submitted_settings() -> dict[str, str]:
 
 
 def secured(master: str) -> dict[str, str]:
-    """Return settings that make a cluster's driver and executors authenticate each other and encrypt connections."""
+    """Return the settings with which a cluster's driver and executors authenticate each other and encrypt."""
     if is_local(master):
         return {}
     return _SECURED | NO_KEYS_ON_NODES if master == "yarn" else dict(_SECURED)
 
 
 def require_secret(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings for a driver on their master; raise a ConfigError if a standalone cluster lacks its secret.
+    """Return the settings, without encryption if the user turns authentication off; refuse a missing secret.
 
     YARN and Kubernetes create a secret per application; all applications of a standalone cluster share one.
     """
-    found, master = dict(settings), settings["spark.master"]
-    if found.get(AUTHENTICATE, "true").lower() != "true":
+    master = settings["spark.master"]
+    if settings.get(AUTHENTICATE, "true").lower() != "true":
         # Spark refuses encryption without authentication.
-        return {key: value for key, value in found.items() if key not in _SECURED or key == AUTHENTICATE}
-    if master.startswith("spark://") and AUTHENTICATION_SECRET not in found:
+        return {key: value for key, value in settings.items() if key not in _SECURED or key == AUTHENTICATE}
+    if master.startswith("spark://") and AUTHENTICATION_SECRET not in settings:
         what = f"{master} would get S3 keys and records over connections without authentication and encryption"
         raise ConfigError(what, where=AUTHENTICATION_SECRET, hint=_CHOOSE)
-    return found
+    return dict(settings)
 
 
 def require_hadoop_configuration(master: str) -> None:
-    """Refuse a start on YARN without YARN's address: Spark's message would name no setting that a user can change."""
+    """Refuse a start on YARN without YARN's address, because Spark's message does not name the variable to set."""
     if master != "yarn":
         return
     folders = {name: os.environ[name] for name in HADOOP_CONFIGURATION if os.environ.get(name)}
     hint = f"set {HADOOP_CONFIGURATION[0]} to the folder of the cluster's client configuration, which has {_YARN_SITE}"
     if not folders:
-        what = "nothing says where YARN is"
-        raise ConfigError(what, where=" or ".join(HADOOP_CONFIGURATION), hint=hint)
+        raise ConfigError("the address of YARN is not set", where=" or ".join(HADOOP_CONFIGURATION), hint=hint)
     if not any((Path(folder) / _YARN_SITE).is_file() for folder in folders.values()):
         # Without the file Hadoop would try the address 0.0.0.0 for 15 minutes.
         name, folder = next(iter(folders.items()))
@@ -117,18 +116,18 @@ def require_hadoop_configuration(master: str) -> None:
 
 
 def require_resource_manager(settings: Mapping[str, str]) -> None:
-    """Require a connection to YARN's ResourceManager: Hadoop would try for 15 minutes and report it only in its log."""
+    """Connect to YARN's ResourceManager, because Hadoop would try for 15 minutes and report it only in its log."""
     if settings["spark.master"] != "yarn":
         return
     from pyspark import SparkContext
 
     SparkContext._ensure_initialized()
     java: Any = SparkContext._jvm
-    found = java.org.apache.hadoop.yarn.conf.YarnConfiguration()
+    configuration = java.org.apache.hadoop.yarn.conf.YarnConfiguration()
     for key, value in settings.items():
         if key.startswith("spark.hadoop.yarn."):
-            found.set(key.removeprefix("spark.hadoop."), value)
-    addresses = _resource_managers(found)
+            configuration.set(key.removeprefix("spark.hadoop."), value)
+    addresses = _resource_managers(configuration)
     deadline = time.monotonic() + RESOURCE_MANAGER_SECONDS
     while not any(_listens(host, port) for host, port in addresses):
         if time.monotonic() > deadline:
@@ -139,17 +138,17 @@ def require_resource_manager(settings: Mapping[str, str]) -> None:
 
 
 def _resource_managers(configuration: Any) -> list[tuple[str, int]]:
-    """Return the address of the ResourceManager, or all addresses if there are standby ones."""
+    """Return the addresses of the ResourceManager and its standbys."""
     names = [""]
     if configuration.getBoolean("yarn.resourcemanager.ha.enabled", False):
         names = [f".{each}" for each in configuration.getTrimmedStrings("yarn.resourcemanager.ha.rm-ids")] or names
-    found = []
+    addresses = []
     for name in names:
         host = configuration.get(f"yarn.resourcemanager.hostname{name}") or "0.0.0.0"  # noqa: S104 (Hadoop's default)
         address = configuration.get(f"yarn.resourcemanager.address{name}") or f"{host}:{RESOURCE_MANAGER_PORT}"
         host, _, port = address.rpartition(":") if ":" in address else (address, "", str(RESOURCE_MANAGER_PORT))
-        found.append((host, int(port)))
-    return found
+        addresses.append((host, int(port)))
+    return addresses
 
 
 def _listens(host: str, port: int) -> bool:
@@ -161,19 +160,19 @@ def _listens(host: str, port: int) -> bool:
 
 
 def refusal(text: str) -> ConfigError | None:
-    """Return the error if YARN refused an application, from the text of Spark's error; None for any other error."""
+    """Return the error for a container that is too large for YARN, from the text of Spark's error; None for others."""
     if (match := _TOO_LARGE.search(text)) is None:
         return None
     role, megabytes, largest = match.groups()
     executor = role == "executor"
-    what = f"a container of this YARN has at most {largest} MB, and {'an executor' if executor else 'the master'} of "
-    what += f"{megabytes} MB with its overhead needs more"
+    what = f"{'an executor' if executor else 'the application master'} of {megabytes} MB and its overhead need more "
+    what += f"than {largest} MB, YARN's limit for a container"
     setting = "spark.executor.memory" if executor else "spark.yarn.am.memory"
     return ConfigError(what, where=setting, hint=f"lower {setting} in the block spark:, or raise the cluster's limit")
 
 
 def require_executors(spark: SparkSession) -> None:
-    """Wait for the first executor: Spark would wait forever, and report it only in its log."""
+    """Wait for the first executor, because Spark would wait without end and report it only in its log."""
     context: Any = spark.sparkContext
     if str(context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
         return  # Executors start with the first job.
@@ -181,20 +180,18 @@ def require_executors(spark: SparkSession) -> None:
     while context._jsc.sc().getExecutorMemoryStatus().size() < 2:  # The driver counts as one.
         if time.monotonic() > deadline:
             what = f"the cluster has started no executor in {EXECUTOR_SECONDS} s"
-            hint = (
-                "no worker may have the memory or the cores of spark.executor.memory and spark.executor.cores free, or "
-            )
-            hint += "workers cannot reach the driver (spark.driver.host): the master's page and Spark's log show which"
+            hint = "look at the master's page and Spark's log: no worker has spark.executor.memory and "
+            hint += "spark.executor.cores free, or the workers cannot reach the driver (spark.driver.host)"
             raise WorldError(what, where=context.master, hint=hint)
         time.sleep(0.2)
 
 
 def require_same_python(spark: SparkSession) -> None:
-    """Run Python on the executors, to find a missing or different version before a batch needs it."""
+    """Compare the executors' Python with the driver's, to refuse another version before the first batch."""
     here = _python()
 
     def there(numbers: Iterable[int]) -> Iterable[str]:
-        # Pickled by value, so that executors need no module of lakefeed.
+        # Pickled by value, because the executors have no module of lakefeed.
         import platform
         import sys
 
@@ -215,21 +212,21 @@ def require_same_python(spark: SparkSession) -> None:
 
 
 def _python_problem(text: str, here: str) -> str | None:
-    """Return what is wrong with the executors' Python, from a task's error; None if the error has another cause."""
+    """Describe the problem of the executors' Python, from a task's error; return None for errors with other causes."""
     if match := re.search(r"Python in worker has different version:? '?\"?\(?([\d., ]+)", text):
         version = match[1].strip(" ,.").replace(", ", ".")
         return f"the executors have Python {version}, and the driver has {here}"
     if match := re.search(r'Cannot run program "([^"]+)"', text):
         return f"the executors have no {match[1]}"
     if match := re.search(r"Error from python worker:\s*(.+?)\s*PYTHONPATH was:", text, re.DOTALL):
-        # A Python that is too old fails before it reports its version.
+        # A Python that is too old fails on PySpark's syntax before it reports its version.
         last = match[1].splitlines()[-1].strip()
         return f"the executors' Python cannot run PySpark, and the driver has {here}: {last}"
     return None
 
 
 def use_python(settings: Mapping[str, Any]) -> None:
-    """Make executors run the Python in the settings: PySpark reads the variable, spark-submit the setting."""
+    """Set PYSPARK_PYTHON to the executors' Python of the settings; only spark-submit reads the setting itself."""
     if PYTHON in settings:
         os.environ["PYSPARK_PYTHON"] = str(settings[PYTHON])
 

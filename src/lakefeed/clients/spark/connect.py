@@ -1,6 +1,6 @@
-"""Refuses Spark Connect with a clear error: lakefeed plans, decodes and commits in the JVM of the driver.
+"""Refuse sessions of Spark Connect: they have no driver JVM, in which lakefeed plans, decodes and commits.
 
-A Spark Connect session has no JVM in its process, and would fail later because of a missing attribute.
+Without this check, such a session fails later because of a missing attribute.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from lakefeed.errors import ConfigError
+from lakefeed.errors import ConfigError, install_command
 from lakefeed.lazy import DataFrame, SparkSession
 
 if TYPE_CHECKING:
     Given = TypeVar("Given", SparkSession, SparkSession | None, DataFrame)
 
 CLASSIC = {"spark.api.mode": "classic"}
-"""Makes PySpark create a session with a JVM, whatever SPARK_API_MODE or SPARK_CONNECT_MODE say."""
+"""The setting with which PySpark creates a session with a JVM, despite SPARK_API_MODE and SPARK_CONNECT_MODE."""
 
 _WHAT = "a session of Spark Connect has no JVM of its own, in which lakefeed plans, decodes and commits"
 _HINT = (
@@ -26,19 +26,19 @@ _HINT = (
 
 
 def classic(given: Given) -> Given:
-    """Return a session, a DataFrame or None unchanged; raise a ConfigError if it belongs to Spark Connect."""
+    """Return a session, DataFrame or None unchanged; raise a ConfigError if it belongs to Spark Connect."""
     if type(given).__module__.startswith("pyspark.sql.connect"):
         raise ConfigError(_WHAT, where=f"the {type(given).__name__} that was given", hint=_HINT)
     return given
 
 
 def require_classic_mode(conf: Mapping[str, str]) -> None:
-    """Require that PySpark creates, or has created, sessions with a JVM in this process."""
+    """Raise a ConfigError unless PySpark creates sessions with a JVM in this process."""
     from pyspark.util import is_remote_only
 
     if is_remote_only():
-        what = "the PySpark that is installed has no JVM: it is the client of Spark Connect alone"
-        raise ConfigError(what, hint="pip install 'lakefeed[spark]', in an environment without pyspark-client")
+        what = "the installed PySpark is only a client of Spark Connect and has no JVM"
+        raise ConfigError(what, hint=f"in an environment without pyspark-client: {install_command('spark')}")
     where = None
     if "spark.remote" in conf:
         where = "spark.remote"

@@ -1,8 +1,8 @@
-"""Finds Java, and starts a driver's JVM in such a way that only this process can end it.
+"""Find Java, and start the driver's JVM so that only this process ends it.
 
 A signal to the process group, or to all processes of a service, also reaches the JVM. PySpark protects its JVM only
-from SIGINT, so SIGTERM ends it in the middle of a batch. Here the JVM ignores SIGHUP, SIGINT and SIGTERM. It ends when
-its standard input, a pipe from this process, is closed: also after SIGKILL.
+from SIGINT, so SIGTERM would end it in the middle of a batch. Here the JVM ignores SIGHUP, SIGINT and SIGTERM. It ends
+when its standard input, a pipe from this process, closes; the pipe also closes if SIGKILL ends this process.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _IGNORING = 'trap "" HUP INT TERM; exec "$@"'
 
 
 def require_java() -> Path:
-    """Return the ``java`` to use, if Spark runs on its version.
+    """Return the ``java`` of ``JAVA_HOME``, else the first on ``PATH``; raise a JavaError if Spark does not support it.
 
-    It is the one of ``JAVA_HOME``, else the first on ``PATH``. The hint of a JavaError names another one that would do.
+    If only ``JAVA_HOME`` is wrong, the hint names the ``java`` on ``PATH``.
     """
     on_path, home = shutil.which("java"), os.environ.get("JAVA_HOME")
     if not home and not on_path:
@@ -47,7 +47,7 @@ def require_java() -> Path:
     major = _major(answer)
     if major is None:
         first_line = (answer.strip().splitlines() or ["nothing"])[0][:200]
-        what = f"`java -version` does not say a version but: {first_line}"
+        what = f"`java -version` prints no version but: {first_line}"
     elif _OLDEST_JAVA <= major <= _NEWEST_JAVA:
         return java
     else:
@@ -62,7 +62,7 @@ def require_java() -> Path:
 
 
 def _java() -> Path:
-    """Return the ``java`` that Spark's scripts use."""
+    """Return the ``java`` that Spark's scripts use, without a check of its version."""
     home = os.environ.get("JAVA_HOME")
     return Path(home) / "bin" / "java" if home else Path(shutil.which("java") or "java")
 
@@ -74,9 +74,9 @@ def start(
     environment: Mapping[str, str] | None = None,
     checks: StartChecks | None = None,
 ) -> None:
-    """Start the JVM for the SparkContext that this process creates next; do nothing if a JVM already runs.
+    """Start the JVM for this process's next SparkContext, unless a JVM already runs; wait for ``checks`` meanwhile.
 
-    ``environment`` is added to this process's. Waits for ``checks``, and raises their error.
+    ``environment`` has further variables for the JVM. An error of the checks ends the JVM and is raised.
     """
     from pyspark import SparkContext
     from pyspark.find_spark_home import _find_spark_home
@@ -114,17 +114,16 @@ def start(
             while not answer.exists():
                 if jvm.poll() is not None:
                     raise WorldError(
-                        f"Spark's JVM ended with status {jvm.returncode} as soon as it was started"
-                        + _tail(log_file, began),
+                        f"Spark's JVM ended with status {jvm.returncode} during its start" + _tail(log_file, began),
                         where=str(log_file) if log_file else None,
-                        hint="read the log; the memory of the JVM is spark.driver.memory, its Java that of JAVA_HOME",
+                        hint="read the log; usual causes: spark.driver.memory is too large, or JAVA_HOME is wrong",
                     )
                 if checks is not None:
                     checks.poll()
                 time.sleep(_POLL_SECONDS)
             # The file has the port in four bytes, the length of the secret in four bytes, and the secret.
-            said = answer.read_bytes()
-            port, secret = int.from_bytes(said[:4], "big"), said[8:].decode()
+            content = answer.read_bytes()
+            port, secret = int.from_bytes(content[:4], "big"), content[8:].decode()
             with _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
                 gateway = launch_gateway()  # type: ignore[no-untyped-call]
             if checks is not None:
@@ -141,7 +140,7 @@ def start(
 
 @contextmanager
 def private_log(log_file: Path | None) -> Iterator[IO[bytes] | None]:
-    """Open the log so that only its owner can read it: it may contain values of records."""
+    """Open the JVM's log for appending; only its owner can read it, because it may contain values of records."""
     if log_file is None:
         yield None
         return
@@ -152,7 +151,7 @@ def private_log(log_file: Path | None) -> Iterator[IO[bytes] | None]:
 
 
 def _tail(log_file: Path | None, began: int) -> str:
-    """Return the last lines that the JVM wrote to the log."""
+    """Return the last lines of the log behind the position ``began``."""
     if log_file is None:
         return ""
     with log_file.open("rb") as log:
@@ -163,7 +162,6 @@ def _tail(log_file: Path | None, began: int) -> str:
 
 @contextmanager
 def _environment(**variables: str) -> Iterator[None]:
-    """Set environment variables within this block."""
     os.environ.update(variables)
     try:
         yield
@@ -173,7 +171,7 @@ def _environment(**variables: str) -> Iterator[None]:
 
 
 def _java_version(java: Path) -> str:
-    """Return the output of ``java -version``, from stderr and stdout."""
+    """Return the output of ``java -version``, or the error of the call."""
     try:
         done = subprocess.run(
             [str(java), "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_JAVA_SECONDS

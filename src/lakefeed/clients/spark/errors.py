@@ -1,4 +1,4 @@
-"""Translates Spark's exceptions to lakefeed's errors: finds the cause that a user can act on below stack traces."""
+"""Translate Spark's exceptions to lakefeed's errors, which name the cause that a user can remove."""
 
 from __future__ import annotations
 
@@ -36,26 +36,25 @@ BRING_BACK = (
 )
 
 POSITION = "lakefeed cannot decode the record at topic %s, partition %d, offset %d"
-"""The beginning of a message of ``raise_error``, as a format for Spark's ``format_string``."""
+"""The start of the message that ``raise_error`` gets for a record, as a format for Spark's ``format_string``."""
 
 NO_HOUR = "lakefeed finds no hour for Iceberg in "
-"""The beginning of the message of ``raise_error`` for a time without an hour, in a table partitioned by hours."""
+"""The start of the message for a time that Iceberg's ``hours`` cannot represent."""
 
 UNKNOWN_SCHEMA = "unknown schema id "
-"""The beginning of a record's reason if the registry does not have its schema id (``Registry.java``)."""
+"""The start of the reason for a record whose schema id is not in the registry (``Registry.java``)."""
 
 BAD_TIMESTAMP_REASON = "timestamp %d ms is out of range: nanoseconds sent as milliseconds?"
-"""The reason of a record whose timestamp Spark cannot represent."""
+"""The reason for a record whose timestamp Spark cannot represent."""
 
 BAD_TIMESTAMP_PATTERN = r"^timestamp (-?\d+) ms is out of range"
-"""Matches that reason; its group is the timestamp."""
+"""Matches ``BAD_TIMESTAMP_REASON``; the group is the timestamp."""
 
 _DECODE = re.compile(
     r"lakefeed cannot decode the record at (topic [\w.-]+, partition \d+, offset \d+): (.*?)(?: SQLSTATE: \w{5})?$",
     re.MULTILINE,
 )
 _REGISTRY = re.compile(r"lakefeed schema registry ([\w ]+): (.*?)(?: SQLSTATE: \w{5})?$", re.MULTILINE)
-_REGISTRY_ERRORS: dict[str, type[LakefeedError]] = {"refuses the credentials": AccessDenied}
 
 _STORE_REFUSES = AccessDenied(
     "the S3 store refuses the credentials",
@@ -65,45 +64,46 @@ _SERVER_FAILS = Unreachable(
     "the catalog or the S3 store answers with an error of its own", hint="look at the server that is named above"
 )
 
-# Keys are patterns of Spark's messages, most specific first.
+# The error by the pattern of Spark's message; the first pattern that matches decides.
 KNOWN: dict[str, LakefeedError] = {
     r"(?:ClassNotFoundException|NoClassDefFoundError): io[./]lakefeed[./]": ConfigError(
-        "Spark has the jar of another version of lakefeed, or none",
+        "Spark does not have lakefeed's jar, or has that of another version",
         hint="install lakefeed again (in a clone: make jvm); with spark-submit, pass the settings that "
         "'lakefeed deploy conf' prints",
     ),
     r"software\.amazon\.msk\.auth\.iam\.\w+": ConfigError(
         "Spark has no jar for Amazon MSK's login by IAM",
-        hint="bring software.amazon.msk:aws-msk-iam-auth by spark.jars.packages or spark.jars of the block spark",
+        hint="add software.amazon.msk:aws-msk-iam-auth to spark.jars.packages, or its jar to spark.jars (block spark)",
     ),
-    # The last pattern comes from a sink of files, which has a log of its batches.
+    # The last alternative is from Spark's sink of files, which has a log of its batches.
     r"(?:CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are|Race while writing batch)": CheckpointInUse(
         "another driver works on the same checkpoint",
         hint="stop the other run of this pipeline; two cannot share a checkpoint",
     ),
-    # A first batch found another driver's entries.
+    # The first batch finds the entries of another driver.
     r"STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY": CheckpointInUse(
         "another driver works on the same checkpoint, or its folder has files of another query",
         hint="stop the other run of this pipeline; if there is none, name a new location for the checkpoint",
     ),
-    # From Spark's log of offsets, at a start and after each batch.
+    # Spark reads its log of offsets at a start and after each batch.
     r"batch \d+ doesn't exist": CheckpointInUse(
         "an entry of the checkpoint is gone: another driver works on the same checkpoint, or files of it were deleted",
-        hint="stop the other run of this pipeline, if there is one, and start this one again",
+        hint="stop the other run of this pipeline, if there is one, then start this one again",
     ),
     r"STREAMING_REAL_TIME_MODE": ConfigError(
-        "Spark cannot run this in real time", hint="trigger: 1 second runs it in batches; the log names the operator"
+        "Spark cannot run this query in real time",
+        hint="trigger: 1 second runs it in batches; the JVM's log names the operator that has no real-time mode",
     ),
     r"lakefeed refuses the commit: another driver has taken over": DriverReplaced(TAKEN_OVER, hint=ONE_PLACE),
     r"lakefeed refuses the commit: (?!.*are dead letters)": CheckpointMismatch(
         "the commit was refused, nothing of the batch is visible", hint="lakefeed verify shows what the table holds"
     ),
     r"AppendWriteException: [\w.]+: Cannot write value as decimal": RowsRefused(
-        "Iceberg cannot store the partition of a row: a decimal that truncate rounds down has a digit too many",
+        "Iceberg cannot store a row's partition: truncate rounds a decimal down to one with too many digits",
         hint="partition by another transform, or make such rows dead letters by a rule in expect",
     ),
     NO_HOUR: RowsRefused(
-        "Iceberg cannot count the hour of a time beyond the year 246953, by which the table is partitioned",
+        "the table is partitioned by hours, and Iceberg cannot represent the hour of a time after the year 246953",
         hint="partition by days, or make such rows dead letters by a rule in expect",
     ),
     r"\ASpark does not support \w+ fields": ConfigError(
@@ -120,11 +120,11 @@ KNOWN: dict[str, LakefeedError] = {
         "the REST catalog refuses the login", hint="check catalogs.<name>.credential or token; a token may have expired"
     ),
     r"(?:UnknownTopicOrPartition|This server does not host this topic-partition)": ResourceMissing(
-        "a topic of the pipeline no longer exists", hint="lakefeed topics list"
+        "a topic of the pipeline no longer exists", hint="lakefeed topics list shows the cluster's topics"
     ),
     r"(?:No space left on device|Disk quota exceeded|SQLITE_FULL)": JobFailed(
         "the disk is full",
-        hint="make room where warehouse, checkpoint and spark.local.dir are, and start the feed again",
+        hint="make room on the disks of warehouse, checkpoint and spark.local.dir, then start the feed again",
     ),
     # Before the answers of an S3 store: Java's exception for a file has the same name as one of them.
     (
@@ -132,7 +132,7 @@ KNOWN: dict[str, LakefeedError] = {
         r"nio\.file\.AccessDeniedException: /|SQLITE_READONLY)"
     ): FileDenied(
         "a file cannot be written",
-        hint="let the user of this process write there, or correct warehouse and checkpoint; then start the feed again",
+        hint="give this process's user write access, or correct warehouse and checkpoint; then start the feed again",
     ),
     r"(?:File |Location does not exist: )[^\n]*\.metadata\.json": JobFailed(METADATA_GONE, hint=BRING_BACK),
     r"(?:NoSuchBucket|UnknownStoreException)": ResourceMissing(
@@ -140,7 +140,7 @@ KNOWN: dict[str, LakefeedError] = {
         hint="create the bucket, or correct checkpoint, sink and warehouse; lakefeed check --connect names it",
     ),
     r"(?:InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|Status Code: 403)": _STORE_REFUSES,
-    # Not the words of Java's connection errors: these servers have answered, but with an error.
+    # These servers have answered, but with an error. Java's errors of connections follow below.
     (
         r"(?:SlowDown|Status Code: (?:5\d\d|429)|ServiceUnavailableException|ServiceFailureException|"
         r"CommitStateUnknownException|RESTException: [^\n]*\b(?:5\d\d|429)\b|Service Unavailable|Bad Gateway)"
@@ -149,10 +149,10 @@ KNOWN: dict[str, LakefeedError] = {
         "the catalog's database does not answer", hint="check that it runs: catalogs.<name>.uri"
     ),
     r"(?:some data may have been lost|KAFKA_DATA_LOSS|OffsetOutOfRange|LogTruncation)": RecordsLost(
-        "the topic no longer holds records that have not been read: retention has overtaken the pipeline, "
-        "or the topic was recreated",
-        hint="start the feed again: it says how many are lost. lakefeed run pipeline.yaml --accept-loss resumes "
-        "without them, and records the gap in the table's ledger",
+        "the topic no longer holds records that the feed has not read: their retention has ended, or the topic was "
+        "recreated",
+        hint="start the feed again: it reports the number of lost records. lakefeed run pipeline.yaml --accept-loss "
+        "resumes without them, and records the gap in the table's ledger",
     ),
     (
         r"(?:TimeoutException.*(?:node assignment|metadata|listTopics|describeTopics|listOffsets|position for)|"
@@ -166,23 +166,21 @@ KNOWN: dict[str, LakefeedError] = {
         "a server that the pipeline needs does not answer", hint="lakefeed check --connect says which one"
     ),
 }
-_OF_OWN_WORDS = (ConfigError, CheckpointInUse, RecordsLost)
-"""Errors that are recognised by Spark's own message, even if a record caused the exception."""
+_FROM_SPARK_ITSELF = (ConfigError, CheckpointInUse, RecordsLost)
+"""Errors whose patterns match Spark's own message, so that they are accepted even if a record caused the exception."""
 
 
 def translate(error: BaseException) -> LakefeedError:
-    """Return lakefeed's error for an exception of PySpark: a captured Java exception, or one of PySpark's own."""
+    """Return lakefeed's error for an exception of PySpark or of Java."""
     if isinstance(error, LakefeedError):
         return error
-    if found := decode_error_of(error) or registry_error_of(error):
-        return found
-    if (answer := _store_answer(error)) is not None:
-        return answer
+    if (precise := decode_error_of(error) or registry_error_of(error) or _store_answer(error)) is not None:
+        return precise
     text = str(error)
-    # The message of a failed row contains the record's values, so it must not pass for a server's or driver's error.
+    # The message of a failed row contains the record's values, which may look like the error of a server or driver.
     is_of_record = cause_in_data(error) is not None
     for pattern, known in {**KNOWN, **_failures_of_sources()}.items():
-        if is_of_record and not isinstance(known, _OF_OWN_WORDS):
+        if is_of_record and not isinstance(known, _FROM_SPARK_ITSELF):
             continue
         if match := re.search(pattern, text, re.DOTALL):
             line = without_values(_line_around(text, match.start())).removeprefix(": ")
@@ -190,7 +188,7 @@ def translate(error: BaseException) -> LakefeedError:
     return JobFailed(
         "Spark stopped the job",
         where=without_values(_root_cause(text)),
-        hint="set LAKEFEED_DEBUG=1 for the stack trace; the JVM's log is named above where one is written",
+        hint="set LAKEFEED_DEBUG=1 to see the stack trace, or read the JVM's log if a line above names it",
     )
 
 
@@ -199,17 +197,17 @@ def _failures_of_sources() -> dict[str, LakefeedError]:
     from lakefeed.config.base import ConfigProblems
     from lakefeed.config.blocks import Source
 
-    found: dict[str, LakefeedError] = {}
+    failures: dict[str, LakefeedError] = {}
     for name in Source.kinds():
         with suppress(ConfigProblems):
             settings = Source.installed_kind(name)
-            found |= {} if settings is None else settings.failures
-    return found
+            failures |= {} if settings is None else settings.failures
+    return failures
 
 
 @contextmanager
 def translating(known: Callable[[str], LakefeedError | None] = lambda text: None) -> Iterator[None]:
-    """Raise PySpark's errors in this block as lakefeed's; ``known`` gets the error's text first and may return one."""
+    """Raise PySpark's errors in this block as lakefeed's; ``known`` may return the error for a text that it knows."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -221,7 +219,7 @@ def translating(known: Callable[[str], LakefeedError | None] = lambda text: None
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Keep PySpark from logging the stack trace of this thread's error, which lakefeed reports in a sentence."""
+    """Keep PySpark from logging the stack traces of this thread's errors, which lakefeed reports in a sentence."""
     from pyspark.logger import PySparkLogger
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -238,30 +236,30 @@ _threads = threading.local()
 
 
 def _is_loud(record: object) -> bool:
-    """Check that this thread is outside ``quietly``; other threads may be inside at the same time."""
+    """Check that this thread is not in a block of ``quietly``; other threads may be in one."""
     return not getattr(_threads, "is_quiet", False)
 
 
 def decode_error_of(exception: BaseException) -> DecodeError | None:
-    """Return the error of the record that stopped an action or query on ``rows``; None if something else stopped it."""
+    """Return the error for the record that stopped an action or a query; None if something else stopped it."""
     for text in _texts(exception):
-        if found := _DECODE.search(text):
-            return stopped_at(f"{found[1]}: {found[2]}")
+        if match := _DECODE.search(text):
+            return stopped_at(f"{match[1]}: {match[2]}")
     return None
 
 
 NO_KEY = "the key column"
-"""The beginning of the reason of a record whose key is null."""
+"""The start of the reason for a record whose key is null."""
 
 
 def stopped_at(record: str) -> DecodeError:
     """Return the error for a record that stops a job, from ``topic …, partition …, offset …: why``."""
     where, _, why = record.partition(": ")
-    hint = "compare the record with the declared format; dead_letters in the pipeline file lets the feed continue"
+    hint = "compare the record with the declared format; with dead_letters in the pipeline file the feed continues"
     if re.match(BAD_TIMESTAMP_PATTERN, why):
-        hint = "dead_letters lets the feed continue; or decode.on_bad_timestamp: keep, with a null time"
+        hint = "with dead_letters the feed continues; with decode.on_bad_timestamp: keep, the record's time is null"
     if why.startswith(NO_KEY):
-        hint = "dead_letters lets the feed continue, expect can leave such values out; of tombstones see decode.key"
+        hint = "with dead_letters the feed continues; a rule in expect can skip such records; tombstones: decode.key"
         return DecodeError(f"A record cannot be landed: {why}", where=where, hint=hint)
     return DecodeError(f"A record cannot be decoded: {why}", where=where, hint=hint)
 
@@ -269,18 +267,17 @@ def stopped_at(record: str) -> DecodeError:
 def registry_error_of(exception: BaseException) -> LakefeedError | None:
     """Return Unreachable or AccessDenied if the schema registry stopped the job; None if something else stopped it."""
     for text in _texts(exception):
-        if found := _REGISTRY.search(text):
-            hint = "the job resumes where it stopped once the registry answers"
-            error = _REGISTRY_ERRORS.get(found[1], Unreachable)(
-                f"The schema registry {found[1]}", where=found[2], hint=hint
-            )
+        if match := _REGISTRY.search(text):
+            kind = AccessDenied if match[1] == "refuses the credentials" else Unreachable
+            hint = "when the registry answers, start the feed again: it resumes at the same offsets"
+            error = kind(f"The schema registry {match[1]}", where=match[2], hint=hint)
             # If the registry did not answer, the tasks have already waited for it.
-            error.passes = found[1] != "does not answer"
+            error.passes = match[1] != "does not answer"
             return error
     return None
 
 
-# Classes of Java exceptions that a record never causes: files, networks, stores, memory, and Spark's scheduler.
+# Java's classes of exceptions from files, networks, stores, memory and Spark's scheduler. A record causes none of them.
 _WORLD = re.compile(
     r"(?:java\.(?:io|net|sql|nio\.file|nio\.channels)|javax\.net|software\.amazon|io\.lakefeed\.\w+\.StreamFailure$|"
     r"org\.apache\.(?:kafka|hadoop|iceberg\.(?:exceptions|jdbc)))\.|RegistryException|Timeout|Interrupted|Refused|"
@@ -289,9 +286,9 @@ _WORLD = re.compile(
 
 
 def cause_in_data(error: BaseException) -> str | None:
-    """Return class and message of a failed task's deepest cause; None if a system or a commit failed, not a row.
+    """Return class and message of a failed task's deepest cause if a row caused it; None for any other cause.
 
-    Only the classes decide, since a message may contain any text from a record.
+    The classes alone decide, because a message may contain any text from a record.
     """
     thrown = list(_thrown(error))
     classes = [name for name, _ in thrown]
@@ -299,13 +296,13 @@ def cause_in_data(error: BaseException) -> str | None:
     text = f"{classes[-1]}: {message}" if thrown else ""
     if "File name too long" in message and text.startswith("java.io."):
         return text
-    # Spark wraps a task's exception. A SparkException is the deepest cause only if the scheduler itself gives up.
+    # Spark wraps a task's exception in a SparkException. It is the deepest cause only if the scheduler gives up.
     world = [name for name in classes[:-1] if not name.endswith("SparkException")] + classes[-1:]
     return None if not classes or any(_WORLD.search(name) for name in world) else text
 
 
 def _thrown(error: BaseException) -> Iterator[tuple[str, Any]]:
-    """Yield the Java exception behind an error, and its causes, as pairs of class name and exception."""
+    """Yield an error's Java exception and its causes, as pairs of class name and exception."""
     thrown: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     while thrown is not None:
         yield str(thrown.getClass().getName()), thrown
@@ -325,11 +322,11 @@ def _store_answer(error: BaseException) -> LakefeedError | None:
 
 
 def _texts(exception: BaseException) -> Iterator[str]:
-    """Yield the messages of an exception and of its causes, without repeating an exception."""
-    seen: set[int] = set()
+    """Yield the messages of an exception and of its causes, which may be a cycle."""
+    visited: set[int] = set()
     current: BaseException | None = exception
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
+    while current is not None and id(current) not in visited:
+        visited.add(id(current))
         yield str(current)
         current = current.__cause__ or current.__context__
 
@@ -338,7 +335,7 @@ def _root_cause(text: str) -> str:
     causes = re.findall(r"Caused by: (.*?)(?=\n\s*at |\nCaused by: |\Z)", text, re.DOTALL)
     if causes:
         return str(causes[-1])
-    # In an error that Py4J passes on, Java's message is the second line.
+    # In an error of Py4J, Java's message is the second line.
     own = re.sub(r"\AAn error occurred while calling [^\n]*\n: ", "", text.lstrip())
     end = re.search(r"\n\nJVM stacktrace:|\n\s*at ", own)
     return own[: end.start()] if end else own

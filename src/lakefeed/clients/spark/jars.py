@@ -1,6 +1,6 @@
-"""The locked jars: fetched once over HTTPS into a per-user cache, checked by SHA-256 at every use.
+"""Fetch the locked jars once over HTTPS into a per-user cache, and check their SHA-256 at every use.
 
-Nothing is resolved at run time. ``jars.lock`` lists every file exactly; ``tools/lock_jars.py`` writes it.
+No dependency is resolved at run time: ``jars.lock``, which ``tools/lock_jars.py`` writes, lists every file.
 
 Environment:
     LAKEFEED_JARS: a folder of jars, for example in a container image; jars that it lacks come from the cache.
@@ -37,7 +37,7 @@ from lakefeed.errors import ConfigError, DownloadError
 from lakefeed.plugins import SINKS_GROUP, installed_kinds
 
 Progress = Callable[[int], None]
-"""Called with the number of bytes fetched so far; one call at a time, from any thread."""
+"""Gets the number of bytes fetched so far. Any thread may call it, one at a time."""
 
 State = Literal["ok", "missing", "damaged"]
 
@@ -52,7 +52,7 @@ _ABANDONED_SECONDS = 3600
 
 @dataclass(frozen=True, kw_only=True)
 class Artifact:
-    """One file in the lock file."""
+    """A file that the lock file lists."""
 
     coordinate: str
     groups: tuple[str, ...]
@@ -61,14 +61,14 @@ class Artifact:
 
     @property
     def path(self) -> Path:
-        """Return the file's path in ``LAKEFEED_JARS``, else in the cache, even if it was not fetched yet."""
+        """The file's path in ``LAKEFEED_JARS`` if it is there, else its path in the cache."""
         place = artifact_path(self.coordinate)
         if (folder := os.environ.get("LAKEFEED_JARS")) and (installed := Path(folder, place)).is_file():
             return installed
         return cache_directory() / "jars" / place
 
     def state(self) -> State:
-        """Compare the cached file with the lock file; read all of it."""
+        """Compare the file's size and SHA-256 with the lock file's."""
         try:
             if self.path.stat().st_size != self.size:
                 return "damaged"
@@ -76,16 +76,15 @@ class Artifact:
                 return "ok" if hashlib.file_digest(file, "sha256").hexdigest() == self.sha256 else "damaged"
         except FileNotFoundError:
             return "missing"
-        except OSError:  # For example no read permission: downloading again works, or its error says more.
+        except OSError:  # For example no read permission: a download replaces the file, or its error says more.
             return "damaged"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lock:
-    """The lock files: the default repository, and the artifacts in class path order.
+    """The lock files of all packages: the default repository, and the artifacts in class path order.
 
-    Attributes:
-        sink_groups: the groups of installed sinks' packages; every session has them.
+    ``sink_groups`` are the groups in the packages of installed sinks; every session has their jars.
     """
 
     repository: str
@@ -98,29 +97,26 @@ class Lock:
 
     @property
     def usual_groups(self) -> tuple[str, ...]:
-        """Return the groups for users; the others are for servers that lakefeed's own tests start."""
+        """The groups for users, without those of servers that only lakefeed's tests start."""
         return tuple(group for group in self.groups if not group.startswith("test-"))
 
     def of(self, groups: Iterable[str]) -> list[Artifact]:
         """Return the artifacts of these groups, without duplicates, in class path order."""
         requested = set(groups)
         if unknown := sorted(requested - set(self.groups)):
-            raise ConfigError(
-                f"there is no group of jars named {', '.join(unknown)}",
-                hint=f"the groups are: {', '.join(self.groups)}",
-            )
+            hint = f"the groups are: {', '.join(self.groups)}"
+            raise ConfigError(f"there is no group of jars named {', '.join(unknown)}", hint=hint)
         return [artifact for artifact in self.artifacts if requested & set(artifact.groups)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Repository:
-    """A repository of jars. Its ``url`` never contains credentials, so it can be shown."""
+    """A Maven repository. Its ``url`` has no credentials, so that messages can show it."""
 
     url: str
     authorization: str | None = field(default=None, repr=False)
 
     def url_of(self, artifact: Artifact) -> str:
-        """Return the URL of an artifact, without credentials."""
         return f"{self.url}/{artifact_path(artifact.coordinate)}"
 
 
@@ -164,10 +160,10 @@ def _artifacts(document: Any) -> Iterator[Artifact]:
 
 
 def repository_from_environment(default: str) -> Repository:
-    """Return the repository in ``LAKEFEED_MAVEN_REPOSITORY``, or the default one.
+    """Return the repository of ``LAKEFEED_MAVEN_REPOSITORY``, or the default one, which never gets credentials.
 
-    Credentials come from ``LAKEFEED_MAVEN_USER`` and ``LAKEFEED_MAVEN_PASSWORD``, or from the URL. They are sent only
-    to a repository from this variable, and never to the target of a redirect.
+    Credentials come from ``LAKEFEED_MAVEN_USER`` and ``LAKEFEED_MAVEN_PASSWORD``, or from the URL. The target of a
+    redirect does not get them.
     """
     given = os.environ.get("LAKEFEED_MAVEN_REPOSITORY")
     if not given:
@@ -190,9 +186,8 @@ def repository_from_environment(default: str) -> Repository:
 def fetch(groups: Iterable[str]) -> list[Path]:
     """Fetch the jars of these groups that the cache lacks; return the paths of all their jars in class path order.
 
-    With a full cache this only reads and hashes files, without network. Several processes may fetch at the same time:
-    each writes a temporary file and renames it. Raises a DownloadError if a file does not arrive or differs from the
-    lock file; no partial file stays.
+    With a full cache, no request is made. Several processes may fetch at the same time: each one renames its complete
+    file. Raises a DownloadError if a file does not arrive or differs from the lock file.
     """
     lock = read_lock()
     artifacts = lock.of(groups)
@@ -207,7 +202,7 @@ def fetch(groups: Iterable[str]) -> list[Path]:
 
 
 def _download_all(artifacts: list[Artifact], repository: Repository, progress: Progress) -> None:
-    """Download in parallel; the first failure stops the rest."""
+    """Download files in parallel; the first failure stops the other downloads."""
     arrived: dict[str, int] = {}
     reporting = threading.Lock()
     stop = threading.Event()
@@ -215,7 +210,7 @@ def _download_all(artifacts: list[Artifact], repository: Repository, progress: P
     def bring(artifact: Artifact) -> None:
         def report(count: int) -> None:
             with reporting:
-                arrived[artifact.coordinate] = count  # Not a sum of chunks: a second try starts at 0.
+                arrived[artifact.coordinate] = count  # Not a sum of chunks: a second attempt starts at 0.
                 progress(sum(arrived.values()))
 
         try:
@@ -226,7 +221,7 @@ def _download_all(artifacts: list[Artifact], repository: Repository, progress: P
             stop.set()
             raise
 
-    # Big files first, so that no worker is still busy with one at the end.
+    # Large files first, so that no worker begins a large one last.
     ordered = sorted(artifacts, key=lambda artifact: -artifact.size)
     with ThreadPoolExecutor(_WORKERS) as pool:
         futures = [pool.submit(bring, artifact) for artifact in ordered]
@@ -258,11 +253,11 @@ def _shown(artifacts: list[Artifact], *, source: str) -> Iterator[Progress]:
 
 
 class _Stopped(Exception):
-    """This download was given up because another one failed; it left no file."""
+    """Ends a download because another one failed."""
 
 
 class _Fault(Exception):
-    """The reason why a file did not arrive; ``is_transient`` says that another try may succeed."""
+    """The reason why a file did not arrive; if it ``is_transient``, another attempt may succeed."""
 
     def __init__(self, reason: str, hint: str, *, is_transient: bool = False) -> None:
         self.reason = reason
@@ -274,11 +269,11 @@ class _Fault(Exception):
 def download(
     artifact: Artifact, repository: Repository, *, report: Callable[[int], None], stop: threading.Event
 ) -> None:
-    """Download one file to its path, or leave the path unchanged; setting ``stop`` aborts the download."""
+    """Download one file to its path; after an error, or if another thread sets ``stop``, the path is unchanged."""
     folder = artifact.path.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for part in folder.glob(".*.part"):  # Files that killed processes left behind.
+        for part in folder.glob(".*.part"):  # Temporary files of processes that were killed.
             with suppress(FileNotFoundError):
                 if time.time() - part.stat().st_mtime > _ABANDONED_SECONDS:
                     part.unlink()
@@ -354,13 +349,13 @@ def _receive_once(
     file.flush()
     os.fsync(file.fileno())
     if arrived < artifact.size:
-        whole = "try again; whole files are kept"
-        raise _Fault(f"{arrived} of {artifact.size} bytes arrived", whole, is_transient=True)
+        hint = "try again; files that have arrived completely are not fetched again"
+        raise _Fault(f"{arrived} of {artifact.size} bytes arrived", hint, is_transient=True)
     if arrived > artifact.size or digest.hexdigest() != artifact.sha256:
         actual = digest.hexdigest() if arrived == artifact.size else f"of more than {artifact.size} bytes"
         raise _Fault(
             f"its SHA-256 is not the locked one\n  expected: {artifact.sha256}\n  actual:   {actual}",
-            "the repository serves another file under this name: do not use it, and tell its administrator",
+            "the repository serves another file under this name: do not use it, and inform its administrator",
         )
 
 

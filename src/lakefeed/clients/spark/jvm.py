@@ -1,4 +1,4 @@
-"""Python's access to the JVM module (``lakefeed-jvm.jar``): its path, functions and counters."""
+"""Find the jars of lakefeed and its plug-ins, and call the Java classes in ``lakefeed-jvm.jar``."""
 
 from __future__ import annotations
 
@@ -24,72 +24,68 @@ if TYPE_CHECKING:
 
 
 def jar() -> Path:
-    """Return the path of the JVM module's jar, for the class path of the driver and of the executors."""
+    """Return the path of ``lakefeed-jvm.jar``, which driver and executors need on their class path."""
     path = Path(str(files("lakefeed") / "lakefeed-jvm.jar"))
     if not path.is_file():
-        raise LakefeedError("lakefeed's JVM module has not been built", where=str(path), hint="make jvm")
+        hint = "in a clone: make jvm; else install lakefeed again from a clone in which make jvm has built it"
+        raise LakefeedError("lakefeed's JVM module has not been built", where=str(path), hint=hint)
     return path
 
 
 def installed_jars() -> list[Path]:
-    """Return the jars of all installed sinks, sources and formats: one session, with one class path, may run many.
+    """Return the jars of all installed sinks, sources and formats, because the feeds of a session share a class path.
 
     Jars of a broken package are left out; a feed that uses the package is refused.
     """
-    found = []
+    paths = []
     for choice in (SinkChoice, Source, Encoded):
         for name in installed_kinds(choice.group):
             with suppress(ConfigProblems, LakefeedError):
                 settings = choice.installed_kind(name)
-                found += [] if settings is None else jars_of(settings)
-    return found
+                paths += [] if settings is None else jars_of(settings)
+    return paths
 
 
 def jars_of(settings: type[SinkConfig | InstalledSource | InstalledFormat]) -> list[Path]:
-    """Return the jars in the package of a sink, source or format."""
+    """Return the paths of the jars that a sink, source or format needs."""
     return [jar_of(name) for name in settings.jars]
 
 
 def jar_of(name: str) -> Path:
-    """Return the path of a package's jar, given as ``package/name.jar``.
-
-    Raises:
-        LakefeedError: the jar is missing.
-    """
+    """Return the path of a package's jar, given as ``package/name.jar``; raise a LakefeedError if it is missing."""
     package, _, file = name.partition("/")
     path = Path(str(files(package) / file))
     if not path.is_file():
-        hint = f"reinstall {package}; in a checkout: make jvm"
+        hint = f"reinstall {package}; in a clone: make jvm"
         raise LakefeedError("a jar of the package is missing", where=str(path), hint=hint)
     return path
 
 
 def put_credentials(spark: SparkSession, name: str, *, username: str, password: SecretStr) -> None:
-    """Give a user name and password to the JVM functions under ``name``.
+    """Store a user name and password in the JVM under ``name``, for Java functions that log in.
 
-    They stay in the driver's memory, and reach executors only inside serialised tasks: never in a Spark setting, a
-    plan, a log or on a command line. A second call with the same name replaces them for queries that start later.
+    They stay in the driver's memory, and reach executors only in serialised tasks. No Spark setting, plan, log or
+    command line contains them. A second call with the same name replaces them for later queries.
     """
     java(spark).Secrets.put(name, f"{username}:{password.get_secret_value()}")
 
 
 def put_secret(spark: SparkSession, name: str, secret: SecretStr) -> None:
-    """Give one secret to the JVM module under ``name``; it is stored like the credentials of ``put_credentials``."""
+    """Store one secret in the JVM under ``name``, like ``put_credentials``."""
     java(spark).Secrets.put(name, secret.get_secret_value())
 
 
 def has_credentials(spark: SparkSession, name: str) -> bool:
-    """Check that ``put_credentials`` was called with this name."""
     return bool(java(spark).Secrets.has(name))
 
 
 def function_catalog(spark: SparkSession, class_name: str, options: Mapping[str, str]) -> str:
-    """Register a catalog of JVM functions with these options, and return its name.
+    """Register a catalog of Java functions with these options, and return its name.
 
-    Spark configures functions only through their catalog, and reads a catalog's options only once. So every set of
-    options gets its own catalog, named after the options' digest.
+    Spark configures functions only through their catalog, and reads a catalog's options only once. So each set of
+    options gets a catalog of its own, whose name has the options' digest.
     """
-    # Encoded, since Spark would replace ${env:NAME} and ${system:name} in a schema's text when it reads the options.
+    # In Base64, because Spark would replace ${env:NAME} and ${system:name} in a schema's text.
     encoded = base64.b64encode(json.dumps(dict(options), sort_keys=True).encode()).decode()
     digest = hashlib.sha256(encoded.encode()).hexdigest()[:16]
     name = f"lakefeed_{class_name.rpartition('.')[2].removesuffix('Catalog').lower()}_{digest}"
@@ -100,7 +96,7 @@ def function_catalog(spark: SparkSession, class_name: str, options: Mapping[str,
 
 @contextmanager
 def spark_setting(session: SparkSession, name: str, value: str) -> Iterator[None]:
-    """Set an option of Spark's session within a block."""
+    """Set a session's option within this block."""
     before = str(session.conf.get(name))
     session.conf.set(name, value)
     try:
@@ -110,17 +106,17 @@ def spark_setting(session: SparkSession, name: str, value: str) -> Iterator[None
 
 
 def kept_rows(shuffled: DataFrame) -> DataFrame:
-    """Return the same rows without the plan that made them, so that statements read the files of its last shuffle."""
+    """Return a frame that reads the files of ``shuffled``'s last shuffle, so that statements do not repeat it."""
     own: Any = shuffled
     spark = shuffled.sparkSession
     return type(shuffled)(java(spark).query.KeptRows.of(own._jdf), spark)
 
 
 def s3_requests(spark: SparkSession) -> dict[str, int]:
-    """Return the number of HTTP requests of driver and executors to S3 since the driver's JVM began, by S3 operation.
+    """Return the number of HTTP requests to S3 since the driver's JVM started, by S3 operation.
 
-    Every attempt counts, including retries, of both S3A and Iceberg's S3FileIO. Executors in other JVMs send their
-    counts at the end of a task and once a second (``lakefeed.feed.progress`` has them by key class and location).
+    It includes the retries and the requests of executors, which send their counts once a second and at the end of a
+    task. Both S3A and Iceberg's S3FileIO are counted.
     """
     return {str(name): int(count) for name, count in dict(java(spark).s3.RequestMeter.snapshot()).items()}
 
@@ -135,26 +131,25 @@ def java(spark: SparkSession) -> Any:
 
 
 class _Names:
-    """Caches the JVM's classes and packages by name: py4j would ask the JVM about every part of a name at every use."""
+    """Caches a Java package or class, because Py4J asks the JVM about every part of a name at every use."""
 
-    def __init__(self, gateway: Any, found: Any) -> None:
-        self._gateway = gateway
-        self._found = found
+    def __init__(self, gateway: Any, package_or_class: Any) -> None:
+        self._gateway, self._own = gateway, package_or_class
 
     def __getattr__(self, name: str) -> Any:
         from py4j.java_gateway import JavaClass, JavaMember, JavaPackage
 
-        found = getattr(self._found, name)
-        if isinstance(found, JavaPackage | JavaClass):
-            found = _Names(self._gateway, found)
-        if isinstance(found, _Names | JavaMember):
-            # The next access finds the attribute without calling this method.
-            self.__dict__[name] = found
-        return found
+        below = getattr(self._own, name)
+        if isinstance(below, JavaPackage | JavaClass):
+            below = _Names(self._gateway, below)
+        if isinstance(below, _Names | JavaMember):
+            # Python calls __getattr__ only for attributes that do not exist, so the next access is local.
+            self.__dict__[name] = below
+        return below
 
     def __call__(self, *arguments: Any) -> Any:
-        """Construct an object if the name is a class."""
-        return self._found(*arguments)
+        """Call the constructor of the class."""
+        return self._own(*arguments)
 
 
 _package: _Names | None = None

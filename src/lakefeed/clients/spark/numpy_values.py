@@ -1,7 +1,7 @@
-"""Lets PySpark recognise NumPy values without importing its test modules.
+"""Make PySpark recognise NumPy values without importing its test modules.
 
 When the first list or dictionary is passed to the JVM, PySpark 4.1 imports ``pyspark.testing.utils``, and with it
-pandas, PyArrow and unittest, only to check that NumPy is installed: half a second of CPU or more at every start.
+pandas, PyArrow and unittest, only to check that NumPy is installed. That takes half a second of CPU at every start.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def skip_test_modules() -> None:
-    """Replace PySpark's two checks by cheaper ones with the same results."""
+    """Replace PySpark's two checks of a value's type by cheaper ones with the same results."""
     from pyspark.sql import types
 
     converters: Any = types
@@ -29,6 +29,6 @@ def _is_array(converter: object, value: object) -> bool:
 
 
 def _numpy_type(name: str) -> type | tuple[()]:
-    """Return NumPy's type; an empty tuple if NumPy is not imported yet: then no value can have the type."""
-    found: type | tuple[()] = getattr(sys.modules.get("numpy"), name, ())
-    return found
+    """Return NumPy's type; an empty tuple, which no value is an instance of, if NumPy is not imported yet."""
+    numpy_type: type | tuple[()] = getattr(sys.modules.get("numpy"), name, ())
+    return numpy_type

@@ -1,6 +1,6 @@
-"""A JVM with Spark's and lakefeed's classes but without a Spark session: it decodes a few records for people.
+"""Start a JVM with the classes of Spark and lakefeed but without a Spark session, to show a few decoded records.
 
-It starts in a second; a session takes several. Python calls it through Py4J, like PySpark's own JVM.
+It starts in a second, a session in several. Python calls it through Py4J, like PySpark's own JVM.
 """
 
 from __future__ import annotations
@@ -21,15 +21,8 @@ from lakefeed.lazy import SparkSession
 MEMORY = "1g"
 # Spark's classes need packages that Java 17 hides, as in a session.
 _OPENED = (
-    "lang",
-    "lang.invoke",
-    "lang.reflect",
-    "io",
-    "net",
-    "nio",
-    "util",
-    "util.concurrent",
-    "util.concurrent.atomic",
+    *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util"),
+    *("java.util.concurrent", "java.util.concurrent.atomic", "sun.nio.ch", "sun.nio.cs", "sun.security.action"),
 )
 _OPTIONS = (
     f"-Xmx{MEMORY}",
@@ -37,8 +30,7 @@ _OPTIONS = (
     "-XX:TieredStopAtLevel=1",  # The second compiler does not pay off within seconds.
     "-Duser.timezone=UTC",
     "-Dlog4j2.level=ERROR",
-    *(f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED),
-    *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in ("sun.nio.ch", "sun.nio.cs", "sun.security.action")),
+    *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED),
 )
 
 
@@ -46,12 +38,12 @@ _OPTIONS = (
 def plain_jvm(*, log_file: Path) -> Iterator[SparkSession]:
     """Start a JVM, and end it with the block.
 
-    The yielded object only has a session's ``_jvm`` and its time zone setting, which is UTC: enough for
-    ``resolve_decoder`` and ``decoder_options``.
+    The yielded object has only a session's ``_jvm`` and its time zone, UTC, which ``resolve_decoder`` and
+    ``decoder_options`` need.
 
     Raises:
-        MissingExtra: PySpark, which has these jars, is not installed.
-        JavaError: there is no Java, or Spark does not run on its version.
+        MissingExtra: PySpark, which contains Spark's jars, is not installed.
+        JavaError: there is no Java, or Spark does not support its version.
     """
     java = driver_jvm.require_java()
     spec = find_spec("pyspark")
@@ -62,7 +54,7 @@ def plain_jvm(*, log_file: Path) -> Iterator[SparkSession]:
     paths = [jvm.jar(), str(Path(spec.origin).parent / "jars" / "*"), *jars.fetch(["spark"])]
     command = [str(java), *_OPTIONS, "-cp", os.pathsep.join(map(str, paths)), "py4j.GatewayServer"]
     with driver_jvm.private_log(log_file) as log:
-        # In a process session of its own, so that Ctrl-C does not reach it; it ends when its standard input is closed.
+        # In a process group of its own, so that Ctrl-C does not reach it. It ends when its standard input closes.
         process = subprocess.Popen(
             [*command, "--die-on-broken-pipe", "--enable-auth", "0"],
             stdin=subprocess.PIPE,
@@ -75,13 +67,14 @@ def plain_jvm(*, log_file: Path) -> Iterator[SparkSession]:
         port, token = process.stdout.readline().strip(), process.stdout.readline().strip()
         if not port.isdigit() or not token:
             raise WorldError(
-                "the JVM that decodes records ended as soon as it was started",
+                "the JVM that decodes records ended during its start",
                 where=str(log_file),
-                hint="read the log; lakefeed local doctor examines this machine",
+                hint="read the log; lakefeed local doctor checks this machine",
             )
         parameters = GatewayParameters(port=int(port), auth_token=token.decode(), auto_convert=True)
         gateway = JavaGateway(gateway_parameters=parameters)
-        stand_in: Any = SimpleNamespace(_jvm=gateway.jvm, conf=_TimeZone())
+        settings = {"spark.sql.session.timeZone": "UTC"}
+        stand_in: Any = SimpleNamespace(_jvm=gateway.jvm, conf=SimpleNamespace(get=settings.__getitem__))
         try:
             yield cast("SparkSession", stand_in)
         finally:
@@ -89,12 +82,3 @@ def plain_jvm(*, log_file: Path) -> Iterator[SparkSession]:
     finally:
         process.kill()
         process.communicate()
-
-
-class _TimeZone:
-    """The settings of a session: only the one setting that the decoders read."""
-
-    def get(self, name: str) -> str:
-        """Return the session's time zone."""
-        assert name == "spark.sql.session.timeZone", name
-        return "UTC"

@@ -1,4 +1,4 @@
-"""Finds the Python files and packages that a pipeline's functions import, and packs them for other machines."""
+"""Find the Python files and packages that a pipeline's functions import, and pack them for executors."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from pathlib import Path
 from lakefeed.clients.spark.jars import cache_directory
 from lakefeed.errors import ConfigError
 
-# Spark has its own copies, in its own version.
+# Executors have these packages of their own Spark.
 _OF_SPARK = {"pyspark", "py4j"}
-# Spark itself imports pandas for these methods, whatever the file imports.
+# Spark itself imports pandas for these methods, even if the user's file does not.
 _NEEDS_PANDAS = re.compile(r"\b(pandas_udf|\w+InPandas\w*|\w+InArrow|transformWithState|toPandas)\b")
 _PANDAS = ("pandas", "pyarrow", "numpy", "protobuf")
 _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9._-]+)\s*(?:\[([^\]]*)\])?[^;]*(?:;(.*))?")
 _EXTRA = re.compile(r"""extra\s*==\s*['"]([^'"]+)['"]""")
-# The folder on an executor with the packed files, relative to the executor's working directory.
+# Executors unpack the archive into this folder of their working directory.
 _FOLDER = "lakefeed-python"
 
 
 @dataclass
 class Imports:
-    """The imported modules below a folder, and the imported installed packages by their top-level names."""
+    """The files of imported modules of a folder, and the top-level names of imported packages."""
 
     modules: dict[str, Path] = field(default_factory=dict)
     packages: set[str] = field(default_factory=set)
@@ -43,35 +43,35 @@ class Imports:
 
 
 def find_imports(folder: Path, modules: Iterable[str]) -> Imports:
-    """Return the imports of these modules, and of all modules that these import, without importing any.
+    """Return these modules and everything that they import, by parsing the files.
 
-    Imports of a file that is not valid Python are left out: the check of the pipeline file reports the file.
+    The imports of a file that is not valid Python are left out: the check of the pipeline file reports the file.
     """
-    found, waiting, seen = Imports(), list(modules), set[str]()
+    imports, waiting, visited = Imports(), list(modules), set[str]()
     while waiting:
         module = waiting.pop()
-        if module in seen:
+        if module in visited:
             continue
-        seen.add(module)
+        visited.add(module)
         parts = module.split(".")
         base = folder.joinpath(*parts)
         own = next((file for file in (base / "__init__.py", base.with_suffix(".py")) if file.is_file()), None)
         if own is None:
-            # In ``from package import name``, the name may not be a module; the folder's packages need no __init__.py.
+            # In ``from package import name``, the name may be a function. A folder is a package without __init__.py.
             if len(parts) > 1:
                 waiting.append(".".join(parts[:-1]))
             elif parts[0] not in sys.stdlib_module_names | _OF_SPARK and not base.is_dir():
-                found.packages.add(parts[0])
+                imports.packages.add(parts[0])
             continue
-        found.modules[module] = own
+        imports.modules[module] = own
         waiting += [".".join(parts[:count]) for count in range(1, len(parts))]
         text = own.read_bytes()
         if _NEEDS_PANDAS.search(text.decode("utf-8", "replace")):
-            found.packages |= {"pandas", "pyarrow"}
+            imports.packages |= {"pandas", "pyarrow"}
         with suppress(SyntaxError, ValueError):
             tree = ast.parse(text, filename=str(own))
             waiting += _imported(tree, parts if own.name == "__init__.py" else parts[:-1])
-    return found
+    return imports
 
 
 def _imported(tree: ast.AST, package: list[str]) -> Iterator[str]:
@@ -85,39 +85,39 @@ def _imported(tree: ast.AST, package: list[str]) -> Iterator[str]:
 
 
 def distributions_of(packages: Iterable[str]) -> set[str]:
-    """Return the installed distributions with these top-level packages; raise a ConfigError if one is not installed."""
+    """Return the names of the distributions with these packages; raise a ConfigError if one is not installed."""
     installed: Mapping[str, list[str]] = importlib.metadata.packages_distributions()
-    found = set[str]()
+    names = set[str]()
     for package in packages:
         if package not in installed:
-            hint = "install it in the driver's environment; lakefeed sends it on from there"
+            hint = "install it in the driver's environment, from which lakefeed sends it to the executors"
             raise ConfigError(f"the pipeline's functions import {package}, which is not installed", hint=hint)
-        found.update(_normal(name) for name in installed[package])
-    if "pandas" in found:
-        found.update(_PANDAS)
-    return found
+        names.update(_normal(name) for name in installed[package])
+    if "pandas" in names:
+        names.update(_PANDAS)
+    return names
 
 
 def with_requirements(names: Iterable[str]) -> dict[str, importlib.metadata.Distribution]:
-    """Return these distributions, given as ``name`` or ``name[extra]``, and all installed ones that they require."""
+    """Return the distributions ``name`` or ``name[extra]`` with everything that they require, by name."""
     found: dict[str, importlib.metadata.Distribution] = {}
-    waiting, seen = list(names), set[str]()
+    waiting, visited = list(names), set[str]()
     while waiting:
         text = waiting.pop()
         match = _REQUIREMENT.match(text)
         assert match is not None
         name, extras = _normal(match[1]), {_normal(extra) for extra in (match[2] or "").split(",") if extra.strip()}
         key = f"{name}[{','.join(sorted(extras))}]"
-        if key in seen or name in _OF_SPARK:
+        if key in visited or name in _OF_SPARK:
             continue
-        seen.add(key)
+        visited.add(key)
         try:
             distribution = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:
             if match[3] is None:
                 what = f"the Python package {name} is required and not installed"
                 raise ConfigError(what, hint=f"pip install {name}") from None
-            continue  # It is required only on another platform or version of Python.
+            continue  # The marker requires it only on another platform or version of Python.
         found[name] = distribution
         for required in distribution.requires or []:
             marker = _REQUIREMENT.match(required)
@@ -128,7 +128,7 @@ def with_requirements(names: Iterable[str]) -> dict[str, importlib.metadata.Dist
 
 
 def files_of(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, Path]]:
-    """Yield the files of a distribution, with their paths relative to a folder of packages."""
+    """Yield a distribution's files, with their paths below ``site-packages``."""
     name = _normal(distribution.metadata["Name"])
     is_own = name == "lakefeed" or name.startswith("lakefeed-")
     if is_own:
@@ -139,23 +139,24 @@ def files_of(distribution: importlib.metadata.Distribution) -> Iterator[tuple[st
                 yield f"{package.name}/{path.relative_to(package).as_posix()}", path
     listed = distribution.files
     if listed is None:
-        raise ConfigError(f"the Python package {name} has no list of its files", hint=f"pip install {name}, again")
+        hint = f"install it with pip, which writes the list: pip install --force-reinstall {name}"
+        raise ConfigError(f"the Python package {name} has no list of its files", hint=hint)
     for file in listed:
         path = Path(str(distribution.locate_file(file)))
         is_metadata = ".dist-info" in file.parts[0]
         if ".." in file.parts or file.is_absolute() or "__pycache__" in file.parts or file.suffix in (".pth", ".pyc"):
             if file.suffix == ".pth" and not is_own and "editable" in file.name:
-                what = f"the Python package {name} is installed as editable: its files are not beside it"
-                raise ConfigError(what, hint=f"pip install the folder of {name} without --editable")
+                what = f"the Python package {name} is installed as editable, so its files are not in site-packages"
+                raise ConfigError(what, hint=f"install it without --editable: pip install FOLDER OF {name}")
             continue
         if path.is_file() and (is_metadata or not is_own):
             yield file.as_posix(), path
 
 
 def executor_settings(folder: Path | None, modules: Iterable[str]) -> dict[str, str]:
-    """Return settings that send these modules, and all modules that they import, to the executors.
+    """Return settings that send these modules and everything that they import to the executors.
 
-    They are sent as an archive, not by ``spark.submit.pyFiles``: Python cannot load native libraries from a zip file.
+    Not ``spark.submit.pyFiles``: Python cannot load native libraries from a zip file, so executors unpack an archive.
     """
     if folder is None or not (imports := find_imports(folder, modules)).modules:
         return {}
@@ -167,7 +168,7 @@ def executor_settings(folder: Path | None, modules: Iterable[str]) -> dict[str, 
 
 
 def _packed(entries: Mapping[str, Path]) -> Path:
-    """Return a zip file with these files; use the one in the cache if no file has changed."""
+    """Return a zip file with these files: that of the cache, unless a file has changed."""
     digest = hashlib.sha256()
     for name, path in sorted(entries.items()):
         stat = path.stat()

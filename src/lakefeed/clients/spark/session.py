@@ -1,7 +1,7 @@
-"""Creates the SparkSession: the only place that writes ``spark.*`` keys and adds jars.
+"""Create the SparkSession: the only place that writes ``spark.*`` keys and adds jars.
 
-``settings`` returns all settings that are not secret; ``lakefeed deploy conf`` prints them. Secrets are set on the
-running session, because PySpark passes its configuration to the JVM on a command line that ``ps`` shows.
+``settings`` returns all settings without secrets; ``lakefeed deploy conf`` prints them. Secrets are set on the running
+session, because PySpark passes its configuration to the JVM on a command line that ``ps`` shows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.environment import default_connections
-from lakefeed.clients.spark import cluster, driver_jvm, kept_records, numpy_values
+from lakefeed.clients.spark import cluster, driver_jvm, numpy_values
 from lakefeed.clients.spark.connect import CLASSIC, require_classic_mode
 from lakefeed.clients.spark.errors import translating
 from lakefeed.clients.spark.python_files import executor_settings
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from lakefeed.config.connections import Connections
 
-# Settings that are lists: the user's values are appended to lakefeed's.
+# The separators of settings that are lists, to which the user's values are appended.
 _LISTS = {
     "spark.jars": ",",
     "spark.driver.extraClassPath": os.pathsep,
@@ -54,17 +54,18 @@ _LISTS = {
     "spark.redaction.string.regex": "|",
 }
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+RETAINED_TASKS = 10_000
 NOTEBOOKS = {"ipykernel", "marimo"}
-"""Packages that are imported in a process that runs a notebook."""
-# Five times the JVM's defaults: in a run of seconds, the second compiler would only compile code that is not needed
-# again (docs/design/fast-path.md).
+"""If one of these packages is imported, this process runs a notebook."""
+# Five times the JVM's defaults: in a run of seconds, the second compiler would compile code that does not run again
+# (docs/design/fast-path.md).
 COMPILE_LATER = (
     "-XX:Tier4InvocationThreshold=25000 -XX:Tier4MinInvocationThreshold=3000 -XX:Tier4CompileThreshold=75000 "
     "-XX:Tier4BackEdgeThreshold=200000"
 )
-# Records live for milliseconds, and no one waits for a pause, so the parallel collector takes less time and memory than
-# Java's default. The heap may be three times as large as the objects that live longer, so that a long run does not fill
-# all of it (docs/design/fast-path.md).
+# Records live for milliseconds, and a pause disturbs no one, so the parallel collector takes less time and memory than
+# Java's default. The ratio limits the heap to three times the objects in it, which otherwise grows in a long run
+# (docs/design/fast-path.md).
 COLLECTOR = "-XX:+UseParallelGC -XX:MaxHeapFreeRatio=65"
 _ANY_COLLECTOR = re.compile(r"-XX:[+]Use\w+GC\b")
 
@@ -76,9 +77,9 @@ def settings(
     master: str | None = None,
     secret_keys: Iterable[str] = (),
 ) -> dict[str, str]:
-    """Return Spark settings for lakefeed, without secrets.
+    """Return a session's settings without secrets; the arguments are those of ``session``.
 
-    The arguments are those of ``session``. With any master but ``local``, the jars are sent to the executors.
+    If the master is not ``local``, Spark sends the jars to the executors.
     """
     connections = connections or default_connections()
     master = master or "local[*]"
@@ -90,30 +91,35 @@ def settings(
 
 
 def _session_settings(name: str, connections: Connections, master: str, secret_keys: Iterable[str]) -> dict[str, str]:
-    """Return the settings that a session sets even if another program started its JVM."""
+    """Return the settings that also take effect in a JVM that spark-submit has started."""
     pattern = secrets.pattern({*secrets.keys_of(connections), *secret_keys})
     return {
         "spark.master": master,
         "spark.app.name": name,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        **kept_records.SETTINGS,
+        # Limit what the driver remembers for its UI, even if the UI is off. Spark's defaults are ten times as large,
+        # and the plan of a single batch may have hundreds of columns.
+        "spark.ui.retainedJobs": "100",
+        "spark.ui.retainedStages": "100",
+        "spark.ui.retainedTasks": str(RETAINED_TASKS),
+        "spark.sql.ui.retainedExecutions": "100",
         "spark.redaction.regex": pattern,
         "spark.sql.redaction.options.regex": f"{pattern}|url",
-        # For plans and SQL, Spark has no default pattern.
+        # Spark has no default pattern for plans and SQL.
         "spark.redaction.string.regex": secrets.IN_TEXT,
         "spark.speculation": "false",
         "spark.sql.session.timeZone": "UTC",
-        # Otherwise Spark would replace ${env:NAME} in SQL by variables of the driver's environment.
+        # Otherwise Spark replaces ${env:NAME} in SQL by variables of the driver's environment.
         "spark.sql.variable.substitute": "false",
         # One PUT per checkpoint entry, and never two drivers on one checkpoint: docs/jvm-module.md.
         "spark.sql.streaming.checkpointFileManagerClass": "io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager",
-        # The store has its own checksums; Spark's would be one file and one listing per file of state. RocksDB writes
-        # only its changes: docs/s3-requests.md.
+        # The store has its own checksums; Spark's cost a file and a listing per file of state. RocksDB only writes
+        # its changes: docs/s3-requests.md.
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        # On executors: the driver's trust, the encoder of Parquet files, the counts of S3 requests. On the driver: the
-        # feeds' numbers for Spark's metric system.
+        # The first gives executors the driver's certificate authorities and the encoder of Parquet files, and counts
+        # their S3 requests. The second gives the feeds' numbers to Spark's metric system in the driver.
         "spark.plugins": "io.lakefeed.JvmPlugin,io.lakefeed.metrics.FeedMetrics",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions,"
         "io.lakefeed.kafka.UncopiedRows",
@@ -123,7 +129,7 @@ def _session_settings(name: str, connections: Connections, master: str, secret_k
 
 
 def pools() -> dict[str, str]:
-    """Return settings that let maintenance jobs use the cores that a feed's batches leave idle, in one application."""
+    """Return settings with which maintenance jobs get the cores that the batches of the same application do not use."""
     return {
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": Path(str(files("lakefeed") / "maintenance" / "pools.xml")).as_uri(),
@@ -146,33 +152,33 @@ def session(
 ) -> SparkSession:
     """Start a SparkSession with lakefeed's jars, S3A, the Iceberg catalogs and safe defaults.
 
-    A running session is reused, and the catalogs and credentials are added to it. It must have been started with the
-    settings that ``lakefeed deploy conf`` prints.
+    If a session runs, it gets the catalogs and credentials and is returned. It must have been started with the settings
+    that ``lakefeed deploy conf`` prints.
 
     Args:
-        name: application name.
+        name: the application's name.
         connections: store and catalogs. Default: from the environment (AWS_ENDPOINT_URL_S3, AWS_REGION, the AWS
             key variables, LAKEFEED_CATALOG_URI, LAKEFEED_WAREHOUSE), else the local stack that is running.
         master: Spark master. Default: ``local[*]``.
-        conf: further Spark settings. They override lakefeed's; if a setting is a list (jars, class path, extensions,
-            plugins), they are appended to it.
-        log_file: the file for the JVM's log. Default: this process's stderr; in a notebook, where cells would show the
+        conf: further Spark settings. They override lakefeed's, or are appended if the setting is a list (jars, class
+            path, extensions, plugins).
+        log_file: the file for the JVM's log. Default: this process's stderr; in a notebook, whose cells would show the
             log, the file ``log_path`` of the application's name.
         secret_keys: settings and options to hide in Spark's UI and event log, whatever their names.
         ui_host: the address that Spark's UI listens on, if ``conf`` turns it on. Default with a local master: only
             this machine.
         folder: the folder of the ``modules``.
-        modules: Python modules with functions that run on executors. On a cluster the modules, and all files of the
-            folder and packages that they import, are sent to the executors; their Python is compared with the driver's.
-        checks: checks to run while the JVM starts; if they fail, the JVM is ended.
-        on_disk: settings that name folders of this machine; executors on other machines do not have these.
+        modules: Python modules with functions that run on executors. A cluster's executors get the modules, and the
+            files of the folder and the packages that these import; their Python must be the driver's version.
+        checks: checks to run while the JVM starts; if one fails, the JVM is ended.
+        on_disk: folders of this machine, by setting; executors on other machines do not have them.
 
     Raises:
         MissingExtra: PySpark is not installed.
-        JavaError: there is no Java, or Spark does not run on its version.
+        JavaError: there is no Java, or Spark does not support its version.
         DownloadError: a jar could not be fetched.
-        ConfigError: a session without lakefeed's jars already runs, or one of Spark Connect; a standalone cluster has
-            no secret; executors lack the driver's version of Python; or a cluster is used with folders ``on_disk``.
+        ConfigError: a session of Spark Connect or without lakefeed's jars runs already; the secret of a standalone
+            cluster is missing; executors have another version of Python; or ``on_disk`` is used on a cluster.
         WorldError: the cluster starts no executor.
 
     Example:
@@ -195,7 +201,7 @@ def session(
     running = _running()
     if running is None:
         if cluster.is_submitted():
-            # spark-submit has chosen master, class path, memory and the cluster's secret: its settings win.
+            # spark-submit has already applied master, class path, memory and the cluster's secret.
             given = cluster.submitted_settings()
             master = given.get("spark.master", master or "local[*]")
             requested = _session_settings(name, connections, master, secret_keys)
@@ -214,15 +220,15 @@ def session(
             cluster.require_hadoop_configuration(whole["spark.master"])
             if cluster.is_local(whole["spark.master"]):
                 require_own_folder(whole)
-                # Otherwise Python functions run in the first python3 on PATH, which may lack pandas or not be 3.11.
+                # Otherwise functions run in the first python3 on PATH, which may lack pandas or be another version.
                 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             cluster.use_python(whole)
         builder = SparkSession.Builder()
-        # Spark's event log has the settings of every job, and hides only those that the application has too.
+        # Spark's event log contains the settings of every job, and hides only those that the application has, too.
         hidden = dict.fromkeys(_catalog_secrets(connections), HIDDEN)
         for key, value in {**hidden, **whole, **CLASSIC}.items():
             builder = builder.config(key, value)
-        # PySpark sets settings that are left out here after the JVM has started: they are not on its command line.
+        # The secrets that ``shown`` leaves out are not on the JVM's command line: PySpark sets them after its start.
         environment = _ui_environment(whole, ui_host)
         if log_file is None and NOTEBOOKS & sys.modules.keys():
             log_file = log_path(name)
@@ -253,26 +259,27 @@ def session(
 
 
 def _ui_environment(conf: Mapping[str, str], host: str | None) -> dict[str, str]:
-    """Return the variable with the address of Spark's UI: there is no setting for it, and the default is open to all.
+    """Return the variable with the address of Spark's UI, which otherwise all machines of the network can open.
 
-    Executors reach the driver at the address in this variable, so on a cluster it cannot be loopback.
+    Spark has no setting for it. Executors connect to the driver at the same address, so on a cluster it cannot be the
+    loopback interface's.
     """
     if conf["spark.ui.enabled"].lower() != "true" or "SPARK_LOCAL_IP" in os.environ:
         return {}
     if not cluster.is_local(conf["spark.master"]):
         if host is not None and is_loopback(host):
-            what = f"on {conf['spark.master']} Spark's UI cannot be kept to this machine: its address is the driver's"
-            hint = "set spark_ui.host to the driver's address, with a filter that has a login in spark.ui.filters"
+            what = f"on {conf['spark.master']} Spark's UI has the driver's address, to which executors connect"
+            hint = "set spark_ui.host to the driver's address, and a filter with a login in spark.ui.filters"
             raise ConfigError(what, where="spark_ui.host", hint=hint)
         return {} if host is None or set(host) <= {"0", ".", ":"} else {"SPARK_LOCAL_IP": host}
     return {"SPARK_LOCAL_IP": host or "127.0.0.1"}
 
 
 def with_own(requested: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """Add the user's settings to lakefeed's: they override these, or are appended if the setting is a list."""
+    """Return lakefeed's settings with the user's, which override them, or are appended if the setting is a list."""
     options = requested.get(_JAVA_OPTIONS, "")
     if any(_ANY_COLLECTOR.search(own.get(key, "")) for key in (_JAVA_OPTIONS, "spark.driver.defaultJavaOptions")):
-        # Java refuses to start with two collectors.
+        # Java does not start with two collectors.
         requested = {**requested, _JAVA_OPTIONS: options.removesuffix(f" {COLLECTOR}")} if options else requested
     lists = {
         key: f"{requested[key]}{sign}{own[key]}" for key, sign in _LISTS.items() if key in requested.keys() & own.keys()
@@ -281,40 +288,40 @@ def with_own(requested: Mapping[str, str], own: Mapping[str, str]) -> dict[str, 
 
 
 def activate(spark: SparkSession) -> None:
-    """Make a session the active session of this thread.
+    """Make a session the active one of this thread, in which Spark and Iceberg look up catalogs and settings.
 
-    Spark and Iceberg look up catalogs and settings in the thread's session. A thread that a driver starts has none.
+    A thread that Python starts has no active session.
     """
     own: Any = spark
     own._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(own._jsparkSession)
 
 
 def copy_of(spark: SparkSession) -> SparkSession:
-    """Return a session with the same catalogs and settings, and its own views, for another thread."""
-    # Not newSession(): it would lack the catalogs and credentials that were set on the running session.
+    """Return a session with the same catalogs and settings but its own views, for another thread."""
+    # newSession() would lack the catalogs and credentials that were set on the running session.
     original: Any = spark
     return type(spark)(spark.sparkContext, original._jsparkSession.cloneSession())
 
 
 def is_running() -> bool:
-    """Check that this process already has a session, which ``session`` would reuse."""
+    """Check that this process already has a session, which ``session`` would return."""
     return "pyspark.sql" in sys.modules and _running() is not None
 
 
 def _running() -> SparkSession | None:
-    """Return the thread's active session, or else the process's: a new thread has no active session."""
+    """Return the thread's active session, else the process's default one; None if there is none or it was stopped."""
     from pyspark.sql import SparkSession
 
     try:
-        found = SparkSession.active()
+        active = SparkSession.active()
     except spark_errors.PySparkRuntimeError:
         return None
-    context: Any = found.sparkContext
-    return found if context._jsc is not None else None  # A stopped session has no context.
+    context: Any = active.sparkContext
+    return active if context._jsc is not None else None  # A stopped session has no context.
 
 
 def log_path(name: str) -> Path:
-    """Return the file in the per-user cache for the JVM's log, when a command starts the JVM."""
+    """Return the file for the JVM's log of a command, in the per-user cache."""
     from lakefeed.clients.spark.jars import cache_directory
 
     return cache_directory() / "logs" / f"{name}.log"
@@ -336,7 +343,7 @@ def class_path(connections: Connections) -> list[Path]:
 def _class_path(connections: Connections, *, local: bool) -> dict[str, str]:
     paths = class_path(connections)
     if local:
-        # There is only one JVM: do not copy 80 MB of jars to an "executor".
+        # Not spark.jars: the only JVM would copy 80 MB of jars for itself as an executor.
         return {
             "spark.driver.extraClassPath": os.pathsep.join(map(str, paths)),
             "spark.driver.memory": "2g",
@@ -357,18 +364,18 @@ def _fixed_at_launch(key: str) -> bool:
 
 
 def _install_trust() -> None:
-    """Make the JVM trust the authorities of this process, before any client opens, even the event log's."""
+    """Give this process's certificates to the JVM. The event log's client may be its first, so call it before that."""
     from pyspark import SparkContext
 
-    if (found := trust.current()) == trust.Certificates():
+    if (own := trust.current()) == trust.Certificates():
         return
     SparkContext._ensure_initialized()
     java: Any = SparkContext._jvm
-    java.io.lakefeed.tls.Trust.install(found.authorities, found.certificate, found.key.get_secret_value())
+    java.io.lakefeed.tls.Trust.install(own.authorities, own.certificate, own.key.get_secret_value())
 
 
 def _set_secrets(spark: SparkSession, connections: Connections) -> None:
-    """Give secrets to the running JVM: they are never on its command line or in the SparkConf that the UI shows."""
+    """Set secrets in the running JVM, so that neither its command line nor the UI's SparkConf contains them."""
     for key, secret in _store_keys(connections, ("fs.s3a.access.key", "fs.s3a.secret.key", "fs.s3a.session.token")):
         _hadoop_configuration(spark).set(key, secret.get_secret_value())
     for key, secret in _catalog_secrets(connections).items():
@@ -377,12 +384,13 @@ def _set_secrets(spark: SparkSession, connections: Connections) -> None:
 
 def _catalog_secrets(connections: Connections) -> dict[str, SecretStr]:
     keys = dict(_store_keys(connections, ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")))
-    found: dict[str, SecretStr] = {}
+    secrets_by_key: dict[str, SecretStr] = {}
     for name, catalog in connections.catalogs.items():
-        # Vended keys come with the table; lakefeed's keys must not be mixed with them.
-        known = {} if catalog.vended_credentials or catalog.folder is not None else keys
-        found |= {f"spark.sql.catalog.{name}.{key}": secret for key, secret in {**known, **catalog.secrets()}.items()}
-    return found
+        # Vended keys come with the table, and Iceberg must not mix them with the store's keys.
+        shared = {} if catalog.vended_credentials or catalog.folder is not None else keys
+        own = shared | catalog.secrets()
+        secrets_by_key |= {f"spark.sql.catalog.{name}.{key}": secret for key, secret in own.items()}
+    return secrets_by_key
 
 
 def _store_keys(connections: Connections, names: tuple[str, str, str]) -> Iterator[tuple[str, SecretStr]]:
@@ -410,8 +418,8 @@ def _require_jars(spark: SparkSession) -> None:
     ]
     if missing:
         raise ConfigError(
-            "the Spark session that is running has not got lakefeed's jars",
-            where=f"not on its class path: {', '.join(re.sub('[.]class$', '', name) for name in missing)}",
+            "the running Spark session does not have lakefeed's jars",
+            where=f"not on its class path: {', '.join(name.removesuffix('.class') for name in missing)}",
             hint="stop that session and call lakefeed.session(), or start Spark with the settings that "
             "'lakefeed deploy conf' prints",
         )

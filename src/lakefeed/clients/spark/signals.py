@@ -1,4 +1,4 @@
-"""Handles signals that ask this process to end: SIGTERM from a service manager, SIGHUP from a terminal, Ctrl-C."""
+"""Handle the signals that ask this process to end: SIGTERM of a service manager, SIGHUP of a terminal, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import FrameType, SimpleNamespace
 from typing import Any
 
-# Py4J's messages for the call that Ctrl-C interrupts, and for a JVM that the same Ctrl-C ended.
+# Py4J logs the first if Ctrl-C interrupts a call, the second if the same Ctrl-C has ended the JVM.
 _INTERRUPTED = ("KeyboardInterrupt while sending command.", "Exception occurred while shutting down connection")
 _ASKED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _TERMINALS = [number for number in (0, 1, 2) if os.isatty(number)]
@@ -21,10 +21,10 @@ _work_has_begun = threading.Event()
 
 
 def end_on_signals() -> None:
-    """Make these signals raise KeyboardInterrupt, so that everything that the command has started is stopped."""
+    """Make these signals raise KeyboardInterrupt, so that the command stops everything that it has started."""
     _received.clear()
     _work_has_begun.clear()
-    for number in _heard():
+    for number in _handled():
         signal.signal(number, _interrupt)
 
 
@@ -34,17 +34,17 @@ def exit_status() -> int:
 
 
 def signal_received() -> bool:
-    """Check that a signal, and not another request, asked this process to end."""
+    """Check that a signal has asked this process to end."""
     return bool(_received)
 
 
 def begin_work() -> None:
-    """Note that there is work to finish from now on; before this call, a signal ends the command at once."""
+    """Mark the start of work that a signal lets finish; before this call, a signal ends the command at once."""
     _work_has_begun.set()
 
 
 def is_starting() -> bool:
-    """Check that there is no work to finish yet."""
+    """Check that ``begin_work`` was not called yet."""
     return not _work_has_begun.is_set()
 
 
@@ -53,7 +53,7 @@ def stop_on_signals(say: Callable[[str], None] = lambda text: None) -> Iterator[
     """Yield an event that SIGTERM, SIGHUP and the first Ctrl-C set; a second Ctrl-C raises KeyboardInterrupt.
 
     Pass the event as ``stop`` to ``Pipeline.run``: the run then ends after the current batch. Under spark-submit the
-    JVM is the parent process, and it passes its signals on to this process.
+    JVM, this process's parent, forwards its signals to this process.
 
     Call it in the main thread, after the session has started.
 
@@ -69,20 +69,20 @@ def stop_on_signals(say: Callable[[str], None] = lambda text: None) -> Iterator[
 
     def request(number: int, frame: FrameType | None) -> None:
         _note(number)
-        # Do not check ``stop`` instead: an operator's request sets it too, and Ctrl-C must still end the run at once.
+        # Not ``stop.is_set()``: an operator's request sets the event, too, and the next Ctrl-C must still say this.
         if speaking:
             return
         stop.set()
         signal.signal(signal.SIGINT, _interrupt)
-        # In a thread, because the signal may have interrupted a write to the same stream.
+        # In a thread, because the signal may interrupt a write to the stream that ``say`` writes to.
         text = "stopping after the current batch; Ctrl-C again stops at once"
         speaking.append(threading.Thread(target=say, args=(text,), daemon=True))
         speaking[-1].start()
 
-    before = {number: signal.signal(number, request) for number in _heard()}
+    before = {number: signal.signal(number, request) for number in _handled()}
     begin_work()
     try:
-        with _passed_on_by_the_parent():
+        with _forwarded_by_the_parent():
             yield stop
     finally:
         for number, handler in before.items():
@@ -93,10 +93,10 @@ def stop_on_signals(say: Callable[[str], None] = lambda text: None) -> Iterator[
 
 @contextmanager
 def python_keeps_its_handler() -> Iterator[None]:
-    """Keep a SparkContext that starts in this block from replacing this process's SIGINT handler, if there is one.
+    """Keep a SparkContext that starts in this block from replacing this process's own handler of SIGINT.
 
-    PySpark's handler asks the JVM to cancel all jobs, on the same connection on which the interrupted call waits.
-    PySpark installs it before the session is ready: from then on Ctrl-C would break that call with an error of Py4J.
+    PySpark's handler asks the JVM to cancel all jobs, on the connection on which the interrupted call waits. So Ctrl-C
+    would end that call with an error of Py4J.
     """
     before = signal.getsignal(signal.SIGINT)
     own = before not in (signal.default_int_handler, signal.SIG_DFL, None)
@@ -111,15 +111,15 @@ def python_keeps_its_handler() -> Iterator[None]:
         context.signal = signal
 
 
-def _heard() -> list[signal.Signals]:
-    """Return the signals to handle: without SIGHUP if ``nohup`` or another program has disabled it."""
+def _handled() -> list[signal.Signals]:
+    """Return the signals to handle, without SIGHUP if ``nohup`` has disabled it."""
     return [number for number in _ASKED if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     repeated = bool(_received)
     _note(number)
-    # 'timeout' sends SIGTERM twice; the second signal must not interrupt the end that the first one began.
+    # The program 'timeout' sends SIGTERM twice, and the second one must not interrupt the end of the command.
     if number == signal.SIGINT or not repeated:
         if (logging := sys.modules.get("logging")) is not None:
             for logger in (logging.getLogger(), logging.getLogger("py4j.clientserver")):
@@ -128,13 +128,13 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _is_no_interrupted_call(record: Any) -> bool:
-    """Suppress Py4J's stack traces of the interrupted call, since the command reports how it ends."""
+    """Filter out Py4J's stack traces of the interrupted call: the command itself reports how it ends."""
     return record.msg not in _INTERRUPTED
 
 
 def _note(number: int) -> None:
     _received.append(signal.Signals(number))
-    if number == signal.SIGHUP:  # The terminal is gone, and writing to it would fail: write to /dev/null.
+    if number == signal.SIGHUP:  # The terminal is gone. A write to it would fail, so replace it by /dev/null.
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in _TERMINALS:
             os.dup2(nowhere, stream)
@@ -142,8 +142,8 @@ def _note(number: int) -> None:
 
 
 @contextmanager
-def _passed_on_by_the_parent() -> Iterator[None]:
-    """Make the JVM of spark-submit, this process's parent, pass signals on instead of ending."""
+def _forwarded_by_the_parent() -> Iterator[None]:
+    """Make the JVM of spark-submit, this process's parent, forward its signals instead of ending."""
     pyspark: Any = sys.modules.get("pyspark")
     context = pyspark and pyspark.SparkContext._active_spark_context
     if context is None or "PYSPARK_GATEWAY_PORT" not in os.environ:

@@ -1,4 +1,4 @@
-"""Runs the checks of a start in a thread while Java starts, since both take seconds."""
+"""Run the checks of a start in a thread while Java starts, because both take seconds."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from types import TracebackType
 
 
 class StartChecks:
-    """A check that runs while a session starts. Its error ends the start, and replaces an error of the start itself.
+    """A check that runs while a session starts. Its error ends the start, and replaces an error of the start.
 
-    Use it as a context manager around the start, which calls ``begin`` once PySpark is imported: if two threads import
-    modules that import each other, one may see a module that is only partly loaded.
+    Use it as a context manager around the start, which calls ``begin`` when PySpark is imported: if two threads import
+    modules that import each other, one thread may see a partly loaded module.
     """
 
     def __init__(self, check: Callable[[], None]) -> None:
@@ -30,7 +30,6 @@ class StartChecks:
         return self
 
     def begin(self) -> None:
-        """Start the check."""
         self._thread.start()
 
     def __exit__(

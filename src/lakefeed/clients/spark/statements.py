@@ -1,7 +1,7 @@
-"""Passes SQL to Spark: the only place that does, except for texts that are literals in code (``tools/check_sql.py``).
+"""Pass SQL to Spark. ``tools/check_sql.py`` allows only literals elsewhere.
 
-Spark would replace ``${name}`` in SQL by settings and by variables of the driver's environment. Here it does not, in
-any session (``Statements.java``). Values are parameters. Names of columns and tables are quoted.
+Spark would replace ``${name}`` in SQL by settings and by variables of the driver's environment; ``Statements.java``
+prevents that in any session. Values are parameters. Names of columns and tables are quoted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MARK = re.compile(r":(\w+)")
 
 
 class Statement(str):
-    """A statement with values. Its text is for people: it contains the values as literals.
+    """A statement with values. As a string, it contains the values as literals, for people.
 
     Attributes:
         sql: the statement that Spark parses; ``:name`` stands for a value.
@@ -37,7 +37,7 @@ class Statement(str):
 
 
 def run(spark: SparkSession, sql: str, values: Mapping[str, Any] | None = None) -> DataFrame:
-    """Run a statement, or plan a query, with values for its parameters."""
+    """Run a statement with values for its parameters; a query is only planned."""
     from pyspark.sql import DataFrame
 
     session: Any = spark

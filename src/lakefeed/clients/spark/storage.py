@@ -1,4 +1,4 @@
-"""Spark settings for the storage of tables and checkpoints: an S3 store, this machine's disk, catalogs."""
+"""Return Spark settings for the storage of tables and checkpoints: the S3 store, this machine's disk, the catalogs."""
 
 from __future__ import annotations
 
@@ -18,25 +18,24 @@ if TYPE_CHECKING:
 # Versions of S3A and S3FileIO that make fewer requests: docs/s3-requests.md.
 S3A = "io.lakefeed.s3.DataFileSystem"
 S3_FILE_IO = "io.lakefeed.sink.TableFileIO"
-# For this machine's disk: Hadoop's FileIO, on a file system where a file counts only once it is on the disk.
+# For this machine's disk: Hadoop's FileIO, with a file system that forces files to the disk before they are visible.
 LOCAL_FILE_IO = "org.apache.iceberg.hadoop.HadoopFileIO"
 LOCAL_FILES = {
     "spark.hadoop.fs.file.impl": "io.lakefeed.files.DurableFileSystem",
-    # For checkpoints, which a start can restore from the table: without checksum files.
+    # For checkpoints: without checksum files, because a start can restore a checkpoint from the table.
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
-# First keys that are set, then the default chain; S3A's own chain supports neither a profile nor a web identity.
+# Keys in the settings, then the default chain; S3A's own chain supports neither a profile nor a web identity.
 CREDENTIALS = (
     "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider",
     "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
     "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
 )
-# Iceberg's SparkCatalog with commits that compare-and-set a feed's progress: docs/exactly-once.md.
+# Iceberg's SparkCatalog, with commits that compare a feed's progress before they set it: docs/exactly-once.md.
 FEED_CATALOG = "io.lakefeed.commit.FeedCatalog"
 
 
 def storage_settings(connections: Connections) -> dict[str, str]:
-    """Return settings for the S3 store."""
     s3 = connections.s3
     options = {
         "fs.s3a.endpoint.region": s3.region,
@@ -61,14 +60,14 @@ def storage_settings(connections: Connections) -> dict[str, str]:
 
 
 def catalog_settings(connections: Connections) -> dict[str, str]:
-    """Return settings for the catalogs, without secrets."""
+    """Return settings for the catalogs without secrets."""
     s3 = connections.s3
     shared = {
         "io-impl": S3_FILE_IO,
         # The ledger is read from the table, and a cached table would have a stale position.
         "cache-enabled": "false",
         "s3.client-factory-impl": "io.lakefeed.sink.SharedHttpClients",
-        # For Iceberg's other AWS clients: its apache client needs a newer SDK than Hadoop's.
+        # For Iceberg's other AWS clients: its Apache client needs a newer SDK than Hadoop's.
         "http-client.type": "urlconnection",
         "client.region": s3.region,
         "s3.endpoint": s3.endpoint,
@@ -86,18 +85,18 @@ def catalog_settings(connections: Connections) -> dict[str, str]:
 
 
 def make_folders(connections: Connections) -> None:
-    """Create the folders of warehouses on this machine: SQLite creates its file, but not the file's folder."""
+    """Create the folders of warehouses on this machine, because SQLite does not create the folder of its file."""
     for name, catalog in connections.catalogs.items():
         if (folder := catalog.folder) is not None:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                what = f"the warehouse's folder cannot be made: {error.strerror}"
+                what = f"the warehouse's folder cannot be created: {error.strerror}"
                 raise AccessDenied(what, where=str(folder), hint=f"correct catalogs.{name}.warehouse") from None
 
 
 def require_own_folder(settings: Mapping[str, str]) -> None:
-    """Create a folder for Spark's temporary files; raise a FileDenied if none is writable: the JVM ends silently."""
+    """Create a folder for Spark's temporary files; raise a FileDenied if none is writable, because the JVM does not."""
     folders = (os.environ.get("SPARK_LOCAL_DIRS") or settings.get("spark.local.dir", "")).split(",")
     refused: OSError | None = None
     for folder in filter(None, folders):

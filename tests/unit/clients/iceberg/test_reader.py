@@ -1,4 +1,4 @@
-"""Open tables without Spark; the error when the catalog has the table, but its files are gone."""
+"""Open a table whose metadata file the catalog names, and which is not there."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def moved(tmp_path: Path) -> Connections:
     return Connections(catalogs={"lake": Catalog(uri=f"jdbc:sqlite:{now}/catalog.db", warehouse=f"file://{now}")})
 
 
-def test_a_table_whose_folder_was_moved_says_so(moved: Connections) -> None:
+def test_open_table_explains_a_missing_metadata_file(moved: Connections) -> None:
     with pytest.raises(WorldError, match="names a metadata file of the table that is not there") as raised:
         open_table("lake.web.hits", connections=moved)
     # For callers, ResourceMissing means a table that they still have to create.
@@ -36,7 +36,7 @@ def test_a_table_whose_folder_was_moved_says_so(moved: Connections) -> None:
     assert "absolute paths" in (raised.value.hint or "")
 
 
-def test_a_check_finds_such_a_table(moved: Connections) -> None:
+def test_the_check_finds_a_missing_metadata_file(moved: Connections) -> None:
     config = PipelineConfig.model_validate(
         {
             "name": "hits",

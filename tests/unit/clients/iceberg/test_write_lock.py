@@ -1,4 +1,4 @@
-"""Turns at a table: a writer and maintenance never run together, and a waiting writer goes before maintenance."""
+"""Writers and maintenance take turns at a table; a waiting writer goes before maintenance."""
 
 import threading
 from contextlib import AbstractContextManager
@@ -7,10 +7,10 @@ import pytest
 
 from lakefeed.clients.iceberg.write_lock import TRIES, Turns, run_in_turn, turns_at
 
-LOST = "ValidationException: Found conflicting files that can contain records matching true"
+CONFLICT = "ValidationException: Found conflicting files that can contain records matching true"
 
 
-def test_a_table_has_one_order_of_turns_in_a_process() -> None:
+def test_all_callers_share_the_turns_at_a_table() -> None:
     assert turns_at("lake.a.b") is turns_at("lake.a.b")
     assert turns_at("lake.a.b") is not turns_at("lake.a.c")
 
@@ -63,25 +63,24 @@ def test_two_writers_do_not_wait_for_each_other() -> None:
 
 
 def outcome(*failures: str) -> tuple[str, int]:
-    """Return the result of a statement that first fails with `failures`, and how often it requested a pause."""
-    left, asked = list(failures), list[None]()
+    """Return the result of a statement that first fails with `failures`, and the number of requested pauses."""
+    left, pauses = list(failures), list[None]()
 
     def statement() -> str:
         if left:
             raise RuntimeError(left.pop(0))
         return "done"
 
-    return run_in_turn("lake.a.t", statement, ask_for_quiet=lambda: asked.append(None)), len(asked)
+    return run_in_turn("lake.a.t", statement, ask_for_quiet=lambda: pauses.append(None)), len(pauses)
 
 
-def test_a_statement_that_meets_a_conflict_is_retried() -> None:
-    assert outcome() == ("done", 0)
-    assert outcome(LOST) == ("done", 1)
-    assert outcome(*[LOST] * (TRIES - 1)) == ("done", TRIES - 1)
+@pytest.mark.parametrize("conflicts", [0, 1, TRIES - 1])
+def test_a_statement_is_repeated_after_a_conflict(conflicts: int) -> None:
+    assert outcome(*[CONFLICT] * conflicts) == ("done", conflicts)
 
 
 def test_the_last_conflict_and_any_other_error_are_raised() -> None:
     with pytest.raises(RuntimeError, match="Found conflicting files"):
-        outcome(*[LOST] * TRIES)
+        outcome(*[CONFLICT] * TRIES)
     with pytest.raises(RuntimeError, match="lakefeed refuses the commit"):
         outcome("lakefeed refuses the commit: another driver has taken over")

@@ -1,4 +1,4 @@
-"""Translate settings of Kafka's Java client to librdkafka's."""
+"""Translate settings and errors between Kafka's Java client, librdkafka and lakefeed."""
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -9,7 +9,7 @@ from lakefeed.errors import ConfigError, Unreachable
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 
-def test_what_reaches_the_cluster_is_kept_and_what_tunes_it_is_not() -> None:
+def test_only_settings_of_the_connection_are_translated() -> None:
     assert librdkafka_settings(
         {
             "kafka.security.protocol": "SASL_SSL",
@@ -30,37 +30,39 @@ def test_what_reaches_the_cluster_is_kept_and_what_tunes_it_is_not() -> None:
     }
 
 
-def test_key_stores() -> None:
-    pem = {"kafka.ssl.keystore.location": "/k.pem", "kafka.ssl.keystore.type": "PEM"}
-    assert librdkafka_settings(pem) == {"ssl.certificate.location": "/k.pem", "ssl.key.location": "/k.pem"}
-    p12 = {
-        "kafka.ssl.keystore.location": "/k.p12",
-        "kafka.ssl.keystore.type": "PKCS12",
-        "kafka.ssl.keystore.password": "p",
-    }
-    assert librdkafka_settings(p12) == {"ssl.keystore.location": "/k.p12", "ssl.keystore.password": "p"}
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("PEM", {"ssl.certificate.location": "/k", "ssl.key.location": "/k"}),
+        ("PKCS12", {"ssl.keystore.location": "/k", "ssl.keystore.password": "p"}),
+    ],
+)
+def test_key_stores_are_translated(kind: str, settings: dict[str, str]) -> None:
+    keystore = {"location": "/k", "type": kind, "password": "p"}
+    assert librdkafka_settings({f"kafka.ssl.keystore.{name}": text for name, text in keystore.items()}) == settings
 
 
 @pytest.mark.parametrize("key", ["kafka.ssl.truststore.location", "kafka.ssl.keystore.location"])
-def test_a_java_key_store_cannot_be_read(key: str) -> None:
+def test_a_java_key_store_is_refused(key: str) -> None:
     with pytest.raises(ConfigError, match="names a Java key store"):
         librdkafka_settings({key: "/store.jks"})
 
 
-def test_a_login_without_a_password_is_not_shown() -> None:
+def test_the_error_for_an_incomplete_login_hides_the_password() -> None:
     with pytest.raises(ConfigError) as raised:
         librdkafka_settings({"kafka.sasl.jaas.config": f'{PLAIN} password="hush";'})
     assert "hush" not in str(raised.value)
 
 
-def test_a_partition_without_a_leader_is_not_the_users_mistake() -> None:
-    found = error_of(KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION)), servers="b:9092", topic="trips")
-    assert isinstance(found, Unreachable)
-    assert "no broker that answers for it" in str(found)
-    assert found.where == "topic trips at b:9092"
-
-
-def test_a_group_without_a_coordinator_is_the_worlds_error() -> None:
-    found = error_of(KafkaException(KafkaError(KafkaError.NOT_COORDINATOR)), servers="b:9092", topic=None)
-    assert isinstance(found, Unreachable)
-    assert "no coordinator yet" in found.what
+@pytest.mark.parametrize(
+    ("code", "topic", "what", "where"),
+    [
+        (KafkaError.NOT_LEADER_FOR_PARTITION, "trips", "has no leader that answers", "topic trips at b:9092"),
+        (KafkaError.NOT_COORDINATOR, None, "no coordinator yet", "b:9092"),
+    ],
+)
+def test_a_missing_leader_or_coordinator_is_unreachable(code: int, topic: str | None, what: str, where: str) -> None:
+    error = error_of(KafkaException(KafkaError(code)), servers="b:9092", topic=topic)
+    assert isinstance(error, Unreachable)
+    assert what in error.what
+    assert error.where == where

@@ -1,4 +1,4 @@
-"""Errors for a broker that refuses: its certificate, the client's certificate, or the login."""
+"""The errors for a certificate or a login that client or broker refuses."""
 
 import contextlib
 import socket
@@ -21,7 +21,7 @@ ALERT = "ssl://broker:9093/bootstrap: Receive failed: error:0A000412:SSL routine
 
 
 @pytest.fixture(autouse=True)
-def _nothing_declared() -> Iterator[None]:
+def _forget_certificates() -> Iterator[None]:
     yield
     trust.forget()
 
@@ -46,36 +46,32 @@ def listening(context: ssl.SSLContext) -> Iterator[str]:
         listener.close()
 
 
-def test_the_reason_is_asked_of_the_broker(tmp_path: Path) -> None:
+def what_of(context: ssl.SSLContext, error: KafkaError) -> str:
+    """Return the text of the error for a client's error, if a broker with this context listens."""
+    with listening(context) as servers:
+        refusal = refusal_of([error], servers=servers)
+    assert refusal is not None
+    return refusal.what
+
+
+def test_a_handshake_finds_the_reason_of_a_tls_error(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     here, elsewhere = authority.sign("here", "localhost"), authority.sign("elsewhere", "elsewhere.example")
     old = authority.sign("old", "localhost", days=-1)
-    said = [KafkaError(KafkaError._SSL, "ssl://b/bootstrap: SSL handshake failed: certificate verify failed")]
-    with listening(here.server_context()) as servers:
-        found = refusal_of(said, servers=servers)
-        assert found is not None
-        assert "signed by an authority that is not trusted" in found.what
+    failed = KafkaError(KafkaError._SSL, "ssl://b/bootstrap: SSL handshake failed: certificate verify failed")
+    alert = KafkaError(KafkaError._TRANSPORT, ALERT)
+    assert "signed by an authority that is not trusted" in what_of(here.server_context(), failed)
     trust.declare(Tls(ca_file=authority.file))
-    cases = {
-        "is for another host": elsewhere.server_context(),
-        "has expired": old.server_context(),
-        "asks for a certificate": here.server_context(clients=authority.file),
-    }
-    for message, context in cases.items():
-        with listening(context) as servers:
-            found = refusal_of([KafkaError(KafkaError._TRANSPORT, ALERT)], servers=servers)
-            assert found is not None
-            assert message in found.what
-    with listening(here.server_context()) as servers:
-        found = refusal_of(said, servers=servers)
-        assert found is not None
-        assert "no TLS connection to Kafka: SSL handshake failed" in found.what
+    assert "is for another host" in what_of(elsewhere.server_context(), alert)
+    assert "has expired" in what_of(old.server_context(), alert)
+    assert "asks for a certificate" in what_of(here.server_context(clients=authority.file), alert)
+    assert "no TLS connection to Kafka: SSL handshake failed" in what_of(here.server_context(), failed)
 
 
-def test_a_refused_login_differs_from_a_broker_that_is_away() -> None:
+def test_only_a_refused_login_is_a_refusal() -> None:
     away = KafkaError(KafkaError._TRANSPORT, "sasl_ssl://b:9093/bootstrap: Connect failed: Connection refused")
     assert refusal_of([away], servers="b:9093") is None
     denied = KafkaError(KafkaError._AUTHENTICATION, "sasl_ssl://b:9093/bootstrap: SASL authentication error: invalid")
-    found = refusal_of([away, denied], servers="b:9093")
-    assert isinstance(found, AccessDenied)
-    assert found.what == "Kafka refuses the login: SASL authentication error: invalid"
+    refusal = refusal_of([away, denied], servers="b:9093")
+    assert isinstance(refusal, AccessDenied)
+    assert refusal.what == "Kafka refuses the login: SASL authentication error: invalid"

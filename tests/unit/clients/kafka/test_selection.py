@@ -1,4 +1,4 @@
-"""Parse ranges, moments and durations with which users choose records."""
+"""Parse the offset ranges, times and ages with which users select records."""
 
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
@@ -17,63 +17,63 @@ offsets = st.integers(0, 10**18 - 1)
 
 
 @given(st.from_regex(r"[A-Za-z0-9._-]{1,249}", fullmatch=True), st.integers(0, 10**9 - 1), offsets, offsets)
-def test_a_range_is_read_as_it_is_written(topic: str, partition: int, one: int, other: int) -> None:
+def test_a_range_parses_its_own_text(topic: str, partition: int, one: int, other: int) -> None:
     written = OffsetRange(topic, partition, min(one, other), max(one, other))
     assert OffsetRange.parse(str(written)) == written
 
 
-def test_the_range_of_the_direct_approach() -> None:
+def test_a_range_is_topic_partition_start_end() -> None:
     assert OffsetRange.parse("some-topic:0:110:220") == OffsetRange("some-topic", 0, 110, 220)
 
 
 @pytest.mark.parametrize(
     "text", ["", "t", "t:0", "t:0:1", "t:0:5:4", "t:-1:0:1", "t:0:1:2:3", "t:0:1:²", "a b:0:1:2", " t:0:1:2"]
 )
-def test_what_is_no_range_is_refused(text: str) -> None:
+def test_a_malformed_range_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="is no offset range"):
         OffsetRange.parse(text)
 
 
 @given(st.text(max_size=30))
-def test_any_text_is_a_range_or_an_error_of_ours(text: str) -> None:
+def test_any_text_is_a_range_or_a_config_error(text: str) -> None:
     with suppress(ConfigError):
         assert OffsetRange.parse(str(OffsetRange.parse(text))) == OffsetRange.parse(text)
 
 
 @given(st.datetimes(min_value=datetime(1970, 1, 2), max_value=datetime(2200, 1, 1)), st.integers(-14, 14))
-def test_a_moment_without_an_offset_is_utc_and_one_with_keeps_it(local: datetime, hours: int) -> None:
+def test_a_time_without_an_offset_is_utc(local: datetime, hours: int) -> None:
     assert moment(local.isoformat()) == local.replace(tzinfo=UTC)
     zoned = local.replace(tzinfo=timezone(timedelta(hours=hours)))
     assert moment(zoned.isoformat()) == zoned == moment(zoned)
 
 
-def test_moments_as_people_write_them() -> None:
+def test_dates_and_times_in_iso_8601_are_parsed() -> None:
     assert moment("2026-11-20") == datetime(2026, 11, 20, tzinfo=UTC)
     assert moment("2026-11-20T06:30") == moment("2026-11-20 07:30+01:00") == moment("2026-11-20T06:30Z")
-    with pytest.raises(ConfigError, match="no point in time"):
+    with pytest.raises(ConfigError, match="no time in ISO 8601"):
         moment("yesterday")
 
 
 @given(st.integers(0, 500_000), st.sampled_from(["s", "m", "h", "d"]))
-def test_so_long_ago(count: int, unit: str) -> None:
+def test_an_age_is_subtracted_from_now(count: int, unit: str) -> None:
     seconds = {"s": 1, "m": 60, "h": 3600, "d": 86_400}[unit]
     assert NOW - ago(f"{count}{unit}", now=NOW) == timedelta(seconds=count * seconds)
 
 
-def test_so_long_ago_in_words() -> None:
+def test_an_age_in_words_is_parsed() -> None:
     assert ago("2 hours", now=NOW) == ago("2h", now=NOW) == ago("120m", now=NOW)
-    with pytest.raises(ConfigError, match="no time yet"):
+    with pytest.raises(ConfigError, match="before the year 1"):
         ago("999999999d")
     for text in ("", "h", "2 weeks", "-1h", "2h30m"):
-        with pytest.raises(ConfigError, match="no length of time"):
+        with pytest.raises(ConfigError, match="is no age"):
             ago(text)
 
 
-def test_what_contradicts_itself_is_refused() -> None:
+def test_a_contradictory_selection_is_refused() -> None:
     one = OffsetRange("t", 0, 0, 10)
     with pytest.raises(ConfigError, match="exclude each other"):
         Selection.of([one], since="2026-11-20")
-    with pytest.raises(ConfigError, match="share records"):
+    with pytest.raises(ConfigError, match="ranges overlap"):
         Selection.of([one, OffsetRange("t", 0, 9, 12)])
     with pytest.raises(ConfigError, match="no offset range is given"):
         Selection.of([])
@@ -82,7 +82,7 @@ def test_what_contradicts_itself_is_refused() -> None:
     assert Selection.of([one, OffsetRange("t", 0, 10, 12)]).ranges
 
 
-def test_all_offsets_that_a_topic_has_not_got_are_named() -> None:
+def test_the_error_lists_all_offsets_that_a_topic_lacks() -> None:
     topic = TopicDescription(
         name="t",
         topic_id="x",

@@ -1,4 +1,4 @@
-"""The class-data archive that a JVM reads or writes; no other process sees a partly written one."""
+"""The class-data archive that a JVM reads or writes; it gets its name when it is complete."""
 
 import atexit
 import os
@@ -38,7 +38,7 @@ def written(machine: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return found.path
 
 
-def test_one_is_read_only_if_it_was_made_for_these_jars(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_is_read_only_with_the_jars_of_its_writing(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert archive(machine) is None
     path = written(machine, monkeypatch)
     path.write_text("classes")
@@ -59,18 +59,18 @@ def test_one_is_read_only_if_it_was_made_for_these_jars(machine: Path, monkeypat
     assert archive(machine) is None
 
 
-def test_a_session_on_a_cluster_has_none(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_on_a_cluster_has_no_archive(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "write")
     assert ClassArchive.of({}, java=machine / "java/bin/java", spark_home=machine / "spark") is None
 
 
-def test_a_missing_jar_is_left_to_the_start(machine: Path) -> None:
+def test_a_missing_jar_means_no_archive(machine: Path) -> None:
     (machine / "own.jar").unlink()
     assert archive(machine) is None
 
 
 @pytest.mark.parametrize(("script", "is_there"), [('printf classes > "$0"', True), ("exit 1", False)])
-def test_it_is_in_place_only_when_it_is_whole(
+def test_an_archive_exists_only_if_the_jvm_has_completed_it(
     machine: Path, monkeypatch: pytest.MonkeyPatch, script: str, is_there: bool
 ) -> None:
     finishers: list[object] = []
@@ -89,7 +89,7 @@ def test_it_is_in_place_only_when_it_is_whole(
     assert not Path(part).exists()
 
 
-def test_the_oldest_are_removed(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writing_removes_the_oldest_archives(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = written(machine, monkeypatch).parent
     for number in range(5):
         (folder / f"{number}.jsa").write_text("")

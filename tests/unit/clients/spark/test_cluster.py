@@ -1,4 +1,4 @@
-"""Settings of a cluster's master."""
+"""Settings and checks of a session on a cluster."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def test_a_cluster_has_authentication_and_encryption(master: str) -> None:
     assert "spark.authenticate" not in settings(master="local[2]")
 
 
-def test_keys_of_the_environment_are_not_written_to_the_nodes_of_yarn() -> None:
+def test_s3_keys_of_the_environment_do_not_reach_yarns_nodes() -> None:
     found = settings(master="yarn")
     assert found["spark.hadoop.fs.s3a.secret.key"] == found["spark.hadoop.fs.s3a.session.token"] == ""
     assert "spark.hadoop.fs.s3a.secret.key" not in settings(master="spark://host:7077")
@@ -37,7 +37,7 @@ def test_a_standalone_cluster_without_a_secret_is_refused() -> None:
     assert "spark.authenticate: false" in str(refused.value)
 
 
-def test_yarn_makes_a_secret_of_its_own() -> None:
+def test_yarn_needs_no_secret_in_the_settings() -> None:
     given = {"spark.master": "yarn", **secured("yarn")}
     assert require_secret(given) == given
 
@@ -46,7 +46,7 @@ def test_yarn_without_a_configuration_is_refused(tmp_path: Path, monkeypatch: py
     for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
     require_hadoop_configuration("spark://host:7077")
-    with pytest.raises(ConfigError, match="nothing says where YARN is") as refused:
+    with pytest.raises(ConfigError, match="the address of YARN is not set") as refused:
         require_hadoop_configuration("yarn")
     assert "set HADOOP_CONF_DIR to the folder" in str(refused.value)
     # Without yarn-site.xml, Hadoop would use the address 0.0.0.0.
@@ -88,12 +88,12 @@ RM = "yarn.resourcemanager"
         ),
     ],
 )
-def test_the_address_of_yarns_resource_managers(properties: dict[str, str], addresses: list[tuple[str, int]]) -> None:
+def test_the_addresses_of_yarns_resource_managers(properties: dict[str, str], addresses: list[tuple[str, int]]) -> None:
     assert _resource_managers(Configuration(properties)) == addresses
 
 
 @pytest.mark.parametrize("no", ["false", "False"])
-def test_a_user_can_do_without(no: str) -> None:
+def test_a_user_can_turn_authentication_off(no: str) -> None:
     given = {**STANDALONE, **secured("spark://host:7077"), "spark.authenticate": no}
     assert require_secret(given) == {**STANDALONE, "spark.authenticate": no}
 
@@ -102,10 +102,10 @@ TOO_LARGE = """java.lang.IllegalArgumentException: Required executor memory (102
 (10240 MB), and PySpark memory (0 MB) is above the max threshold (4096 MB) of this cluster! Please check the values."""
 
 
-def test_yarns_refusal_of_large_containers_names_the_setting() -> None:
+def test_the_error_for_a_large_yarn_container_names_the_setting() -> None:
     found = refusal(TOO_LARGE)
     assert found is not None
-    assert "at most 4096 MB, and an executor of 102400 MB" in str(found)
+    assert "an executor of 102400 MB and its overhead need more than 4096 MB" in str(found)
     assert "lower spark.executor.memory" in str(found)
     assert "spark.yarn.am.memory" in str(refusal(TOO_LARGE.replace("executor", "AM")))
     assert refusal("Connection refused") is None
@@ -135,6 +135,6 @@ org.apache.spark.SparkException: EOFException occurred while reading the port nu
         ("Connection refused", None),
     ],
 )
-def test_the_python_of_executors_is_read_from_a_tasks_error(error: str, problem: str | None) -> None:
+def test_a_tasks_error_shows_the_executors_python(error: str, problem: str | None) -> None:
     found = _python_problem(error, "Python 3.11")
     assert found is None if problem is None else found is not None and found.startswith(problem)

@@ -24,7 +24,7 @@ def spark_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_jvm_that_ends_at_once_is_an_error_with_its_last_words(spark_home: Path) -> None:
+def test_the_error_of_a_failed_start_has_the_end_of_the_log(spark_home: Path) -> None:
     log = spark_home / "logs" / "feed.log"
     with pytest.raises(WorldError, match="ended with status 3") as failed:
         driver_jvm.start({"spark.driver.memory": "999g"}, log_file=log)
@@ -32,8 +32,7 @@ def test_a_jvm_that_ends_at_once_is_an_error_with_its_last_words(spark_home: Pat
     assert failed.value.where == str(log)
 
 
-def test_a_log_is_for_its_owner_alone(spark_home: Path) -> None:
-    """This holds for a log, too, that an earlier version left readable by all users."""
+def test_only_the_owner_can_read_a_log_even_an_existing_one(spark_home: Path) -> None:
     log = spark_home / "feed.log"
     log.write_text("from before\n")
     log.chmod(0o644)

@@ -1,11 +1,23 @@
-"""Translate known errors of Spark to lakefeed's, with a hint."""
+"""Translate errors of Spark to lakefeed's, with a hint; keep PySpark from logging them."""
 
 from __future__ import annotations
 
-import pytest
+import logging
+import threading
 
-from lakefeed.clients.spark.errors import translate
-from lakefeed.errors import AccessDenied, CheckpointInUse, FileDenied, JobFailed, LakefeedError, Unreachable
+import pytest
+from pyspark.logger import PySparkLogger
+
+from lakefeed.clients.spark.errors import quietly, translate
+from lakefeed.errors import (
+    AccessDenied,
+    CheckpointInUse,
+    ConfigError,
+    FileDenied,
+    JobFailed,
+    LakefeedError,
+    Unreachable,
+)
 
 STREAM_FAILED = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: {} SQLSTATE: XXKST"
 
@@ -25,7 +37,7 @@ STREAM_FAILED = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with excep
         ),
     ],
 )
-def test_a_checkpoint_that_another_driver_changes(spark: str, what: str) -> None:
+def test_a_checkpoint_that_another_driver_changes_is_in_use(spark: str, what: str) -> None:
     found = translate(RuntimeError(STREAM_FAILED.format(spark)))
     assert type(found) is CheckpointInUse
     assert found.what.startswith(what)
@@ -61,7 +73,9 @@ def test_a_checkpoint_that_another_driver_changes(spark: str, what: str) -> None
         ),
     ],
 )
-def test_a_disk_that_does_not_take_or_have_a_file(java: str, kind: type[LakefeedError], what: str) -> None:
+def test_a_full_disk_and_a_file_that_is_denied_or_missing_are_explained(
+    java: str, kind: type[LakefeedError], what: str
+) -> None:
     found = translate(
         RuntimeError(f"Job aborted due to stage failure\n\tat x.Y.z(Y.java:1)\nCaused by: {java}\n\tat a.B.c(B.java:2)")
     )
@@ -71,7 +85,7 @@ def test_a_disk_that_does_not_take_or_have_a_file(java: str, kind: type[Lakefeed
     assert found.hint
 
 
-def test_an_s3_store_that_refuses_is_no_file_that_cannot_be_written() -> None:
+def test_a_refusal_of_the_s3_store_is_no_denied_file() -> None:
     found = translate(RuntimeError("java.nio.file.AccessDeniedException: s3a://lake/c: PUT: Status Code: 403"))
     assert found.what == "the S3 store refuses the credentials"
 
@@ -115,7 +129,7 @@ class Answer(Thrown):
 
 
 @pytest.mark.parametrize(("status", "kind"), [(503, Unreachable), (429, Unreachable), (403, AccessDenied)])
-def test_the_status_that_the_stores_client_has_counts_and_no_text(status: int, kind: type[LakefeedError]) -> None:
+def test_the_status_of_the_s3_client_decides_and_not_the_text(status: int, kind: type[LakefeedError]) -> None:
     error = RuntimeError("o1.append: s3://lake/NoSuchBucket/AccessDenied/SlowDown")
     error.java_exception = Thrown("java.io.IOException", "put", Answer(status, "of AccessDenied/SlowDown"))  # type: ignore[attr-defined]
     found = translate(error)
@@ -137,10 +151,72 @@ def test_the_status_that_the_stores_client_has_counts_and_no_text(status: int, k
         "lakefeed refuses the commit: another driver has taken over",
     ],
 )
-def test_the_text_of_a_record_accuses_no_server(value: str) -> None:
-    """Otherwise a feed would wait minutes for this server and report it."""
+def test_the_text_of_a_record_is_no_error_of_a_server(value: str) -> None:
+    # Otherwise a feed would wait minutes for the server.
     message = f'[CAST_INVALID_INPUT] The value \'{value}\' of the type "STRING" cannot be cast to "INT".'
     of_record = translate(failed_task("org.apache.spark.SparkNumberFormatException", message))
     assert (type(of_record), of_record.what, of_record.passes) == (JobFailed, "Spark stopped the job", False)
     of_world = translate(failed_task("java.io.IOException", f"software.amazon.awssdk: {value}"))
     assert of_world.what != "Spark stopped the job"
+
+
+CALL = (
+    "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n: {}\n\tat java.base/java.lang.X"
+)
+
+
+@pytest.mark.parametrize(
+    "java",
+    [
+        "java.lang.ClassNotFoundException: io.lakefeed.metrics.FeedMetrics",
+        "java.lang.NoClassDefFoundError: io/lakefeed/metrics/FeedMetrics",
+    ],
+)
+def test_a_jar_of_another_version_is_a_config_error(java: str) -> None:
+    found = translate(RuntimeError(CALL.format(java)))
+    assert (type(found), found.exit_status) == (ConfigError, 2)
+    assert "install lakefeed again" in str(found)
+    assert "FeedMetrics" in str(found)
+
+
+def test_another_error_of_the_start_is_shown_without_its_stack() -> None:
+    found = translate(RuntimeError(CALL.format("java.lang.ClassNotFoundException: org.example.Mine")))
+    assert (type(found), found.where) == (JobFailed, "java.lang.ClassNotFoundException: org.example.Mine")
+
+
+class Messages(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
+def test_quietly_silences_only_its_own_thread() -> None:
+    log = PySparkLogger.getLogger("SQLQueryContextLogger")
+    handler = Messages()
+    log.addHandler(handler)
+    inside, may_end = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with quietly():
+            inside.set()
+            may_end.wait(5)
+            log.error("of the other thread")
+
+    thread = threading.Thread(target=other)
+    try:
+        thread.start()
+        assert inside.wait(5)
+        log.error("heard")
+        with quietly():
+            with quietly():
+                log.error("nested")
+            log.error("quiet")
+        log.error("heard again")
+        may_end.set()
+        thread.join(5)
+    finally:
+        log.removeHandler(handler)
+    assert handler.messages == ["heard", "heard again"]

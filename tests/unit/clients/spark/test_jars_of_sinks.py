@@ -19,7 +19,7 @@ class Broken(Whole):
     jars: ClassVar[tuple[str, ...]] = ("lakefeed/nowhere.jar",)
 
 
-def test_a_missing_jar_stops_its_own_sink_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_jar_is_an_error_only_for_its_own_sink(monkeypatch: pytest.MonkeyPatch) -> None:
     installed = {"broken": Broken, "whole": Whole}
     monkeypatch.setattr(jvm, "installed_kinds", lambda group: installed if group == SinkChoice.group else {})
     monkeypatch.setattr(SinkChoice, "installed_kind", installed.get)

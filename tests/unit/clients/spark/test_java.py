@@ -1,4 +1,4 @@
-"""Find Java; small scripts answer as ``java`` does."""
+"""Find Java; small scripts print what ``java`` prints."""
 
 from pathlib import Path
 
@@ -26,25 +26,25 @@ def _bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
 
 
-def test_found_on_path(tmp_path: Path) -> None:
+def test_java_on_path_is_found(tmp_path: Path) -> None:
     script = java(tmp_path / "path", version("17.0.15"))
     assert require_java() == script
 
 
 @pytest.mark.parametrize("text", ["17", "17.0.15", "18-ea", "21.0.2"])
-def test_versions_that_will_do(tmp_path: Path, text: str) -> None:
+def test_java_17_to_21_is_accepted(tmp_path: Path, text: str) -> None:
     java(tmp_path / "path", version(text))
     require_java()
 
 
-def test_java_home_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_home_has_priority_over_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java(tmp_path / "path", version("21.0.2"))
     script = java(tmp_path / "home" / "bin", version("17.0.15"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
     assert require_java() == script
 
 
-def test_missing() -> None:
+def test_a_missing_java_is_an_error() -> None:
     with pytest.raises(JavaError, match="no Java was found") as caught:
         require_java()
     assert "install Java 17" in str(caught.value.hint)
@@ -54,27 +54,29 @@ def test_missing() -> None:
     ("text", "message"),
     [("11.0.25", "Java 11 is too old"), ("1.8.0_412", "Java 8 is too old"), ("25.0.1", "Java 25 is too new")],
 )
-def test_out_of_range(tmp_path: Path, text: str, message: str) -> None:
+def test_an_unsupported_version_is_refused(tmp_path: Path, text: str, message: str) -> None:
     script = java(tmp_path / "path", version(text))
     with pytest.raises(JavaError, match=message) as caught:
         require_java()
     assert caught.value.where == f"{script} (from PATH)"
 
 
-def test_garbage(tmp_path: Path) -> None:
+def test_the_error_quotes_an_output_without_a_version(tmp_path: Path) -> None:
     java(tmp_path / "path", "Unable to locate a Java Runtime.", status=1)
     with pytest.raises(JavaError, match="Unable to locate a Java Runtime"):
         require_java()
 
 
-def test_java_home_without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_java_home_without_java_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nothing"))
     with pytest.raises(JavaError, match="No such file") as caught:
         require_java()
     assert "from JAVA_HOME" in str(caught.value.where)
 
 
-def test_says_when_only_java_home_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hint_names_the_java_on_path_if_only_java_home_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     good = java(tmp_path / "path", version("17.0.15"))
     java(tmp_path / "home" / "bin", version("25"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))

@@ -17,7 +17,7 @@ def write(folder: Path, **modules: str) -> None:
         path.write_text(text)
 
 
-def test_imports_are_followed_below_the_folder(tmp_path: Path) -> None:
+def test_imports_of_imported_modules_are_found(tmp_path: Path) -> None:
     write(
         tmp_path,
         main="import json, yaml\nfrom parts.one import f\nfrom pyspark.sql import DataFrame\n",
@@ -32,19 +32,19 @@ def test_imports_are_followed_below_the_folder(tmp_path: Path) -> None:
     assert found.packages == {"yaml", "click"}
 
 
-def test_a_package_brings_its_own_init_file(tmp_path: Path) -> None:
+def test_a_module_brings_the_init_file_of_its_package(tmp_path: Path) -> None:
     write(tmp_path, main="import kit.tools\n", kit__tools="")
     (tmp_path / "kit" / "__init__.py").write_text("import yaml\n")
     names = {file.relative_to(tmp_path).as_posix() for file in find_imports(tmp_path, ["main"]).files}
     assert names == {"main.py", "kit/__init__.py", "kit/tools.py"}
 
 
-def test_pandas_functions_bring_what_spark_imports_for_them(tmp_path: Path) -> None:
+def test_pandas_functions_bring_pandas_and_pyarrow(tmp_path: Path) -> None:
     write(tmp_path, main="def f(rows):\n    return rows.mapInPandas(g, rows.schema)\n")
     assert find_imports(tmp_path, ["main"]).packages == {"pandas", "pyarrow"}
 
 
-def test_the_archive_has_the_package_and_what_it_requires(tmp_path: Path) -> None:
+def test_the_archive_has_a_package_and_its_requirements(tmp_path: Path) -> None:
     write(tmp_path, main="import rich\n")
     settings = executor_settings(tmp_path, ["main"])
     url, _, folder = settings["spark.archives"].partition("#")
@@ -56,17 +56,17 @@ def test_the_archive_has_the_package_and_what_it_requires(tmp_path: Path) -> Non
     assert executor_settings(tmp_path, ["main"]) == settings  # The second call returns the cached archive.
 
 
-def test_nothing_is_sent_for_modules_that_are_installed() -> None:
+def test_installed_modules_are_not_sent() -> None:
     assert executor_settings(None, ["json"]) == {}
 
 
-def test_an_import_of_what_is_not_installed_is_an_error(tmp_path: Path) -> None:
+def test_an_import_of_a_missing_package_is_an_error(tmp_path: Path) -> None:
     write(tmp_path, main="import no_such_package_here\n")
     with pytest.raises(ConfigError, match="import no_such_package_here, which is not installed"):
         executor_settings(tmp_path, ["main"])
 
 
-def test_lakefeed_requires_what_it_declares_and_not_its_other_extras() -> None:
+def test_only_the_named_extras_are_required() -> None:
     plain, more = with_requirements(["lakefeed"]), with_requirements(["lakefeed[postgresql]"])
     assert {"lakefeed", "pydantic", "pydantic-core", "confluent-kafka"} <= plain.keys()
     assert "pyspark" not in plain

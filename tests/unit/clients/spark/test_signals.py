@@ -1,4 +1,4 @@
-"""A signal while a command starts: the command has nothing to finish and ends as after a batch."""
+"""A signal during the start of a command ends it, because there is no batch to finish."""
 
 import os
 import signal
@@ -70,7 +70,7 @@ def test_a_signal_during_the_start_ends_with_status_0(
 @pytest.mark.parametrize(
     "option", [["--exit-on-signal", "143"], pytest.param(["--exit-on-signal=143"], marks=pytest.mark.slow)]
 )
-def test_a_run_that_is_stopped_at_the_start_ends_with_the_status_that_was_chosen(
+def test_exit_on_signal_sets_the_status_of_a_signal_during_the_start(
     option: list[str], silent: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "pipeline.yaml"
@@ -79,7 +79,7 @@ def test_a_run_that_is_stopped_at_the_start_ends_with_the_status_that_was_chosen
     assert status == 143, said
 
 
-def test_a_second_ctrl_c_ends_a_run_at_once_that_a_request_has_stopped() -> None:
+def test_the_second_ctrl_c_interrupts_a_run_that_a_request_has_stopped() -> None:
     said: list[str] = []
     with stop_on_signals(said.append) as stop:
         stop.set()

@@ -1,4 +1,4 @@
-"""A check that runs while a session starts, and its effect on the start."""
+"""A check runs while a session starts; its error ends the start."""
 
 import threading
 from collections.abc import Callable
@@ -15,21 +15,21 @@ def fail() -> None:
     raise MISSING
 
 
-def test_a_start_ends_with_what_its_check_finds() -> None:
+def test_a_start_raises_the_error_of_its_check() -> None:
     with pytest.raises(ResourceMissing), StartChecks(fail) as checks:
         checks.begin()
     with pytest.raises(ResourceMissing), StartChecks(fail):
         """A session that already runs does not wait for the check."""
 
 
-def test_the_check_wins_over_an_error_of_the_start() -> None:
+def test_the_error_of_the_check_replaces_that_of_the_start() -> None:
     with pytest.raises(ResourceMissing):
         end_by(JavaError("no Java"), check=fail)
     with pytest.raises(JavaError):
         end_by(JavaError("no Java"), check=lambda: None)
 
 
-def test_a_look_in_between_waits_for_nothing() -> None:
+def test_poll_does_not_wait_for_the_check() -> None:
     answer = threading.Event()
     with StartChecks(lambda: assert_true(answer.wait(30))) as checks:
         checks.poll()

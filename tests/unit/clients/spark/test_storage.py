@@ -1,4 +1,4 @@
-"""Spark's local folder."""
+"""The folder for Spark's temporary files."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from lakefeed.clients.spark.storage import require_own_folder
 from lakefeed.errors import FileDenied
 
 
-def test_one_of_sparks_folders_has_to_take_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_of_sparks_folders_must_be_writable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
     (tmp_path / "file").write_text("")
     below, good = tmp_path / "file" / "below", tmp_path / "made" / "here"

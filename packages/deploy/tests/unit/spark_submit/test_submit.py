@@ -110,7 +110,7 @@ def test_submit_to_yarn_without_its_address_is_refused(tmp_path: Path, monkeypat
     path = write(tmp_path)
     for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(ConfigError, match="nothing says where YARN is"):
+    with pytest.raises(ConfigError, match="the address of YARN is not set"):
         planned(path, master="yarn")
 
 

@@ -1,4 +1,4 @@
-"""The JVM of a local run has one garbage collector: lakefeed's, or the one that the user chose."""
+"""A session has lakefeed's settings and the user's, but only one garbage collector."""
 
 import pytest
 
@@ -13,14 +13,14 @@ def without_options(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_lakefeed_chooses_one_on_a_local_master_alone() -> None:
+def test_only_a_local_master_gets_lakefeeds_collector() -> None:
     assert settings()[OPTIONS].endswith(f" {COLLECTOR}")
     assert OPTIONS not in settings(master="spark://one:7077")
 
 
 @pytest.mark.parametrize("key", [OPTIONS, DEFAULTS])
 @pytest.mark.parametrize("collector", ["-XX:+UseG1GC", "-XX:+UseZGC", "-XX:+UseSerialGC"])
-def test_the_users_choice_replaces_it(key: str, collector: str) -> None:
+def test_the_users_collector_replaces_lakefeeds(key: str, collector: str) -> None:
     whole = with_own(settings(), {key: f"-Dx=1 {collector}"})
     text = f"{whole[OPTIONS]} {whole.get(DEFAULTS, '')}"
     assert COLLECTOR not in text
@@ -28,12 +28,18 @@ def test_the_users_choice_replaces_it(key: str, collector: str) -> None:
     assert "-XX:Tier4" in text
 
 
-def test_another_option_keeps_it() -> None:
+def test_another_java_option_keeps_the_collector() -> None:
     assert with_own(settings(), {OPTIONS: "-Dx=UseG1GC"})[OPTIONS].endswith(f"{COLLECTOR} -Dx=UseG1GC")
     assert with_own({"spark.a": "1"}, {OPTIONS: "-XX:+UseG1GC"}) == {"spark.a": "1", OPTIONS: "-XX:+UseG1GC"}
 
 
 @pytest.mark.parametrize("name", ["JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS"])
-def test_a_choice_of_the_environment_stands(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_collector_of_the_environment_replaces_lakefeeds(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "-XX:+UseG1GC")
     assert COLLECTOR not in settings()[OPTIONS]
+
+
+def test_a_users_plugins_come_after_lakefeeds() -> None:
+    own = "io.lakefeed.JvmPlugin,io.lakefeed.metrics.FeedMetrics"
+    whole = with_own(settings(), {"spark.plugins": "org.example.Mine"})
+    assert whole["spark.plugins"] == f"{own},org.example.Mine"
