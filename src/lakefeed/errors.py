@@ -87,8 +87,8 @@ class RowsRefused(ConfigError):
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra of lakefeed."""
-    return f"pip install 'lakefeed[{extra}]'"
+    """Return the command that installs an extra of lakefeed: from a clone, because it is not on PyPI."""
+    return f"in a clone of lakefeed: pip install '.[{extra}]' ./packages/*"
 
 
 class MissingExtra(UserError):

@@ -4,7 +4,7 @@
         def block(self, folder):
             return {"my_sink": {"path": str(folder / "rows.db")}}
 
-The tests need the installed package, pytest and Java, but no broker: ``pip install 'lakefeed[spark,read]' pytest``.
+The tests need the installed package, ``lakefeed[spark,read]``, pytest and Java, but no broker.
 docs/extension-points.md has more.
 """
 

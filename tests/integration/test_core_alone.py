@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from lakefeed.errors import install_command
 from tests.support.feed import Feed
 from tests.support.installed import install
 
@@ -25,6 +26,6 @@ def test_the_core_alone_checks_plans_runs_and_verifies(feed: Feed, tmp_path: Pat
     assert "200 rows" in shell("lakefeed", "run", file, "--once")
     assert "each record once" in shell("lakefeed", "verify", file)
     # The errors name the extra that has the missing plug-in.
-    assert "pip install 'lakefeed[local]'" in shell("lakefeed", "topics", "produce", feed.topic, status=2)
+    assert install_command("local") in shell("lakefeed", "topics", "produce", feed.topic, status=2)
     notified = feed.write_file(notify={"targets": {}})
-    assert "pip install 'lakefeed[observe]'" in shell("lakefeed", "check", str(notified), status=2)
+    assert install_command("observe") in shell("lakefeed", "check", str(notified), status=2)

@@ -132,7 +132,7 @@ def test_without_pandas_it_says_what_to_install(
 ) -> None:
     pipeline = feed.pipeline(**counting(feed))
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingExtra, match=r"(?s)pandas.*transform\.steps\.counted.*pip install 'lakefeed\[pandas\]'"):
+    with pytest.raises(MissingExtra, match=r"(?s)pandas.*transform\.steps\.counted.*pip install '\.\[pandas\]'"):
         pipeline.run(spark=lake, once=True)
 
 

@@ -9,7 +9,7 @@ from lakefeed import plugins
 from lakefeed.cli.main import main, root
 from lakefeed.config.blocks import SinkChoice, Source
 from lakefeed.config.decoding import KeyDecode
-from lakefeed.errors import ConfigError
+from lakefeed.errors import ConfigError, install_command
 from lakefeed.plugins import COMMANDS_GROUP, KEYS_OF_EXTRAS, KINDS_OF_EXTRAS, OF_EXTRAS, SETTINGS_GROUP
 
 
@@ -32,7 +32,7 @@ def test_a_command_whose_extra_is_missing_names_the_extra(
     monkeypatch.setattr(plugins, "installed", lambda group: [])
     with pytest.raises(SystemExit, match="2"):
         main(["adopt", "p.yaml"])
-    assert "next:  pip install 'lakefeed[adopt]'" in capsys.readouterr().err
+    assert f"next:  {install_command('adopt')}" in capsys.readouterr().err
 
 
 def test_a_package_that_cannot_be_imported_is_named_and_stops_no_other_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,8 +60,8 @@ COMMANDS = {"run": plugins.CliCommand("nowhere:run", "Another run.", "run")}
 def test_a_sink_whose_extra_is_missing_names_the_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(set(names) <= set(plugins.installed_kinds(group)) for group, names in KINDS_OF_EXTRAS.items())
     monkeypatch.setattr(plugins, "installed_kinds", lambda group: {})
-    assert SinkChoice.unknown_kind(name) == (f"no such sink is installed: '{name}'", "pip install 'lakefeed[jdbc]'")
-    hint = "pip install 'lakefeed[kinesis]'"
+    assert SinkChoice.unknown_kind(name) == (f"no such sink is installed: '{name}'", install_command("jdbc"))
+    hint = install_command("kinesis")
     assert Source.unknown_kind("kinesis") == ("no such source is installed: 'kinesis'", hint)
-    assert KeyDecode.unknown_kind("csv") == ("no such format is installed: 'csv'", "pip install 'lakefeed[csv]'")
+    assert KeyDecode.unknown_kind("csv") == ("no such format is installed: 'csv'", install_command("csv"))
     assert plugins.missing_kind(plugins.SINKS_GROUP, "clickhouse") is None

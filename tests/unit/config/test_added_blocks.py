@@ -10,6 +10,7 @@ from lakefeed import plugins
 from lakefeed.config.loading.load import Reading, read
 from lakefeed.config.models import PipelineConfig, pipeline_model
 from lakefeed.config.schema import json_schema
+from lakefeed.errors import install_command
 from tests.support.plugin import forget_blocks, put_on_path
 
 FILE = """\
@@ -169,7 +170,7 @@ def test_no_package_replaces_a_block_of_lakefeed(put: Callable[..., None], tmp_p
 def test_a_key_whose_package_is_not_installed_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugins, "KEYS_OF_EXTRAS", {"paging": ("pager",)})
     what = "the block 'pager' is for a part of lakefeed that is not installed"
-    assert said(checked(tmp_path)) == [(5, what, "pip install 'lakefeed[paging]'")]
+    assert said(checked(tmp_path)) == [(5, what, install_command("paging"))]
     assert said(checked(tmp_path, to_run=False)) == []
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from lakefeed.clients.iceberg.reader import _reached
+from lakefeed.clients.iceberg.reader import _catalog_properties
 from lakefeed.clients.postgresql import CatalogDatabase
 from lakefeed.clients.spark.session import settings
 from lakefeed.config.connections import S3, Catalog, Connections
@@ -41,7 +41,7 @@ def test_postgresql() -> None:
     assert spark["jdbc.user"] == "me"
     assert spark["jdbc.schema-version"] == "V1"
     assert catalog.secrets() == {"jdbc.password": SecretStr(SECRET)}
-    read = _reached(catalog, region="eu-west-1")
+    read = _catalog_properties(catalog, region="eu-west-1")
     assert read["uri"] == f"postgresql+psycopg://me:{SECRET}@db:5433/lake?sslmode=require"
 
 
@@ -76,7 +76,7 @@ def test_rest_with_a_login_and_vended_credentials() -> None:
     assert expected.items() <= spark.items()
     assert catalog.secrets() == {"credential": SecretStr(f"id:{SECRET}")}
     # pyiceberg uses the same names.
-    assert _reached(catalog, region="eu-west-1") == {**expected, "credential": f"id:{SECRET}"}
+    assert _catalog_properties(catalog, region="eu-west-1") == {**expected, "credential": f"id:{SECRET}"}
 
 
 def test_hive() -> None:
@@ -95,7 +95,7 @@ def test_glue_brings_its_jar() -> None:
     expected = {"type": "glue", "warehouse": WAREHOUSE, "glue.id": "123456789012", "client.region": "eu-west-1"}
     assert expected.items() <= spark.items()
     assert "uri" not in spark
-    assert _reached(catalog, region="eu-west-1")["glue.region"] == "eu-west-1"
+    assert _catalog_properties(catalog, region="eu-west-1")["glue.region"] == "eu-west-1"
     with_glue = settings(connections=Connections(catalogs={"c": catalog}))["spark.driver.extraClassPath"]
     assert "awssdk/glue" in with_glue
     assert "awssdk/glue" not in settings(connections=Connections())["spark.driver.extraClassPath"]
@@ -113,7 +113,7 @@ def test_sqlite_opens_the_same_file_with_and_without_spark(uri: str) -> None:
     catalog = declared(uri=uri, warehouse=WAREHOUSE)
     assert in_spark(catalog)["uri"] == uri
     assert catalog.sqlite_file == Path("/c.db")
-    assert _reached(catalog, region="eu-west-1")["uri"] == "sqlite:////c.db"
+    assert _catalog_properties(catalog, region="eu-west-1")["uri"] == "sqlite:////c.db"
 
 
 @pytest.mark.parametrize(

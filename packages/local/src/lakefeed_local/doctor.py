@@ -30,7 +30,7 @@ from lakefeed.clients.spark.driver_jvm import require_java
 from lakefeed.clients.spark.jars import cache_directory, read_lock
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import added_models
-from lakefeed.errors import LakefeedError
+from lakefeed.errors import LakefeedError, install_command
 from lakefeed.messages.pages import page_command
 
 Verdict = Literal["ok", "warning", "error"]
@@ -97,7 +97,7 @@ def _installed(package: str) -> str | None:
 
 def _spark() -> Iterator[Diagnosis]:
     found = _installed("pyspark")
-    hint = "pip install 'lakefeed[spark]'"
+    hint = install_command("spark")
     if found is None:
         yield Diagnosis(name="spark", verdict="error", what="PySpark is not installed", hint=hint)
     elif not found.startswith(SPARK_LINE):

@@ -67,7 +67,7 @@ def test_a_topic_that_exists(topics: Topics, name: str) -> None:
         ({"replication_factor": 5}, "has not enough brokers"),
         ({"config": {"retention": "1"}}, "Unknown topic config name: retention"),
         ({"config": {"retention.ms": "long"}}, "Invalid value long"),
-        ({"partitions": 0}, "at least 1 partition"),
+        ({"partitions": 0}, "cannot have 0 partitions"),
     ],
 )
 def test_wrong_numbers_and_settings(topics: Topics, name: str, wrong: dict[str, object], what: str) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lakefeed.errors import DownloadError, MissingExtra
+from lakefeed.errors import DownloadError, MissingExtra, install_command
 from lakefeed_local.go import GoProgram
 
 PROGRAM = GoProgram(name="tool", package="example.org/tool", version="v1.2.3")
@@ -58,4 +58,4 @@ def test_no_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sysconfig.get_path", lambda _name: str(folder))
     with pytest.raises(MissingExtra) as caught:
         PROGRAM.build(log=folder / "log")
-    assert caught.value.hint == "pip install 'lakefeed[go]'"
+    assert caught.value.hint == install_command("go")

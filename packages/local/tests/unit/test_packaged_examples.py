@@ -25,7 +25,7 @@ def test_a_copy_has_each_file_that_its_commands_name(example: PackagedExample, t
         assert example.description(file)
         notes = example.notes(file)
         assert list(notes) == ["Needs", "Gives", "Change"]
-        assert "pip install" in notes["Needs"]
+        assert "lakefeed" in notes["Needs"]
         assert all(len(note) > 10 and note.endswith(".") for note in notes.values())
         for command in example.commands(file):
             for named in re.findall(r"examples/\S+", command):

@@ -38,7 +38,7 @@ def require_classic_mode(conf: Mapping[str, str]) -> None:
 
     if is_remote_only():
         what = "the installed PySpark is only a client of Spark Connect and has no JVM"
-        raise ConfigError(what, hint=f"in an environment without pyspark-client: {install_command('spark')}")
+        raise ConfigError(what, hint=f"use an environment without pyspark-client; {install_command('spark')}")
     where = None
     if "spark.remote" in conf:
         where = "spark.remote"

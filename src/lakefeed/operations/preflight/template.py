@@ -122,7 +122,7 @@ def _decode(blank: Blank) -> list[str]:
             "#   avro: {schema_file: values.avsc}           # Avro without a header",
             "#   protobuf: {schema_file: values.proto, message: Trip}",
             "#   json: {schema_ddl: 'id BIGINT, name STRING'}   # or {schema: sample}",
-            "#   csv: {schema_ddl: 'id BIGINT, name STRING'}   # pip install 'lakefeed[csv]'",
+            "#   csv: {schema_ddl: 'id BIGINT, name STRING'}   # needs the extra csv",
             "#   string: {}",
         ]
     lines.append("decode:")

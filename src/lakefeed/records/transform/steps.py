@@ -14,7 +14,7 @@ from lakefeed.clients.spark.errors import quietly
 from lakefeed.clients.spark.python_files import find_imports
 from lakefeed.clients.spark.statements import run
 from lakefeed.config.transform import Step, Transform, Watermark
-from lakefeed.errors import ConfigError, LakefeedError, MissingExtra
+from lakefeed.errors import ConfigError, LakefeedError, MissingExtra, install_command
 from lakefeed.lazy import sf, spark_errors, t
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def load(path: str, *, where: str, folder: Path | None = None) -> Any:
 
 def _missing_pandas(package: str, *, where: str) -> MissingExtra:
     what = f"the function needs the Python package {package}, which is not installed"
-    hint = "install it on the driver and on the executors: pip install 'lakefeed[pandas]'"
+    hint = f"install it on the driver and on the executors; {install_command('pandas')}"
     return MissingExtra(what, where=where, hint=hint)
 
 

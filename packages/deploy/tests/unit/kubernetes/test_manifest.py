@@ -166,7 +166,7 @@ def test_a_bounded_producer_is_never_started_again_and_a_stream_is() -> None:
 
 def test_no_secret_of_this_machine_is_in_any_manifest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     canary = "canary-7f3b9c"
-    for name in ("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "KAFKA_JAAS_CONFIG", "AWS_REGION"):
+    for name in ("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "KAFKA_PASSWORD", "AWS_REGION"):
         monkeypatch.setenv(name, canary)
     for operator in OPERATORS:
         for style in ("yaml", "helm-values"):
