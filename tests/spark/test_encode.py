@@ -253,5 +253,5 @@ def test_csv_files_with_different_column_orders_are_refused(spark: SparkSession,
 def test_missing_files_and_unknown_formats_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ResourceMissing, match="no such file"):
         read_rows(spark, str(tmp_path / "none.csv"))
-    with pytest.raises(ConfigError, match="does not say what the files are"):
+    with pytest.raises(ConfigError, match="does not show the files' format"):
         read_rows(spark, str(tmp_path / "rows"))

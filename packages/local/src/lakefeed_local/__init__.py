@@ -1,4 +1,4 @@
-"""Work on one machine: the embedded stack, a producer, the quickstart, the demo and the examples."""
+"""Commands for one machine: servers, topics and a producer, the quickstart, the demo, the examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The main job from end to end: write rows into a topic, land it in a table, and read the table with another engine."""
+"""Produce trips into a topic, land the topic in a table, and compare the table, read without Spark, with the trips."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TABLE_KEY = "kafka_key"
 
 @dataclass(frozen=True, kw_only=True)
 class DemoReport:
-    """The figures of a demo; it is verified if Spark's totals of the produced rows equal DuckDB's of the table."""
+    """The figures of a demo. It is verified if Spark's totals of the produced trips equal DuckDB's of the table."""
 
     produced: int
     rows: int
@@ -47,7 +47,7 @@ class DemoReport:
 
 
 def run_demo(endpoints: Endpoints, *, rows: int, csv: Path | None, say: Callable[[str], None]) -> DemoReport:
-    """Produce ``rows`` generated trips or those of a CSV file, land them in a table, and compare the two."""
+    """Produce ``rows`` generated trips, or the trips of a CSV file, land them in a table, and compare the totals."""
     pipeline = Pipeline.from_file(packaged_example("taxi").main, environment=endpoints.as_environment())
     table = pipeline.config.sink.ledger_table
     log_file = log_path("demo")

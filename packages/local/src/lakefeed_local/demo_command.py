@@ -1,4 +1,4 @@
-"""``lakefeed local demo``: the main job from end to end, with a report."""
+"""``lakefeed local demo``: produce, land and verify taxi trips on the local stack."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Use these trips instead: a CSV file with the 17 columns of New York's taxi data.",
 )
-@click.option("--keep", is_flag=True, help="Leave the stack up, for a look around.")
+@click.option("--keep", is_flag=True, help="Leave the stack running afterwards.")
 @own_home_option("demo", folder="demo", earlier="demo")
 @click.option("--store", help="Object store: s3proxy, minio or versitygw.  [default: s3proxy]")
 @output_option
@@ -84,7 +84,7 @@ def _print(report: DemoReport, *, home: Path, keep: bool) -> None:
 
 
 def _look_around(table: str, *, home: Path, keep: bool) -> str:
-    """Return the commands to explore the result; they work in a shell without lakefeed's variables."""
+    """Return commands that explore the result; they also work in a shell without lakefeed's variables."""
     from lakefeed_local.examples import packaged_example
 
     commands = [f"export LAKEFEED_HOME={shlex.quote(str(home.absolute()))}", *path_lines()]
@@ -103,7 +103,7 @@ def _look_around(table: str, *, home: Path, keep: bool) -> str:
 
 
 def path_lines() -> Iterator[str]:
-    """Yield the line that adds lakefeed to the shell's PATH, unless the shell finds it."""
+    """Yield the command that adds lakefeed to the shell's PATH, unless it is there."""
     own = Path(sys.executable).parent
     if shutil.which("lakefeed") != str(own / "lakefeed"):
         yield f'export PATH={shlex.quote(str(own))}:"$PATH"'

@@ -1,7 +1,7 @@
-"""Find problems of this machine that keep lakefeed from running well, before anything is started.
+"""Find problems of this machine that would disturb a run.
 
-It examines only this machine, and the store in the environment: the store's clock and features. The servers of a
-pipeline file are checked by ``lakefeed check --connect``.
+The checks cover this machine, and the clock and features of the store that the environment names. ``lakefeed check
+--connect`` checks the servers of a pipeline file.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ EXTRAS = {"pyiceberg": "read", "duckdb": "read", "pandas": "pandas", "psycopg": 
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """The result of one check; ``hint`` says what to do, unless the result is ok."""
+    """The result of one check; ``hint`` has the next step, unless the result is ok."""
 
     name: str
     verdict: Verdict
@@ -57,14 +57,14 @@ class Diagnosis:
 
 
 def examine() -> list[Diagnosis]:
-    """Run all checks; no check can end the examination."""
+    """Run all checks; a check that fails becomes a warning."""
     findings: list[Diagnosis] = []
-    looks = (_python, _java, _spark, _extras, _jars, _memory, _cores, _disk, _temporary, _files, _names, _ports)
-    for look in (*looks, _clock, _store):
+    checks = (_python, _java, _spark, _extras, _jars, _memory, _cores, _disk, _temporary, _files, _names, _ports)
+    for check in (*checks, _clock, _store):
         try:
-            findings += look()
+            findings += check()
         except (OSError, ValueError, LakefeedError) as error:
-            findings.append(Diagnosis(name=look.__name__.strip("_"), verdict="warning", what=f"is not known: {error}"))
+            findings.append(Diagnosis(name=check.__name__.strip("_"), verdict="warning", what=f"is not known: {error}"))
     return findings
 
 
@@ -112,7 +112,7 @@ def _extras() -> Iterator[Diagnosis]:
     missing = sorted({extra for package, extra in EXTRAS.items() if _installed(package) is None})
     what = ", ".join(there) or "none"
     if missing:
-        what += f"; not installed, needed for some tasks only: lakefeed[{','.join(missing)}]"
+        what += f"; the extras {', '.join(missing)} are not installed, and only some tasks need them"
     yield Diagnosis(name="extras", verdict="ok", what=what)
 
 
@@ -125,7 +125,7 @@ def _jars() -> Iterator[Diagnosis]:
     size = sum(artifact.size for artifact in missing) / 1e6
     what = f"{len(missing)} of {len(artifacts)} are not fetched yet ({size:,.0f} MB)"
     yield Diagnosis(
-        name="jars", verdict="warning", what=what, hint="the first start fetches them, or: lakefeed jars fetch"
+        name="jars", verdict="warning", what=what, hint="lakefeed jars fetch, or wait for it at the first start"
     )
 
 
@@ -140,7 +140,7 @@ def _memory() -> Iterator[Diagnosis]:
 
 
 def _free_memory() -> int | None:
-    """Return the bytes of memory that a process can still use, on the machine or within its container's limit."""
+    """Return the bytes of memory that are free on this machine, or within the limit of this container."""
     try:
         lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
     except OSError:
@@ -157,7 +157,7 @@ def _free_memory() -> int | None:
 def _cores() -> Iterator[Diagnosis]:
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     verdict: Verdict = "ok" if count > 1 else "warning"
-    hint = "one core decodes, writes and runs the servers in turn: two or more are better"
+    hint = "use two or more: one core has to decode, write and run the servers in turn"
     yield Diagnosis(name="cores", verdict=verdict, what=str(count), hint=_unless_ok(verdict, hint))
 
 
@@ -206,7 +206,7 @@ def _names() -> Iterator[Diagnosis]:
         socket.getaddrinfo(host, None)
     except OSError:
         hint = f"add '127.0.1.1 {host}' to /etc/hosts, or set SPARK_LOCAL_HOSTNAME=localhost"
-        what = f"the name of this machine, {host}, has no address: Spark asks for it at the start"
+        what = f"the name of this machine, {host}, has no address, and Spark looks it up at its start"
         yield Diagnosis(name="network", verdict="warning", what=what, hint=hint)
     else:
         yield Diagnosis(name="network", verdict="ok", what=f"{host}, 127.0.0.1")
@@ -221,11 +221,11 @@ def _ports() -> Iterator[Diagnosis]:
         try:
             server.bind(("127.0.0.1", port))
         except OSError as error:
-            what = f"{port}, the dashboard's, cannot be used: {error.strerror}"
+            what = f"the dashboard's port {port} cannot be used: {error.strerror}"
             hint = "name another one: lakefeed run --dashboard 127.0.0.1:PORT"
             yield Diagnosis(name="ports", verdict="warning", what=what, hint=hint)
             return
-    yield Diagnosis(name="ports", verdict="ok", what=f"{port} is free for the dashboard; others are found")
+    yield Diagnosis(name="ports", verdict="ok", what=f"{port} is free for the dashboard")
 
 
 def _clock() -> Iterator[Diagnosis]:
@@ -236,7 +236,7 @@ def _clock() -> Iterator[Diagnosis]:
         return
     skew = _skew(endpoint)
     if skew is None:
-        yield Diagnosis(name="clock", verdict="warning", what="not compared: the store does not answer with its time")
+        yield Diagnosis(name="clock", verdict="warning", what="not compared: the store's answer has no time")
         return
     verdict: Verdict = "ok" if abs(skew) < SKEW_SECONDS else "error" if abs(skew) > MOST_SKEW_SECONDS else "warning"
     hint = "set the clock (chrony, systemd-timesyncd): S3 refuses requests that are 15 minutes off"
@@ -245,7 +245,7 @@ def _clock() -> Iterator[Diagnosis]:
 
 
 def _skew(endpoint: str, *, now: Callable[[], float] = time.time) -> float | None:
-    """Return how far this machine's clock is ahead of a server's, in seconds; None if the server sends no time."""
+    """Return the seconds by which this machine's clock is ahead of a server's; None if the server sends no time."""
     parts = urlsplit(endpoint)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=3)
@@ -260,7 +260,7 @@ def _skew(endpoint: str, *, now: Callable[[], float] = time.time) -> float | Non
 
 
 def _store() -> Iterator[Diagnosis]:
-    """Check the store's feature that checkpoints require: of two writers of one name, it refuses the second."""
+    """Check that the store supports If-None-Match, with which a second writer of a checkpoint's file is refused."""
     environment = default_environment()
     place = urlsplit(environment.get("LAKEFEED_WAREHOUSE", ""))
     if place.scheme != "s3":
@@ -280,19 +280,17 @@ def _store() -> Iterator[Diagnosis]:
     second = status("PUT", if_none_match="*")
     removed = status("DELETE")
     if first == 200 and second in (409, 412):
-        what = "it lets one of two writers win (If-None-Match)"
+        what = "it refuses a second writer of an object (If-None-Match)"
         verdict: Verdict = "ok" if removed in (200, 204) else "warning"
-        hint = (
-            None if verdict == "ok" else f"these keys may not delete s3://{place.netloc}/{key}: allow s3:DeleteObject"
-        )
-        yield Diagnosis(name="store", verdict=verdict, what=what, hint=hint)
+        hint = f"these keys may not delete s3://{place.netloc}/{key}: allow s3:DeleteObject"
+        yield Diagnosis(name="store", verdict=verdict, what=what, hint=_unless_ok(verdict, hint))
     elif first == 200:
-        what = f"it overwrites an object where If-None-Match forbids that (status {second})"
-        hint = f"keep checkpoints elsewhere, or leave them out: {page_command('catalogs')}"
+        what = f"it overwrites an object although If-None-Match forbids that (status {second})"
+        hint = f"put checkpoints into another store, or leave them out: {page_command('catalogs')}"
         yield Diagnosis(name="store", verdict="error", what=what, hint=hint)
     else:
         what = f"it refuses a new object below s3://{place.netloc}/{place.path.strip('/')} with status {first}"
-        yield Diagnosis(name="store", verdict="error", what=what, hint="lakefeed check --connect says why")
+        yield Diagnosis(name="store", verdict="error", what=what, hint="lakefeed check --connect shows the reason")
 
 
 def _grade(amount: float, *, least: float, usual: float) -> Verdict:

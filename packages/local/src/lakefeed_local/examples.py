@@ -1,4 +1,4 @@
-"""``lakefeed examples``: the examples in the package, to copy, run and change."""
+"""``lakefeed examples``: list the packaged examples, and copy one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COMMAND = re.compile(r"^#   ((?:lakefeed|python|aws) .+)$", re.MULTILINE)
 _CONTINUED = re.compile(r" \\\n# +")
 _MENTIONED = re.compile(r"examples/[A-Za-z0-9_./-]+\.[a-z]+")
 NOTES = ("Needs", "Gives", "Change")
-"""The notes in the comment at the top of pipeline files, after the commands."""
+"""The names of the notes in the comment at the top of an example's pipeline file."""
 _SCHEMA_LINE = re.compile(r"\A# yaml-language-server: .*\n#\n")
 
 
@@ -43,10 +43,10 @@ def list_examples() -> None:
 
 @examples.command()
 @click.argument("name")
-@click.option("--to", type=FOLDER, default=Path("."), help="The folder to copy into.  [default: this one]")
+@click.option("--to", type=FOLDER, default=Path("."), help="The folder to copy into.  [default: the current one]")
 @output_option
 def copy(name: str, to: Path) -> None:
-    """Copy example NAME into this folder, below examples/. Prints how to run it."""
+    """Copy the example NAME into a folder, below examples/. Prints the commands that run it."""
     example = packaged_example(name)
     copied = copy_example(example, to)
     emit({**_document(example), "copied": [str(to / file) for file in copied]}, _copy_lines(example, to, copied))
@@ -76,7 +76,7 @@ def _list_lines(found: list[PackagedExample]) -> Iterator[str]:
 def _copy_lines(example: PackagedExample, to: Path, copied: list[Path]) -> Iterator[str]:
     for file in copied:
         yield f"  {to / file}"
-    yield '\nServers to run it on, unless there are some: lakefeed local up; eval "$(lakefeed local env)"'
+    yield '\nIf no servers run yet: lakefeed local up; eval "$(lakefeed local env)"'
     if to != Path("."):
         yield f"Then, in {to}:"
     for file in example.pipelines:
@@ -90,10 +90,9 @@ def _copy_lines(example: PackagedExample, to: Path, copied: list[Path]) -> Itera
 
 @dataclass(frozen=True)
 class PackagedExample:
-    """One example: a folder with pipeline files, some with Python modules.
+    """A folder with pipeline files and perhaps Python modules.
 
-    Attributes:
-        files: the folder's files, and the files of other folders that it mentions, such as data; relative to ``root``.
+    ``files`` are the folder's files, and files of other folders that they mention, such as data; relative to ``root``.
     """
 
     name: str
@@ -102,7 +101,7 @@ class PackagedExample:
 
     @property
     def pipelines(self) -> list[Path]:
-        """The pipeline files in the order to run them: the main one first, others after the ones they need."""
+        """The pipeline files in the order to run them: a file comes after the files that its note "Needs" names."""
         own = [file for file in self.files if file.parts[1] == self.name and file.suffix == ".yaml"]
         by_name = sorted(own, key=lambda file: (file.name != "pipeline.yaml", file.name))
         needs = {file: [other for other in by_name if other.name in self.notes(file)["Needs"]] for file in by_name}
@@ -110,7 +109,6 @@ class PackagedExample:
 
     @property
     def main(self) -> Path:
-        """The path of the main pipeline file."""
         return self.root / self.pipelines[0]
 
     def description(self, file: Path) -> str:
@@ -120,11 +118,11 @@ class PackagedExample:
         return " ".join(line for line in lines if line and not line.startswith("yaml-language-server"))
 
     def commands(self, file: Path) -> list[str]:
-        """Return the commands that run a pipeline file, from the folder with the copy."""
+        """Return the commands in the comment of a pipeline file; they run in the folder that contains ``examples/``."""
         return _COMMAND.findall(_CONTINUED.sub(" ", self._top(file)))
 
     def notes(self, file: Path) -> dict[str, str]:
-        """Return the notes of a pipeline file by name: what it needs, what it gives, how to change it."""
+        """Return the notes in the comment of a pipeline file, by name."""
         words = " ".join(line.removeprefix("#").strip() for line in self._top(file).splitlines())
         parts = re.split(rf"\b({'|'.join(NOTES)}): ", words.partition(f" {NOTES[0]}: ")[2])
         return dict(zip(NOTES, (part.strip() for part in parts[::2]), strict=True))
@@ -134,20 +132,19 @@ class PackagedExample:
 
 
 def packaged_examples() -> list[PackagedExample]:
-    """Return all examples, sorted by name."""
     root = packaged_root(_FOLDER)
     found = []
     for folder in sorted({file.parent for file in (root / _FOLDER).glob("*/*.yaml")}):
         files = {file.relative_to(root) for file in folder.rglob("*") if file.is_file()}
         files = {file for file in files if "__pycache__" not in file.parts}
         files |= set(_mentioned(root, files))
-        files |= set(_mentioned(root, files))  # Also the files that those mention.
+        files |= set(_mentioned(root, files))  # The files that those files mention.
         found.append(PackagedExample(folder.name, root, tuple(sorted(files))))
     return found
 
 
 def packaged_example(name: str) -> PackagedExample:
-    """Return one example; raise ResourceMissing with the most similar name."""
+    """Return an example; raise ResourceMissing, with a similar name, if there is none."""
     there = {example.name: example for example in packaged_examples()}
     if name not in there:
         near = difflib.get_close_matches(name, there, n=1)
@@ -166,7 +163,7 @@ def copy_example(example: PackagedExample, to: Path) -> list[Path]:
     for file, content in contents.items():
         if (to / file).exists() and (to / file).read_bytes() != content:
             hint = "name another folder: --to FOLDER"
-            raise ConfigError("the file is there already, and has been changed", where=str(to / file), hint=hint)
+            raise ConfigError("the file exists already with other content", where=str(to / file), hint=hint)
     for file, content in contents.items():
         (to / file).parent.mkdir(parents=True, exist_ok=True)
         (to / file).write_bytes(content)
@@ -188,5 +185,5 @@ def _content(file: Path) -> bytes:
         return with_commands(content.decode()).encode()
     if file.suffix != ".yaml":
         return content
-    # The line refers to a schema that only the checkout has.
+    # The first line names a JSON Schema that only a clone has.
     return _SCHEMA_LINE.sub("", content.decode()).encode()

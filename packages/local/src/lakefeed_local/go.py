@@ -1,4 +1,4 @@
-"""Build programs from pinned Go modules, once, into the cache.
+"""Build programs from Go modules with fixed versions, once, into the cache.
 
 ``go install`` checks every module against Go's checksum database, so a version identifies the code like a hash.
 """
@@ -25,7 +25,7 @@ class GoProgram:
 
     Attributes:
         name: the executable's name.
-        package: the import path of its main package; for a module of our own, the pattern of packages to build.
+        package: the import path of its main package; with ``module``, the pattern of packages to build.
         version: the exact version of the module.
         module: a folder with go.mod and go.sum, for a package that no published module builds by itself.
         flags: flags of the build.
@@ -43,16 +43,16 @@ class GoProgram:
         return cache_directory() / "go" / "bin" / f"{self.name}-{self.version}" / self.name
 
     def build(self, *, log: Path) -> None:
-        """Build the program unless it is in the cache, with the compiler's output in ``log``. Takes minutes.
+        """Build the program unless it is in the cache; ``log`` gets the compiler's output. This takes minutes.
 
-        Raises MissingExtra without a Go toolchain, and DownloadError if the build failed.
+        Raises MissingExtra without a Go toolchain, and DownloadError if the build fails.
         """
         if self.path.exists():
             return
         root = cache_directory() / "go"
         root.mkdir(parents=True, exist_ok=True)
         with (root / "build.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # Another process may be building it, and then has built it.
+            fcntl.flock(lock, fcntl.LOCK_EX)  # Wait for another process that builds it.
             if not self.path.exists():
                 self._install(root=root, log=log)
 
@@ -64,7 +64,7 @@ class GoProgram:
         fresh, sources, compiled = root / "building", root / "path", root / "cache"
         shutil.rmtree(fresh, ignore_errors=True)
         folders = {"GOBIN": str(fresh), "GOPATH": str(sources), "GOCACHE": str(compiled)}
-        # Without this flag, rm -r cannot delete the cache.
+        # Without this flag, the cache is read-only and rm -r fails.
         environment = {**os.environ, **folders, "GOFLAGS": "-modcacherw", "CGO_ENABLED": "0"}
         with log.open("w") as output:
             done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The stack's directory: the data that survives between ``down`` and ``up``, and the Iceberg catalog."""
+"""The directory of a local stack: data that outlives ``down``, settings, logs, and pid files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from lakefeed.clients.s3 import Keys
 from lakefeed.errors import ConfigError, WorldError
 
 
-# org.apache.iceberg.jdbc.JdbcUtil, V1_CREATE_CATALOG_SQL and CREATE_NAMESPACE_PROPERTIES_TABLE_SQL.
 class Memory(BaseModel):
     """Values that the first ``up`` chooses and later ones reuse: the store, Kafka's cluster id, ports by name."""
 
@@ -29,12 +28,12 @@ class Memory(BaseModel):
 
 
 class Home:
-    """The paths in one directory. Erasing removes only these names, so that other files in it are safe.
+    """The paths in one directory. ``erase`` removes only these, so that other files in the directory are safe.
 
     Attributes:
         settings: configuration files of the servers, rewritten at every start; some contain the S3 secret.
         data: topics, schemas, objects and the catalog.
-        run: pid files, and the file through which other commands find a running stack.
+        run: pid files, and the file with the endpoints of the running stack.
         lock_file: locked while ``up`` or ``down`` runs.
     """
 
@@ -58,21 +57,21 @@ class Home:
         return self.run / f"{part}.pid"
 
     def is_ours(self) -> bool:
-        """Check that a stack was created here: the lock file is created first and removed last."""
+        """Check that a stack was created here: ``make`` creates the lock file first, and ``erase`` removes it last."""
         return self.lock_file.exists()
 
     def make(self) -> None:
         """Create the directories, accessible only to their owner.
 
         Raises:
-            ConfigError: they cannot be created, or other files have these names: ``erase`` would remove them.
+            ConfigError: they cannot be created, or foreign files, which ``erase`` would remove, have these names.
         """
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             foreign = [] if self.is_ours() else [folder.name for folder in self._folders if folder.exists()]
             if foreign:
                 raise ConfigError(
-                    f"the directory already has {', '.join(foreign)}, not made by a local stack",
+                    f"the directory already contains {', '.join(foreign)}, which no local stack has created",
                     where=str(self.root),
                     hint="choose an empty or new directory with --home or LAKEFEED_HOME",
                 )
@@ -91,7 +90,8 @@ class Home:
         for folder in self._folders:
             shutil.rmtree(folder, ignore_errors=True)
             if folder.exists():
-                raise WorldError("not everything could be removed", where=str(folder), hint="remove it by hand")
+                hint = "remove it with rm -r, perhaps as another user"
+                raise WorldError("the folder could not be removed", where=str(folder), hint=hint)
         for file in (self.memory_file, self.credentials_file, self.lock_file):
             file.unlink(missing_ok=True)
         if self.root.is_dir() and not any(self.root.iterdir()):
@@ -99,12 +99,12 @@ class Home:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Wait until no other command starts or stops this stack, and make others wait."""
+        """Let only one command at a time start or stop this stack."""
         self.make()
         while True:
             with self.lock_file.open("w") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
-                # Its last holder may have erased the directory: then the lock is on a deleted file.
+                # If the last holder has erased the directory, this lock is on a deleted file.
                 if self.lock_file.exists() and os.fstat(file.fileno()).st_ino == self.lock_file.stat().st_ino:
                     yield
                     return
@@ -118,9 +118,9 @@ class Home:
             return None
         except ValidationError as error:
             raise ConfigError(
-                "the local stack's memory cannot be read",
+                "the file with the local stack's store and ports cannot be read",
                 where=str(self.memory_file),
-                hint="start over, without its data: lakefeed local down --erase",
+                hint="remove the stack with its data, then start a new one: lakefeed local down --erase",
             ) from error
 
     def remember(self, memory: Memory) -> None:
@@ -137,7 +137,7 @@ class Home:
 
 
 def write_private(file: Path, text: str) -> None:
-    """Write a file that only its owner can read, atomically."""
+    """Write a file atomically that only its owner can read."""
     write_whole(file, text, overwrite=True, mode=0o600)
 
 

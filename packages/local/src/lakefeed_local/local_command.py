@@ -1,4 +1,4 @@
-"""``lakefeed local``: the embedded stack."""
+"""``lakefeed local``: start, stop and show the servers of the local stack; examine this machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def local() -> None:
 
 def _port_option(name: str) -> Callable[[F], F]:
     port = click.IntRange(1, 65535)
-    return click.option(f"--port-{name}", type=port, help=f"Fixed port for {name}. Default: a free one, kept.")
+    return click.option(f"--port-{name}", type=port, help=f"Port for {name}.  [default: the last one, else a free one]")
 
 
 @local.command()
@@ -40,7 +40,7 @@ def _port_option(name: str) -> Callable[[F], F]:
 @click.option(
     "--store",
     type=click.Choice(list(STORES)),
-    help=f"Object store. Default: as this home was made, or {DEFAULT_STORE}; the others are built with Go.",
+    help=f"Object store; all but {DEFAULT_STORE} are built with Go.  [default: that of the home, else {DEFAULT_STORE}]",
 )
 @_port_option("kafka")
 @_port_option("registry")
@@ -66,7 +66,7 @@ def up(home: Path | None, store: str | None, **port_options: int | None) -> None
 
 @local.command()
 @home_option
-@click.option("--erase", is_flag=True, help="Also remove topics, schemas, objects and tables. For good.")
+@click.option("--erase", is_flag=True, help="Also delete topics, schemas, objects and tables.")
 @output_option
 def down(home: Path | None, erase: bool) -> None:
     """Stop the stack. Its data stays for the next `up`, unless --erase."""
@@ -136,7 +136,7 @@ def doctor() -> None:
 
 @contextmanager
 def fresh_stack(home: Path, *, store: str | None, keep: bool = False) -> Iterator[Endpoints]:
-    """Run a stack without earlier data; stop it at the end, but keep its files."""
+    """Start a stack without earlier data; stop it at the end, but keep its files."""
     Stack(home).down(erase=True)
     stack = Stack(home, store=store)
     with shown_steps() as progress:
@@ -150,7 +150,7 @@ def fresh_stack(home: Path, *, store: str | None, keep: bool = False) -> Iterato
 
 @contextmanager
 def shown_steps() -> Iterator[Progress]:
-    """Show the parts that are starting: in a terminal as one changing line, elsewhere as one line per step."""
+    """Show the start of the servers: in a terminal as one changing line, elsewhere as one line per step."""
     if not sys.stderr.isatty():
         yield lambda step: echo(_line(step), err=True)
         return

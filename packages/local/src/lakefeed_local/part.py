@@ -19,23 +19,23 @@ from lakefeed_local.ports import LOOPBACK
 from lakefeed_local.process import Detached, find_detached, start_detached
 
 ANSWER_SECONDS = 3
-"""Time limit for one request of a health check, in seconds."""
+"""The timeout of one request of a health check."""
 
-_READY_WITHIN_SECONDS = 120  # A killed broker needs 15 s on two idle cores; a busy machine several times that.
+_READY_WITHIN_SECONDS = 120  # A broker that was killed needs 15 s on two idle cores, and much more on busy ones.
 _POLL_SECONDS = 0.2
-_SETTLE_SECONDS = 20  # Waiting for a busy server is better than stopping it during the job that keeps it busy.
+_SETTLE_SECONDS = 20  # A busy server may be late; a restart would abort the job that keeps it busy.
 _TAIL_LINES = 12
-_MOST_BYTES = 64 << 20  # A registry lists all its subjects.
+_MOST_BYTES = 64 << 20  # The registry's health check lists all subjects.
 _LOG_KEPT_BYTES = 10 << 20
 
 
 class NotReady(Exception):
-    """A part does not answer yet, or answers wrongly; the message has the reason."""
+    """Says why a part does not serve requests yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StartStep:
-    """A change of a part during ``up`` or ``down``; its detail is an address, a log file or a reason."""
+    """A change of a part's state during ``up`` or ``down``; ``detail`` is an address, a log file or a reason."""
 
     part: str
     state: Literal["building", "starting", "ready", "already up", "restarting", "moved", "failed", "stopped"]
@@ -44,16 +44,16 @@ class StartStep:
 
 
 Progress = Callable[[StartStep], None]
-"""Called for every step, from any thread."""
+"""Gets every step; any thread may call it."""
 
 
 State = Literal["up", "not answering", "died", "down"]
-"""``not answering``: the process runs. ``died``: it ended, but not by us. ``down``: stopped by us, or never started."""
+"""``not answering``: it runs. ``died``: it ended by itself. ``down``: lakefeed has stopped it or not started it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartStatus:
-    """The state of a part; a part that is down has its last address, and no pid."""
+    """The state of a part. A part that is down has its last address and no pid."""
 
     part: str
     state: State
@@ -65,7 +65,7 @@ class PartStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class Part(ABC):
-    """One server. ``port_names`` has the names of its ports; the first one is for clients."""
+    """A server of the stack; the first of its ``port_names`` is for clients."""
 
     home: Home
     ports: Mapping[str, int]
@@ -78,18 +78,18 @@ class Part(ABC):
     grace_seconds: ClassVar[float] = 10
 
     def build(self, report: Progress) -> None:  # noqa: B027 (most parts need none)
-        """Build the program, unless it is only downloaded. Called before any part is started."""
+        """Build the program if it comes as source code. ``up`` builds all parts before it starts one."""
 
     @abstractmethod
     def prepare(self) -> None:
-        """Write the settings, and create the data directory the first time. May take seconds."""
+        """Write the settings, and create the data directory at the first start."""
 
     @abstractmethod
     def command(self) -> list[str]:
-        """Return program and arguments. All users can read them (``ps``), so they must not contain secrets."""
+        """Return program and arguments, without secrets, because ``ps`` shows them to all users."""
 
     def environment(self) -> dict[str, str]:
-        """Return the variables to add to our environment; only the same user can read them."""
+        """Return further variables for the process; they may be secret, because only the same user can read them."""
         return {}
 
     @abstractmethod
@@ -97,7 +97,7 @@ class Part(ABC):
         """Raise ``NotReady`` unless the part serves requests."""
 
     def finish(self) -> None:  # noqa: B027 (most parts need none)
-        """Finish a start when the part serves requests; raise ``NotReady`` on failure. May be repeated."""
+        """Complete the start when the part serves requests; after ``NotReady`` it is called again."""
 
     @property
     def address(self) -> str:
@@ -112,7 +112,7 @@ class Part(ABC):
         return self.home.log_of(self.name)
 
     def process(self) -> Detached | None:
-        """Return the process of the part's pid file, running or not."""
+        """Return the process in the part's pid file, which may have ended; None without a pid file."""
         return find_detached(self.home.pid_file_of(self.name))
 
     def start(self, *, progress: Progress, cancelled: threading.Event) -> None:
@@ -124,7 +124,7 @@ class Part(ABC):
         begun = time.monotonic()
         progress(StartStep(part=self.name, state="starting"))
         self.prepare()
-        # Only one older log is kept, so that a long-lived stack does not fill the disk.
+        # Keep one older log, so that the logs do not fill the disk.
         if self.log.exists() and self.log.stat().st_size > _LOG_KEPT_BYTES:
             self.log.replace(self.log.with_suffix(".log.1"))
         log_begins = self.log.stat().st_size if self.log.exists() else 0
@@ -149,17 +149,17 @@ class Part(ABC):
         raise Unreachable(
             f"{self.name} did not start: {what}; its log ends with:\n{_tail(self.log, log_begins)}",
             where=str(self.log),
-            hint="read the log; fix the cause, then: lakefeed local up",
+            hint="read the log, remove the cause, then: lakefeed local up",
         )
 
     def serves(self) -> bool:
-        """Check that the part runs and answers. A part that was started a moment ago gets time to answer."""
+        """Check that the part runs and answers; wait for a part that was started a moment ago."""
         process = self.process()
         return process is not None and self._wait(process, until=time.monotonic() + _SETTLE_SECONDS) is None
 
     def _wait(self, process: Detached, *, until: float, cancelled: threading.Event | None = None) -> str | None:
-        """Wait until the part serves, and return None; return the reason if its process ends, or at ``until``."""
-        reason = "it was not asked yet"
+        """Wait until the part serves requests; return the reason if its process ends or at ``until``, else None."""
+        reason = "it got no request yet"
         while process.alive() and time.monotonic() < until and not (cancelled and cancelled.is_set()):
             try:
                 self.check()
@@ -172,7 +172,7 @@ class Part(ABC):
         return reason
 
     def stop(self) -> bool:
-        """Stop the part, gracefully if possible; return whether it was running."""
+        """Stop the part, gracefully if possible; return False if it did not run."""
         process = self.process()
         was_running = process is not None and process.alive()
         if process is not None:
@@ -199,13 +199,10 @@ class Part(ABC):
 
 
 def ask(url: str, *, method: str = "GET", headers: Mapping[str, str] | None = None, body: bytes | None = None) -> bytes:
-    """Return the body of an HTTP answer from one of our own servers; raise NotReady without a 2xx answer.
-
-    Never uses a proxy: the servers are on this machine, whatever HTTP_PROXY is.
-    """
-    limit = ANSWER_SECONDS
+    """Return the body of a server's answer; raise NotReady unless the status is 2xx. HTTP_PROXY has no effect."""
+    sent = headers or {}
     try:
-        answer = exchange(method, url, seconds=limit, headers=headers or {}, body=body, most_bytes=_MOST_BYTES)
+        answer = exchange(method, url, seconds=ANSWER_SECONDS, headers=sent, body=body, most_bytes=_MOST_BYTES)
     except (OSError, http.client.HTTPException) as error:
         raise NotReady(f"it does not answer: {error}") from error
     if not 200 <= answer.status < 300:
@@ -214,7 +211,7 @@ def ask(url: str, *, method: str = "GET", headers: Mapping[str, str] | None = No
 
 
 def _tail(log: Path, begins: int) -> str:
-    """Return the last lines of the log of this run."""
+    """Return the last lines of the log behind the position ``begins``."""
     try:
         with log.open("rb") as file:
             file.seek(begins)

@@ -1,4 +1,4 @@
-"""Find free ports on the loopback interface, and the processes that use other ports."""
+"""Find free ports on the loopback interface, and the processes that listen on used ones."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from lakefeed.errors import PortTaken
 
 LOOPBACK = "127.0.0.1"
 
-# Below Linux's range for outgoing connections (32768 and up), so that no client takes a remembered port between
-# `down` and `up`.
+# Below Linux's range for outgoing connections (32768 and up), so that no client uses a remembered port between `down`
+# and `up`.
 _FIRST, _LAST = 20000, 31999
 _ATTEMPTS = 200
 
@@ -21,7 +21,7 @@ _ATTEMPTS = 200
 def is_free(port: int) -> bool:
     """Check that a server could listen on the port now."""
     with socket.socket() as probe:
-        # Servers do the same: connections of the previous run in TIME_WAIT do not block the port.
+        # As servers do, so that connections of the last run in TIME_WAIT do not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -36,11 +36,14 @@ def choose_free(*, avoid: Collection[int]) -> int:
         port = random.randint(_FIRST, _LAST)  # noqa: S311 (not a secret)
         if port not in avoid and is_free(port):
             return port
-    raise PortTaken(f"no free port was found in {_ATTEMPTS} attempts between {_FIRST} and {_LAST}", where=LOOPBACK)
+    what = f"no free port was found in {_ATTEMPTS} attempts between {_FIRST} and {_LAST}"
+    raise PortTaken(
+        what, where=LOOPBACK, hint="end programs that listen there, or choose ports: lakefeed local up --help"
+    )
 
 
 def owner_of(port: int) -> str | None:
-    """Return name and pid of the process that listens on a port, if we may see it (Linux)."""
+    """Return name and pid of the process that listens on a port; None if this user may not see it, or without /proc."""
     sockets = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
@@ -61,11 +64,11 @@ def owner_of(port: int) -> str | None:
 
 
 def _open_files_of(process: Path) -> set[str]:
-    """Return the open files of a process, with sockets as ``socket:[INODE]``; none if we may not see them."""
+    """Return the open files of a process, with sockets as ``socket:[INODE]``; none if this user may not see them."""
     links = set()
     with suppress(OSError):
         for link in (process / "fd").iterdir():
-            with suppress(OSError):  # The file was closed in the meantime.
+            with suppress(OSError):  # The process has just closed the file.
                 links.add(str(link.readlink()))
     return links
 
@@ -76,5 +79,5 @@ def taken(port: int, *, part: str) -> PortTaken:
     return PortTaken(
         f"port {port} for {part} is taken" + (f" by {owner}" if owner else ""),
         where=f"{LOOPBACK}:{port}",
-        hint=f"stop it, or choose another with --port-{part}, or leave the option out: a free port is found",
+        hint=f"stop that process, choose another port with --port-{part}, or leave the option out",
     )

@@ -1,4 +1,4 @@
-"""Processes that outlive the command that starts them; a pid file identifies them later."""
+"""Start processes that outlive the command, and find them later by pid files."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from lakefeed.errors import WorldError
 
 _POLL_SECONDS = 0.05
 
-# The shell starts the server in the background and ends at once, so init becomes the server's parent. The server
-# then neither ends with us nor becomes a zombie of a long-lived Python process.
+# The shell starts the server in the background and ends at once, so init becomes the server's parent. The server then
+# does not end with this process, and is no zombie of it.
 _DETACH = 'log=$1; shift; "$@" </dev/null >>"$log" 2>&1 & echo $!'
 
 
 @dataclass(frozen=True, kw_only=True)
 class Detached:
-    """One process; its start time distinguishes it from a later process with the same pid."""
+    """A process; its start time distinguishes it from a later one with the same pid."""
 
     pid: int
     began: str
@@ -38,7 +38,7 @@ class Detached:
                 os.kill(self.pid, number)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the process's end; return False if it has not ended in time."""
+        """Wait for the process's end; return False if it still runs after ``seconds``."""
         deadline = time.monotonic() + seconds
         while self.alive():
             if time.monotonic() > deadline:
@@ -47,7 +47,7 @@ class Detached:
         return True
 
     def stop(self, *, grace_seconds: float) -> None:
-        """Send SIGTERM, and SIGKILL when the grace period is over."""
+        """Send SIGTERM, and SIGKILL after the grace period."""
         self.signal(signal.SIGTERM)
         if not self.wait(grace_seconds):
             self.signal(signal.SIGKILL)
@@ -57,9 +57,9 @@ class Detached:
 def start_detached(
     command: Sequence[str], *, log: Path, pid_file: Path, cwd: Path, environment: Mapping[str, str]
 ) -> Detached:
-    """Start a process in its own session, and write the pid file.
+    """Start a process in its own session, append its output to the log, and write the pid file.
 
-    All users of the machine can read the command, so it must not contain secrets. The output is appended to the log.
+    The command must not contain secrets, because all users of the machine can read it.
     """
     done = subprocess.run(
         ["/bin/sh", "-c", _DETACH, "sh", str(log), *command],
@@ -74,20 +74,21 @@ def start_detached(
     pid = int(done.stdout)
     began = process_start(pid)
     if began is None:
-        said = f": {done.stderr.strip()}" if done.stderr else ""
-        raise WorldError(f"{Path(command[0]).name} ended as soon as it was started{said}", where=str(log))
+        reason = f": {done.stderr.strip()}" if done.stderr else ""
+        what = f"{Path(command[0]).name} ended during its start{reason}"
+        raise WorldError(what, where=str(log), hint="read the log; lakefeed local doctor checks this machine")
     process = Detached(pid=pid, began=began)
     try:
         write_whole(pid_file, json.dumps(asdict(process)), overwrite=True)
     except OSError:
-        # Without the pid file, no command would find the process to stop it.
+        # Without the pid file, no command finds the process to stop it.
         process.stop(grace_seconds=0)
         raise
     return process
 
 
 def find_detached(pid_file: Path) -> Detached | None:
-    """Return the process of a pid file, running or not; None if the file is missing or unreadable."""
+    """Return the process in a pid file, which may have ended; None if the file is missing or unreadable."""
     try:
         document = json.loads(pid_file.read_text())
         return Detached(pid=int(document["pid"]), began=str(document["began"]))

@@ -1,4 +1,4 @@
-"""``lakefeed topics produce``: write rows from files, or generated ones, into a topic."""
+"""``lakefeed topics produce``: write rows of files, or generated rows, into a topic."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PAGE = "topics"
 
 
 class _CheckedCommand(click.Command):
-    """Refuses contradictory options when it parses them, because ``lakefeed deploy manifest`` only parses."""
+    """Refuses contradictory options during parsing, because ``lakefeed deploy manifest`` only parses them."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         rest = super().parse_args(ctx, args)
@@ -51,10 +51,10 @@ class _CheckedCommand(click.Command):
     "--format",
     "file_format",
     type=click.Choice(["csv", "json", "parquet"]),
-    help="What the files are.  [default: by the path's end]",
+    help="Format of the files.  [default: by the path's extension]",
 )
-@click.option("--generate", type=click.Choice(["taxi"]), help="Make the rows up instead.")
-@click.option("--rows", type=click.IntRange(0), help="How many to generate.")
+@click.option("--generate", type=click.Choice(["taxi"]), help="Generate rows instead of reading files.")
+@click.option("--rows", type=click.IntRange(0), help="Number of rows to generate.")
 @click.option("--seed", type=int, default=7, show_default=True, help="The same seed gives the same rows.")
 @click.option("--start", type=click.IntRange(0), default=0, help="Number of the first row to generate.")
 @click.option(
@@ -69,9 +69,9 @@ class _CheckedCommand(click.Command):
     "--schema-file",
     type=FILE,
     help="Avro schema, .proto file or JSON Schema, as --encode expects it; for json and csv an Avro schema.  "
-    "[default: the subject's latest; if it has none, one made from the rows]",
+    "[default: the subject's latest; if it has none, a schema for the rows' types]",
 )
-@click.option("--message", metavar="NAME", help="Message of a Protobuf schema.  [default: its first]")
+@click.option("--message", metavar="NAME", help="Message of a Protobuf schema.  [default: the first one]")
 @click.option("--subject", help="Subject in the registry.  [default: by --subject-name]")
 @click.option(
     "--subject-name",
@@ -85,10 +85,10 @@ class _CheckedCommand(click.Command):
 @click.option("--key", metavar="COLUMN", help="Column of the key.  [default: trip_key with --generate taxi]")
 @click.option("--header", "headers", multiple=True, metavar="KEY=VALUE", help="A header of each record.")
 @click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]))
-@click.option("--rate", type=float, help="Records a second in total, at most.")
+@click.option("--rate", type=float, help="The most records per second in total.")
 @click.option("--set", "settings", multiple=True, metavar="kafka.KEY=VALUE", help="A Kafka producer setting.")
-@click.option("--stream", is_flag=True, help="Follow the folder: send files as they come, until stopped.")
-@click.option("--checkpoint", metavar="PATH", help="Where --stream keeps what it has sent.")
+@click.option("--stream", is_flag=True, help="Follow the folder: also send new files, until the command is stopped.")
+@click.option("--checkpoint", metavar="PATH", help="Folder for the position of --stream.")
 @master_option
 @log_file_option
 @bootstrap_option
@@ -119,7 +119,7 @@ def produce(**options: Any) -> None:
 
 
 class _Order(SimpleNamespace):
-    """The command line, with an attribute per option above."""
+    """The values of the options above, as attributes."""
 
     def check(self) -> None:
         """Refuse contradictory options."""
@@ -141,7 +141,7 @@ class _Order(SimpleNamespace):
                 raise ConfigError(what, where="lakefeed topics produce", hint=hint)
 
     def run(self) -> tuple[Produced, Encoding]:
-        """Produce the rows; every check that needs no Spark runs before Spark starts."""
+        """Produce the rows; checks that need no Spark run before it starts."""
         from lakefeed.clients.kafka.topics import Topics
         from lakefeed.records.decode.registry import SchemaRegistry
         from lakefeed.records.encode.encode import FRAMED, encoded, settle
@@ -226,7 +226,7 @@ class _Order(SimpleNamespace):
         return read_rows(spark, self.path, format=self.file_format, schema=types, stream=self.stream)
 
     def _schema(self, registry: SchemaRegistry | None) -> SchemaText | None:
-        """Return the schema of the file, the generator, or the subject's latest; it types CSV and JSON values too."""
+        """Return the schema of --schema-file or of the generator, else the subject's latest, also to read CSV and JSON."""
         from lakefeed.records.decode.registry import SchemaText
         from lakefeed.records.encode.encode import FRAMED
         from lakefeed_local.produce.taxi import taxi_schema
@@ -236,9 +236,11 @@ class _Order(SimpleNamespace):
             try:
                 return SchemaText(text=self.schema_file.read_text("utf-8"), kind=kind)
             except FileNotFoundError:
-                raise ResourceMissing("there is no such schema file", where=str(self.schema_file)) from None
+                hint = "correct --schema-file"
+                raise ResourceMissing("there is no such schema file", where=str(self.schema_file), hint=hint) from None
             except (OSError, UnicodeDecodeError) as error:
-                raise ConfigError(f"the schema file cannot be read: {error}", where=str(self.schema_file)) from None
+                what, hint = f"the schema file cannot be read: {error}", "it must be readable text in UTF-8"
+                raise ConfigError(what, where=str(self.schema_file), hint=hint) from None
         if self.generate is not None and kind == "AVRO" and self.encode not in ("csv", "string"):
             return SchemaText(text=taxi_schema())
         if registry is None or (self.subject is None and self.strategy != "topic"):

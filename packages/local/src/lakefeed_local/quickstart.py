@@ -1,4 +1,4 @@
-"""The quickstart: a sample topic, a pipeline file and a table in one folder, as a base for a new user's own work."""
+"""The steps of ``lakefeed quickstart``: a topic with trips, and a folder with a pipeline file, a table and a query."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TOPIC, PARTITIONS = "quickstart-trips", 3
 NAME = template.name_of(TOPIC)
 TABLE = "lake.quickstart.trips"
 NEEDED = ("java", "spark", "memory", "cores", "cache", "home", "temporary files")
-"""The checks of ``lakefeed local doctor`` that must succeed; a store is not needed."""
+"""The checks of ``lakefeed local doctor`` that must succeed; the quickstart needs no store."""
 PIPELINE, QUERY, LAKE = "pipeline.yaml", "query.py", "lake"
 _QUERY = '''"""Reads the table without Spark and without lakefeed: with pyiceberg and DuckDB."""
 
@@ -55,7 +55,7 @@ print(
 
 
 def require_ready_machine() -> None:
-    """Refuse a machine for which ``lakefeed local doctor`` finds an error."""
+    """Raise an error if a check of ``lakefeed local doctor`` fails."""
     errors = [found for found in examine() if found.verdict == "error" and found.name in NEEDED]
     if errors:
         listed = "; ".join(f"{found.name}: {found.what}" for found in errors)
@@ -65,21 +65,17 @@ def require_ready_machine() -> None:
 
 @dataclass(frozen=True)
 class LandedTrips:
-    """The number of rows that a run has written, and whether there was anything to write."""
+    """The number of rows that a run has written; ``is_new`` is False if there was nothing to write."""
 
     rows: int
     is_new: bool
 
 
 class Quickstart:
-    """The steps; they do not repeat what an earlier run has done.
-
-    Args:
-        folder: the folder of pipeline file, query and tables.
-        environment: the endpoints of the local stack.
+    """The steps of the quickstart; each step is skipped if an earlier run has done it.
 
     Raises:
-        ConfigError: the folder's name cannot be used for a warehouse, or it has the file of another pipeline.
+        ConfigError: the folder's name cannot be used for a warehouse, or the folder has another pipeline's file.
     """
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
@@ -94,12 +90,12 @@ class Quickstart:
         except ValueError as error:
             raise ConfigError(str(error), where=str(folder), hint="name another folder") from None
         if self.file.exists() and self._pipeline().config.name != NAME:
-            what = "the folder has the pipeline file of something else"
+            what = "the folder has the file of another pipeline"
             raise ConfigError(what, where=str(self.file), hint="name another folder: lakefeed quickstart FOLDER")
 
     @contextmanager
     def spark_ends(self) -> Iterator[None]:
-        """End the Spark session that the steps in this block have started, if any."""
+        """Stop the Spark session at the end of this block, if a step has started one."""
         try:
             yield
         finally:
@@ -110,13 +106,9 @@ class Quickstart:
     def fill_topic(self, rows: int) -> tuple[int, bool]:
         """Produce trips unless the topic has some; return the number of trips, and whether they are new."""
         topics = Topics(self._servers)
-        if TOPIC in topics.list():
-            there = topics.describe(TOPIC).offsets
-        else:
-            topics.create(TOPIC, partitions=PARTITIONS)
-            there = 0
-        if there:
-            return there, False
+        topics.create(TOPIC, partitions=PARTITIONS, exist_ok=True)
+        if earlier := topics.describe(TOPIC).offsets:
+            return earlier, False
         trips = taxi_rows(self._session(), rows)
         records = to_records(
             trips, topic=TOPIC, format="confluent-avro", registry=self._registry, schema=taxi_schema(), key=KEY
@@ -125,7 +117,7 @@ class Quickstart:
             return produce(records, TOPIC, bootstrap_servers=self._servers, reached=view.reached).records, True
 
     def write_files(self) -> bool:
-        """Write pipeline file and query; return whether the pipeline file is new."""
+        """Write pipeline file and query unless they exist; return whether the pipeline file is new."""
         is_new = not self.file.exists()
         if is_new:
             blank = template.Blank(
@@ -149,16 +141,15 @@ class Quickstart:
         """Run the pipeline until the table has all current records.
 
         Raises:
-            LakefeedError: the start is refused, for example after ``lakefeed local down --erase``.
+            LakefeedError: the feed refuses its start, for example after ``lakefeed local down --erase``.
         """
         pipeline = self._pipeline()
         status = pipeline.status()
         if (refusal := status.refusal) is not None:
             here = shlex.quote(str(self.folder))
-            hint = f"to begin afresh: lakefeed quickstart FOLDER, with another folder. To keep this one: cd {here}"
-            raise type(refusal)(
-                refusal.what, where=refusal.where, hint=f"{hint}; {refusal.hint}" if refusal.hint else hint
-            )
+            hint = f"to start over: lakefeed quickstart FOLDER, with another folder. To keep this one: cd {here}"
+            hint += f"; {refusal.hint}" if refusal.hint else ""
+            raise type(refusal)(refusal.what, where=refusal.where, hint=hint)
         if status.position is not None and not any(part.lag for part in status.partitions):
             return LandedTrips(0, is_new=False)
         self._session()
@@ -180,8 +171,9 @@ class Quickstart:
         """Run the query file as a separate program, and return its output."""
         done = subprocess.run([sys.executable, QUERY], cwd=self.folder, capture_output=True, text=True, check=False)
         if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-            raise JobFailed(f"the query failed: {last}", where=str(self.folder / QUERY))
+            last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+            hint = f"run it to see the whole error: cd {shlex.quote(str(self.folder))}; python {QUERY}"
+            raise JobFailed(f"the query failed: {last}", where=str(self.folder / QUERY), hint=hint)
         return done.stdout.rstrip()
 
     def _pipeline(self) -> Pipeline:

@@ -1,4 +1,4 @@
-"""``lakefeed quickstart``: from nothing to a table and its first query, with one command."""
+"""``lakefeed quickstart``: start servers, fill a topic, land it in a table and query the table."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def quickstart(folder: Path, rows: int, keep: bool) -> None:
 
 @contextmanager
 def _step(seconds: dict[str, float], number: int, name: str, text: str) -> Iterator[_Done]:
-    """Print what a step does, and at its end its result and duration."""
+    """Print a step's description, and at its end its result and duration; yield the function that sets the result."""
     echo(styled(f"{number}/{STEPS} ", bold=True) + text, err=True)
     done, began = _Done(), time.monotonic()
     yield done
@@ -94,8 +94,6 @@ def _step(seconds: dict[str, float], number: int, name: str, text: str) -> Itera
 
 
 class _Done:
-    """The result of a step, as text."""
-
     text = "done"
 
     def __call__(self, text: str) -> None:
@@ -103,7 +101,7 @@ class _Done:
 
 
 def _records_there(topic: str, records: int, *, least: int) -> str:
-    """Describe the topic's records, and how to add missing ones, for example after an earlier run was killed."""
+    """Describe the topic's records, with the command that adds missing ones if an earlier run was killed."""
     there = f"it has {records:,} records already"
     if records >= least:
         return there
@@ -115,7 +113,7 @@ def _lines(answer: str, *, folder: Path, topic: str, records: int, keep: bool, t
     yield f"\n{answer}\n"
     yield f"From nothing to a query in {took}. The servers are {'up' if keep else 'down, their data kept'}. Next:\n"
     yield from (f"  {line}" for line in path_lines())
-    # Unset variables, because the commands must find the local stack in a shell with other servers' variables.
+    # With these variables, the commands would use other servers instead of the local stack.
     if set_here := sorted(ENDPOINT_VARIABLES & os.environ.keys()):
         yield f"  unset {' '.join(set_here)}   # they name other servers"
     if not keep:

@@ -1,4 +1,4 @@
-"""The servers of the local stack: Kafka, the Schema Registry, and a choice of object stores."""
+"""The servers of the local stack: Kafka, the Schema Registry, and three object stores to choose from."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lakefeed_local.part import ANSWER_SECONDS, NotReady, Part, Progress, StartS
 from lakefeed_local.ports import LOOPBACK
 
 REGION = "us-east-1"
-"""The region for which S3 clients must sign requests; the local stores accept no other."""
+"""The region in the signatures of S3 requests; the local stores accept no other."""
 
 BUCKET = "lake"
 
@@ -60,7 +60,7 @@ class JavaPart(Part):
 
 
 class Kafka(JavaPart):
-    """One node in KRaft mode, broker and controller. It does not create topics automatically, so typos create none."""
+    """One node in KRaft mode, as broker and controller; it does not create topics automatically."""
 
     name = "kafka"
     port_names = ("kafka", "controller")
@@ -79,7 +79,7 @@ class Kafka(JavaPart):
 
     def check(self) -> None:
         host, port = self.address.split(":")
-        try:  # The Kafka client would log failed connections, so it starts only when the server listens.
+        try:  # The Kafka client logs failed connections, so it starts only when the server listens.
             socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
         except OSError as error:
             raise NotReady(f"it does not listen: {error}") from error
@@ -91,7 +91,7 @@ class Kafka(JavaPart):
             cluster = admin.list_topics(timeout=ANSWER_SECONDS)
         except KafkaException as error:
             raise NotReady(f"it does not answer: {error.args[0].str()}") from error
-        if not cluster.brokers:  # A broker lists itself when the controller has registered it.
+        if not cluster.brokers:
             raise NotReady("the broker is not registered yet")
 
     @property
@@ -126,8 +126,8 @@ class Kafka(JavaPart):
         return settings
 
     def _format(self) -> None:
-        """Format the storage, once; Kafka does not start with an unformatted directory."""
-        # As one argument, because an id may begin with a dash.
+        """Format the storage, because Kafka does not start with an unformatted directory."""
+        # With "=", because an id may begin with a dash.
         arguments = ("format", f"--cluster-id={self.cluster_id}", "--config", str(self.properties))
         done = subprocess.run(
             self._main("kafka.tools.StorageTool", *arguments, options=("-Xmx128m", "-XX:TieredStopAtLevel=1")),
@@ -138,15 +138,15 @@ class Kafka(JavaPart):
             check=False,
         )
         if done.returncode != 0:
-            raise WorldError(f"Kafka's storage was not formatted: {done.stdout.strip()[-500:]}", where=str(self.data))
+            what = f"Kafka's storage was not formatted: {done.stdout.strip()[-500:]}"
+            raise WorldError(what, where=str(self.data), hint="make room there, or choose another --home")
 
 
 class RegistryServer(JavaPart):
     """Apicurio Registry with its Confluent-compatible API, on an H2 file.
 
-    Two of its defaults do not suit us. It checks no compatibility, so BACKWARD is set globally. And H2 writes
-    half a second late, so a killed registry would lose acknowledged schemas and reuse their ids; ``WRITE_DELAY=0``
-    prevents that.
+    By default it checks no compatibility; ``finish`` sets BACKWARD. By default H2 writes half a second late, so that a
+    killed registry loses acknowledged schemas and reuses their ids; ``WRITE_DELAY=0`` prevents that.
     """
 
     name = "registry"
@@ -155,7 +155,6 @@ class RegistryServer(JavaPart):
 
     @property
     def url(self) -> str:
-        """Return the API's root URL, for Confluent's clients."""
         return f"http://{self.address}/apis/ccompat/v7"
 
     def prepare(self) -> None:
@@ -173,7 +172,7 @@ class RegistryServer(JavaPart):
 
     def command(self) -> list[str]:
         (main_jar,) = _unpack_registry().glob("apicurio-registry-app-*-runner.jar")
-        # Only the quick compiler: the server starts in half the time, and gets few requests.
+        # Without the second compiler the server starts in half the time.
         return self.java("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-jar", str(main_jar))
 
     def environment(self) -> dict[str, str]:
@@ -184,18 +183,18 @@ class RegistryServer(JavaPart):
 
     def finish(self) -> None:
         compatibility_set = self.data / "compatibility-set"
-        if compatibility_set.exists():  # Set once; later changes are the user's.
+        if compatibility_set.exists():  # Only once, because the user may have changed it.
             return
         headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
         body = json.dumps({"compatibility": "BACKWARD"}).encode()
         answer = json.loads(ask(f"{self.url}/config", method="PUT", headers=headers, body=body))
         if "BACKWARD" not in answer.values():
-            raise NotReady(f"it does not take the compatibility BACKWARD: {answer}")
+            raise NotReady(f"it does not accept the compatibility BACKWARD: {answer}")
         compatibility_set.touch()
 
 
 def _unpack_registry() -> Path:
-    """Return the registry's directory in the cache; extract the verified archive the first time."""
+    """Return the registry's directory in the cache; extract the archive if it is missing."""
     (artifact,) = jars.read_lock().of(["registry"])
     target = jars.cache_directory() / "registry" / artifact.sha256[:16]
     if target.exists():
@@ -204,19 +203,19 @@ def _unpack_registry() -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".unpacking-", ignore_cleanup_errors=True) as temporary:
         with tarfile.open(archive) as tar:
-            # Debian 12's Python 3.11.2 has no filters; the archive's hash is in the lock.
+            # Debian 12's Python 3.11.2 has no filters. The archive is safe: its hash is in the lock file.
             tar.extraction_filter = getattr(tarfile, "data_filter", None)
             tar.extractall(unpacked := Path(temporary, target.name))  # noqa: S202
         try:
             unpacked.rename(target)
-        except OSError:  # Another process was faster; a full directory is never replaced.
+        except OSError:  # Another process was faster.
             if not target.exists():
                 raise
     return target
 
 
 class Store(Part):
-    """An S3 server with one bucket. The stores differ in their guarantees: see docs/quickstart.md."""
+    """An S3 server with one bucket. docs/quickstart.md compares the stores."""
 
     port_names = ("store",)
 
@@ -231,7 +230,6 @@ class Store(Part):
         self._request("GET", "/")
 
     def finish(self) -> None:
-        """Create the bucket."""
         try:
             self._request("HEAD", f"/{BUCKET}")
         except NotReady:
@@ -243,7 +241,7 @@ class Store(Part):
 
 
 class S3Proxy(JavaPart, Store):
-    """The default; needs only Java. Objects are plain files, so `a` and `a/b` cannot both be keys."""
+    """The default store, which needs only Java. Objects are files, so `a` and `a/b` cannot both be keys."""
 
     name = "s3proxy"
     jar_groups = ("s3proxy",)
@@ -279,12 +277,12 @@ class BuiltStore(Store):
     def build(self, report: Progress) -> None:
         if not self.program.path.exists():
             log = self.home.log_of(f"{self.name}-build")
-            report(StartStep(part=self.name, state="building", detail=f"takes some minutes, once; log {log}"))
+            report(StartStep(part=self.name, state="building", detail=f"takes minutes, only this time; log {log}"))
             self.program.build(log=log)
 
 
 class Minio(BuiltStore):
-    """MinIO's last community source, from before the repository was archived."""
+    """MinIO, from the last community source before the repository was archived."""
 
     name = "minio"
     program = GoProgram(name="minio", package="github.com/minio/minio", version="v0.0.0-20260212201848-7aac2a2c5b7c")
@@ -298,12 +296,12 @@ class Minio(BuiltStore):
             "MINIO_ROOT_PASSWORD": self.credentials.secret_key.get_secret_value(),
             "MINIO_BROWSER": "off",
             "MINIO_UPDATE": "off",
-            # No MINIO_REGION: with it, MinIO adds the region to every 404, and AWS's SDK then repeats the request.
+            # Without MINIO_REGION: with it, MinIO adds the region to every 404, and AWS's SDK repeats the request.
         }
 
 
 class VersityGateway(BuiltStore):
-    """versitygw on a directory; requires a file system with extended attributes."""
+    """versitygw on a directory; the file system must have extended attributes."""
 
     name = "versitygw"
     program = GoProgram(name="versitygw", package="github.com/versity/versitygw/cmd/versitygw", version="v1.8.0")

@@ -1,4 +1,4 @@
-"""The embedded stack: real servers on this machine, without containers, root or fixed ports."""
+"""Start and stop the local stack: real servers on this machine, without containers, root or fixed ports."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from lakefeed_local.servers import BUCKET, DEFAULT_STORE, REGION, STORES, Kafka,
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoints:
-    """All values that a client needs to use the local stack.
+    """Addresses and keys with which a client uses the local stack.
 
     The registry's URL is that of its Confluent-compatible API. The store accepts path-style requests. The catalog's
-    URL is ``jdbc:sqlite:<file>``, as Spark expects it.
+    URL is ``jdbc:sqlite:<file>``.
     """
 
     bootstrap_servers: str
@@ -43,11 +43,10 @@ class Endpoints:
 
     @property
     def catalog_file(self) -> Path:
-        """Return the catalog's SQLite file."""
         return Path(self.catalog_uri.removeprefix("jdbc:sqlite:"))
 
     def as_environment(self) -> dict[str, str]:
-        """Return the variables that lakefeed reads, including the secret: for a child process, not for logs."""
+        """Return the variables that lakefeed reads, with the S3 secret: for a child process, not for logs."""
         return {
             "KAFKA_BOOTSTRAP_SERVERS": self.bootstrap_servers,
             "SCHEMA_REGISTRY_URL": self.schema_registry_url,
@@ -66,7 +65,7 @@ class Stack:
     Args:
         home: the directory; default ``LAKEFEED_HOME`` or ``~/.local/share/lakefeed``.
         store: ``s3proxy``, ``minio`` or ``versitygw``; default: the store of the existing directory, or s3proxy.
-        ports: fixed ports for ``kafka``, ``registry``, ``store``; the others are chosen and remembered.
+        ports: ports for ``kafka``, ``registry``, ``store``; default: those of the last start, else free ones.
 
     Raises:
         ConfigError: the store does not exist, or a port is given twice.
@@ -84,14 +83,16 @@ class Stack:
         self._requested_ports = dict(ports or {})
 
     def up(self, *, progress: Progress | None = None) -> Endpoints:
-        """Start the servers that do not run, and return when all answer.
+        """Start the servers that do not run, and return when all servers answer.
 
-        A repeated call changes nothing; a call after a server was killed starts that server. If a server cannot
-        be started, those that this call has started are stopped.
+        If a server does not start, the servers that this call has started are stopped.
 
-        Raises JavaError without a suitable Java, DownloadError if a jar or a store's source cannot be fetched,
-        PortTaken for a fixed port, ConfigError if the directory has another store or the stack has other ports, and
-        Unreachable if a server does not start.
+        Raises:
+            JavaError: there is no suitable Java.
+            DownloadError: a jar or a store's source cannot be fetched.
+            PortTaken: another process listens on a port of ``ports``.
+            ConfigError: the directory has another store, or a running server has another port.
+            Unreachable: a server does not start.
         """
         report = progress or (lambda _step: None)
         require_java()
@@ -122,19 +123,19 @@ class Stack:
                 self.home.erase()
 
     def status(self) -> list[PartStatus]:
-        """Return the state of all servers; empty before the first ``up``. Changes nothing."""
+        """Return the state of all servers; an empty list before the first ``up``."""
         memory = self.home.recall()
         return [part.status() for part in self._parts(memory)] if memory else []
 
     def endpoints(self) -> Endpoints:
-        """Return the addresses, also of a stopped stack; raise ConfigError if it was never started."""
+        """Return the endpoints of a running or stopped stack; raise ConfigError if it was never started."""
         memory = self.home.recall()
         if memory is None:
             raise ConfigError("there is no local stack here yet", where=str(self.home.root), hint="lakefeed local up")
         return self._endpoints(memory)
 
     def _publish(self, memory: Memory) -> None:
-        """Write the file through which pipelines and other commands find the running stack."""
+        """Write the file in which pipelines and other commands find the endpoints of the running stack."""
         processes = [process for part in self._parts(memory) if (process := part.process()) is not None]
         published = StackEnvironment(
             environment=self._endpoints(memory).as_environment(),
@@ -143,7 +144,7 @@ class Stack:
         write_private(self.home.environment_file, published.model_dump_json(indent=2) + "\n")
 
     def _memory(self) -> Memory:
-        """Return the stored values, or new ones."""
+        """Return the stored values, or initial ones."""
         memory = self.home.recall()
         if memory is None:
             cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
@@ -157,7 +158,7 @@ class Stack:
         return memory
 
     def _parts(self, memory: Memory, *stores: type[Store]) -> list[Part]:
-        """Return the parts, with the stored store unless others are given."""
+        """Return Kafka, the registry and these stores; by default the store in ``memory``."""
         keys = self.home.credentials()
         classes: list[type[Part]] = [Kafka, RegistryServer, *(stores or [store_named(memory.store)])]
         return [
@@ -175,12 +176,12 @@ class Stack:
                 )
 
     def _with_ports(self, memory: Memory, missing: set[str], report: Progress) -> Memory:
-        """Choose the ports of the parts to start: the requested, the remembered, or any free ones."""
+        """Choose the ports of the parts to start: the requested, else the remembered, else free ones."""
         ports = dict(memory.ports)
         for part in self._parts(memory):
             if part.name not in missing:
                 continue
-            if part.stop():  # Before its ports are checked, because it still uses them.
+            if part.stop():  # Before the check of its ports, because it still uses them.
                 report(StartStep(part=part.name, state="restarting", detail="it runs, but does not answer"))
             for name in part.port_names:
                 requested, remembered = self._requested_ports.get(name), memory.ports.get(name)
@@ -214,7 +215,7 @@ class Stack:
 
     @staticmethod
     def _stop(parts: Sequence[Part], report: Progress) -> None:
-        """Stop all parts concurrently: they do not need each other for that."""
+        """Stop all parts concurrently."""
         with ThreadPoolExecutor(len(parts)) as pool:
             for part, was_running in zip(parts, pool.map(lambda part: part.stop(), parts), strict=True):
                 if was_running:

@@ -1,4 +1,4 @@
-"""The demo compares its report with the table, and reports every difference."""
+"""``lakefeed local demo`` lands trips in a table, and reports whether the table is correct."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.support.cli import lakefeed
 DATA = Path(__file__).parents[4] / "tests" / "data"
 
 
-def test_the_demo_verifies_what_it_lands(tmp_path: Path) -> None:
+def test_the_report_of_the_demo_equals_the_table(tmp_path: Path) -> None:
     home = tmp_path / "demo"
     try:
         done = lakefeed("local", "demo", "--rows", "30000", "--keep", "--home", home, "--output", "json")
@@ -37,7 +37,7 @@ def test_the_demo_verifies_what_it_lands(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_demo_takes_real_rows(tmp_path: Path) -> None:
+def test_the_demo_lands_the_rows_of_a_csv_file(tmp_path: Path) -> None:
     home = tmp_path / "demo"
     rows = len((DATA / "trips.csv").read_text().splitlines()) - 1
     try:

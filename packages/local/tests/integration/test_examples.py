@@ -1,4 +1,4 @@
-"""Run the examples of ``examples/`` on real servers as ``make examples`` does; they print what they say."""
+"""Run the examples on real servers, as ``make examples`` does, and compare their results."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from packages.jdbc.tests.databases import server_of
 from tools.examples import Runner, surroundings
 from tools.expected import EXAMPLES, Example
 
-# Not tested here: ``lakefeed local demo`` runs this file, whose topic and table the demo and the documents use.
+# ``lakefeed local demo`` runs this file, and the demo and the documents use its topic and table.
 ELSEWHERE = ("taxi/pipeline.yaml",)
 
 
@@ -29,5 +29,5 @@ def runner(stack: Endpoints, lake: SparkSession, request: pytest.FixtureRequest)
         if each.file not in ELSEWHERE
     ],
 )
-def test_it_leads_to_what_it_says(runner: Runner, example: Example) -> None:
+def test_an_example_has_the_expected_result(runner: Runner, example: Example) -> None:
     assert runner.run(example) == list(example.expected)

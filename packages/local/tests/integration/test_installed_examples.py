@@ -1,4 +1,4 @@
-"""Run the printed commands of every example in an empty folder; only the wheel is installed."""
+"""Run the commands that ``examples copy`` prints in an empty folder; only the wheels are installed."""
 
 import json
 import shlex
@@ -34,7 +34,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", sorted(NAMES - set(NOT_HERE)))
-def test_an_example_runs_by_what_it_prints(
+def test_the_printed_commands_run_an_example(
     shell: Shell, postgres: PostgreSQL, maria: MariaDB, search: SearchServer, name: str
 ) -> None:
     shell.folder = shell.folder.parent / f"only-{name}"
@@ -60,5 +60,5 @@ def test_an_example_runs_by_what_it_prints(
 
 
 @pytest.mark.slow
-def test_these_are_all_examples(shell: Shell) -> None:
+def test_the_wheel_has_all_examples(shell: Shell) -> None:
     assert {each["name"] for each in json.loads(shell("lakefeed", "examples", "list", "--output", "json"))} == NAMES

@@ -1,4 +1,4 @@
-"""The embedded stack: its real servers, used by the clients that people use."""
+"""The servers of the local stack, with the usual clients."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
@@ -35,7 +35,7 @@ INCOMPATIBLE = '{"type": "record", "name": "Ride", "fields": [{"name": "fare", "
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Run a stack that these tests may stop and break; each test leaves it running."""
+    """Run a stack that these tests may stop and break."""
     stack = Stack(tmp_path_factory.mktemp("own"))
     try:
         stack.up()
@@ -112,7 +112,7 @@ def kill(stack: Stack, part: str) -> None:
 
 
 @pytest.mark.quick
-def test_everything_works_and_survives_down(own: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topics_schemas_and_objects_survive_down_and_up(own: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEFEED_HOME", str(own.home.root))
     before = own.up()
     assert running_stack_environment() == before.as_environment()
@@ -139,7 +139,7 @@ def test_everything_works_and_survives_down(own: Stack, monkeypatch: pytest.Monk
     assert get(after, "deep/key") == b"content"
 
 
-def test_registry_checks_backward_compatibility(own: Stack) -> None:
+def test_the_registry_checks_backward_compatibility(own: Stack) -> None:
     with registry(own.up()) as client:
         client.register_schema("checked-value", Schema(RIDE, "AVRO"))
         assert client.get_compatibility() == "BACKWARD"
@@ -148,7 +148,7 @@ def test_registry_checks_backward_compatibility(own: Stack) -> None:
     assert caught.value.http_status_code == 409
 
 
-def test_unknown_topics_are_not_made(own: Stack) -> None:
+def test_a_producer_creates_no_topic(own: Stack) -> None:
     producer = Producer({"bootstrap.servers": own.up().bootstrap_servers, "message.timeout.ms": 3000, "log_level": 0})
     failures: list[object] = []
     producer.produce("misspelt", b"x", on_delivery=lambda error, _message: failures.append(error))
@@ -158,7 +158,7 @@ def test_unknown_topics_are_not_made(own: Stack) -> None:
 
 
 @pytest.mark.quick
-def test_up_again_changes_nothing(own: Stack) -> None:
+def test_a_second_up_changes_nothing(own: Stack) -> None:
     pids = [pid_of(own, part.part) for part in own.status()]
     steps: list[StartStep] = []
     own.up(progress=steps.append)
@@ -166,7 +166,7 @@ def test_up_again_changes_nothing(own: Stack) -> None:
     assert [pid_of(own, part.part) for part in own.status()] == pids
 
 
-def test_acknowledged_schema_survives_a_kill(own: Stack) -> None:
+def test_acknowledged_schemas_survive_a_kill_of_the_registry(own: Stack) -> None:
     endpoints = own.up()
     ids = {}
     with registry(endpoints) as client:
@@ -189,7 +189,7 @@ def test_acknowledged_schema_survives_a_kill(own: Stack) -> None:
 
 
 @pytest.mark.slow
-def test_all_parts_killed(own: Stack) -> None:
+def test_data_survive_a_kill_of_all_servers(own: Stack) -> None:
     endpoints = own.up()
     create_topic(endpoints, "killed")
     produce(endpoints, "killed", [b"kept"])
@@ -202,8 +202,7 @@ def test_all_parts_killed(own: Stack) -> None:
 
 
 @pytest.mark.slow
-def test_a_stopped_process_is_replaced(own: Stack) -> None:
-    """The process lives but does not answer, like a JVM that is out of memory."""
+def test_up_replaces_a_server_that_does_not_answer(own: Stack) -> None:
     own.up()
     frozen = pid_of(own, "s3proxy")
     os.kill(frozen, signal.SIGSTOP)
@@ -267,14 +266,14 @@ def listening(pid: int) -> set[str]:
     return found
 
 
-def test_listens_on_loopback_only(own: Stack) -> None:
+def test_servers_listen_only_on_loopback(own: Stack) -> None:
     own.up()
     for part in own.status():
         assert listening(pid_of(own, part.part)) <= {"127.0.0.1", "::ffff:127.0.0.1"}, part.part
         assert listening(pid_of(own, part.part)), part.part
 
 
-def test_secret_is_on_no_command_line_and_in_no_readable_file(own: Stack) -> None:
+def test_the_secret_is_in_no_command_line_and_in_no_readable_file(own: Stack) -> None:
     secret = own.up().secret_key.get_secret_value()
     for part in own.status():
         assert secret not in Path(f"/proc/{pid_of(own, part.part)}/cmdline").read_text()
@@ -289,7 +288,7 @@ def test_secret_is_on_no_command_line_and_in_no_readable_file(own: Stack) -> Non
     assert not any(path.is_relative_to(own.home.logs) for path in holding)
 
 
-def test_remembered_port_taken_is_chosen_again(own: Stack) -> None:
+def test_up_replaces_a_remembered_port_that_is_used(own: Stack) -> None:
     before = own.up()
     own.down()
     port = int(before.s3_endpoint.rpartition(":")[2])
@@ -303,7 +302,7 @@ def test_remembered_port_taken_is_chosen_again(own: Stack) -> None:
     assert f"pid {os.getpid()}" in moved.detail
 
 
-def test_port_asked_for_is_taken(tmp_path: Path) -> None:
+def test_a_requested_port_that_is_used_is_an_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         stack = Stack(tmp_path, ports={"kafka": port})
@@ -314,7 +313,7 @@ def test_port_asked_for_is_taken(tmp_path: Path) -> None:
     assert not tmp_path.exists()
 
 
-def test_running_stack_does_not_move(own: Stack) -> None:
+def test_a_running_stack_keeps_its_ports(own: Stack) -> None:
     own.up()
     with pytest.raises(ConfigError, match="kafka already runs on port"):
         Stack(own.home.root, ports={"kafka": 1}).up()
@@ -325,7 +324,7 @@ def test_another_store_is_refused(own: Stack) -> None:
         Stack(own.home.root, store="minio").up()
 
 
-def test_a_part_that_dies_takes_the_others_with_it(tmp_path: Path) -> None:
+def test_up_stops_all_servers_if_one_does_not_start(tmp_path: Path) -> None:
     stack = Stack(tmp_path)
     stack.home.make()
     broken = stack.home.data / "kafka"
@@ -340,8 +339,7 @@ def test_a_part_that_dies_takes_the_others_with_it(tmp_path: Path) -> None:
     assert not tmp_path.exists()
 
 
-def test_two_commands_at_once(tmp_path: Path) -> None:
-    """Both shells succeed: one starts the stack, the other waits and finds it running."""
+def test_two_concurrent_up_commands_start_one_stack(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "lakefeed.cli.main", "local", "up", "--home", str(tmp_path / "home")]
     stack = Stack(tmp_path / "home")
     try:
@@ -359,7 +357,7 @@ def test_two_commands_at_once(tmp_path: Path) -> None:
     assert not (tmp_path / "home").exists()
 
 
-def test_interrupted_up_leaves_nothing_running(tmp_path: Path) -> None:
+def test_an_interrupted_up_stops_its_servers(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "lakefeed.cli.main", "local", "up", "--home", str(tmp_path)]
     stack = Stack(tmp_path)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -374,15 +372,8 @@ def test_interrupted_up_leaves_nothing_running(tmp_path: Path) -> None:
     stack.down(erase=True)
 
 
-def test_shared_stack(stack: Endpoints) -> None:
-    """Check the fixture that other tests share."""
-    create_topic(stack, "conftest")
-    with pytest.raises(KafkaException, match="TOPIC_ALREADY_EXISTS"):
-        create_topic(stack, "conftest")
-
-
 @pytest.mark.quick
-def test_commands(own: Stack) -> None:
+def test_the_commands_start_show_and_stop_the_stack(own: Stack) -> None:
     run = CliRunner().invoke
     home = ["--home", str(own.home.root)]
     up = run(local, ["up", *home])

@@ -1,4 +1,4 @@
-"""Run the quickstart in an empty folder, run it again, and follow the next steps that its output and pages name."""
+"""Run the quickstart in an empty folder, repeat it, and run the next steps that its output and page name."""
 
 import json
 import re
@@ -22,7 +22,7 @@ PAGE = Path(__file__).parents[4] / "docs" / "query-a-table.md"
 
 @pytest.fixture(scope="module")
 def home(stack: Endpoints) -> dict[str, str]:
-    """Return the environment of a user whose stack already runs: only its folder is set."""
+    """Return the environment of a user whose stack runs: it only has the stack's folder."""
     return {"LAKEFEED_HOME": str(stack.catalog_file.parents[1])}
 
 
@@ -40,7 +40,7 @@ def made(home: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path
     return empty / "first"
 
 
-def test_it_leaves_a_folder_to_continue_with(made: Path, home: dict[str, str]) -> None:
+def test_the_folder_of_the_quickstart_lands_more_trips(made: Path, home: dict[str, str]) -> None:
     assert {path.name for path in made.iterdir()} == {"pipeline.yaml", "pipeline.schema.json", "query.py", "lake"}
     more = lakefeed(
         *("topics", "produce", TOPIC, "--generate", "taxi", "--rows", "500", "--start", str(ROWS)),
@@ -55,7 +55,7 @@ def test_it_leaves_a_folder_to_continue_with(made: Path, home: dict[str, str]) -
     assert proof.returncode == 0, proof.stdout + proof.stderr
 
 
-def test_a_second_run_is_quick_and_changes_nothing(made: Path, home: dict[str, str]) -> None:
+def test_a_second_quickstart_changes_nothing(made: Path, home: dict[str, str]) -> None:
     file = made / "pipeline.yaml"
     mine = file.read_text() + "# my own\n"
     file.write_text(mine)
@@ -75,7 +75,7 @@ def test_a_second_run_is_quick_and_changes_nothing(made: Path, home: dict[str, s
     assert sum(document["seconds"].values()) < 20
 
 
-def test_the_snippets_of_the_page_run_as_printed(made: Path, home: dict[str, str]) -> None:
+def test_the_pages_python_code_queries_the_table(made: Path, home: dict[str, str]) -> None:
     blocks = [block.text for block in blocks_of(PAGE) if block.language == "python" and block.reason is None]
     code = "\n".join(blocks)
     assert len(blocks) > 6
@@ -87,18 +87,16 @@ def test_the_snippets_of_the_page_run_as_printed(made: Path, home: dict[str, str
     assert "payment_type" in done.stdout
 
 
-def test_it_leaves_another_pipeline_alone(home: dict[str, str], tmp_path: Path) -> None:
+def test_the_quickstart_refuses_the_folder_of_another_pipeline(home: dict[str, str], tmp_path: Path) -> None:
     text = "name: mine\nsource: {rate: {}}\nsink: console\n"
     (tmp_path / "pipeline.yaml").write_text(text)
     done = lakefeed("quickstart", tmp_path, environment=home, status=2)
     assert done.returncode == 2
-    assert "the pipeline file of something else" in done.stderr
+    assert "the folder has the file of another pipeline" in done.stderr
     assert (tmp_path / "pipeline.yaml").read_text() == text
 
 
-def test_a_machine_that_is_not_ready_is_refused_before_anything_starts(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_machine_with_a_failed_check_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     full = Diagnosis(name="home", verdict="error", what="/home, 0.2 GiB free", hint="make room there")
     monkeypatch.setattr("lakefeed_local.quickstart.examine", lambda: [full])
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""``lakefeed topics`` on a real broker: all kinds of records in one topic, conditions, places, a profile, Ctrl-C."""
+"""Sample, tail and profile topics with records of all formats."""
 
 import json
 import signal
@@ -65,7 +65,7 @@ def mixed(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> Feed:
     return feed
 
 
-def test_each_record_is_read_as_it_was_written(mixed: Feed) -> None:
+def test_sample_decodes_every_record_in_its_own_format(mixed: Feed) -> None:
     topic = Topic(mixed.topic)
     newest = topic.sample(7).records
     assert [each.format for each in newest] == ["avro", "protobuf", "json", "bytes", "text", "null", "avro"]
@@ -99,7 +99,7 @@ def test_each_record_is_read_as_it_was_written(mixed: Feed) -> None:
         topic.sample(start="yesterday")
 
 
-def test_a_pipelines_records_are_read_as_its_file_says(mixed: Feed) -> None:
+def test_sample_decodes_a_pipelines_records_by_its_file(mixed: Feed) -> None:
     decode = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}}
     pipeline = mixed.write_file(decode=decode)
     assert Topic(mixed.topic).describe().schemas[0].subject == f"{mixed.topic}-value"
@@ -110,7 +110,7 @@ def test_a_pipelines_records_are_read_as_its_file_says(mixed: Feed) -> None:
     assert any("not in Confluent wire format" in error for error in errors)
 
 
-def test_offsets_without_a_record_are_not_counted_as_records(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offsets_without_a_record_do_not_count(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in feed.environment.items():
         monkeypatch.setenv(name, value)
     feed.create_topic(partitions=2)
@@ -144,7 +144,7 @@ def test_offsets_without_a_record_are_not_counted_as_records(feed: Feed, monkeyp
     assert [next(tail).value["id"] for _ in range(4)] == [1, 2, 3, 4]
 
 
-def test_a_topic_of_json_has_a_profile_and_conditions(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_json_topic_has_conditions_and_a_profile(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in feed.environment.items():
         monkeypatch.setenv(name, value)
     feed.create_topic(partitions=2)
@@ -174,7 +174,7 @@ def test_a_topic_of_json_has_a_profile_and_conditions(feed: Feed, monkeypatch: p
     assert "deep.x" in printed.stdout
 
 
-def test_tail_shows_what_comes_and_ends_at_ctrl_c(mixed: Feed, tmp_path: Path) -> None:
+def test_tail_shows_new_records_until_ctrl_c(mixed: Feed, tmp_path: Path) -> None:
     command = ("topics", "tail", mixed.topic, "-n", "1", "--where", "id IS NULL OR id >= 59")
     running = Running(command, mixed.environment, tmp_path / "log")
     running.wait_until_it_says('"id": 59')
@@ -187,4 +187,4 @@ def test_tail_shows_what_comes_and_ends_at_ctrl_c(mixed: Feed, tmp_path: Path) -
     assert "\x1b" not in said
     assert "Traceback" not in said
     groups = Topics(mixed.stack.bootstrap_servers)
-    assert groups.describe(mixed.topic).offsets == 70  # The commands wrote nothing to it.
+    assert groups.describe(mixed.topic).offsets == 70  # The commands have written no record.

@@ -1,4 +1,4 @@
-"""Topics of a real broker, and the errors when something is wrong."""
+"""Create, describe and delete topics, and the errors of these requests."""
 
 import json
 import time
@@ -25,7 +25,7 @@ def name() -> str:
 
 
 @pytest.mark.quick
-def test_a_topic_from_beginning_to_end(topics: Topics, name: str, stack: Endpoints) -> None:
+def test_a_topic_is_created_described_and_deleted(topics: Topics, name: str, stack: Endpoints) -> None:
     assert topics.create(name, partitions=4, replication_factor=1, config={"retention.ms": "3600000"})
     assert name in topics.list()
     assert topics.describe(name).offsets == 0
@@ -53,7 +53,7 @@ def test_a_topic_from_beginning_to_end(topics: Topics, name: str, stack: Endpoin
     assert topics.describe(name).topic_id != found.topic_id
 
 
-def test_a_topic_that_exists(topics: Topics, name: str) -> None:
+def test_creating_an_existing_topic_is_an_error_by_default(topics: Topics, name: str) -> None:
     topics.create(name)
     assert len(topics.describe(name).partitions) == 10
     assert not topics.create(name, exist_ok=True)
@@ -70,19 +70,21 @@ def test_a_topic_that_exists(topics: Topics, name: str) -> None:
         ({"partitions": 0}, "cannot have 0 partitions"),
     ],
 )
-def test_wrong_numbers_and_settings(topics: Topics, name: str, wrong: dict[str, object], what: str) -> None:
+def test_invalid_numbers_and_settings_are_refused(
+    topics: Topics, name: str, wrong: dict[str, object], what: str
+) -> None:
     with pytest.raises(ConfigError, match=what):
         topics.create(name, **wrong)  # type: ignore[arg-type]
     assert name not in topics.list()
 
 
 @pytest.mark.parametrize("wrong", ["", ".", "..", "two words", "ü", "x" * 250])
-def test_wrong_names(topics: Topics, wrong: str) -> None:
+def test_an_invalid_name_is_refused(topics: Topics, wrong: str) -> None:
     with pytest.raises(ConfigError, match="cannot name a topic"):
         topics.create(wrong)
 
 
-def test_a_topic_that_is_not_there_and_its_neighbours(topics: Topics, name: str) -> None:
+def test_the_error_for_a_missing_topic_suggests_a_similar_one(topics: Topics, name: str) -> None:
     topics.create(name, partitions=1)
     for ask in (topics.describe, topics.end_offsets, topics.delete):
         with pytest.raises(ResourceMissing, match="there is no topic") as raised:
@@ -90,7 +92,7 @@ def test_a_topic_that_is_not_there_and_its_neighbours(topics: Topics, name: str)
         assert f"did you mean {name}" in str(raised.value.hint)
 
 
-def test_no_broker_is_said_within_seconds(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_broker_is_an_error_within_seconds(capfd: pytest.CaptureFixture[str]) -> None:
     began = time.monotonic()
     with pytest.raises(Unreachable, match="no Kafka broker answers"):
         Topics("127.0.0.1:1").describe("any")
@@ -98,13 +100,13 @@ def test_no_broker_is_said_within_seconds(capfd: pytest.CaptureFixture[str]) -> 
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_setting_that_the_client_does_not_know() -> None:
+def test_an_unknown_setting_of_the_client_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"No such configuration property"):
         Topics("127.0.0.1:1", options={"acks.of.all": "1"})
 
 
 @pytest.mark.quick
-def test_commands(stack: Endpoints, name: str) -> None:
+def test_the_commands_create_list_and_show_topics(stack: Endpoints, name: str) -> None:
     def run(*arguments: str) -> str:
         ended = CliRunner().invoke(
             command, [*arguments, "--bootstrap-servers", stack.bootstrap_servers], catch_exceptions=False
@@ -127,7 +129,9 @@ def test_commands(stack: Endpoints, name: str) -> None:
         run("create", name, "--config", "nonsense")
 
 
-def test_the_environment_names_the_brokers(stack: Endpoints, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_find_the_brokers_in_the_environment(
+    stack: Endpoints, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", stack.bootstrap_servers)
     ended = CliRunner().invoke(command, ["create", name])
     assert ended.exit_code == 0, ended.output

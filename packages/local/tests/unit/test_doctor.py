@@ -1,8 +1,9 @@
-"""``lakefeed doctor`` examines real folders, a real server and a real java that is too old."""
+"""``lakefeed local doctor`` finds problems of folders, a store, a port, and a java that is too old."""
 
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from lakefeed_local.doctor import Diagnosis, examine
 
 
 class Store(BaseHTTPRequestHandler):
-    """A store whose answers have only a date."""
+    """A store that answers HEAD with a date, and overwrites any object, as stores without conditional writes do."""
 
     date = "Mon, 23 Nov 2026 07:00:00 GMT"
 
@@ -22,7 +23,6 @@ class Store(BaseHTTPRequestHandler):
         self.end_headers()
 
     def do_PUT(self) -> None:
-        """Overwrite any object, as stores without conditional writes do."""
         self.send_response_only(200)
         self.send_header("Content-Length", "0")
         self.end_headers()
@@ -31,7 +31,7 @@ class Store(BaseHTTPRequestHandler):
         self.do_PUT()
 
     def log_message(self, *args: object) -> None:
-        """Log nothing."""
+        pass
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def found(name: str) -> Diagnosis:
     return next(finding for finding in examine() if finding.name == name)
 
 
-def test_whatever_is_not_well_says_what_to_do() -> None:
+def test_every_error_has_a_hint() -> None:
     findings = examine()
     assert {finding.name for finding in findings} >= {"python", "java", "spark", "jars", "memory", "cache", "clock"}
     assert all(finding.hint for finding in findings if finding.verdict == "error")
@@ -69,7 +69,7 @@ def test_a_java_that_is_too_old_is_an_error(tmp_path: Path, monkeypatch: pytest.
 def test_jars_that_are_not_fetched_are_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEFEED_CACHE", str(tmp_path / "empty"))
     finding = found("jars")
-    assert (finding.verdict, finding.hint) == ("warning", "the first start fetches them, or: lakefeed jars fetch")
+    assert (finding.verdict, finding.hint) == ("warning", "lakefeed jars fetch, or wait for it at the first start")
 
 
 def test_the_clock_is_compared_with_the_store(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,18 +95,15 @@ def test_a_store_that_overwrites_is_an_error(store: str, monkeypatch: pytest.Mon
     assert found("store").verdict == "ok"
 
 
-def test_the_port_of_the_dashboard_that_is_taken_is_a_warning() -> None:
+def test_a_used_port_of_the_dashboard_is_a_warning() -> None:
     with socket.socket() as server:
-        try:
+        with suppress(OSError):  # Then another program uses the port.
             server.bind(("127.0.0.1", 8380))
-        except OSError:
-            assert found("ports").verdict == "warning"
-            return
         assert (found("ports").verdict, "--dashboard" in (found("ports").hint or "")) == ("warning", True)
 
 
-def test_a_store_that_is_not_there_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_store_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
-    assert found("clock").what == "not compared: the store does not answer with its time"
+    assert found("clock").what == "not compared: the store's answer has no time"
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://[broken")
     assert found("clock").verdict == "warning"

@@ -1,4 +1,4 @@
-"""Build with Go; a small script stands in for it."""
+"""Build programs with Go; a small script stands in for ``go``."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def go_that(folder: Path, script: str) -> None:
     file.chmod(0o755)
 
 
-def test_builds_once(folder: Path) -> None:
+def test_a_program_is_built_once(folder: Path) -> None:
     go_that(folder, f'echo "$@" >> {folder}/calls; mkdir -p "$GOBIN"; echo made > "$GOBIN/tool"')
     PROGRAM.build(log=folder / "log")
     PROGRAM.build(log=folder / "log")
@@ -32,7 +32,7 @@ def test_builds_once(folder: Path) -> None:
     assert (folder / "calls").read_text() == "install example.org/tool@v1.2.3\n"
 
 
-def test_a_module_of_our_own_is_built_in_its_folder(folder: Path) -> None:
+def test_a_local_module_is_built_in_its_folder(folder: Path) -> None:
     go_that(folder, f'echo "$PWD $@" > {folder}/calls; mkdir -p "$GOBIN"; echo made > "$GOBIN/tool"')
     module = folder / "module"
     module.mkdir()
@@ -42,7 +42,7 @@ def test_a_module_of_our_own_is_built_in_its_folder(folder: Path) -> None:
     assert (folder / "calls").read_text() == f"{module} install -trimpath ./...\n"
 
 
-def test_failed_build(folder: Path) -> None:
+def test_a_failed_build_leaves_no_program(folder: Path) -> None:
     go_that(folder, 'mkdir -p "$GOBIN"; echo half > "$GOBIN/tool"; echo "no such module" >&2; exit 1')
     with pytest.raises(DownloadError, match=r"ends with:\n  \| no such module") as caught:
         PROGRAM.build(log=folder / "log")
@@ -53,7 +53,7 @@ def test_failed_build(folder: Path) -> None:
     assert PROGRAM.path.read_text() == "made\n"
 
 
-def test_no_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_go_names_the_extra(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(folder / "bin"))
     monkeypatch.setattr("sysconfig.get_path", lambda _name: str(folder))
     with pytest.raises(MissingExtra) as caught:

@@ -1,4 +1,4 @@
-"""The stack's directory: its content, its permissions, and what `down --erase` keeps."""
+"""The directory of a local stack: stored values, permissions, erasing, locking."""
 
 import threading
 from pathlib import Path
@@ -12,7 +12,7 @@ from lakefeed_local.home import Home, Memory
 MEMORY = Memory(store="s3proxy", cluster_id="x", ports={"kafka": 1})
 
 
-def test_remembers(tmp_path: Path) -> None:
+def test_recall_returns_what_remember_stored(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     home.make()
     assert home.recall() is None
@@ -20,15 +20,15 @@ def test_remembers(tmp_path: Path) -> None:
     assert home.recall() == MEMORY
 
 
-def test_damaged_memory_says_what_to_do(tmp_path: Path) -> None:
+def test_a_damaged_memory_file_is_an_error_with_a_hint(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.memory_file.write_text("{")
-    with pytest.raises(ConfigError, match="memory cannot be read") as caught:
+    with pytest.raises(ConfigError, match="store and ports cannot be read") as caught:
         home.recall()
-    assert caught.value.hint == "start over, without its data: lakefeed local down --erase"
+    assert caught.value.hint == "remove the stack with its data, then start a new one: lakefeed local down --erase"
 
 
-def test_credentials_are_made_once_and_private(tmp_path: Path) -> None:
+def test_credentials_are_generated_once_and_private(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     home.make()
     first = home.credentials()
@@ -55,20 +55,20 @@ def test_erase_leaves_other_files_alone(tmp_path: Path) -> None:
     assert not home.root.exists()
 
 
-def test_a_foreign_directory_is_not_taken(tmp_path: Path) -> None:
+def test_a_directory_with_foreign_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    with pytest.raises(ConfigError, match="already has data, not made by a local stack"):
+    with pytest.raises(ConfigError, match="already contains data, which no local stack has created"):
         Home(tmp_path).make()
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
-def test_a_home_that_cannot_be_made(tmp_path: Path) -> None:
+def test_an_unwritable_home_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="cannot be written"):
         Home(tmp_path / "file" / "home").make()
 
 
-def test_one_at_a_time_even_across_an_erase(tmp_path: Path) -> None:
+def test_the_lock_holds_even_across_an_erase(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     events: list[str] = []
     waiting = threading.Event()
@@ -90,7 +90,7 @@ def test_one_at_a_time_even_across_an_erase(tmp_path: Path) -> None:
     assert home.is_ours()
 
 
-def test_default_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_home_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
     assert default_home() == tmp_path
     monkeypatch.delenv("LAKEFEED_HOME")

@@ -1,4 +1,4 @@
-"""The examples of the package are complete copies, and their commands name files that exist."""
+"""The packaged examples can be copied, and their commands name existing files and topics."""
 
 import json
 import re
@@ -18,7 +18,7 @@ EXAMPLES = packaged_examples()
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_a_copy_has_each_file_that_its_commands_name(example: PackagedExample, tmp_path: Path) -> None:
+def test_a_copied_example_has_notes_and_all_files_of_its_commands(example: PackagedExample, tmp_path: Path) -> None:
     copied = copy_example(example, tmp_path)
     assert copied
     for file in example.pipelines:
@@ -35,7 +35,7 @@ def test_a_copy_has_each_file_that_its_commands_name(example: PackagedExample, t
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_the_commands_can_run_in_the_order_in_which_they_are_printed(example: PackagedExample) -> None:
+def test_commands_create_topics_before_a_run_reads_them(example: PackagedExample) -> None:
     created: set[str] = set()
     for words in [command.split() for file in example.pipelines for command in example.commands(file)]:
         if words[:3] == ["lakefeed", "topics", "produce"] or words[:3] == ["lakefeed", "topics", "create"]:
@@ -47,24 +47,24 @@ def test_the_commands_can_run_in_the_order_in_which_they_are_printed(example: Pa
             created.add(document["sink"].get("kafka", {}).get("topic"))
 
 
-def test_what_was_changed_is_not_overwritten(tmp_path: Path) -> None:
+def test_a_copy_does_not_overwrite_a_changed_file(tmp_path: Path) -> None:
     example = packaged_example("word_count")
     copy_example(example, tmp_path)
     copy_example(example, tmp_path)
     (tmp_path / "examples/word_count/pipeline.yaml").write_text("mine")
     (tmp_path / "examples/data/sentences.jsonl").unlink()
-    with pytest.raises(ConfigError, match="has been changed"):
+    with pytest.raises(ConfigError, match="exists already with other content"):
         copy_example(example, tmp_path)
     assert not (tmp_path / "examples/data/sentences.jsonl").exists()
 
 
-def test_a_misspelt_name_names_the_nearest() -> None:
+def test_an_unknown_name_suggests_a_similar_one() -> None:
     with pytest.raises(ResourceMissing) as missing:
         packaged_example("wordcount")
     assert missing.value.hint == "did you mean word_count?"
 
 
-def test_the_commands_print_for_people_and_programs(tmp_path: Path) -> None:
+def test_the_commands_list_and_copy_examples(tmp_path: Path) -> None:
     listed = CliRunner().invoke(root, ["examples", "list"])
     assert all(example.name in listed.output for example in EXAMPLES)
     done = CliRunner().invoke(root, ["examples", "copy", "taxi", "--to", str(tmp_path), "--output", "json"])

@@ -1,4 +1,4 @@
-"""Detached processes are started, found and stopped, and another process is never mistaken for one."""
+"""Detached processes are started, found and stopped; another process is never stopped."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def await_output(folder: Path, process: Detached) -> None:
         time.sleep(0.01)
 
 
-def test_runs_detached_and_is_found_again(tmp_path: Path, started: list[Detached]) -> None:
+def test_a_detached_process_is_found_by_its_pid_file(tmp_path: Path, started: list[Detached]) -> None:
     process = start(tmp_path, "echo $GREETING; exec sleep 60")
     started.append(process)
     await_output(tmp_path, process)
@@ -52,30 +52,30 @@ def test_runs_detached_and_is_found_again(tmp_path: Path, started: list[Detached
     assert (tmp_path / "log").read_text() == "hello\n"
 
 
-def test_kills_what_does_not_listen(tmp_path: Path, started: list[Detached]) -> None:
-    process = start(tmp_path, "trap '' TERM; echo deaf; while :; do sleep 0.1; done")
+def test_stop_kills_a_process_that_ignores_sigterm(tmp_path: Path, started: list[Detached]) -> None:
+    process = start(tmp_path, "trap '' TERM; echo ignoring; while :; do sleep 0.1; done")
     started.append(process)
     await_output(tmp_path, process)
     process.stop(grace_seconds=0.3)
     assert not process.alive()
 
 
-def test_a_pid_that_was_given_again_is_not_ours(tmp_path: Path) -> None:
+def test_a_reused_pid_is_not_the_process(tmp_path: Path) -> None:
     (tmp_path / "pid").write_text(json.dumps({"pid": os.getpid(), "began": "1"}))
     process = find_detached(tmp_path / "pid")
     assert process is not None
     assert not process.alive()
-    process.stop(grace_seconds=1)  # If stop() took the pid for ours, it would end this test run.
+    process.stop(grace_seconds=1)  # A mistake would end this test run.
 
 
 @pytest.mark.parametrize("text", ["", "123", "{}", '{"pid": "x", "began": "1"}', "[1]"])
-def test_unreadable_pid_files_name_no_process(tmp_path: Path, text: str) -> None:
+def test_an_unreadable_pid_file_names_no_process(tmp_path: Path, text: str) -> None:
     assert find_detached(tmp_path / "pid") is None
     (tmp_path / "pid").write_text(text)
     assert find_detached(tmp_path / "pid") is None
 
 
-def test_program_missing(tmp_path: Path) -> None:
+def test_the_log_names_a_missing_program(tmp_path: Path) -> None:
     with suppress(WorldError):  # The error or the exit may come first.
         process = start_detached(
             ["/nothing/here"], log=tmp_path / "log", pid_file=tmp_path / "pid", cwd=tmp_path, environment={}
@@ -84,8 +84,8 @@ def test_program_missing(tmp_path: Path) -> None:
     assert "here" in (tmp_path / "log").read_text()
 
 
-def test_a_process_that_cannot_be_noted_is_ended(tmp_path: Path) -> None:
-    """As on a full disk: without the pid file, no command could find the process to stop it."""
+def test_a_process_without_a_pid_file_is_killed(tmp_path: Path) -> None:
+    # As on a full disk: without the pid file, no command finds the process to stop it.
     (tmp_path / "pid").mkdir()
     with pytest.raises(OSError, match=r"Is a directory.*/pid'"):
         start(tmp_path, f"echo $$ >{tmp_path}/own; exec sleep 60")

@@ -1,4 +1,4 @@
-"""Options that contradict each other are refused before the command starts anything."""
+"""``topics produce`` refuses contradictory options before it starts Spark."""
 
 import pytest
 from click.testing import CliRunner
@@ -25,6 +25,6 @@ from lakefeed_local.produce_command import produce
         (["--file", "a.csv", "--bootstrap-servers", "b:1", "--set", "kafka.lingerms=1"], "unknown Kafka producer"),
     ],
 )
-def test_options_that_make_no_sense(arguments: list[str], what: str) -> None:
+def test_contradictory_options_are_refused(arguments: list[str], what: str) -> None:
     with pytest.raises(ConfigError, match=what):
         CliRunner().invoke(produce, ["topic", *arguments], catch_exceptions=False)

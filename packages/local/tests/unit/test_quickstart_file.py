@@ -1,4 +1,4 @@
-"""The quickstart, when its table has records of a topic that no longer exists."""
+"""The quickstart explains a refused start."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,8 +9,8 @@ from lakefeed.errors import RecordsLost
 from lakefeed_local.quickstart import Quickstart
 
 
-def test_a_refused_start_names_the_ways_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As after ``lakefeed local down --erase``. The user is in another folder than the pipeline file."""
+def test_the_hint_of_a_refused_start_names_folder_and_commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # As after ``lakefeed local down --erase``, from another folder than the pipeline file's.
     lost = RecordsLost("the topic was recreated", where="lake.quickstart.trips", hint="lakefeed run --accept-loss")
     work = Quickstart(
         tmp_path / "my first", {"KAFKA_BOOTSTRAP_SERVERS": "localhost:1", "SCHEMA_REGISTRY_URL": "http://localhost:1"}

@@ -1,4 +1,4 @@
-"""The stack before it starts: messages, ports, endpoints."""
+"""The local stack before it starts: errors, ports, endpoints."""
 
 import json
 import os
@@ -16,18 +16,18 @@ from lakefeed_local.ports import choose_free, is_free, owner_of, taken
 from lakefeed_local.stack import Stack
 
 
-def test_unknown_store(tmp_path: Path) -> None:
+def test_an_unknown_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no store named ceph") as caught:
         Stack(tmp_path, store="ceph")
     assert caught.value.hint == "the stores are: s3proxy, minio, versitygw"
 
 
-def test_one_port_for_two_parts(tmp_path: Path) -> None:
+def test_two_parts_cannot_have_the_same_port(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="same port"):
         Stack(tmp_path, ports={"kafka": 1, "store": 1})
 
 
-def test_nothing_there_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_before_the_first_up_create_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "home"
     monkeypatch.setenv("LAKEFEED_HOME", str(home))
     stack = Stack()
@@ -46,7 +46,7 @@ def test_down_leaves_a_foreign_directory_alone(tmp_path: Path) -> None:
     assert (tmp_path / "data" / "precious").exists()
 
 
-def test_no_java_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_up_without_java_creates_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(JavaError):
@@ -54,7 +54,7 @@ def test_no_java_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Monke
     assert not (tmp_path / "home").exists()
 
 
-def test_endpoints(tmp_path: Path) -> None:
+def test_endpoints_become_environment_variables(tmp_path: Path) -> None:
     stack = Stack(tmp_path)
     stack.home.make()
     ports = {"kafka": 1, "controller": 2, "registry": 3, "store": 4}
@@ -74,7 +74,7 @@ def test_endpoints(tmp_path: Path) -> None:
     }
 
 
-def test_erase_repairs_a_damaged_home(tmp_path: Path) -> None:
+def test_erase_removes_a_damaged_home(tmp_path: Path) -> None:
     stack = Stack(tmp_path / "home")
     stack.home.make()
     stack.home.memory_file.write_text("{")
@@ -82,13 +82,13 @@ def test_erase_repairs_a_damaged_home(tmp_path: Path) -> None:
     assert not stack.home.root.exists()
 
 
-def test_status_command_fails_when_down(tmp_path: Path) -> None:
+def test_the_status_command_fails_if_the_stack_is_down(tmp_path: Path) -> None:
     result = CliRunner().invoke(local, ["status", "--home", str(tmp_path), "--output", "json"])
     assert result.exit_code == 1
     assert json.loads(result.stdout) == {"up": False, "home": str(tmp_path), "parts": []}
 
 
-def test_ports() -> None:
+def test_a_used_port_is_found_with_its_owner() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert not is_free(port)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lakefeed.errors import WorldError
 
+# As in org.apache.iceberg.jdbc.JdbcUtil: V1_CREATE_CATALOG_SQL and CREATE_NAMESPACE_PROPERTIES_TABLE_SQL.
 _CATALOG_TABLES = """
 CREATE TABLE IF NOT EXISTS iceberg_tables (
   catalog_name VARCHAR(255) NOT NULL,

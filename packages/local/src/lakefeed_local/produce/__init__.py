@@ -1,3 +1,3 @@
-"""Produce rows into topics: from files, or generated ones."""
+"""Read rows from files or generate them, and write them into topics."""
 
 PAGE = "topics"

@@ -1,4 +1,4 @@
-"""Read rows from files, with types from an Avro schema or inferred by Spark."""
+"""Read rows from files, with types of an Avro schema, or types that Spark infers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _JSON: dict[str, FileFormat] = {".json": "json", ".jsonl": "json", ".ndjson": "j
 _SUFFIXES: dict[str, FileFormat] = {".csv": "csv", ".parquet": "parquet", **_JSON}
 _FILES_A_BATCH = 100
 ROUNDED = "lakefeed: the schema has fewer digits than a value: field"
-"""The beginning of the error that Spark raises for a value that would be rounded; the field's name follows."""
+"""The start of Spark's error for a value that would be rounded; the field's name follows."""
 
 
 def read_rows(
@@ -34,15 +34,15 @@ def read_rows(
     """Read the rows of files, or follow a folder as a stream.
 
     CSV files need a header, whose names are matched with the schema's; JSON files have one object per line; Parquet
-    files have their own types. Empty CSV values are null. Rows are checked when they are used: if a value does not fit,
-    or has more digits of a decimal or second than the schema, Spark fails, and ``read_error`` returns the reason.
+    files have their own types. Empty CSV values are null. Spark checks rows when they are used. If a value does not
+    fit, or has more digits of a decimal or of a second than the schema, Spark fails: see ``read_error``.
 
     Args:
         path: a file, a folder or a pattern: local, or ``s3a://bucket/key``.
         format: the files' format. Default: by the path's extension.
-        schema: Avro record schema (JSON) with the types of CSV and JSON values. Default: inferred from all values,
-            which reads the files an additional time.
-        stream: follow a folder: read existing and new files, once each.
+        schema: an Avro schema with the types of CSV and JSON values. Default: inferred from all values, with a further
+            read of the files.
+        stream: read the folder's files, and later its new files.
     """
     format = format or _format_of(path)  # noqa: A001
     where = _located(path)
@@ -62,25 +62,30 @@ def read_rows(
 
 
 def require_files(path: str, *, format: FileFormat | None) -> None:  # noqa: A002
-    """Refuse a local path without a file, or without a known format, before Spark starts."""
+    """Refuse a local path without files and a path without a known format, before Spark starts."""
     if format is None:
         _format_of(path)
     local = _located(path).removeprefix("file://")
     if local.startswith("/") and not glob.glob(re.sub(r"\{[^}]*\}", "*", local)):
-        raise ResourceMissing("there is no such file or folder", where=path)
+        raise _no_files(path)
+
+
+def _no_files(path: str) -> ResourceMissing:
+    hint = "correct --file: it is a file, a folder or a pattern"
+    return ResourceMissing("there is no such file or folder", where=path, hint=hint)
 
 
 def read_error(text: str) -> LakefeedError | None:
     """Return the error for a file, if the text of Spark's exception is about one."""
     if ROUNDED in text:
         rounded = text.partition(ROUNDED)[2].split()[0].strip("'\"")
-        what = f"a value of the field '{rounded}' has more digits than the schema has for it: it would be rounded"
+        what = f"a value of the field '{rounded}' would be rounded, because its type in the schema has fewer digits"
         return ConfigError(what, hint="round the file's values, or give another schema with --schema-file")
     if "MALFORMED_RECORD" not in text and "CSV header does not conform" not in text:
         return None
     file = re.search(r"(?:reading file|CSV file:) ([^\s]+?)[.]?(?:\s|$)", text)
     if "CSV header" in text:
-        what = "the header of a CSV file has other names, or the same in another order, than the first file's"
+        what = "the header of a CSV file differs from the first file's in its names or their order"
     elif field := re.search(r"Cannot parse the field name (.+? and the value .+?) of the JSON token", text):
         what = f"a value does not fit the schema: field {field.group(1)[:200]}"
     elif value := re.search(r"For input string: \"(.*?)\"", text):
@@ -94,7 +99,7 @@ def read_error(text: str) -> LakefeedError | None:
 
 
 def _wide(columns: Any, *, digits: bool = True) -> Any:
-    """Return the types as nullable, and with ``digits`` with the largest scale that a decimal of that size can have."""
+    """Return the types as nullable; with ``digits``, a decimal gets as many digits behind the point as possible."""
     if isinstance(columns, t.StructType):
         return t.StructType([t.StructField(each.name, _wide(each.dataType, digits=digits)) for each in columns.fields])
     if isinstance(columns, t.ArrayType):
@@ -107,7 +112,7 @@ def _wide(columns: Any, *, digits: bool = True) -> Any:
 
 
 def _exact(rows: DataFrame, columns: StructType | None, schema: str | None) -> DataFrame:
-    """Convert rows from wider types to these types; a value that would lose digits raises ``ROUNDED``."""
+    """Convert rows from the wide types to these types; a value that would lose digits raises ``ROUNDED``."""
     fields = json.loads(schema).get("fields", ()) if schema else ()
     cut = {each["name"]: cuts for each in fields if (cuts := _cuts_micros(each["type"])) is not None}
     requested = (
@@ -122,7 +127,7 @@ def _exact(rows: DataFrame, columns: StructType | None, schema: str | None) -> D
             back = column.cast(exact).cast(each.dataType)
             as_list = sf.map_entries if isinstance(exact, t.MapType) else lambda value: value
             loses = ~as_list(column).eqNullSafe(as_list(back))
-        # Nested Parquet types may differ from the schema's.
+        # Without columns the file has its own types, and the schema's type may be of another kind.
         is_cut = each.name in cut and (columns is not None or each.dataType.typeName().startswith("timestamp"))
         if is_cut:
             loses |= sf.coalesce(cut[each.name](column), sf.lit(False))
@@ -134,7 +139,7 @@ def _exact(rows: DataFrame, columns: StructType | None, schema: str | None) -> D
 
 
 def _cuts_micros(schema: Any) -> Callable[[Column], Column] | None:
-    """Return the condition that a value has microseconds that its Avro type drops; None if the type keeps them."""
+    """Return the condition for values whose microseconds an Avro type in milliseconds drops; None for other types."""
     if isinstance(schema, list):
         found = [cuts for each in schema if (cuts := _cuts_micros(each)) is not None]
         return found[0] if len(found) == 1 else None
@@ -154,13 +159,13 @@ def _cuts_micros(schema: Any) -> Callable[[Column], Column] | None:
 
 
 def _columns(spark: SparkSession, where: str, format: FileFormat, schema: str | None) -> StructType | None:  # noqa: A002
-    """Return the types for reading; None if the files have types, or Spark infers them."""
+    """Return the types for reading; None if the files have types, or if Spark infers them."""
     if schema is None or format == "parquet":
         return None
     requested = avro.struct_of(spark, schema)
     if format == "json":
         return requested
-    # Spark matches CSV columns by position, so the types are put into the order of the header's names.
+    # Spark matches CSV columns by position, so the types need the order of the header's names.
     names = spark.read.option("header", True).csv(where).columns
     types = {field.name: field.dataType for field in requested.fields}
     return t.StructType([t.StructField(name, types.get(name, t.StringType())) for name in names])
@@ -179,12 +184,12 @@ def _format_of(path: str) -> FileFormat:
     for suffix in reversed(Path(path.rstrip("/")).suffixes):
         if suffix in _SUFFIXES:
             return _SUFFIXES[suffix]
-    hint = "say --format csv, json or parquet"
-    raise ConfigError("the path does not say what the files are", where=path, hint=hint)
+    hint = "give it: --format csv, json or parquet"
+    raise ConfigError("the path's extension does not show the files' format", where=path, hint=hint)
 
 
 def _located(path: str) -> str:
-    """Return a URL that refers to this machine's file, whatever Spark's default file system is."""
+    """Return the URL of a path; a local path gets ``file://``, because Spark's default may be another file system."""
     if re.match(r"[a-z][a-z0-9]+://?", path):
         return re.sub(r"^s3://", "s3a://", path)
     return f"file://{Path(path).expanduser().absolute()}"
@@ -195,8 +200,8 @@ def _unreadable(error: Exception, path: str) -> LakefeedError:
 
     text = str(error)
     if "PATH_NOT_FOUND" in text or "FileNotFoundException" in text:
-        return ResourceMissing("there is no such file or folder", where=path)
+        return _no_files(path)
     if "UNABLE_TO_INFER_SCHEMA" in text:
         hint = "give a schema with --schema-file"
-        return ResourceMissing("there is no row to tell the columns from", where=path, hint=hint)
+        return ResourceMissing("the files have no row from which Spark can infer columns", where=path, hint=hint)
     return read_error(text) or translate(error)

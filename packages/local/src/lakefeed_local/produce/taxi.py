@@ -1,8 +1,8 @@
-"""Generate taxi trips: any number of rows without a file; the same seed gives the same rows.
+"""Generate any number of taxi trips; the same seed gives the same trips.
 
-Every value is integer arithmetic on bits of ``xxhash64(seed, id)`` in Spark's generated code, so a row
-depends only on (seed, id), not on the number of slices, the machine or the session's time zone. The tables
-below model New York's yellow cabs: quantiles are interpolated, list elements are drawn with equal probability.
+Spark computes every value by integer arithmetic from bits of ``xxhash64(seed, id)``, so a row depends only on the seed
+and its id, not on the number of slices, the machine or the session's time zone. The tables below model New York's
+yellow cabs: quantiles are interpolated, list elements are drawn with equal probability.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lakefeed.lazy import Column, DataFrame, SparkSession, sf
 from lakefeed_local.produce.sources import read_rows
 
 KEY = "trip_key"
-"""The column that identifies a trip; it is the record's key, not a field of the schema."""
+"""The column with a trip's id, which becomes the record's key; the schema has no such field."""
 
 _ROWS_A_SLICE = 500_000
 _SUMMED: tuple[str, ...] = (
@@ -40,7 +40,7 @@ _PACE = (
     *(95, 112, 140, 160, 175, 187, 199, 210, 219, 229, 239, 249, 257, 265, 272, 280, 289, 299, 309, 320, 333),
     *(346, 359, 371, 389, 407, 430, 455, 483, 520, 571, 650, 800),
 )
-# Zones where 64 trips begin or end, hours of 64 pickups, passengers of 32 trips, 16 tips in percent.
+# The zones in which 64 trips begin or end, the hours of 64 pickups, the passengers of 32 trips, 16 tips in percent.
 _ZONES = (
     *([161, 236, 237, 170] * 4 + [162, 230, 234, 48, 186] * 3),
     *([163, 100, 141, 142, 140, 138, 132, 107, 239, 238, 263, 68, 79, 249] * 2),
@@ -54,7 +54,7 @@ _TIPS = (0, 6, 10, 13, 15, 17, 20, 20, 20, 20, 20, 20, 20, 25, 25, 30)
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
-    """Sums over trips that two engines must agree on; they are integers, so they are exact."""
+    """Sums over trips, to compare two engines; they are exact, because they are integers."""
 
     records: int
     distinct_keys: int | None
@@ -75,11 +75,11 @@ TOTALS_SQL = {
     "tolls_cents": "sum(cast(round(tolls_amount * 100) as bigint))",
     "total_cents": "sum(cast(round(total_amount * 100) as bigint))",
 }
-"""The SQL of every total except ``distinct_keys``; Spark and DuckDB run the same SQL."""
+"""The SQL of every total except ``distinct_keys``, for both Spark and DuckDB."""
 
 
 def totals(rows: DataFrame, *, key: str | None = KEY) -> Totals:
-    """Compute the totals of a batch of trips, in one pass, as exact integers; without a ``key``, without a shuffle."""
+    """Compute the totals of trips with Spark in one pass; ``distinct_keys`` needs a ``key`` and a shuffle."""
     expressions = dict(TOTALS_SQL)
     if key is not None:
         expressions["distinct_keys"] = f"count(distinct {quoted((key,))})"
@@ -93,19 +93,19 @@ def taxi_schema() -> str:
 
 
 def taxi_rows(spark: SparkSession, rows: int, *, seed: int = 7, start: int = 0, slices: int | None = None) -> DataFrame:
-    """Return the trips from number ``start`` up to ``start + rows`` of the endless list of this ``seed``.
+    """Return the trips with the numbers ``start`` to ``start + rows - 1`` of this ``seed``.
 
-    They have the 17 fields of :func:`taxi_schema` and ``trip_key``, a string that is unique per (seed, number). Times
-    are spread over 2018 as ``MM/dd/yyyy hh:mm:ss a`` text, amounts are whole cents, and ``total_amount`` is the sum of
-    its parts. Spark gets ``slices`` partitions; by default one per half million rows, and at least one per core.
-    at least.
+    They have the 17 fields of :func:`taxi_schema` and ``trip_key``, a text that is unique per seed and number. Times
+    are in 2018, as text in the format ``MM/dd/yyyy hh:mm:ss a``. Amounts are whole cents, and ``total_amount`` is the
+    sum of its parts. Spark gets ``slices`` partitions; by default one per half million rows, and at least one per core.
     """
     if rows < 0 or start < 0 or (slices is not None and slices < 1):
         where = f"rows={rows}, start={start}, slices={slices}"
-        raise ConfigError("rows and start cannot be negative, and slices is at least 1", where=where)
+        hint = "give rows and start of at least 0, and slices of at least 1"
+        raise ConfigError("trips cannot be generated for these numbers", where=where, hint=hint)
     slices = slices or max(spark.sparkContext.defaultParallelism, -(-rows // _ROWS_A_SLICE))
     dice = _Dice(seed)
-    # A projection per step, so that Spark computes a value once even if later steps use it often.
+    # A projection per step, so that Spark computes a value once even if many later values use it.
     trips = spark.range(start, start + rows, 1, slices).select("id", *_aliased(spark, dice.hashes))
     trips = trips.select("id", *_aliased(spark, _draws(dice)))
     for step in _STEPS:
@@ -114,41 +114,38 @@ def taxi_rows(spark: SparkSession, rows: int, *, seed: int = 7, start: int = 0, 
 
 
 class _Dice:
-    """SQL expressions of independent random numbers; every number uses its own bits of three 64-bit hashes."""
+    """Returns SQL of independent random numbers; every number uses other bits of three 64-bit hashes."""
 
     def __init__(self, seed: int) -> None:
-        # The literals are words of a hash of the seed, so that neighbouring seeds give unrelated trips.
+        # Words of a hash of the seed, so that similar seeds give unrelated trips.
         digest = hashlib.sha256(f"lakefeed taxi {seed}".encode()).digest()
         words = [int.from_bytes(digest[i * 8 : i * 8 + 8], "big", signed=True) >> 1 for i in range(3)]
         self.hashes = {f"h{number}": f"xxhash64({word}L, id)" for number, word in enumerate(words)}
         self._free = [64] * len(words)
 
     def bits(self, count: int) -> str:
-        """Return a number of ``count`` bits that no other expression uses."""
+        """Return SQL of a number of ``count`` bits that no other expression uses."""
         number = next(number for number, free in enumerate(self._free) if free >= count)
         self._free[number] -= count
         return f"(shiftrightunsigned(h{number}, {self._free[number]}) & {(1 << count) - 1})"
 
     def below(self, limit: int) -> str:
-        """Return a uniform number from 0 to ``limit - 1``, for limits up to a few thousand."""
+        """Return SQL of a uniform number from 0 to ``limit - 1``, for limits up to a few thousand."""
         bits = 16 if limit > 1000 else 14
         return f"shiftright({self.bits(bits)} * {limit}, {bits})"
 
     def one_of(self, values: Sequence[int]) -> str:
-        """Return one of 2^n values with equal probability."""
-        bits = (len(values) - 1).bit_length()
-        if len(values) != 1 << bits:
-            raise ValueError(f"{len(values)} is not a power of two")
-        return f"{_array(values)}[cast({self.bits(bits)} AS int)]"
+        """Return SQL that draws one of 2^n values with equal probability."""
+        return f"{_array(values)}[cast({self.bits((len(values) - 1).bit_length())} AS int)]"
 
     def quantile(self, values: Sequence[int]) -> str:
-        """Return a number with these 33 quantiles, interpolated linearly."""
+        """Return SQL of a number with these 33 quantiles, interpolated linearly."""
         steps = [high - low for low, high in itertools.pairwise(values)]
         bin_, part = f"cast({self.bits(5)} AS int)", self.bits(8)
         return f"({_array(values[:-1])}[{bin_}] + shiftright({_array(steps)}[{bin_}] * {part}, 8))"
 
     def zone(self) -> str:
-        """Return usually a busy zone, sometimes any of the 265."""
+        """Return SQL that usually draws a busy zone, and sometimes any of the 265 zones."""
         return f"if({self.bits(3)} > 0, {self.one_of(_ZONES)}, {self.below(265)} + 1)"
 
 
@@ -217,7 +214,7 @@ def _aliased(spark: SparkSession, expressions: Mapping[str, str]) -> list[Column
 
 
 def _clock(seconds: str) -> str:
-    """Return SQL for ``MM/dd/yyyy hh:mm:ss a`` of seconds since 2018, by tables: Spark's formatter is far slower."""
+    """Return SQL that formats seconds since 2018 as ``MM/dd/yyyy hh:mm:ss a``, by tables: date_format is far slower."""
     days = [date(2018, 1, 1) + timedelta(days=day) for day in range(367)]
     dates = _array(f"'{day:%m/%d/%Y} '" for day in days)
     hours = _array(f"'{(hour + 11) % 12 + 1:02}:'" for hour in range(24))
@@ -251,7 +248,7 @@ _FIELDS = {
 
 
 def taxi_trips(spark: SparkSession, *, rows: int, csv: Path | None) -> DataFrame:
-    """Return trips with the column ``trip_key``, a file's or generated ones, identical whenever Spark computes them."""
+    """Return the trips of a CSV file or generated ones, with a ``trip_key`` that depends only on the row."""
     if csv is None:
         return taxi_rows(spark, rows)
     found = read_rows(spark, str(csv), format="csv", schema=taxi_schema())
@@ -259,7 +256,7 @@ def taxi_trips(spark: SparkSession, *, rows: int, csv: Path | None) -> DataFrame
 
 
 def table_totals(table: str, connections: Connections, *, key: str | None) -> Totals:
-    """Return the totals of an Iceberg table by DuckDB; pyiceberg streams the rows, so memory is no limit. No Spark."""
+    """Compute the totals of an Iceberg table with DuckDB, to which pyiceberg streams the rows."""
     import duckdb
 
     expressions, columns = dict(TOTALS_SQL), _SUMMED
@@ -269,7 +266,7 @@ def table_totals(table: str, connections: Connections, *, key: str | None) -> To
     with duckdb.connect() as connection:
         connection.register("trips", scan.to_arrow_batch_reader())
         listed = ", ".join(f"{sql} AS {name}" for name, sql in expressions.items())
-        found = connection.execute(f"SELECT {listed} FROM trips").fetchone()  # noqa: S608  # our own words
-    values = found or (0,) * len(expressions)
-    sums = {name: int(value or 0) for name, value in zip(expressions, values, strict=True)}
+        row = connection.execute(f"SELECT {listed} FROM trips").fetchone()  # noqa: S608  # TOTALS_SQL
+    assert row is not None  # Aggregates always return a row.
+    sums = {name: int(value or 0) for name, value in zip(expressions, row, strict=True)}
     return Totals(distinct_keys=sums.pop("distinct_keys", None), **sums)

@@ -1,7 +1,7 @@
 """Write records into a topic with Spark's Kafka sink, as a batch or as a stream.
 
-The sink is at-least-once: the idempotent client writes no duplicates when it repeats a request, but a Spark task that
-fails and runs again sends its rows again.
+The sink is at-least-once: the idempotent client writes no duplicates when it repeats a request, but a repeated Spark
+task sends all its rows again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _STOP_SECONDS = 20.0
 
 @dataclass(frozen=True, kw_only=True)
 class Produced:
-    """The result of a producer: the number of records added to the topic, including those of other writers."""
+    """The result of a producer; ``records`` includes those that other writers have added to the topic meanwhile."""
 
     topic: str
     records: int
@@ -43,12 +43,11 @@ class Produced:
 
     @property
     def records_per_second(self) -> float:
-        """The records per second of the run."""
         return self.records / self.seconds if self.seconds > 0 else 0.0
 
 
 class ProduceView(LiveLine):
-    """Shows the number of records that have reached the topic. Use it as a context manager."""
+    """A context manager that shows the number of records that have reached the topic."""
 
     def __init__(self, topic: str, *, expected: int | None = None, console: Console | None = None) -> None:
         self._topic = topic
@@ -58,7 +57,7 @@ class ProduceView(LiveLine):
         super().__init__(self._line(0), console=console)
 
     def reached(self, records: int) -> None:
-        """Set the number of records in the topic; may be called often."""
+        """Set the number of records in the topic, and show it at intervals."""
         if self.lives:
             self.update(self._line(records))
         elif time.monotonic() - self._printed >= _SECONDS_A_LINE:
@@ -75,7 +74,7 @@ class ProduceView(LiveLine):
         return " · ".join(parts)
 
     def _rate(self, records: int) -> float:
-        """Return the records per second since the first ones arrived, excluding Spark's start."""
+        """Return the records per second since the first ones arrived, so without Spark's start."""
         now = time.monotonic()
         if self._first is None:
             self._first = (now, records) if records > 0 else None
@@ -85,7 +84,7 @@ class ProduceView(LiveLine):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C interrupted a batch; ``produced`` has the records that the topic got."""
+    """Ctrl-C has interrupted a batch; ``produced`` counts the records that the topic has got."""
 
     def __init__(self, produced: Produced) -> None:
         self.produced = produced
@@ -104,13 +103,13 @@ def produce(
     """Send a batch of records, and return when the brokers have acknowledged them.
 
     Args:
-        records: the result of :func:`lakefeed.records.encode.encode.to_records`: the column ``value``, and ``key`` and
-            ``headers`` if they exist.
+        records: the result of :func:`lakefeed.records.encode.encode.to_records`: the column ``value``, and perhaps
+            ``key`` and ``headers``.
         topic: an existing topic.
         bootstrap_servers: ``host:port`` of one or more brokers, separated by commas.
         options: Kafka producer settings with the prefix ``kafka.``; they override ``PRODUCER_DEFAULTS``.
         rate: the most records per second in total. Default: unlimited.
-        reached: called a few times per second with the number of records that have reached the topic.
+        reached: gets the number of records that have reached the topic, a few times per second.
 
     Raises:
         LakefeedError: the topic or a setting does not exist, no broker answers, or a row does not fit the schema.
@@ -145,10 +144,10 @@ def produce_stream(
     options: Mapping[str, str] | None = None,
     rate: float | None = None,
 ) -> Produced:
-    """Send records as they arrive, until ``stop`` is set; then end between two micro-batches.
+    """Send the records of a stream until ``stop`` is set, then end between two micro-batches.
 
-    Arguments and errors are those of :func:`produce`, but for a stream. Its ``checkpoint`` stores its position, from
-    which a restarted stream resumes. ``on_batch`` is called after every micro-batch.
+    A restarted stream resumes at the position in its ``checkpoint``. ``on_batch`` is called after every micro-batch.
+    Other arguments and the errors are those of :func:`produce`.
     """
     sink = sink_options(topic, bootstrap_servers, options)
     count = _Count(topic, bootstrap_servers, options)
@@ -162,7 +161,7 @@ def produce_stream(
 
 
 def sink_options(topic: str, bootstrap_servers: str, options: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the options of Spark's Kafka sink, with the environment's login; raise ConfigError for an unknown one."""
+    """Return the options of Spark's Kafka sink, with the environment's login; refuse unknown settings."""
     if complaints := producer_problems(options or {}):
         first = complaints[0]
         raise ConfigError(first.what, where=f"Kafka setting {first.key}", hint=first.hint)
@@ -171,7 +170,7 @@ def sink_options(topic: str, bootstrap_servers: str, options: Mapping[str, str] 
 
 
 class _Count:
-    """Counts the records that a topic gets from now on, by its partitions' end offsets."""
+    """Counts the records that a topic gets after the construction, by its partitions' end offsets."""
 
     def __init__(self, topic: str, bootstrap_servers: str, options: Mapping[str, str] | None) -> None:
         login = client_options(KafkaLogin.from_environment(os.environ), options or {})
@@ -182,7 +181,7 @@ class _Count:
         return Produced(topic=self._topic, records=self._end() - self._before, seconds=time.monotonic() - self._began)
 
     def at_rest(self) -> Produced:
-        """Count when the number no longer grows: cancelled tasks still send their client's buffered records."""
+        """Count when the number no longer grows, because the clients of cancelled tasks still send buffered records."""
         now = self.so_far()
         for _ in range(int(_STOP_SECONDS)):
             last = now
@@ -196,7 +195,7 @@ class _Count:
 
 
 class _Save:
-    """Runs Spark's blocking ``save()`` in a thread, so that progress is shown and Ctrl-C is handled."""
+    """Runs Spark's blocking ``save()`` in a thread, so that this one can show progress and handle Ctrl-C."""
 
     def __init__(self, records: DataFrame, options: Mapping[str, str]) -> None:
         from pyspark import InheritableThread
@@ -209,14 +208,14 @@ class _Save:
             self._context.addJobTag(self._tag)
             try:
                 records.write.format("kafka").options(**options).save()
-            except Exception as error:  # The caller's thread raises any error.
+            except Exception as error:  # The caller raises it in its own thread.
                 self.failure = error
 
         self._thread: Any = InheritableThread(target=run, daemon=True)
         self._thread.start()
 
     def finished(self, seconds: float) -> bool:
-        """Wait for the end for at most this time; return whether it has ended."""
+        """Wait for the end for at most ``seconds``; return whether it has ended."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
@@ -232,19 +231,19 @@ def _error(error: BaseException) -> LakefeedError:
 
 
 def _limit_rate(records: DataFrame, rate: float | None) -> DataFrame:
-    """Limit the records per second of all tasks by a token bucket in the JVM (``io.lakefeed.produce.Pace``).
+    """Limit the records per second of all tasks by a token bucket in each JVM (``io.lakefeed.produce.Pace``).
 
-    On a cluster, all current executors get equal shares, so executors that join later raise the total.
+    The current executors get equal shares, so executors that join later raise the total.
     """
     if rate is None:
         return records
     if not rate > 0:
-        raise ConfigError(f"a rate is above 0 records a second, not {rate:g}", where="rate")
+        raise ConfigError(f"{rate:g} records a second is no rate", where="rate", hint="give a number above 0")
     spark = records.sparkSession
     context: Any = spark.sparkContext._jsc
-    # The driver counts as an executor only if it runs the tasks itself.
+    # The list contains the driver, which runs tasks only if it is alone.
     executors = max(1, int(context.sc().getExecutorMemoryStatus().size()) - 1)
-    # A catalog per call: Spark configures functions through their catalog, and reads a catalog's options only once.
+    # Spark configures functions by their catalog, and reads a catalog's options only once, so each call gets its own.
     catalog = f"lakefeed_pace_{uuid.uuid4().hex[:12]}"
     spark.conf.set(f"spark.sql.catalog.{catalog}", "io.lakefeed.produce.PaceCatalog")
     spark.conf.set(f"spark.sql.catalog.{catalog}.rows-per-second", str(rate / executors))

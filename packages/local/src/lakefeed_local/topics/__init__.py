@@ -1,4 +1,4 @@
-"""Topics: create them, show their records, and profile them."""
+"""Create topics, show their records, and profile them."""
 
 PAGE = "topics"
 """The documentation page that errors of this package link to."""

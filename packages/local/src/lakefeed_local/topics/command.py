@@ -55,13 +55,13 @@ source_options = options_of(
 )
 place_options = options_of(
     click.option(
-        "--from", "start", metavar="PLACE", help="earliest, latest, a time (2026-11-20T06:30), or 15m, 2h, 7d."
+        "--from", "start", metavar="PLACE", help="earliest, latest, a time (2026-11-20T06:30) or an age (15m, 2h, 7d)."
     ),
-    click.option("--partition", type=click.IntRange(0), help="This partition only."),
+    click.option("--partition", type=click.IntRange(0), help="Only this partition."),
 )
 choice_options = options_of(
     click.option("--offset", type=int, help="Begin at this offset of the partition; -10 for its ten last offsets."),
-    click.option("--key", help="Records with this key only."),
+    click.option("--key", help="Only records with this key."),
     click.option("--where", metavar="SQL", help='A condition: "fare > 100 AND kafka_partition = 3".'),
     click.option("--fields", metavar="SQL", help='Columns instead of the whole value: "fare, upper(zone) AS zone".'),
     click.option(
@@ -82,7 +82,7 @@ def topics() -> None:
 @click.option("--partitions", type=click.IntRange(1), default=10, show_default=True)
 @click.option("--replication-factor", type=click.IntRange(1), help="Copies.  [default: the broker's]")
 @click.option("--config", multiple=True, metavar="KEY=VALUE", help="A topic setting: retention.ms=3600000.")
-@click.option("--if-not-exists", is_flag=True, help="Leave a topic that is there as it is.")
+@click.option("--if-not-exists", is_flag=True, help="Leave an existing topic unchanged.")
 @usual_options
 def create(
     name: str,
@@ -130,7 +130,7 @@ def show(name: str, registry: str | None, bootstrap_servers: str | None) -> None
 
 
 @topics.command("list")
-@click.option("--details", is_flag=True, help="Partitions and offsets of each.")
+@click.option("--details", is_flag=True, help="Also show the numbers of partitions and offsets.")
 @usual_options
 def list_(details: bool, bootstrap_servers: str | None) -> None:
     """List all topics except Kafka's own."""
@@ -151,15 +151,15 @@ def list_(details: bool, bootstrap_servers: str | None) -> None:
 @source_options
 @place_options
 @choice_options
-@click.option("-n", "--limit", type=click.IntRange(1), default=SAMPLED, show_default=True, help="Records at most.")
+@click.option("-n", "--limit", type=click.IntRange(1), default=SAMPLED, show_default=True, help="The most records.")
 @click.option(
-    "--scan", type=click.IntRange(1), default=10_000, show_default=True, help="Records looked at for --key and --where."
+    "--scan", type=click.IntRange(1), default=10_000, show_default=True, help="Records to search for --key and --where."
 )
 def sample(output: str | None, **options: Any) -> None:
     """Show records of a TOPIC, or of a PIPELINE's topics.
 
-    Shows the newest records, or those from a place on. Reads records of a TOPIC with the writer's registered schema,
-    else as JSON, text or bytes; those of a PIPELINE as its file says, with the errors of dead letters. Changes nothing.
+    Shows the newest records, or the first ones from a place on. Decodes a TOPIC's records with the writer's schema in
+    the registry, else shows JSON, text or bytes. Decodes a PIPELINE's records as its file says. Changes nothing.
 
     --where and --fields are Spark SQL over the fields of the value, kafka_partition, kafka_offset, kafka_timestamp,
     kafka_key, kafka_headers, schema_id and error: --where "error IS NOT NULL" shows records that cannot be read.
@@ -187,13 +187,13 @@ def sample(output: str | None, **options: Any) -> None:
     type=click.IntRange(0),
     default=BEFORE,
     show_default=True,
-    help="Records of each partition from before.",
+    help="Existing records of each partition to begin with.",
 )
-@click.option("--limit", type=click.IntRange(1), help="End after so many.  [default: at Ctrl-C]")
+@click.option("--limit", type=click.IntRange(1), help="End after this number of records.  [default: at Ctrl-C]")
 def tail(output: str | None, limit: int | None, **options: Any) -> None:
     """Show a topic's last records, then new ones until Ctrl-C.
 
-    For a TOPIC or a PIPELINE's topics. Records and conditions are as in ``sample``. Nothing is changed or committed.
+    For a TOPIC or a PIPELINE's topics. Decodes records as ``sample`` does. Changes nothing, and commits no offsets.
     """
     topic = _topic(options)
     try:
@@ -209,13 +209,13 @@ def tail(output: str | None, limit: int | None, **options: Any) -> None:
 @source_options
 @place_options
 @click.option(
-    "--records", type=click.IntRange(1), default=10_000, show_default=True, help="Records to look at, the newest."
+    "--records", type=click.IntRange(1), default=10_000, show_default=True, help="Number of newest records to read."
 )
 @output_option
 def profile(**options: Any) -> None:
     """Profile a TOPIC: rate, sizes, keys, schema ids and fields.
 
-    The rate is that of all records, by the broker's time index; all other figures are of a sample of the records.
+    The rate counts all records, by the broker's time index. All other figures describe a sample of the records.
     """
     topic = _topic(options)
     found = topic.profile(**options)
@@ -229,7 +229,7 @@ def _topics(bootstrap_servers: str | None) -> Topics:
 
 
 def _topic(options: dict[str, Any]) -> Topic:
-    """Return the topic of the options, and remove its options from the dictionary."""
+    """Return the topic that the options name, and remove these options from the dictionary."""
     from lakefeed_local.topics.topic import Topic
 
     source, decode, registry, servers, name, overrides = (
@@ -239,7 +239,8 @@ def _topic(options: dict[str, Any]) -> Topic:
         refuse_options_of_topics(decode, registry, servers)
         return Topic.of_pipeline(lakefeed.Pipeline.from_file(source, overrides=overrides), topic=name)
     if overrides or name is not None:
-        raise ConfigError("--set and --topic are for a pipeline file", where=source)
+        hint = "leave them out, or name a pipeline file instead of a topic"
+        raise ConfigError("--set and --topic are only for a pipeline file", where=source, hint=hint)
     block = None if decode is None else decode_block_of(decode, registry)
     return Topic(source, bootstrap_servers=bootstrap_servers_of(servers), registry=registry, decode=block)
 
@@ -262,7 +263,7 @@ def _print_sample(found: TopicSample, output: str | None) -> None:
 def _print_record(record: ShownRecord, output: str) -> None:
     if output == "raw":
         value = (record.raw.value if record.raw else None) or b""
-        if sys.stdout.isatty():  # Without characters that control a terminal.
+        if sys.stdout.isatty():  # Escape characters that control a terminal.
             echo(printable(value.decode(errors="backslashreplace"), keep="\t"))
         else:
             sys.stdout.buffer.write(value + b"\n")
@@ -306,7 +307,7 @@ def _redacted(value: Any) -> Any:
 def _profile_lines(found: TopicProfile) -> Iterator[str]:
     yield found.headline
     if found.rates:
-        # As many columns as fit beside the label; a file's lines have no limit.
+        # In a terminal, as many columns as fit beside the label.
         columns = max(8, shutil.get_terminal_size().columns - 14) if sys.stdout.isatty() else 1_000
         yield from _chart_lines(narrowed([rate.per_second for rate in found.rates], columns))
         first, last = found.rates[0].start, found.rates[-1].end
@@ -323,14 +324,14 @@ def _profile_lines(found: TopicProfile) -> Iterator[str]:
 
 
 def narrowed(rates: Sequence[float], columns: int) -> list[float]:
-    """Return the rates over fewer, longer spans, so that there are at most ``columns``."""
+    """Return at most ``columns`` rates, which are averages over longer spans."""
     wide = -(-len(rates) // columns)
     spans = [rates[at : at + wide] for at in range(0, len(rates), wide)]
     return [sum(span) / len(span) for span in spans]
 
 
 def _chart_lines(rates: Sequence[float], *, height: int = 4) -> Iterator[str]:
-    """Draw a rate over time as a bar chart, with the highest rate beside it."""
+    """Draw rates as a bar chart, labelled with the highest one."""
     most = max(rates) or 1.0
     step = len(BARS) - 1
     for row in range(height - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""Choose the records of a topic to show: the newest, those from a place on, or new ones."""
+"""Choose the records of a topic to show: the newest ones, or the first ones from a place on."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from lakefeed.offsets.ranges import OffsetRange, Partition
 
 @dataclass(frozen=True, kw_only=True)
 class TopicPlace:
-    """A place in a topic to begin at, and the partitions to read.
+    """The place in a topic at which reading begins, and the partitions to read.
 
     Attributes:
         start: ``earliest``, ``latest``, a time in ISO 8601, or an age: ``15m``. None for the newest records.
-        partition: read only this one.
-        offset: used instead of ``start``, in the one partition that is read; a negative one counts from its end.
+        partition: the only partition to read. Default: all.
+        offset: instead of ``start``, an offset of a single partition; a negative one counts from its end.
     """
 
     start: str | None = None
@@ -31,14 +31,14 @@ class TopicPlace:
 
     def __post_init__(self) -> None:
         if self.start is not None and self.offset is not None:
-            raise ConfigError("--from and --offset both say where to begin", hint="give one of them")
+            raise ConfigError("--from and --offset both set the place to begin", hint="give one of them")
 
 
 def chosen_records(source: KafkaSource, place: TopicPlace, *, most: int, each: int | None = None) -> Iterator[Record]:
-    """Yield the records to show, from the place on or else the newest; records of a partition are in order.
+    """Yield the first records from the place on, else the newest ones; a partition's records are in order.
 
-    At most ``most`` in all, and ``each`` in one partition. Partitions have equal shares, as far as they have enough
-    records. Records are counted, not offsets, because compaction and transactions leave offsets without a record.
+    There are at most ``most`` records, and at most ``each`` of a partition. Partitions get equal shares if they have
+    enough records. Offsets without a record, which compaction and transactions leave, do not count.
     """
     parts = _partitions(source, place)
     spans = {key: (part.start_offset, part.end_offset) for key, part in parts.items()}
@@ -51,16 +51,16 @@ def chosen_records(source: KafkaSource, place: TopicPlace, *, most: int, each: i
 
 
 def following_starts(source: KafkaSource, place: TopicPlace, *, last: int) -> dict[Partition, int]:
-    """Return the offsets to begin at: those of the place, or else ``last`` records before every partition's end."""
+    """Return the offsets of the place, else those at which the partitions' ``last`` newest records begin."""
     parts = _partitions(source, place)
     if place.start is not None or place.offset is not None:
         return _starts(source, place, parts)
     if not last:
         return {key: part.end_offset for key, part in parts.items()}
     spans = {key: (part.start_offset, part.end_offset) for key, part in parts.items()}
-    found = last_offsets(source, spans, dict.fromkeys(spans, last))
-    # A partition without committed records begins at its start, because an open transaction may commit some.
-    return {key: offsets[0] if offsets else spans[key][0] for key, offsets in found.items()}
+    newest = last_offsets(source, spans, dict.fromkeys(spans, last))
+    # Without committed records, begin at the partition's start, because an open transaction may commit some.
+    return {key: offsets[0] if offsets else spans[key][0] for key, offsets in newest.items()}
 
 
 def _newest_starts(source: KafkaSource, spans: Spans, *, most: int, each: int) -> dict[Partition, int]:
@@ -79,7 +79,7 @@ def _newest_starts(source: KafkaSource, spans: Spans, *, most: int, each: int) -
 
 
 def _first_records(source: KafkaSource, spans: Spans, *, most: int, each: int) -> Iterator[Record]:
-    """Yield the first records of the partitions; if one has fewer than its share, others give more."""
+    """Yield the first records of the partitions; if a partition has fewer than its share, others get larger shares."""
     positions = {key: start for key, (start, _) in spans.items()}
     read: Counter[Partition] = Counter()
     while True:
@@ -113,7 +113,8 @@ def _partitions(source: KafkaSource, place: TopicPlace) -> dict[Partition, Parti
             )
         parts = chosen
     if place.offset is not None and len(parts) > 1:
-        raise ConfigError("an offset is one of a single partition", where="--offset", hint="name it with --partition")
+        what = "an offset belongs to a single partition, and there are several"
+        raise ConfigError(what, where="--offset", hint="name it with --partition")
     return parts
 
 
@@ -141,7 +142,7 @@ def _time(text: str) -> datetime:
         raise ConfigError(
             f"'{text}' is no place to begin",
             where="--from",
-            hint="write earliest, latest, a time (2026-11-20T06:30, in UTC) or how long ago: 15m, 2h, 7d",
+            hint="write earliest, latest, a time (2026-11-20T06:30, in UTC) or an age (15m, 2h, 7d)",
         ) from None
 
 
@@ -152,13 +153,13 @@ def _offset(key: Partition, part: PartitionDescription, offset: int) -> int:
         raise ResourceMissing(
             f"partition {key[1]} of {key[0]} has the offsets {part.start_offset} to {part.end_offset}, not {offset}",
             where="--offset",
-            hint="choose one between them, or -10 for the ten last",
+            hint="choose an offset between them, or -10 for the ten last ones",
         )
     return offset
 
 
 def fair_shares(held: Mapping[Partition, int], most: int) -> dict[Partition, int]:
-    """Divide ``most`` records evenly among partitions; what one lacks is taken from the others."""
+    """Divide ``most`` records evenly among partitions; if a partition holds less, the others get more."""
     shares: dict[Partition, int] = {}
     left = most
     ascending = sorted(held, key=lambda key: (held[key], key))

@@ -1,4 +1,4 @@
-"""Profile a topic: its rate by the broker's time index, everything else from a sample of its records."""
+"""Profile a topic: the rate by the broker's time index, all other figures from a sample of records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakefeed_local.topics.record_view import ShownRecord
 BUCKETS = 48
 LONGEST = timedelta(days=1)
 LATENESS = (1, 10, 60, 600, 3600)
-"""Thresholds in seconds: a late record is this much older than the newest record before it in its partition."""
+"""Thresholds in seconds for late records: they are older than an earlier record of their partition."""
 MOST_COMMON = 5
 LONGEST_SHOWN = 40
 MOST_DISTINCT = 100_000
@@ -29,7 +29,7 @@ _TYPES = {bool: "boolean", int: "integer", float: "number", str: "text", list: "
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """The number of records in a span of time, by their timestamps, over the whole topic."""
+    """The number of a topic's records in a span of time, by their timestamps."""
 
     start: datetime
     end: datetime
@@ -37,13 +37,12 @@ class Rate:
 
     @property
     def per_second(self) -> float:
-        """The records per second in the span."""
         return self.records / max((self.end - self.start).total_seconds(), 1e-3)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Sizes in bytes of a part of the sampled records."""
+    """Sizes in bytes of the sampled records' values or keys."""
 
     mean: float
     median: float
@@ -56,10 +55,10 @@ class FieldProfile:
     """A field of the sampled values; nested names are joined by dots.
 
     Attributes:
-        null: share of values in which the field is null or missing.
-        distinct: the number of different values; at most 100,000 are counted.
-        least: the smallest value, as ``greatest`` is the largest, for numbers and texts.
-        common: the most frequent value, and its share of the values that are not null.
+        null: the share of values in which the field is null or missing.
+        distinct: the number of different values, at most 100,000.
+        least, greatest: the smallest and the largest number or text.
+        common: the most frequent value; ``common_share`` is its share of the values that are not null.
     """
 
     name: str
@@ -78,14 +77,16 @@ class TopicProfile(ReadableResult):
 
     Attributes:
         offsets: the number of offsets in the topic; after compaction and transactions, some have no record.
-        sampled: the number of records in the sample; all shares are of these.
-        rates: rates of the last day, or since the topic's first record; None if the topic has no timestamps.
-        partitions: the number of offsets per partition; ``sampled_partitions`` has the number of sampled records.
+        sampled: the number of records in the sample; shares refer to these.
+        rates: rates of the last day, or since the topic's first record; empty if the topic has no timestamps.
+        partitions: the number of offsets by partition.
         null_values: the share of tombstones.
         schema_ids: the number of records by the writer schema's id.
-        formats: the number of records by the values' format; ``errors`` by the reason why they could not be read.
-        null_keys: the share without a key; ``distinct_keys`` and ``common_keys``, with shares, are of those with a key.
-        late: the share of records that are older than the newest one before them in their partition, by seconds.
+        formats: the number of records by the values' format.
+        errors: the number of records that cannot be decoded, by the reason.
+        null_keys: the share of records without a key.
+        common_keys: the most frequent keys, with their shares of the records with a key.
+        late: the share of late records by threshold in seconds; ``latest_delay`` is the largest delay.
     """
 
     topic: str
@@ -123,7 +124,7 @@ class TopicProfile(ReadableResult):
         return dict(self.facts())
 
     def facts(self) -> Iterator[tuple[str, str]]:
-        """Yield all facts of the profile except the fields and the rates."""
+        """Yield the name and the text of every fact except the fields and the rates."""
         if self.first_time and self.last_time:
             yield "times", f"{_time(self.first_time)} to {_time(self.last_time)}, in the sample"
         held = sorted(self.partitions.values())
@@ -148,7 +149,7 @@ class TopicProfile(ReadableResult):
         yield "late", f"{', '.join(behind)}; at most {self.latest_delay:,.1f} s" if behind else "none by 1 s or more"
 
     def field_rows(self) -> list[tuple[str, ...]]:
-        """Return the fields as cells; the first row has the column names."""
+        """Return a table of the fields, with the column names in the first row."""
         names = ("field", "type", "null", "distinct", "least", "greatest", "commonest")
         rows = [
             (
@@ -178,7 +179,7 @@ class TopicProfile(ReadableResult):
 def profile_topic(
     source: KafkaSource, topic: str, parts: Mapping[Partition, PartitionDescription], records: Iterable[ShownRecord]
 ) -> TopicProfile:
-    """Profile a topic with these partitions from these records; records of a partition are in order."""
+    """Profile a topic with these partitions by these records; a partition's records are in order."""
     sample = _Sample()
     for record in records:
         sample.add(record)
@@ -208,7 +209,7 @@ def profile_topic(
 
 
 def _rates(source: KafkaSource, topic: str, parts: Mapping[Partition, PartitionDescription]) -> Iterator[Rate]:
-    """Yield the number of records per span of time, by the offsets at its bounds."""
+    """Yield the number of records in equal spans of time, by the offsets at their bounds."""
     filled = {key: part for key, part in parts.items() if part.start_offset < part.end_offset}
     times = record_times(source, {key: part.start_offset for key, part in filled.items()})
     known = [time for time in times.values() if time is not None and 0 < time < float("inf")]
@@ -233,7 +234,7 @@ def _rates(source: KafkaSource, topic: str, parts: Mapping[Partition, PartitionD
 
 
 class _Sample:
-    """Collects the figures of a profile from records, in one pass."""
+    """Collects the figures of a profile while records pass."""
 
     def __init__(self) -> None:
         self.count = self.values = 0
@@ -274,8 +275,6 @@ class _Sample:
 
 
 class _Field:
-    """The values of one field."""
-
     def __init__(self) -> None:
         self._types: Counter[str] = Counter()
         self._seen: Counter[str] = Counter()
@@ -295,7 +294,7 @@ class _Field:
             self._bounds[kind] = min(least, value), max(greatest, value)
 
     def profile(self, name: str, values: int) -> FieldProfile:
-        """Return the field's profile over this number of values."""
+        """Return the field's profile; ``values`` is the number of values with or without the field."""
         there = sum(self._types.values())
         least, greatest = next(iter(self._bounds.values())) if len(self._bounds) == 1 else (None, None)
         common, count = next(iter(self._seen.most_common(1)), (None, 0))
@@ -331,7 +330,7 @@ def _sizes(sizes: list[int]) -> Sizes | None:
 
 
 def share(part: float) -> str:
-    """Format a share: ``12.5%``; a share above 0 is never shown as 0."""
+    """Format a share as ``12.5%``; a small share above 0 becomes ``<0.1%``."""
     return "<0.1%" if 0 < part < 0.001 else f"{part:.1%}"
 
 

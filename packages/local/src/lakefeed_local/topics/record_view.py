@@ -1,8 +1,8 @@
-"""Show records of a topic to people: decoded as a feed decodes them, or as their writers wrote them.
+"""Decode records of a topic for people, with a feed's decode block or without one.
 
-Without a decode block, every record is examined separately: bytes that begin with the registry's wire format and the id
-of a registered schema are decoded with that schema; others are JSON, text or bytes. ``RecordView.java`` does the
-decoding, conditions and columns; a JVM is started for the first record that requires it.
+Without a decode block, the bytes of each record decide: if they begin with the header of a schema in the registry, they
+are decoded with that schema; others are JSON, text or bytes. ``RecordView.java`` decodes, and evaluates conditions and
+columns. A JVM starts for the first record that needs it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ AT_ONCE = 500
 INFERRED_FROM = 1_000
 _TEXT = {"format": "string"}
 _NO_TIME = -(2**63)
-# Spark's additions around the sentence of an error.
+# The error class before the sentence of Spark's error, and the SQLSTATE behind it.
 _MARKS = re.compile(r"^\[[A-Z_.]+\] |\.? SQLSTATE: \w{5}.*$", re.DOTALL)
 
 
@@ -54,9 +54,9 @@ class TopicView:
     """Decodes records of one source for people; a context manager, because it may start a JVM.
 
     Args:
-        source: the topics; it is only read to infer the columns of JSON, for ``where`` and ``fields``.
-        registry: the registry for schema ids, without a decode block.
-        decode: how a feed decodes the records; None to detect it per record.
+        source: the topics, which are read to infer the columns of JSON for ``where`` and ``fields``.
+        registry: the registry of the schema ids, if there is no decode block.
+        decode: a feed's decode block; None to detect the format per record.
         where: an SQL condition over the fields of the value, ``kafka_partition`` and so on.
         fields: the columns to show, as in a SELECT.
         log_file: the file for the JVM's log.
@@ -85,7 +85,7 @@ class TopicView:
         self.unmatched: dict[str, int] = {}
         """The number of records that lack the columns of the expressions, by the reason."""
         self.unregistered: Counter[int] = Counter()
-        """The number of values that begin like the wire format, by the schema id that the registry does not have."""
+        """The number of values that begin with a schema id that the registry does not have, by this id."""
         self.in_headers: Counter[str] = Counter()
         """The number of values whose schema id is in a header, by the header's name."""
 
@@ -96,11 +96,7 @@ class TopicView:
         self._open.close()
 
     def show(self, records: Iterable[Record]) -> Iterator[ShownRecord]:
-        """Yield the records that meet the condition, in their order.
-
-        Raises:
-            ConfigError: the condition or the columns fit no record.
-        """
+        """Yield the records that meet the condition, in their order."""
         batch: list[Record] = []
         for record in records:
             batch.append(record)
@@ -110,14 +106,14 @@ class TopicView:
         yield from self._show(batch)
 
     def require_fitting(self, shown: int) -> None:
-        """Refuse expressions that fit none of the records."""
+        """Raise a ConfigError if condition and columns fit none of the records, of which ``shown`` were shown."""
         if self.unmatched and not shown and not self._fitted:
             why = max(self.unmatched, key=lambda each: self.unmatched[each])
             hint = "without --where and --fields the records show which columns they have"
             raise ConfigError(f"the condition or the columns fit no record: {why}", hint=hint)
 
     def notes(self) -> Iterator[str]:
-        """Yield notes on records that the expressions do not fit, and on schemas that the registry does not have."""
+        """Yield messages about records without the expressions' columns and about unknown schema ids."""
         if self.unregistered:
             ids = ", ".join(map(str, sorted(self.unregistered)))
             what = "begin with the header of a schema id that the registry does not have"
@@ -166,7 +162,7 @@ class TopicView:
         ]
 
     def _view(self, value: ReadingPlan, key: ReadingPlan) -> Any:
-        """Return the view of records with these plans, or a text why the expressions do not fit them."""
+        """Return the Java view for records with these plans, or the reason why the expressions do not fit them."""
         names = (value.name, key.name)
         if names not in self._views:
             spark = self._started()
@@ -191,7 +187,7 @@ class TopicView:
         return f"{of}: {why}"
 
     def _plain_options(self, value: ReadingPlan) -> dict[str, str]:
-        """Return the options for values without a schema; the columns of JSON are inferred from its newest records."""
+        """Return the options for values without a schema; the columns of JSON are inferred from the newest records."""
         if value.format != "json":
             return _TEXT
         if self._json_options is None:
@@ -225,7 +221,7 @@ class TopicView:
         return ReadingPlan("text", "text")
 
     def _begins_with_unknown_id(self, data: bytes) -> bool:
-        """Return whether the id in the value's first bytes was looked up, and the registry does not have it.
+        """Check that a value begins with the id of a schema for which the registry was asked, and which it lacks.
 
         An id of 0 does not count, because a small 8-byte number also begins with zeros.
         """
@@ -233,7 +229,7 @@ class TopicView:
         return data[:1] == b"\0" and known[0] > 0 and known in self._plans and self._plans[known] is None
 
     def _of_feed(self, data: bytes | None) -> tuple[ReadingPlan, ReadingPlan]:
-        """Return the decode block's plans for values and keys, resolved once."""
+        """Return the decode block's plans for values and keys."""
         assert self._decode is not None
         if self._decoders is None:
             spark = self._started()
@@ -244,7 +240,7 @@ class TopicView:
         return self._decoders
 
     def _registered(self, data: bytes) -> ReadingPlan | None:
-        """Return the plan to decode these bytes with the registry's schema; None if the registry does not have it."""
+        """Return the plan for bytes with a schema id; None if the registry does not have the schema."""
         if self._registry is None:
             return None
         number = schema_id(data)
@@ -268,7 +264,7 @@ class TopicView:
 
 
 def _frame(record: Record, value: ReadingPlan, key: ReadingPlan) -> bytes:
-    """Encode a record in the format that ``RecordView.show`` reads."""
+    """Encode a record for ``RecordView.show``."""
     time = _NO_TIME if record.timestamp is None else record.timestamp * 1000
     parts = [
         _sized(record.topic.encode()),
@@ -283,7 +279,7 @@ def _frame(record: Record, value: ReadingPlan, key: ReadingPlan) -> bytes:
 
 
 def _content(data: bytes | None, plan: ReadingPlan) -> bytes | None:
-    """Return the bytes for the JVM to decode; None for bytes that are no text, which would only give an error there."""
+    """Return the bytes for the JVM to decode; None for bytes that are no text, which it could only refuse."""
     return None if data is None or plan.format == "bytes" else data[plan.skip :]
 
 
@@ -297,7 +293,7 @@ class ShownRecord:
 
     Attributes:
         format: the format of the value.
-        key: the decoded key; bytes that are no text are shown as ``0x…``.
+        key: the decoded key; bytes that are no text become ``0x…``.
         value: the decoded value, or the requested columns.
         schema_id: the id of the writer's schema, if the record has one.
         error: why the value or the key cannot be decoded; None if it can.
@@ -335,7 +331,7 @@ def shown_record(
     columns: bool = False,
     note: str | None = None,
 ) -> ShownRecord:
-    """Combine a record with the JVM's result, if there is one."""
+    """Return a record with the JVM's result, which is empty for a record that the JVM has not decoded."""
     error = decoded.get("error") if value.options or key.options else None
     shown = decoded.get("value") if columns or (value.options and "value" in decoded) else plain(record.value, value)
     schema_id = decoded.get("schema_id")
@@ -356,7 +352,7 @@ def shown_record(
 
 
 def plain(data: bytes | None, plan: ReadingPlan | None) -> Any:
-    """Return bytes as JSON, text or hexadecimal digits, depending on the plan."""
+    """Return bytes as the plan's JSON, else as text, else as hexadecimal digits."""
     if data is None:
         return None
     try:
@@ -367,7 +363,7 @@ def plain(data: bytes | None, plan: ReadingPlan | None) -> Any:
 
 
 def is_json(text: str) -> bool:
-    """Check that a text is JSON that Python can also write."""
+    """Check that a text is JSON, without values such as NaN, which Python reads but cannot write."""
     try:
         _parsed(text)
     except (ValueError, RecursionError):
@@ -376,12 +372,11 @@ def is_json(text: str) -> bool:
 
 
 def _parsed(text: str) -> Any:
-    """Parse JSON; raise ValueError for values that Python accepts but could not write as JSON."""
     return json.loads(text, parse_constant=_finite, parse_float=_finite)
 
 
 def exact(text: str) -> float | str:
-    """Parse a number; return a decimal with more digits than a float as text."""
+    """Parse a number; return its text if a float would lose digits."""
     number = float(text)
     return number if Decimal(repr(number)) == Decimal(text) else text
 

@@ -1,10 +1,11 @@
-"""Examine a topic from Python, without a Spark session: its facts, some decoded records, and a profile."""
+"""Describe, sample and profile a topic from Python, without a Spark session."""
 
 from __future__ import annotations
 
 import json
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
     from lakefeed import Pipeline
 
 SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes", "max.message.bytes", "message.timestamp.type")
-"""Topic settings that determine how long records stay, and how large they may be."""
+"""The topic settings that ``describe`` shows: retention and sizes of records."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TopicDetails(ReadableResult):
-    """The current state of a topic: partitions, settings, and the newest schemas of its subjects."""
+    """A topic's partitions, settings, and the newest schemas of its subjects."""
 
     description: TopicDescription
     settings: Mapping[str, str]
@@ -52,7 +53,6 @@ class TopicDetails(ReadableResult):
 
     @staticmethod
     def schema_text(schema: RegisteredSchema) -> str:
-        """Describe a schema in one line."""
         return f"{schema.kind}, version {schema.version}, id {schema.schema_id}"
 
     def as_dict(self) -> dict[str, Any]:
@@ -77,9 +77,9 @@ class TopicSample(ReadableResult):
     """Some records of a topic, oldest first.
 
     Attributes:
-        looked_at: the number of records that were examined.
+        looked_at: the number of records that were read.
         held: the number of offsets in the chosen partitions.
-        notes: what could not be examined.
+        notes: messages about records without the condition's columns and about unknown schema ids.
     """
 
     topic: str
@@ -95,7 +95,7 @@ class TopicSample(ReadableResult):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The decoded values with their positions; for ``pandas.DataFrame`` and similar."""
+        """The decoded values with their positions, for example for ``pandas.DataFrame``."""
         return [
             {
                 "kafka_partition": each.partition,
@@ -108,7 +108,7 @@ class TopicSample(ReadableResult):
         ]
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
-        """Return the records as a table: the column names, and a row per record."""
+        """Return the column names, and a row of cells per record."""
         fields = dict.fromkeys(
             name for each in self.records for name in (each.value if isinstance(each.value, dict) else ["value"])
         )
@@ -133,14 +133,14 @@ def cell_text(value: Any) -> str:
 
 
 class Topic:
-    """A topic to examine.
+    """A topic, or the topics of a pipeline, to describe, sample and profile.
 
     Args:
         name: the topic's name.
         bootstrap_servers: brokers. Default: KAFKA_BOOTSTRAP_SERVERS, else the running local stack.
         registry: URL of a Schema Registry. Default: SCHEMA_REGISTRY_URL, else the local stack's, else none.
-        decode: how values become columns, as in a pipeline file's ``decode`` block. Default: every record is examined
-            separately, and read with its writer's schema, as JSON, as text or as bytes.
+        decode: a block as ``decode`` in a pipeline file. Default: the bytes of each record decide whether it is decoded
+            with its writer's schema, or is JSON, text or bytes.
         options: Kafka client settings with the prefix ``kafka.``.
 
     Example:
@@ -179,7 +179,9 @@ class Topic:
         source, decode = pipeline.config.kafka, pipeline.config.decode
         if topic is not None:
             if not source.reads(topic):
-                raise ConfigError(f"the pipeline does not read the topic {topic}", where=pipeline.config.name)
+                hint = f"it reads {', '.join(source.topics or [str(source.topics_pattern)])}"
+                what = f"the pipeline does not read the topic {topic}"
+                raise ConfigError(what, where=pipeline.config.name, hint=hint)
             source = source.model_copy(update={"topics": [topic], "topics_pattern": None})
         own = cls.__new__(cls)
         own._source, own._decode = source, decode
@@ -217,39 +219,39 @@ class Topic:
             limit: the most records to return.
             start: ``earliest``, a time in ISO 8601 (UTC), or an age: ``15m``. Default: the newest records.
             partition: only this partition.
-            offset: used instead of ``start``, in the one partition; ``-10`` for its last ten offsets.
+            offset: instead of ``start``, an offset of this partition; ``-10`` for its last ten offsets.
             key: only records with this key.
             where: a condition in Spark SQL over the fields of the value, ``kafka_key``, ``kafka_offset`` and so on.
             fields: columns to show instead of the whole value: ``"fare_amount, upper(zone) AS zone"``.
-            scan: with ``key`` or ``where``, the number of records to examine.
+            scan: the number of records to search for ``key`` or ``where``.
 
         Raises:
             ConfigError: an expression is invalid, or fits none of the records.
         """
         place = TopicPlace(start=start, partition=partition, offset=offset)
-        chosen = key is not None or where is not None
-        # All of the newest records may be in one partition.
-        records = chosen_records(self._source, place, most=max(limit, scan), each=None if chosen else limit)
+        is_search = key is not None or where is not None
+        # Without a search, ``limit`` records of each partition suffice, because the newest may all be in one of them.
+        records = chosen_records(self._source, place, most=max(limit, scan), each=None if is_search else limit)
         held = sum(part.end_offset - part.start_offset for part in self._parts(partition).values())
-        looked = 0
+        searched = 0
 
         def counted_records() -> Iterator[Record]:
-            nonlocal looked
+            nonlocal searched
             for record in records:
-                looked += 1
+                searched += 1
                 yield record
 
         with self._view(where, fields) as view:
-            found = [each for each in view.show(counted_records()) if key is None or has_key(each, key)]
-            view.require_fitting(len(found))
-        # Sorted by time; the sort is stable, so partitions keep their order.
-        found.sort(key=lambda each: each.timestamp or datetime.min.replace(tzinfo=UTC))
+            matches = [each for each in view.show(counted_records()) if key is None or has_key(each, key)]
+            view.require_fitting(len(matches))
+        # The sort is stable, so that records without a time keep their order.
+        matches.sort(key=lambda each: each.timestamp or datetime.min.replace(tzinfo=UTC))
         newest = start is None and offset is None
-        shown = found[-limit:] if newest else found[:limit]
+        shown = matches[-limit:] if newest else matches[:limit]
         return TopicSample(
             topic=self.name,
             records=tuple(shown),
-            looked_at=looked if chosen else len(shown),
+            looked_at=searched if is_search else len(shown),
             held=held,
             notes=tuple(view.notes()),
         )
@@ -266,9 +268,9 @@ class Topic:
         fields: str | None = None,
         stop: threading.Event | None = None,
     ) -> Iterator[ShownRecord]:
-        """Yield the last records, or those from a place on, and then new ones, until ``stop`` is set.
+        """Yield the ``last`` records of each partition, or those from a place on, then new ones, until ``stop`` is set.
 
-        The arguments are those of ``sample``; of every partition, ``last`` records are from before the call.
+        The other arguments are those of ``sample``.
         """
         place = TopicPlace(start=start, partition=partition, offset=offset)
         starts = following_starts(self._source, place, last=last)
@@ -279,11 +281,12 @@ class Topic:
                 yield from (each for each in view.show(records) if key is None or has_key(each, key))
 
     def profile(self, *, records: int = 10_000, start: str | None = None, partition: int | None = None) -> TopicProfile:
-        """Profile the topic by its newest records, or by those from ``start`` on: see ``TopicProfile``."""
+        """Return a profile of the topic by its newest records, or by the first ones from ``start`` on."""
         chosen = chosen_records(self._source, TopicPlace(start=start, partition=partition), most=records)
         first = next(chosen, None)
         if first is None:
-            raise ResourceMissing(f"the topic {self.name} has no records there", where=self._source.bootstrap_servers)
+            what, hint = f"the topic {self.name} has no records there", "begin earlier: --from, or another --partition"
+            raise ResourceMissing(what, where=self._source.bootstrap_servers, hint=hint)
         with self._view(None, None) as view:
             return profile_topic(self._source, self.name, self._parts(partition), view.show(chain([first], chosen)))
 
@@ -302,12 +305,10 @@ class Topic:
         )
 
     def _schemas(self) -> Iterator[RegisteredSchema]:
-        for part in ("key", "value") if self._registry is not None else ():
-            assert self._registry is not None
-            try:
-                yield self._registry.latest(f"{self.name}-{part}")
-            except ResourceMissing:
-                continue
+        if self._registry is not None:
+            for part in ("key", "value"):
+                with suppress(ResourceMissing):
+                    yield self._registry.latest(f"{self.name}-{part}")
 
 
 def has_key(record: ShownRecord, key: str) -> bool:

@@ -1,4 +1,4 @@
-"""Divide the number of records to read among the partitions."""
+"""Divide the records to read among the partitions, and check the place to begin at."""
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ HELD = st.dictionaries(st.tuples(st.just("t"), st.integers(0, 20)), st.integers(
 
 
 @given(HELD, st.integers(0, 500))
-def test_shares_are_fair_and_use_what_there_is(held: dict[tuple[str, int], int], most: int) -> None:
+def test_partitions_get_equal_shares_unless_they_hold_less(held: dict[tuple[str, int], int], most: int) -> None:
     shares = fair_shares(held, most)
     assert sum(shares.values()) == min(most, sum(held.values()))
     assert all(0 <= shares[key] <= held[key] for key in held)
@@ -20,6 +20,6 @@ def test_shares_are_fair_and_use_what_there_is(held: dict[tuple[str, int], int],
     assert all(shares[key] == held[key] for key in held if shares[key] < largest - 1)
 
 
-def test_two_places_to_begin_are_refused() -> None:
-    with pytest.raises(ConfigError, match="both say where to begin"):
+def test_a_place_has_either_a_start_or_an_offset() -> None:
+    with pytest.raises(ConfigError, match="both set the place to begin"):
         TopicPlace(start="earliest", offset=3)

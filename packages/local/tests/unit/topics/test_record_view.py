@@ -1,4 +1,4 @@
-"""Show records to people: Protobuf headers, JSON that stays JSON, frames for the JVM."""
+"""Decode records for people: Protobuf headers, JSON, numbers, and unknown schema ids."""
 
 import json
 from decimal import Decimal
@@ -27,12 +27,12 @@ def varint(number: int) -> bytes:
 
 
 @given(st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=5), st.binary())
-def test_message_indexes(path: list[int], message: bytes) -> None:
+def test_message_indexes_are_parsed_from_a_header(path: list[int], message: bytes) -> None:
     header = b"\0\0\0\0\1" + varint(len(path)) + b"".join(map(varint, path))
     assert message_indexes(header + message) == (path, len(header))
 
 
-def test_message_indexes_of_hostile_bytes() -> None:
+def test_hostile_bytes_have_no_message_indexes() -> None:
     assert message_indexes(b"\0\0\0\0\1\0rest") == ([0], 6)
     assert message_indexes(b"\0\0\0\0\1") is None
     assert message_indexes(b"\0\0\0\0\1" + b"\xff" * 30) is None
@@ -40,22 +40,22 @@ def test_message_indexes_of_hostile_bytes() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_message_indexes_never_fail(rest: bytes) -> None:
+def test_message_indexes_of_any_bytes_raise_no_error(rest: bytes) -> None:
     message_indexes(b"\0\0\0\0\1" + rest)
 
 
 @pytest.mark.parametrize("text", ["NaN", "[1e999]", "{", "[" * 100_000, "1" * 5_000])
-def test_what_could_not_be_written_again_is_text(text: str) -> None:
+def test_json_that_python_cannot_write_is_text(text: str) -> None:
     assert not is_json(text)
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=6))
-def test_numbers_keep_their_value(number: Decimal) -> None:
+def test_numbers_keep_all_digits(number: Decimal) -> None:
     read = json.loads(f"{number:f}", parse_float=exact)
     assert Decimal(str(read)) == number
 
 
-def test_values_of_a_schema_that_was_deleted_are_noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_note_lists_the_schema_ids_that_the_registry_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def schema(registry: SchemaRegistry, schema_id: int) -> Any:
         raise ResourceMissing(f"there is no schema {schema_id}", where="here")
 

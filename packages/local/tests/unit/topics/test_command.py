@@ -3,7 +3,7 @@
 from lakefeed_local.topics.command import narrowed
 
 
-def test_a_chart_fits_the_terminal_and_keeps_its_rates() -> None:
+def test_a_narrow_chart_shows_average_rates() -> None:
     rates = [float(at) for at in range(48)]
     assert narrowed(rates, 48) == rates
     narrow = narrowed(rates, 26)
