@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from lakefeed_deploy.sizing import Sizing
 
 SECRETS = (
-    "Secrets are not printed. The S3 keys: give every process AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
-    "call lakefeed.session() in the application, which passes them on."
+    "Secrets are not printed. For S3, either set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in every process, or call "
+    "lakefeed.session() in the application, which sends the keys to the executors."
 )
-LEFT_OUT = "its value is a secret, since it comes from ${…}: lakefeed run and lakefeed.session() set it"
+LEFT_OUT = "not printed, because its value comes from ${…}: lakefeed run and lakefeed.session() set it"
 
 
 @click.group()
@@ -38,8 +38,8 @@ def deploy() -> None:
 @click.command()
 @pipeline_argument
 @click.option("--target-rate", metavar="RATE", required=True, help="Records/time: 1_000_000/s, 112M/10min.")
-@click.option("--measured", type=FILE, help="JSON of lakefeed-bench throughput.  [default: the last]")
-@click.option("--topics", type=click.IntRange(1), help="How many topics.  [default: the file's]")
+@click.option("--measured", type=FILE, help="JSON of lakefeed-bench throughput.  [default: its last result]")
+@click.option("--topics", type=click.IntRange(1), help="Number of topics.  [default: that of the file]")
 @click.option("--partitions", type=click.IntRange(1), help="Partitions of all topics.  [default: as needed]")
 @set_option
 @output_option
@@ -53,7 +53,8 @@ def size(
 ) -> None:
     """Size the feed of PIPELINE for a rate of records.
 
-    Prints partitions, executors, memory, batches, files, S3 requests, from lakefeed-bench throughput. Asks no server.
+    Prints partitions, executors, memory, batches, files and S3 requests. Computes them from the results of
+    lakefeed-bench throughput, without a request to any server.
     """
     from lakefeed_deploy.sizing import FeedLoad, MachineSpeed, parse_rate, size
 
@@ -83,7 +84,7 @@ def _size_lines(name: str, found: Sizing) -> Iterator[str]:
 @click.command()
 @pipeline_argument
 @click.option(
-    "--no-pipeline", is_flag=True, help="No file: for the store and catalogs of the environment, or of the local stack."
+    "--no-pipeline", is_flag=True, help="Without a file: store and catalogs of the environment, or the local stack."
 )
 @master_option
 @set_option
@@ -99,7 +100,7 @@ def _size_lines(name: str, found: Sizing) -> Iterator[str]:
 def conf(pipeline: Path, no_pipeline: bool, master: str | None, overrides: tuple[str, ...], style: str) -> None:
     """Print the Spark settings for PIPELINE, without secrets.
 
-    These are the settings that lakefeed uses. If the master is not local, they also ship the jars.
+    These are the settings of lakefeed's own sessions. If the master is not local, Spark sends the jars to executors.
     """
     notes = [SECRETS]
     if no_pipeline:

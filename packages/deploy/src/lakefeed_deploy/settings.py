@@ -1,4 +1,4 @@
-"""The block ``deploy`` of a pipeline file: how the feed is deployed on Kubernetes."""
+"""The block ``deploy`` of a pipeline file: pods, accounts and topics of the feed on Kubernetes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _RESERVED = (
 )
 _OWN_LABELS = re.compile(r"app\.kubernetes\.io/(name|instance|component)|lakefeed\.io/.*|spark-.*")
 _LEAST_MEMORY = 450
-"""In megabytes: Spark does not start with a smaller heap."""
+"""In megabytes; Spark does not start with a smaller heap."""
 _POWERS = {"m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -62,7 +62,7 @@ def _require_folder(path: str) -> None:
     if not re.fullmatch(r"(/[A-Za-z0-9][\w.-]*)+", path, re.ASCII):
         raise ValueError(f"'{path}' is no absolute path of a folder")
     if taken := next((each for each in _RESERVED if _is_within(path, each)), None):
-        raise ValueError(f"'{path}' is within {taken}, which has a meaning of its own: mount it elsewhere, as /etc/ca")
+        raise ValueError(f"'{path}' is within {taken}, which the image uses itself: mount it elsewhere, as /etc/ca")
     if hidden := next((each for each in _RESERVED if _is_within(each, path)), None):
         raise ValueError(f"'{path}' would hide {hidden}: mount it elsewhere, as /etc/ca")
 
@@ -72,7 +72,7 @@ def _is_within(path: str, folder: str) -> bool:
 
 
 def _cores(quantity: str) -> float:
-    """Return a quantity of CPU as a number."""
+    """Return a quantity of CPU, such as 1500m, as a number."""
     digits, unit = re.findall(r"^(\d+)(\D*)$", quantity)[0]
     base = 1024 if unit.endswith("i") else 1000
     return float(int(digits) * base ** _POWERS[unit.removesuffix("i")])
@@ -89,23 +89,25 @@ class PodSize(Model):
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
         if int(self.memory[:-1]) * (1024 if self.memory[-1] in "gG" else 1) < _LEAST_MEMORY:
-            yield ConfigProblem(f"Spark starts with {_LEAST_MEMORY}m at least", key="memory")
+            what, hint = f"Spark does not start with {self.memory}", f"give {_LEAST_MEMORY}m or more"
+            yield ConfigProblem(what, key="memory", hint=hint)
         if self.cpu_limit is not None and _cores(self.cpu_limit) < self.cores:
             what = f"cpu_limit {self.cpu_limit} is below cores, the CPU that the pod requests"
-            yield ConfigProblem(what, key="cpu_limit")
+            yield ConfigProblem(what, key="cpu_limit", hint=f"give {self.cores} or more, or fewer cores")
 
 
 class Executors(PodSize):
     """The executors."""
 
-    instances: Count = Field(2, description="How many.")
+    instances: Count = Field(2, description="The number of executors.")
     at_most: Count | None = None
     """Let Spark start up to this many executors while tasks wait (dynamic allocation). Default: a fixed number."""
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
         yield from super()._contradictions()
         if self.at_most is not None and self.at_most < self.instances:
-            yield ConfigProblem("at_most is below instances", key="at_most")
+            hint = f"give {self.instances} or more, or fewer instances"
+            yield ConfigProblem("at_most is below instances", key="at_most", hint=hint)
 
 
 class SecretKey(Model):
@@ -146,12 +148,11 @@ class Toleration(Model):
 class Restart(Model):
     """Restarts of a failed feed. A feed that lakefeed feed stop ended is not restarted."""
 
-    attempts: Count | None = Field(None, description="How often at most. Default: without end.")
-    wait: Period = Field("30 seconds", description="Time before each.")
+    attempts: Count | None = Field(None, description="The most restarts. Default: no limit.")
+    wait: Period = Field("30 seconds", description="Time before each restart.")
 
     @property
     def wait_seconds(self) -> int:
-        """``wait``, in seconds."""
         return seconds_of(self.wait)
 
 
@@ -209,19 +210,21 @@ class Kubernetes(Model):
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
         for name in sorted(self.env.keys() & self.secret_env.keys()):
-            yield ConfigProblem(f"{name} is in env and in secret_env", key="env")
+            yield ConfigProblem(f"{name} is in env and in secret_env", key="env", hint="remove one of the two")
         for path in self.mounts:
             try:
                 _require_folder(path)
             except ValueError as error:
                 yield ConfigProblem(str(error), key="mounts")
             if outer := next((other for other in self.mounts if other != path and _is_within(path, other)), None):
-                yield ConfigProblem(f"'{path}' cannot be mounted within {outer}, which is read-only", key="mounts")
+                what, hint = f"'{path}' cannot be mounted within {outer}, which is read-only", "choose another folder"
+                yield ConfigProblem(what, key="mounts", hint=hint)
         for label in filter(_OWN_LABELS.fullmatch, self.labels):
-            yield ConfigProblem(f"{label} is a label that lakefeed or Spark sets", key="labels")
+            what, hint = f"lakefeed or Spark sets the label {label} itself", "choose another label"
+            yield ConfigProblem(what, key="labels", hint=hint)
         if self.service_account is not None and self.service_account_annotations:
-            what = "the annotations are of an account that is made, and service_account names one that exists"
-            yield ConfigProblem(what, key="service_account_annotations")
+            what = "annotations are only for a new account, and service_account names an existing one"
+            yield ConfigProblem(what, key="service_account_annotations", hint="remove one of the two settings")
 
 
 class Deploy(Block):

@@ -1,7 +1,6 @@
-"""Size a feed for a rate of records, computed from measurements of ``lakefeed-bench throughput``.
+"""Compute the size of a feed for a rate of records, from measurements of ``lakefeed-bench throughput``.
 
-No broker is asked and no topic is read: the topic need not exist yet. Every figure has its reason; docs/size-a-feed.md
-explains them.
+The topic need not exist yet: no broker gets a request. Every figure has its reason; docs/size-a-feed.md explains them.
 """
 
 from __future__ import annotations
@@ -24,21 +23,21 @@ from lakefeed.operations.plan.estimates import CHECKPOINT
 from lakefeed.records.sources.kafka import task_count
 
 UTILIZATION = 0.7
-"""The share of the cores that the target rate may use; the rest catches up after a stop."""
+"""The share of the cores' time that the target rate may use; the rest is for catching up after a stop."""
 BYTES_A_PARTITION = 10_000_000
-"""Bytes per second of one Kafka partition, uncompressed: the usual limit of one consumer and one broker's disk."""
+"""Uncompressed bytes per second of one partition: the usual limit of a consumer and of a broker's disk."""
 CORES_AN_EXECUTOR = 4
 LONGEST_TRIGGER = 600
-"""In seconds. Users may choose a longer trigger, for larger files."""
+"""In seconds; users may choose a longer trigger for larger files."""
 TARGET_FILE_BYTES = 128 * 1024**2
 EXPIRED_AFTER = seconds_of("7 days")
-"""Without a block ``upkeep``: the default of ``lakefeed tables maintain``."""
+"""The age of expired snapshots without a block ``upkeep``: the default of ``lakefeed tables maintain``."""
 MOST_PARTITIONS = 100_000
-"""The most partitions of one feed: ten times the number with which its ledger is tested."""
+"""The most partitions of one feed: ten times as many as the tests of its ledger use."""
 MOST_METADATA_BYTES = 64 * 1024**2
-"""A commit writes the table's whole metadata file; larger files take seconds and much memory of the driver."""
+"""Each commit writes the table's whole metadata file; a larger one takes seconds and much memory of the driver."""
 TASK_BYTES = 10_000
-"""Bytes per task that Spark's driver retains."""
+"""The memory that Spark's driver needs for one finished task."""
 DRIVER_MB = 1024
 
 _RATE = re.compile(r"\s*([\d_,]+(?:\.\d+)?)\s*([kKmM]?)\s*/\s*(\d*)\s*(s|sec|min|h|hour|d|day)\s*", re.ASCII)
@@ -70,9 +69,9 @@ class MachineSpeed:
     Attributes:
         rows_per_cpu_second: the client's rows per CPU second, for the pipeline's sink.
         record_bytes, stored_bytes: bytes of a record in the topic, uncompressed, and of its row in the table.
-        server_cpu: the servers' CPU seconds per row, by server.
-        batch_overhead: seconds of a batch outside its tasks.
-        peak_mb: memory of driver and tasks together, with ``cores`` cores.
+        server_cpu: CPU seconds of a server per row, by server.
+        batch_overhead: the seconds of a batch without its tasks.
+        peak_mb: the memory of driver and tasks together, with ``cores`` cores.
     """
 
     rows_per_cpu_second: float
@@ -86,12 +85,7 @@ class MachineSpeed:
 
     @classmethod
     def read(cls, path: Path, *, sink: str) -> MachineSpeed:
-        """Read the JSON output of the bench.
-
-        Raises:
-            ResourceMissing: the file does not exist.
-            ConfigError: the file is no output of the bench, or the bench has not measured this sink.
-        """
+        """Read the JSON output of the bench; refuse one without this sink."""
         hint = "in a checkout of lakefeed: make bench ARGS='throughput --case lakefeed-iceberg', or lakefeed-parquet"
         try:
             document = json.loads(path.read_text("utf-8"))
@@ -99,7 +93,7 @@ class MachineSpeed:
             if way is None:
                 raise ConfigError(f"the bench has not measured the way into {sink}", where=str(path), hint=hint)
             if not way["rows_equal"]:
-                raise ConfigError("the rows of this bench were not those of its topic", where=str(path), hint=hint)
+                raise ConfigError("the rows of this bench differed from its topic", where=str(path), hint=hint)
             rows = sum(run["rows"] for run in way["runs"])
             servers = {name for run in way["runs"] for name in run["server_cpu_seconds"]}
             return cls(
@@ -118,13 +112,13 @@ class MachineSpeed:
         except FileNotFoundError:
             raise ResourceMissing("this machine has not been measured yet", where=str(path), hint=hint) from None
         except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
-            what = "this is not what lakefeed-bench throughput --output json prints"
+            what = "this file is no output of lakefeed-bench throughput --output json"
             raise ConfigError(what, where=str(path), hint=hint) from None
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of a sizing, with its unit and its reason."""
+    """One figure, with its unit and its reason."""
 
     name: str
     value: float
@@ -159,7 +153,7 @@ class Sizing:
 
 @dataclass(frozen=True, kw_only=True)
 class FeedLoad:
-    """The load to size: records per second over topics into a sink, and the partitions of all topics if fixed."""
+    """The load of a feed: records per second, topics, and the partitions of all topics if they are given."""
 
     rate: float
     config: PipelineConfig
@@ -169,35 +163,29 @@ class FeedLoad:
 
     @classmethod
     def of(cls, rate: float, config: PipelineConfig, *, topics: int | None, partitions: int | None) -> FeedLoad:
-        """Build the load; the topics come from the pipeline file if it lists them.
-
-        Raises:
-            ConfigError: the sink or source cannot be sized, or the number of topics is not given.
-        """
+        """Build the load, by default with the topics of the file; refuse sinks and sources that cannot be sized."""
         written = config.sink.chosen.stored_files
         if config.source.kafka is None or written.elsewhere is not None or written.is_unknown or written.merges:
             what = f"a feed of source.{config.source.kind} into sink.{config.sink.kind} cannot be sized"
-            raise ConfigError(what, where=config.name, hint="known are sizes of rows appended to files, from Kafka")
+            hint = "only feeds can be sized that read Kafka and append rows to files"
+            raise ConfigError(what, where=config.name, hint=hint)
         listed = config.source.kafka.topics
         if topics is None and listed is None:
-            raise ConfigError(
-                "topics_pattern does not say how many topics there are", where=config.name, hint="--topics 1000"
-            )
+            what, hint = "topics_pattern does not show the number of topics", "give it, for example --topics 1000"
+            raise ConfigError(what, where=config.name, hint=hint)
         topics = topics or len(listed or ())
         if partitions is not None and partitions < topics:
-            raise ConfigError(
-                f"{topics:,} topics have {partitions:,} partitions: each has one at least", where="--partitions"
-            )
+            what, hint = f"{topics:,} topics cannot have only {partitions:,} partitions", f"give {topics} or more"
+            raise ConfigError(what, where="--partitions", hint=hint)
         return cls(rate=rate, config=config, topics=topics, partitions=partitions)
 
     @property
     def tables(self) -> int:
-        """The number of tables: one per topic, or one for all."""
         return self.topics if self.config.has_many_tables else 1
 
 
 def size(load: FeedLoad, measured: MachineSpeed) -> Sizing:
-    """Size a feed; figures depend only on earlier ones."""
+    """Compute the size of a feed."""
     return _Arithmetic(load, measured).sizing()
 
 
@@ -210,13 +198,12 @@ class _Arithmetic:
         self.partitions = load.partitions or self._partitions()
         if self.partitions > MOST_PARTITIONS:
             what = f"{self.partitions:,} partitions are more than one feed can have"
-            raise ConfigError(
-                what, where=load.config.name, hint="split the load over several feeds, and size one of them"
-            )
-        # At most one task per partition runs at a time.
+            hint = "split the load over several feeds, and size one of them"
+            raise ConfigError(what, where=load.config.name, hint=hint)
+        # A batch has at most one task per partition.
         self.working = min(self.slots, self.partitions)
         self.capacity = self.working * measured.rows_per_cpu_second
-        # The time outside tasks of a batch, or of a round over all tables.
+        # The time without tasks of a batch, or of a round over all tables.
         at_once = load.config.table_rules.at_once if load.tables > 1 else 1
         self.commits = measured.batch_overhead * math.ceil(load.tables / at_once)
         self.trigger, self.trigger_why = self._trigger()
@@ -224,7 +211,7 @@ class _Arithmetic:
         self.files = self._files()
 
     def _partitions(self) -> int:
-        """Return the least multiple of the slots that keeps partitions below their limit; at least one per topic."""
+        """Return the least multiple of the slots that keeps each partition below its limit; at least one per topic."""
         by_bytes = math.ceil(self.load.rate * self.measured.record_bytes / BYTES_A_PARTITION)
         needed = max(self.slots, by_bytes)
         if self.load.topics > 1:
@@ -238,21 +225,21 @@ class _Arithmetic:
         if given != AVAILABLE_NOW and "real-time" not in given:
             seconds = trigger_seconds(given)
             if seconds >= least:
-                return math.ceil(seconds), "as the file has it"
-            return least, f"the file's {given} is shorter than a batch takes"
+                return math.ceil(seconds), "the file's"
+            return least, f"the file's {given} is shorter than a batch"
         filled = self.partitions * TARGET_FILE_BYTES / (self.load.rate * self.measured.stored_bytes)
         seconds = min(LONGEST_TRIGGER, max(least, math.ceil(filled)))
-        return seconds, f"files of {TARGET_FILE_BYTES // 1024**2} MiB, and {LONGEST_TRIGGER} s at most"
+        return seconds, f"for files of {TARGET_FILE_BYTES // 1024**2} MiB, but at most {LONGEST_TRIGGER} s"
 
     def _files(self) -> int:
-        """Return the files of a batch, or of a round over all tables, by the rule of real batches."""
+        """Return the number of files of a batch, or of a round over all tables, by the rule of real batches."""
         each = -(-self.partitions // self.load.tables)
         records = math.ceil(self.batch / self.load.tables / each)
         ranges = OffsetRanges(tuple(OffsetRange("t", number, 0, records) for number in range(each)))
         return task_count(ranges, most=ranges.records) * self.load.tables
 
     def _ledger_bytes(self) -> int:
-        """Return the bytes of a commit's properties in a snapshot summary, with the large offsets of an old feed."""
+        """Return the bytes of a commit's properties in a snapshot summary, with large offsets."""
         each = -(-self.partitions // self.load.tables)
         start = 10**12
         step = math.ceil(self.batch / self.partitions)
@@ -267,7 +254,7 @@ class _Arithmetic:
         upkeep = self.load.config.upkeep
         kept = seconds_of(upkeep.expire.older_than) if upkeep is not None else EXPIRED_AFTER
         least = upkeep.expire.keep if upkeep is not None else 100
-        return max(least, math.ceil(kept / self.trigger)), f"{kept / 86_400:g} days of batches, as expiry keeps them"
+        return max(least, math.ceil(kept / self.trigger)), f"expiry keeps {kept / 86_400:g} days of batches"
 
     def figures(self) -> Iterator[Figure]:
         load, measured = self.load, self.measured
@@ -277,35 +264,26 @@ class _Arithmetic:
         yield Figure("executors", self.executors, "", f"up to {load.executor_cores} cores each")
         why = "given" if load.partitions else f"a multiple of the slots; each below {BYTES_A_PARTITION // 10**6} MB/s"
         if load.topics > 1 and not load.partitions:
-            why = f"as many as slots, and one at least for each of {load.topics:,} topics"
+            why = f"as many as slots, and at least one for each of {load.topics:,} topics"
         yield Figure("partitions", self.partitions, "", why)
         yield Figure("trigger", self.trigger, "s", self.trigger_why)
-        yield Figure("records a batch", self.batch, "", "the rate for as long as the trigger")
+        yield Figure("records a batch", self.batch, "", "the rate times the trigger")
         most = math.ceil(max(self.capacity * self.trigger, self.batch))
-        yield Figure(
-            "max_records_per_batch", most, "", "what the cores can do in that time: bounds a batch that catches up"
-        )
-        executor = measured.peak_mb / measured.cores * load.executor_cores
-        yield Figure(
-            "executor memory",
-            math.ceil(executor),
-            "MB",
-            f"{measured.peak_mb:,.0f} MB measured on {measured.cores} cores",
-        )
+        yield Figure("max_records_per_batch", most, "", "the cores' limit for that time: a batch that catches up")
+        executor = math.ceil(measured.peak_mb / measured.cores * load.executor_cores)
+        why = f"{measured.peak_mb:,.0f} MB measured on {measured.cores} cores"
+        yield Figure("executor memory", executor, "MB", why)
         ledger = self._ledger_bytes()
         yield Figure("ledger", ledger, "B", "offset ranges in the summary of each commit")
         snapshots, kept = self._snapshots()
         metadata = snapshots * (ledger + 1000) if load.config.sink.chosen.snapshot_table is not None else 0
         if metadata:
-            yield Figure(
-                "metadata file", metadata, "B", f"{snapshots:,} snapshots: {kept}; each commit writes it whole"
-            )
+            yield Figure("metadata file", metadata, "B", f"{snapshots:,} snapshots: {kept}; each commit writes it all")
         tasks = min(RETAINED_TASKS, self.files * snapshots) * TASK_BYTES
-        # In memory, a metadata file takes about three times its size; one file is written at a time.
+        # In memory, a metadata file takes about three times its size. The driver writes one at a time.
         driver = DRIVER_MB + math.ceil((tasks + 3 * metadata) / 10**6)
-        yield Figure(
-            "driver memory", driver, "MB", f"{DRIVER_MB:,} MB, Spark's record of tasks, three times the metadata"
-        )
+        why = f"{DRIVER_MB:,} MB, Spark's list of finished tasks, three times the metadata file"
+        yield Figure("driver memory", driver, "MB", why)
         batches = 3600 / self.trigger
         yield Figure("files an hour", math.ceil(self.files * batches), "", f"{self.files:,} of a batch")
         size_ = rate * self.trigger * measured.stored_bytes / self.files
@@ -324,25 +302,26 @@ class _Arithmetic:
             yield Figure(f"cores of {name}", round(rate * seconds, 2), "", "CPU time of the server in the bench")
         left = self.capacity - rate
         if left > 0:
-            yield Figure("an hour's backlog", math.ceil(3600 * rate / left), "s", "with the cores that the rate leaves")
+            why = "with the time of the cores that the rate does not use"
+            yield Figure("an hour's backlog", math.ceil(3600 * rate / left), "s", why)
 
     def warnings(self, figures: tuple[Figure, ...]) -> Iterator[str]:
         values = {figure.name: figure.value for figure in figures}
         if self.capacity <= self.load.rate:
             yield (
-                f"{self.working:,} tasks at a time do {self.capacity:,.0f} records/s: {self.partitions:,} partitions "
-                f"are too few for {self.load.rate:,.0f} records/s"
+                f"{self.partitions:,} partitions are too few: {self.working:,} concurrent tasks reach "
+                f"{self.capacity:,.0f} records/s, and the rate is {self.load.rate:,.0f} records/s"
             )
         if values.get("metadata file", 0) > MOST_METADATA_BYTES:
             most = MOST_METADATA_BYTES // (values["ledger"] + 1000) * self.trigger
             yield (
-                f"the metadata file is above {MOST_METADATA_BYTES // 1024**2} MiB: keep snapshots for "
-                f"{most / 3600:.1f} hours only (upkeep.expire), take a longer trigger, or split the topics over feeds"
+                f"the metadata file is above {MOST_METADATA_BYTES // 1024**2} MiB: keep snapshots for at most "
+                f"{most / 3600:.1f} hours (upkeep.expire), set a longer trigger, or split the topics over several feeds"
             )
         if values["file size"] < TARGET_FILE_BYTES / 16:
-            yield "files are small: take a longer trigger, fewer partitions, or compaction (upkeep.compact)"
-        if self.trigger_why.startswith("the file's"):
-            yield f"trigger: {self.trigger} seconds at least"
+            yield "files are small: set a longer trigger or fewer partitions, or compact the table (upkeep.compact)"
+        if self.trigger_why.endswith("shorter than a batch"):
+            yield f"trigger: set {self.trigger} seconds or more"
 
     def sizing(self) -> Sizing:
         figures = tuple(self.figures())
@@ -351,11 +330,11 @@ class _Arithmetic:
             rate=self.load.rate,
             figures=figures,
             assumptions=(
-                f"the bench's records ({measured.record_bytes:.0f} B, {measured.records:,} of them) cost what yours do",
-                "cores of the cluster are as fast as those of the machine that was measured",
-                "work grows in proportion to cores, as partitions share nothing but the commit",
+                f"the bench's {measured.records:,} records of {measured.record_bytes:.0f} B cost as much as yours",
+                "the cluster's cores are as fast as those of the measured machine",
+                "throughput grows in proportion to cores, because partitions share only the commit",
                 "records are spread evenly over the partitions",
-                f"a batch needs {measured.batch_overhead:.2f} s beside its tasks, on any number of cores",
+                f"a batch needs {measured.batch_overhead:.2f} s besides its tasks, with any number of cores",
             ),
             warnings=tuple(self.warnings(figures)),
         )

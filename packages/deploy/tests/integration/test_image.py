@@ -1,4 +1,4 @@
-"""Run each step of the Dockerfile that ``lakefeed deploy image`` writes, and run feeds in the resulting image.
+"""Run the steps of the Dockerfile that ``lakefeed deploy image`` writes, and feeds in this image.
 
 No container engine is needed: the steps run as root on Linux, in root file systems of Debian that the test makes. The
 steps use the network as a build does: for Debian packages, Python packages and jars.
@@ -45,7 +45,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 def network() -> tuple[dict[str, str], dict[str, Path]]:
-    """Return the variables and files by which this machine reaches registries; a build would be given the same."""
+    """Return the variables and files with which this machine reaches package registries."""
     names = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "PIP_INDEX_URL", "LAKEFEED_MAVEN_REPOSITORY")
     site = {name: os.environ[name] for name in (*names, *map(str.lower, names)) if name in os.environ}
     files = {path: Path(path) for path in ("/etc/resolv.conf", "/etc/hosts")}
@@ -95,7 +95,7 @@ def image(debian: Image, context: Path, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture
 def scratch(tmp_path: Path) -> dict[str, Path]:
-    """Return what a pod mounts beside its read-only root: an empty /tmp, and the files of the name service."""
+    """Return the mounts of a pod with a read-only root: an empty /tmp, and the files of the name service."""
     folder = tmp_path / "scratch"
     folder.mkdir()
     os.chown(folder, 185, 185)
@@ -107,7 +107,9 @@ def run(image: Image, *arguments: str, mounts: dict[str, Path], **environment: s
     return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=900)
 
 
-def test_it_has_what_it_needs_and_no_tools(image: Image, context: Path, scratch: dict[str, Path]) -> None:
+def test_the_image_has_no_further_tools_and_an_exact_bill_of_materials(
+    image: Image, context: Path, scratch: dict[str, Path]
+) -> None:
     found = {
         file.name for folder in ("usr/bin", "usr/sbin", "usr/local/bin") for file in (image.root / folder).iterdir()
     }
@@ -181,7 +183,7 @@ def start_driver(image: Image, feed: Feed, mounts: dict[str, Path], *arguments: 
     return Container(command, feed.folder / f"driver{time.monotonic_ns()}.log")
 
 
-def test_a_driver_gets_sigterm_and_resumes(
+def test_a_driver_ends_after_sigterm_and_resumes(
     stack: Endpoints, image: Image, feed: Feed, scratch: dict[str, Path]
 ) -> None:
     file = feed_file(feed, 5_000, trigger="1 second")
@@ -198,7 +200,7 @@ def test_a_driver_gets_sigterm_and_resumes(
     assert sorted(row["id"] for row in feed.rows()) == list(range(5_000))
 
 
-def test_an_executor_of_the_image_does_the_work(
+def test_an_executor_of_the_image_runs_a_feeds_tasks(
     stack: Endpoints, image: Image, feed: Feed, scratch: dict[str, Path]
 ) -> None:
     """Start the executor as Spark's Kubernetes scheduler does; the scheduler of this driver accepts any executor."""
@@ -246,7 +248,7 @@ def test_an_executor_of_the_image_does_the_work(
     assert sorted(row["id"] for row in feed.rows()) == list(range(2_000))
 
 
-def test_over_a_clusters_own_spark(
+def test_lakefeed_runs_in_a_clusters_own_spark_image(
     stack: Endpoints, debian: Image, context: Path, feed: Feed, scratch: dict[str, Path], tmp_path: Path
 ) -> None:
     """A cluster's image has the layout of Spark's own: Spark and its Python part in /opt/spark, nothing of lakefeed."""

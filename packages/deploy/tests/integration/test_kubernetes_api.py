@@ -1,7 +1,7 @@
-"""A real Kubernetes API server admits the manifests, and the pods that Spark makes of them.
+"""A Kubernetes API server accepts the manifests, and the pods that Spark creates from them.
 
-The commands of the page make the namespace and the role. ``LAKEFEED_CRDS`` names a folder with the CRDs of both
-Spark operators and of Strimzi. There is no kubelet, so no pod runs.
+The commands of docs/deploy-on-kubernetes.md create the namespace and the role. ``LAKEFEED_CRDS`` names a folder with
+the CRDs of both Spark operators and of Strimzi. There is no kubelet, so no pod runs.
 """
 
 import copy
@@ -89,9 +89,7 @@ def apply(api: KubernetesApi, text: str, *options: str) -> subprocess.CompletedP
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
-def test_the_manifests_of_the_examples_are_admitted_for_one_who_has_the_role_of_the_page(
-    api: KubernetesApi, name: str
-) -> None:
+def test_a_user_with_the_pages_role_can_apply_the_examples_manifests(api: KubernetesApi, name: str) -> None:
     text = DOCUMENTS[name]()
     kinds = [item["kind"] for item in documents(text)]
     # A dry run cannot come first: it would refuse to bind a role that does not exist yet.
@@ -111,29 +109,20 @@ def kinds_and_names(text: str) -> list[str]:
     return [f"sparkapplications.{found['apiVersion'].partition('/')[0]}", found["metadata"]["name"]]
 
 
-def misspelt(item: Object) -> None:
-    item["spec"]["misspelt"] = 1
-
-
-def without_profile(item: Object) -> None:
-    del item["spec"]["securityContext"]["seccompProfile"]
-
-
-def test_the_server_refuses_what_is_wrong(api: KubernetesApi) -> None:
-    """This shows that the test above can fail."""
+def test_the_server_refuses_wrong_manifests_and_pods(api: KubernetesApi) -> None:
     for name in MANIFESTS:
         for item in documents(DOCUMENTS[name]()):
             if "spec" not in item:
                 continue
             changed = copy.deepcopy(item)
-            misspelt(changed)
+            changed["spec"]["misspelt"] = 1
             done = apply(api, yaml.safe_dump(changed), "--dry-run=server")
             assert done.returncode != 0, (name, item["kind"])
             assert "misspelt" in done.stderr
     pod = pods_of(application_of("kubernetes/taxi-apache.yaml"))["driver"]
     created = ("create", "--dry-run=server", "-f", "-")
     assert api.kubectl(*created, stdin=json.dumps(pod)).returncode == 0
-    without_profile(pod)
+    del pod["spec"]["securityContext"]["seccompProfile"]
     refused = api.kubectl(*created, stdin=json.dumps(pod))
     assert 'violates PodSecurity "restricted:latest"' in refused.stderr
     foreign = api.kubectl("get", "secrets", "--namespace=spark-jobs", user=DEPLOYER)
@@ -145,8 +134,7 @@ def application_of(name: str) -> Object:
     return found
 
 
-def test_the_commands_of_the_page(api: KubernetesApi, tmp_path: Path) -> None:
-    """As on the page, ``pipeline.yaml`` is the example."""
+def test_the_commands_of_the_page_apply_the_example(api: KubernetesApi, tmp_path: Path) -> None:
     example = (ROOT / "examples" / "kubernetes" / "pipeline.yaml").read_text("utf-8")
     (tmp_path / "pipeline.yaml").write_text(example)
     here = f"cd {tmp_path}\n"
@@ -177,7 +165,7 @@ def spark_files(folder: Path, application: Object, api: KubernetesApi) -> list[s
     return ["--master", f"k8s://{api.url}", "--properties-file", str(file), "--name", application["metadata"]["name"]]
 
 
-def test_the_pods_that_spark_makes_of_a_manifest_are_admitted(api: KubernetesApi, tmp_path: Path) -> None:
+def test_the_server_accepts_the_driver_that_spark_submit_creates(api: KubernetesApi, tmp_path: Path) -> None:
     """spark-submit makes the pods in cluster mode; both operators run it with rights of their own."""
     text = DOCUMENTS["kubernetes/taxi-apache.yaml"]()
     assert apply(api, text).returncode == 0
@@ -211,7 +199,7 @@ def test_the_pods_that_spark_makes_of_a_manifest_are_admitted(api: KubernetesApi
     assert values["SPARK_LOCAL_DIRS"]["value"] == "/var/lib/spark"
 
 
-def test_a_driver_with_the_manifests_rights_gets_executors(api: KubernetesApi, tmp_path: Path) -> None:
+def test_a_driver_with_the_manifests_account_gets_executors(api: KubernetesApi, tmp_path: Path) -> None:
     """Use ``lakefeed run --master k8s://…``: Spark's scheduler requests the pods as a driver in the cluster does."""
     application = application_of("kubernetes/taxi-apache.yaml")
     spark_files(tmp_path, application, api)

@@ -1,4 +1,4 @@
-"""``lakefeed deploy submit`` sends nothing to a cluster where the driver would be refused."""
+"""``lakefeed deploy submit`` checks the servers before it submits anything."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ def submit(feed: Feed, file: Path, *options: str) -> tuple[int, str, list[Path]]
 
 
 @pytest.mark.slow
-def test_a_mistake_that_only_servers_know_is_reported_here(feed: Feed) -> None:
+def test_a_missing_topic_is_reported_before_the_submission(feed: Feed) -> None:
     spark = {"spark.authenticate.secret": "${SPARK_AUTHENTICATE_SECRET}"}
     status, said, staged = submit(feed, feed.write_file(spark=spark, decode={"raw": {}}))
     assert status == 2
@@ -32,21 +32,21 @@ def test_a_mistake_that_only_servers_know_is_reported_here(feed: Feed) -> None:
 
 
 @pytest.mark.slow
-def test_what_only_the_driver_may_reach_is_a_warning(feed: Feed) -> None:
+def test_an_unreachable_broker_is_a_warning(feed: Feed) -> None:
     feed.create_topic(partitions=1)
     spark = {"spark.authenticate.secret": "${SPARK_AUTHENTICATE_SECRET}"}
     source = {"bootstrap_servers": "127.0.0.1:1", "topics": [feed.topic]}
     unreachable = feed.write_file(spark=spark, decode={"raw": {}}, source={"kafka": source})
     for options in ((), ("--print",)):
         _, said, staged = submit(feed, unreachable, *options)
-        assert ("warning: " in said and "the driver asks again" in said) is not bool(options)
+        assert ("warning: " in said and "the driver repeats this check" in said) is not bool(options)
         assert (len(staged) == 1) is not bool(options)
         for jar in staged:
             jar.unlink()
 
 
 @pytest.mark.slow
-def test_what_the_servers_say_can_be_left_to_the_driver(feed: Feed) -> None:
+def test_no_check_leaves_the_check_to_the_driver(feed: Feed) -> None:
     spark = {"spark.authenticate.secret": "${SPARK_AUTHENTICATE_SECRET}"}
     status, said, staged = submit(feed, feed.write_file(spark=spark, decode={"raw": {}}), "--no-check")
     assert "there is no topic" not in said

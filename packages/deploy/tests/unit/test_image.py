@@ -1,4 +1,4 @@
-"""The files of ``lakefeed deploy image``: pinned versions, the bill of materials, and mistakes."""
+"""The files of ``lakefeed deploy image``: Dockerfiles, fixed versions, the bill of materials, wheels."""
 
 import json
 import zipfile
@@ -31,7 +31,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> ImageFiles:
     return write_image_files(folder / "image", base_image=DIGEST, requirements=own)
 
 
-def test_all_that_the_dockerfiles_copy_is_written(written: ImageFiles) -> None:
+def test_the_command_writes_all_files_that_the_dockerfiles_copy(written: ImageFiles) -> None:
     assert written.is_pinned
     assert set(written.files) == {file.name for file in written.folder.iterdir()}
     copied = {"Dockerfile", "Dockerfile.spark", "sbom.cdx.json"}
@@ -45,7 +45,7 @@ def test_all_that_the_dockerfiles_copy_is_written(written: ImageFiles) -> None:
     assert (written.folder / "entrypoint.sh").stat().st_mode & 0o111 == 0o111
 
 
-def test_without_spark_the_same_packages_are_pinned(written: ImageFiles) -> None:
+def test_the_requirements_without_spark_lack_only_spark(written: ImageFiles) -> None:
     folder = written.folder
     packages, others = (
         {line.split("==")[0]: line for line in (folder / name).read_text().splitlines() if "==" in line}
@@ -60,7 +60,7 @@ def test_without_spark_the_same_packages_are_pinned(written: ImageFiles) -> None
     assert counted == [len(packages), len(others)]
 
 
-def test_the_bill_is_valid_and_names_what_is_pinned(written: ImageFiles) -> None:
+def test_the_bill_is_valid_and_has_all_fixed_versions(written: ImageFiles) -> None:
     text = (written.folder / "sbom.cdx.json").read_text()
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     parts = json.loads(text)["components"]
@@ -82,15 +82,15 @@ def test_the_bill_is_valid_and_names_what_is_pinned(written: ImageFiles) -> None
         ("pypi", "click", "8.5.1"),
     ],
 )
-def test_a_package_url_is_as_its_specification_says(kind: str, name: str, version: str) -> None:
+def test_a_package_url_follows_its_specification(kind: str, name: str, version: str) -> None:
     purl = PackageURL.from_string(Component(kind, name, version, None, "test").purl)
     namespace = f"debian/{name}" if kind == "deb" else name
     assert (purl.type, "/".join(filter(None, (purl.namespace, purl.name))), purl.version) == (kind, namespace, version)
 
 
 @pytest.mark.waits
-def test_a_locked_jar_replaces_the_one_of_spark_that_has_its_classes() -> None:
-    """The order in which Java reads two jars of one folder is undefined."""
+def test_a_locked_jar_replaces_sparks_jar_with_the_same_classes() -> None:
+    # Java reads the jars of a folder in an undefined order.
 
     def classes(jar: Path) -> set[str]:
         names = zipfile.ZipFile(jar).namelist()
@@ -109,12 +109,12 @@ def test_a_locked_jar_replaces_the_one_of_spark_that_has_its_classes() -> None:
     assert {jar.name for jar in bundled if jar.name.rpartition("-")[0] in names} == {"lz4-java-1.8.0.jar"}
 
 
-def test_the_locks_are_those_of_the_project() -> None:
+def test_the_requirements_files_are_up_to_date() -> None:
     for path, text in lock_requirements.FILES.items():
         assert path.read_text() == text(), f"{path.name} is out of date: make docs"
 
 
-def test_a_wheel_is_the_package_with_its_record(written: ImageFiles, tmp_path: Path) -> None:
+def test_a_wheel_has_the_package_and_a_complete_record(written: ImageFiles, tmp_path: Path) -> None:
     path = next(written.folder.glob("lakefeed-*.whl"))
     first = path.read_bytes()
     with zipfile.ZipFile(path) as wheel:
@@ -126,7 +126,7 @@ def test_a_wheel_is_the_package_with_its_record(written: ImageFiles, tmp_path: P
     assert write_wheels(tmp_path)[0].read_bytes() == first
 
 
-def test_a_name_that_is_no_image_is_refused(tmp_path: Path) -> None:
+def test_invalid_images_and_missing_requirements_are_refused(tmp_path: Path) -> None:
     for wrong in ("debian:bookworm@sha256:123", "Debian", "debian AS build\nRUN x", ""):
         with pytest.raises(ConfigError, match="is not the name of an image") as refused:
             write_image_files(tmp_path / "image", base_image=wrong)
@@ -137,15 +137,13 @@ def test_a_name_that_is_no_image_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.waits
-def test_an_image_without_a_digest_is_said_to_have_none(tmp_path: Path) -> None:
-    said = CliRunner().invoke(root, ["deploy", "image", "--to", str(tmp_path / "i")])
-    assert said.exit_code == 0
-    assert "debian:bookworm-slim has no digest" in said.output
+def test_the_command_reports_a_base_image_without_a_digest(tmp_path: Path) -> None:
+    done = CliRunner().invoke(root, ["deploy", "image", "--to", str(tmp_path / "i")])
+    assert done.exit_code == 0
+    assert "debian:bookworm-slim has no digest" in done.output
 
 
-def test_a_jar_of_the_image_is_used_and_what_it_lacks_comes_from_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jars_come_from_the_image_else_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = jars.read_lock().of(("spark",))[:2]
     installed = tmp_path / jars.artifact_path(first.coordinate)
     installed.parent.mkdir(parents=True)

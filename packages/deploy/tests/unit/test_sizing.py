@@ -1,4 +1,4 @@
-"""The sizing is arithmetic that a reader can repeat by hand, up to 10,000 partitions and 1,000 topics."""
+"""The size of a feed, checked by hand, up to 10,000 partitions and 1,000 topics."""
 
 import json
 import time
@@ -62,23 +62,23 @@ def sized(rate: float, *, topics: int | None = None, partitions: int | None = No
         ("0.5/s", 0.5),
     ],
 )
-def test_rates(text: str, rate: float) -> None:
+def test_a_rate_is_parsed(text: str, rate: float) -> None:
     assert parse_rate(text) == pytest.approx(rate)
 
 
 @pytest.mark.parametrize("text", ["", "fast", "100", "0/s", "1/0s", "-1/s", "1/fortnight", "_/s", "1e6/s", "1/s/s"])
-def test_what_is_no_rate(text: str) -> None:
+def test_a_text_that_is_no_rate_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="is no rate"):
         parse_rate(text)
 
 
 @given(number=st.integers(1, 10**12), count=st.integers(1, 10**4), unit=st.sampled_from(["s", "min", "h", "day"]))
-def test_any_rate_is_read_as_written(number: int, count: int, unit: str) -> None:
+def test_any_rate_is_parsed(number: int, count: int, unit: str) -> None:
     seconds = {"s": 1, "min": 60, "h": 3600, "day": 86_400}[unit]
     assert parse_rate(f"{number:,}/{count}{unit}") == pytest.approx(number / count / seconds)
 
 
-def test_the_seeds_load_by_hand() -> None:
+def test_a_load_on_two_cores_by_hand() -> None:
     found = sized(112_000_000 / 600)
     # 186,667 records/s / 250,000 rows per CPU second / 70 % = 1.07 cores.
     assert found["cores"] == 2
@@ -94,7 +94,7 @@ def test_the_seeds_load_by_hand() -> None:
     assert found.warnings == ()
 
 
-def test_a_million_a_second() -> None:
+def test_a_million_records_a_second_by_hand() -> None:
     found = sized(1_000_000.0)
     assert found["cores"] == 6
     assert found["executors"] == 2
@@ -106,7 +106,7 @@ def test_a_million_a_second() -> None:
 
 
 @pytest.mark.waits
-def test_ten_thousand_partitions_are_warned_of_by_their_metadata() -> None:
+def test_ten_thousand_partitions_cause_warnings_about_metadata_and_files() -> None:
     found = sized(1_000_000.0, partitions=10_000)
     assert found["partitions"] == 10_000
     assert 100_000 < found["ledger"] < 1_000_000
@@ -119,7 +119,7 @@ def test_ten_thousand_partitions_are_warned_of_by_their_metadata() -> None:
     assert calm["driver memory"] < found["driver memory"]
 
 
-def test_a_thousand_topics_with_tables_of_their_own() -> None:
+def test_a_thousand_topics_with_a_table_each() -> None:
     kafka = {"bootstrap_servers": "broker:9092", "topics_pattern": "t-.*"}
     many: dict[str, Any] = {
         "source": {"kafka": kafka},
@@ -136,13 +136,13 @@ def test_a_thousand_topics_with_tables_of_their_own() -> None:
     assert found["ledger"] < 500
 
 
-def test_partitions_that_are_too_few_are_said_so() -> None:
+def test_too_few_partitions_cause_a_warning() -> None:
     found = sized(1_000_000.0, partitions=2)
     assert any("too few" in warning for warning in found.warnings)
 
 
 @given(rate=st.floats(1, 1e8), partitions=st.integers(1, 2000))
-def test_every_size_can_carry_its_rate_or_warns(rate: float, partitions: int) -> None:
+def test_a_size_that_is_too_small_for_the_rate_has_a_warning(rate: float, partitions: int) -> None:
     found = sized(rate, partitions=partitions)
     carries = min(max(found["cores"], 1), partitions) * MEASURED.rows_per_cpu_second > rate
     assert carries or found.warnings
@@ -150,7 +150,7 @@ def test_every_size_can_carry_its_rate_or_warns(rate: float, partitions: int) ->
     assert found["trigger"] >= 1
 
 
-def test_the_ledger_of_ten_thousand_partitions_is_read_and_checked_within_a_second() -> None:
+def test_a_ledger_of_ten_thousand_partitions_is_checked_within_a_second() -> None:
     def commit(number: int) -> Commit:
         spans = (OffsetRange("trips", part, number * 100, number * 100 + 100) for part in range(10_000))
         return Commit(feed="trips", batch_id=number, ranges=OffsetRanges(tuple(spans), {"trips": "x" * 22}))
@@ -163,7 +163,7 @@ def test_the_ledger_of_ten_thousand_partitions_is_read_and_checked_within_a_seco
     assert read.ranges == first.ranges
 
 
-def test_the_document_has_each_figure_with_its_basis() -> None:
+def test_the_document_has_a_reason_for_every_figure() -> None:
     document = json.loads(json.dumps(sized(1_000_000.0).as_dict()))
     assert document["records_per_second"] == 1_000_000
     assert document["figures"]["cores"]["value"] == 6
@@ -171,11 +171,11 @@ def test_the_document_has_each_figure_with_its_basis() -> None:
     assert any("proportion to cores" in text for text in document["assumptions"])
 
 
-def test_what_cannot_be_sized() -> None:
+def test_other_loads_sinks_and_sources_are_refused() -> None:
     kafka = {"bootstrap_servers": "broker:9092", "topics_pattern": "t-.*"}
-    with pytest.raises(ConfigError, match="how many topics"):
+    with pytest.raises(ConfigError, match="the number of topics"):
         sized(1.0, source={"kafka": kafka})
-    with pytest.raises(ConfigError, match="each has one at least"):
+    with pytest.raises(ConfigError, match="cannot have only 3 partitions"):
         sized(1.0, topics=5, partitions=3)
     with pytest.raises(ConfigError, match="more than one feed can have"):
         sized(1.0, partitions=99_999_999_999)
@@ -191,7 +191,7 @@ def bench(**changes: Any) -> dict[str, Any]:
     return {"records": 100, "record_bytes": 150.0, "cores": 2, "ways": [{**way, "runs": [run, run], **changes}]}
 
 
-def test_the_benchs_result_is_read(tmp_path: Path) -> None:
+def test_the_output_of_the_bench_is_parsed(tmp_path: Path) -> None:
     file = tmp_path / "throughput.json"
     file.write_text(json.dumps(bench()))
     found = MachineSpeed.read(file, sink="iceberg")
@@ -203,26 +203,26 @@ def test_the_benchs_result_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{}", "is not what"),
-        ("[1", "is not what"),
+        ("{}", "is no output of"),
+        ("[1", "is no output of"),
         (json.dumps(bench(way="seed")), "has not measured the way into iceberg"),
-        (json.dumps(bench(rows_equal=False)), "not those of its topic"),
-        (json.dumps(bench(runs=[])), "is not what"),
+        (json.dumps(bench(rows_equal=False)), "differed from its topic"),
+        (json.dumps(bench(runs=[])), "is no output of"),
     ],
 )
-def test_what_is_no_result_of_the_bench(tmp_path: Path, text: str, message: str) -> None:
+def test_another_file_than_the_benchs_output_is_refused(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "throughput.json"
     file.write_text(text)
     with pytest.raises(ConfigError, match=message):
         MachineSpeed.read(file, sink="iceberg")
 
 
-def test_a_machine_that_was_not_measured(tmp_path: Path) -> None:
+def test_a_machine_without_measurements_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ResourceMissing, match="has not been measured"):
         MachineSpeed.read(tmp_path / "none.json", sink="iceberg")
 
 
-def test_the_page_has_the_figures_of_the_arithmetic() -> None:
+def test_the_page_has_the_computed_figures() -> None:
     docs = Path(__file__).parents[4] / "docs"
     machine = MachineSpeed.read(docs / "size-a-feed.json", sink="iceberg")
     kafka = {"bootstrap_servers": "broker:9092", "topics_pattern": "trips-.*"}

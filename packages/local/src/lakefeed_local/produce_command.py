@@ -226,7 +226,7 @@ class _Order(SimpleNamespace):
         return read_rows(spark, self.path, format=self.file_format, schema=types, stream=self.stream)
 
     def _schema(self, registry: SchemaRegistry | None) -> SchemaText | None:
-        """Return the schema of --schema-file or of the generator, else the subject's latest, also to read CSV and JSON."""
+        """Return the schema of --schema-file, of the generator, or the subject's latest; CSV and JSON need it, too."""
         from lakefeed.records.decode.registry import SchemaText
         from lakefeed.records.encode.encode import FRAMED
         from lakefeed_local.produce.taxi import taxi_schema

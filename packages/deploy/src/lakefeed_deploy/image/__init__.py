@@ -1,4 +1,4 @@
-"""``lakefeed deploy image``: the files to build a container image with the versions of the running lakefeed."""
+"""Write the files for the build of a container image with the versions of the running lakefeed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from lakefeed_deploy.image.wheel import write_wheels
 PAGE = "deploy-on-kubernetes"
 
 BASE_IMAGE = "debian:bookworm-slim"
-# The jars of a feed, of a Kinesis source and of a Glue catalog, and those of installed sinks. Jars of the embedded
-# stack are left out, because they are servers.
+# The jars of feeds, of Kinesis sources and of Glue catalogs; the image also gets those of installed sinks.
 GROUPS = ("spark", "kinesis", "glue")
 _OWN_PACKAGES = """\
 COPY own-requirements.txt /src/
@@ -30,14 +29,7 @@ RUN pip freeze | grep --invert-match ^lakefeed > /src/installed.txt && \\
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """The files of an image that were written.
-
-    Attributes:
-        folder: the build context.
-        files: the files' names in the folder.
-        base_image: the image in the Dockerfile's first line.
-        spark: the version of Spark.
-    """
+    """The names of the written files in the build context ``folder``, the base image, and Spark's version."""
 
     folder: Path
     files: tuple[str, ...]
@@ -46,7 +38,7 @@ class ImageFiles:
 
     @property
     def is_pinned(self) -> bool:
-        """The base image is specified by its digest."""
+        """Whether the name of the base image has a digest."""
         return "@sha256:" in self.base_image
 
 
@@ -56,13 +48,13 @@ def write_image_files(
     """Write Dockerfiles, the files that they copy, and the bill of materials.
 
     Args:
-        folder: the build context; created if missing. Other files in it stay.
+        folder: the build context, which is created if it is missing; other files in it stay.
         base_image: a Debian image, preferably with its digest.
         spark_image: the cluster's own Spark image, for ``Dockerfile.spark``.
-        requirements: pip's requirements file with the packages that the pipelines' transforms import.
+        requirements: a requirements file of pip with the packages that the pipelines' transforms import.
 
     Raises:
-        ConfigError: an image's name is no valid reference.
+        ConfigError: an image's name is not valid.
         ResourceMissing: the requirements file does not exist.
         MissingExtra: PySpark is not installed.
     """
@@ -72,10 +64,10 @@ def write_image_files(
     spark_image = spark_image or f"apache/spark:{spark}"
     for option, image in (("--base-image", base_image), ("--spark-image", spark_image)):
         if not is_image(image):
-            hint = f"write it as {BASE_IMAGE}@sha256:… with the 64 digits that the registry shows"
+            hint = f"write, for example, {BASE_IMAGE}, or {BASE_IMAGE}@sha256:… with the 64 digits of the digest"
             raise ConfigError(f"'{image}' is not the name of an image", where=option, hint=hint)
     if find_spec("pyspark") is None:
-        raise MissingExtra.of("pyspark", "spark", "the bill of materials, which has the jars of Spark,")
+        raise MissingExtra.of("pyspark", "spark", "the bill of materials, which lists Spark's jars,")
     own_packages = _read_own_packages(requirements)
     lock = read_lock()
     groups = (*GROUPS, *lock.sink_groups)
@@ -120,5 +112,5 @@ def _read_own_packages(requirements: Path | None) -> str | None:
         raise ResourceMissing(
             f"the file of requirements cannot be read: {error.strerror}",
             where=str(requirements),
-            hint="name a file with a line for each package, as pip takes it",
+            hint="name a readable requirements file of pip, with one package a line",
         ) from None

@@ -1,4 +1,4 @@
-"""``python -m lakefeed_deploy.image FILE``: write the bill of materials of the image in which it runs."""
+"""Write the bill of materials of the image in which ``python -m lakefeed_deploy.image FILE`` runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bill of materials (CycloneDX 1.6) of packages and jars: of a lock, or of this machine."""
+"""Write a bill of materials (CycloneDX 1.6) of the packages and jars in lock files or on this machine."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ BUNDLED = "pyspark"
 
 @dataclass(frozen=True, order=True)
 class Component:
-    """A package or file that is shipped, fetched or used.
+    """A package or a jar.
 
     Attributes:
         kind: ``pypi``, ``maven``, ``npm`` or ``deb``.
         name: the name in the registry; ``group/artifact`` for jars.
-        version: its version.
-        sha256: the file's hash, if the lock has it.
-        where: the groups of the lock that need it, or PySpark for the jars that it contains.
+        sha256: the file's hash, if a lock file has it.
+        where: the groups of the lock file that need it, or ``pyspark`` for the jars in PySpark.
     """
 
     kind: str
@@ -39,13 +38,12 @@ class Component:
 
     @property
     def purl(self) -> str:
-        """The package URL, by which scanners identify the component."""
+        """The package URL, by which vulnerability scanners identify the component."""
         name = f"debian/{self.name}" if self.kind == "deb" else self.name
         return f"pkg:{self.kind}/{quote(name)}@{quote(self.version, safe=':')}"
 
 
 def bill(parts: Iterable[Component]) -> str:
-    """Return the bill of materials of components."""
     components = [_component(part) for part in sorted(parts, key=lambda part: (part.kind, part.name, part.where))]
     document = {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
@@ -72,7 +70,7 @@ def _component(part: Component) -> dict[str, Any]:
 
 
 def jars_of(artifacts: Iterable[Artifact]) -> Iterator[Component]:
-    """Return the components of locked jars."""
+    """Yield the components of locked jars."""
     for artifact in artifacts:
         group, name, *_, version = artifact.coordinate.split(":")
         needed_by = f"jars.lock: {', '.join(artifact.groups)}"
@@ -80,16 +78,16 @@ def jars_of(artifacts: Iterable[Artifact]) -> Iterator[Component]:
 
 
 def requirements_of(text: str) -> Iterator[Component]:
-    """Return the components of a requirements file with exact versions."""
+    """Yield the components of a requirements file with exact versions."""
     for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", text, flags=re.MULTILINE):
         yield Component("pypi", name, version, None, "requirements.txt")
 
 
 def bundled_jars(folder: Path | None = None) -> Iterator[Component]:
-    """Return the jars that PySpark contains, identified by their own metadata or by their names."""
+    """Yield the components of PySpark's jars, with the name in a jar's Maven metadata, else the file's name."""
     spec = find_spec(BUNDLED)
     folder = folder or (Path(spec.origin).parent / "jars" if spec and spec.origin else None)
-    # Links lead to locked jars, which an image has in the same folder.
+    # In an image, the folder also has links to the locked jars.
     for jar in sorted(jar for jar in folder.glob("*.jar") if not jar.is_symlink()) if folder else ():
         with zipfile.ZipFile(jar) as archive:
             found = [
@@ -108,7 +106,7 @@ def without_replaced(bundled: Iterable[Component], locked: Iterable[Component]) 
 
 
 def installed(artifacts: Iterable[Artifact], spark_jars: Path) -> Iterator[Component]:
-    """Return the components of this machine: Debian packages, Python packages, and the existing jars."""
+    """Yield the components of this machine: Debian packages, Python packages, and the jars that are here."""
     for stanza in DPKG_STATUS.read_text().split("\n\n") if DPKG_STATUS.exists() else ():
         fields = dict(re.findall(r"^(Package|Version|Status): (.+)$", stanza, flags=re.MULTILINE))
         if fields.get("Status", "").endswith(" installed"):

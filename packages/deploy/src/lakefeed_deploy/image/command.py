@@ -1,4 +1,4 @@
-"""``lakefeed deploy image``: Dockerfiles and a bill of materials."""
+"""``lakefeed deploy image``: write Dockerfiles and a bill of materials."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from lakefeed_deploy.image import BASE_IMAGE, ImageFiles, write_image_files
 @click.option(
     "--requirements",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="A file of pip's with what your transforms import.",
+    help="Requirements file of pip with the packages that your transforms import.",
 )
 @output_option
 def image(to: Path, base_image: str, spark_image: str | None, requirements: Path | None) -> None:
     """Write a Dockerfile, its files, and a bill of materials.
 
-    The image has the versions of this lakefeed. Hashes of a lock pin the Python packages, jars.lock the jars, your
-    digest the base image. It runs as user 185 with a read-only root, and accepts the commands of Spark's operators.
-    Dockerfile.spark is for clusters with their own Spark image.
+    The image has the versions of this lakefeed. Hashes fix the versions of Python packages and jars, and a digest that
+    of the base image. It runs as user 185 with a read-only root, and accepts the commands of Spark's operators.
+    Dockerfile.spark adds lakefeed to the cluster's own Spark image.
     """
     written = write_image_files(to, base_image=base_image, spark_image=spark_image, requirements=requirements)
     document = {
@@ -54,7 +54,7 @@ def _lines(written: ImageFiles) -> Iterator[str]:
         yield f"  {written.folder / name}"
     if not written.is_pinned:
         tag = written.base_image
-        yield f"\nThe base image {tag} has no digest, so another build may begin with another image. Its digest:"
+        yield f"\nThe base image {tag} has no digest, so a later build may use another image. Set its digest:"
         yield f"  docker buildx imagetools inspect {tag}"
         yield f"  lakefeed deploy image --base-image {tag}@sha256:…"
     yield f"\nBuild it: docker build --tag lakefeed {shlex.quote(str(written.folder))}"

@@ -16,9 +16,9 @@ from lakefeed.operations.pages import PACKAGED, packaged_root
 
 _NAME = "lakefeed"
 _PRIVATE = "Private :: Do Not Upload"
-"""The classifier of packages for this repository only, such as the bench."""
+"""The classifier of packages that only this repository uses, such as the bench."""
 _COPIED = ("METADATA", "entry_points.txt")
-# The earliest time that a ZIP file can store; it is constant, so that equal files give equal wheels.
+# A constant time, so that equal files give equal wheels; a ZIP file can store none that is earlier.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _WHEEL = "Wheel-Version: 1.0\nGenerator: lakefeed\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
@@ -26,7 +26,7 @@ _WHEEL = "Wheel-Version: 1.0\nGenerator: lakefeed\nRoot-Is-Purelib: true\nTag: p
 def write_wheels(folder: Path) -> list[Path]:
     """Write the wheels of the running lakefeed and its plug-ins into a folder; return their paths, the core's first.
 
-    An editable installation lists no files of its own, so a wheel is made from the package and not from a build.
+    A wheel gets the files in the package's folder, because an editable installation has no list of files.
     """
     own = {name: each for each in distributions() if re.match(rf"{_NAME}(-|$)", name := _normal(each.name))}
     own = {name: each for name, each in own.items() if _PRIVATE not in (each.metadata.get_all("Classifier") or [])}
@@ -57,11 +57,11 @@ def _write(folder: Path, name: str, package: Distribution) -> Path:
 
 
 def _files(module: str) -> Iterator[tuple[str, bytes]]:
-    """Yield a package's files with their names in the wheel; the core's wheel also has examples and pages."""
+    """Yield a package's files with their names in the wheel; the core's wheel also gets examples and pages."""
     package = Path(str(files(module)))
     found = [(package, file) for file in package.rglob("*")]
     if module == _NAME:
-        jar()  # If a checkout has no JVM module, this raises the error that says how to build it.
+        jar()  # If a clone has no JVM module, the hint of this error names the command that builds it.
         for name in PACKAGED:
             root = packaged_root(name)
             if root != package:

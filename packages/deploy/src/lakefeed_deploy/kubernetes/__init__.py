@@ -1,1 +1,1 @@
-"""Kubernetes objects of a feed: one model of the application, and one renderer per operator."""
+"""Write the Kubernetes objects of a feed, for Apache's or Kubeflow's Spark operator."""

@@ -1,4 +1,4 @@
-"""The application to deploy, independent of the operator: read from a pipeline file as the pod will read it."""
+"""Read the application to deploy from a pipeline file, with the variables that the pod will have."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from lakefeed_deploy.settings import PIPELINE_FOLDER, PROBE_PORT, AppName, Deplo
 PIPELINE_FILE = "pipeline.yaml"
 # A ConfigMap may have at most 1 MiB, including its names.
 _MOST_BYTES = 1_000_000
-# A pattern that Kafka's access rules can express too: a prefix.
+# A pattern for a prefix, because Kafka's ACLs support no other patterns.
 _PREFIX = re.compile(r"((?:[A-Za-z0-9_-]|\\\.)+)\.[*+]")
-# Settings that the manifest repeats from the pipeline file, so their values must be known without the pod.
+# Settings that the manifest repeats, so that their values must be known here and not only in the pod.
 _REPEATED = (
     ("name",),
     ("source", "kafka", "topics"),
@@ -42,7 +42,7 @@ _REPEATED = (
 
 @dataclass(frozen=True, kw_only=True)
 class TopicAccess:
-    """The topics and the monitoring group that a Kafka user needs; ``prefix`` is the topics' prefix for a pattern."""
+    """The topics and the monitoring group that the Kafka user gets access to; a pattern of topics has a ``prefix``."""
 
     read: tuple[str, ...] = ()
     prefix: str | None = None
@@ -52,17 +52,16 @@ class TopicAccess:
 
 @dataclass(frozen=True, kw_only=True)
 class Application:
-    """A driver and its executors.
+    """A driver and its executors, independent of the operator.
 
     Attributes:
         name: the name of the application's objects.
         component: feed or producer.
         arguments: the arguments of the command that the driver runs.
         files: the files' texts by path, relative to the pipeline file's folder.
-        restarts: a failed application is restarted.
-        probe_port: the port for Kubernetes' probes and Prometheus; None if there is none.
+        restarts: whether a failed application is restarted.
+        probe_port: the port for Kubernetes' probes and Prometheus, if the application has one.
         ports: further ports of the driver in the service, by name.
-        probe_scheme: HTTP or HTTPS, for the probes.
         topics: the topics that Strimzi creates.
         notes: warnings about the pipeline file.
     """
@@ -81,12 +80,11 @@ class Application:
 
     @property
     def service_account(self) -> str:
-        """The service account of the application's pods."""
         return self.settings.service_account or self.name
 
     @property
     def config_map(self) -> str | None:
-        """The ConfigMap's name; it depends on the files' content, so that running pods keep their files."""
+        """The ConfigMap's name, with a digest of the files, so that running pods keep their own files."""
         if not self.files:
             return None
         text = "\0".join(f"{path}\0{self.files[path]}" for path in sorted(self.files))
@@ -97,20 +95,12 @@ def read_feed(path: Path, *, overrides: Sequence[str] = ()) -> Application:
     """Read the application that runs a pipeline file.
 
     Raises:
-        ConfigError: the file has mistakes in the pod's environment, all of which are listed; or it contains a secret.
+        ConfigError: lists all mistakes of the file, with the pod's variables; or the file contains a secret.
     """
     settings, reading, config = _read(path, overrides)
     for_run = [override for override in overrides if not override.startswith("deploy.")]
-    arguments = [
-        "run",
-        f"{PIPELINE_FOLDER}/{PIPELINE_FILE}",
-        "--exit-on-signal",
-        "143",
-        "--exit-when-replaced",
-        "0",
-        "--probe-port",
-        str(PROBE_PORT),
-    ]
+    arguments = ["run", f"{PIPELINE_FOLDER}/{PIPELINE_FILE}", "--exit-on-signal", "143", "--exit-when-replaced", "0"]
+    arguments += ["--probe-port", str(PROBE_PORT)]
     arguments += [word for override in for_run for word in ("--set", override)]
     folder = path.absolute().parent
     files = {PIPELINE_FILE: path.read_text("utf-8-sig"), **_local_files(config, folder, settings)}
@@ -138,18 +128,19 @@ def read_feed(path: Path, *, overrides: Sequence[str] = ()) -> Application:
 def read_producer(
     path: Path, *, overrides: Sequence[str] = (), arguments: Sequence[str], topic: str, is_stream: bool
 ) -> Application:
-    """Read the application that runs ``topics produce`` with these arguments, deployed as in the pipeline file.
+    """Read the application that runs ``topics produce`` with these arguments; pods are as in the pipeline file.
 
     A producer that is not a stream is never restarted, because it would send its rows twice.
     """
     settings, reading, config = _read(path, overrides)
     if not is_topic_name(topic):
-        raise ConfigError(f"'{topic}' can be no topic's name", where="produce")
+        hint = "use up to 249 letters, digits, '.', '_' and '-'"
+        raise ConfigError(f"'{topic}' cannot name a topic", where="produce", hint=hint)
     for argument in arguments:
         key = argument.partition("=")[0]
         if SECRET_KEY.search(key) or credentials_in(argument) is not None:
-            hint = "the producer takes passwords from the environment: deploy.kubernetes.secret_env"
-            raise ConfigError(f"'{key}' may hold a secret, and would stand in the manifest", where="produce", hint=hint)
+            hint = "give passwords to the producer by environment variables: deploy.kubernetes.secret_env"
+            raise ConfigError(f"the manifest would show '{key}', which may be a secret", where="produce", hint=hint)
     app = Application(
         name=f"{_name(settings, config)[: 40 - len('-producer')].rstrip('-')}-producer",
         component="producer",
@@ -164,17 +155,17 @@ def read_producer(
 
 
 def _read(path: Path, overrides: Sequence[str]) -> tuple[Kubernetes, Reading, PipelineConfig]:
-    """Read the deploy block alone, then the whole file with the environment that the block describes."""
+    """Read the deploy block, then the whole file with the environment that the block describes."""
     alone = read(path, overrides=overrides, environment=None)
     declared = alone.mistakes.config if alone.mistakes is not None else None
     block = None if declared is None else declared.block(Deploy)
     if block is None:
         raise_first_error(alone.problems)
         hint = f"deploy: {{kubernetes: {{image: …}}}}; {page_command('deploy-on-kubernetes')} has a whole one"
-        raise ConfigError("the pipeline file does not say how the feed is deployed", where=str(path), hint=hint)
+        raise ConfigError("the pipeline file has no block deploy", where=str(path), hint=hint)
     if any(problem.key.startswith("deploy") for problem in errors_of(alone.problems)):
         raise_first_error(alone.problems)  # Without the block, the environment for the second read would be wrong.
-    hint = "a manifest is the same wherever it is made: write the value, or give it with --set"
+    hint = "the manifest must not depend on this machine: write the value, or give it with --set"
     _require_known(alone, path, places=(("deploy",),), hint=hint)
     settings = block.kubernetes
     remote = Remote(variables=frozenset(settings.secret_env), folders=tuple(settings.mounts))
@@ -183,13 +174,13 @@ def _read(path: Path, overrides: Sequence[str]) -> tuple[Kubernetes, Reading, Pi
         raise_first_error([_for_the_pod(problem) for problem in reading.problems])
     assert reading.mistakes is not None  # Without errors, the whole text was parsed.
     assert reading.mistakes.config is not None  # Without errors, all unknown values have replacements.
-    hint = "the manifest repeats it: write the value, or put the variable into deploy.kubernetes.env"
+    hint = "the manifest repeats the value: write it, or put the variable into deploy.kubernetes.env"
     _require_known(reading, path, places=_REPEATED, hint=hint)
     return settings, reading, reading.config or reading.mistakes.config
 
 
 def _for_the_pod(problem: Problem) -> Problem:
-    """Change a problem's hint to the one for a variable of the pod."""
+    """Return the problem of an unset variable with the words for a variable of the pod; others unchanged."""
     if not problem.what.endswith("is not set"):
         return problem
     what = problem.what.replace("is not set", "is not set in the pod")
@@ -210,7 +201,7 @@ def _name(settings: Kubernetes, config: PipelineConfig) -> str:
     try:
         return TypeAdapter(AppName).validate_python(name)
     except ValidationError:
-        what = f"'{name}' cannot be the name of Kubernetes objects: a-z, 0-9 and -, 40 letters at most"
+        what = f"'{name}' cannot name Kubernetes objects: they have a-z, 0-9 and -, and at most 40 letters"
         raise ConfigError(what, where="name", hint="set deploy.kubernetes.name") from None
 
 
@@ -231,7 +222,7 @@ def _topics(config: PipelineConfig, settings: Kubernetes) -> tuple[str, ...]:
     if settings.strimzi is None:
         return ()
     if config.source.kafka is None and not config.written_topics:
-        hint = "leave the block out"
+        hint = "remove the block"
         raise ConfigError("the feed reads and writes no topic", where="deploy.kubernetes.strimzi", hint=hint)
     if settings.strimzi.topics is not None:
         return tuple(settings.strimzi.topics)
@@ -248,16 +239,16 @@ def _access(config: PipelineConfig, settings: Kubernetes) -> TopicAccess:
     if kafka.topics_pattern is not None and settings.strimzi is not None and settings.strimzi.login != "none":
         if (found := _PREFIX.fullmatch(kafka.topics_pattern)) is None:
             what = f"a Kafka user cannot be limited to the topics of the pattern {kafka.topics_pattern}"
-            hint = "write it as prefix.*; or set login: none, and make a user yourself"
+            hint = "write it as prefix.*; or set login: none, and create the user yourself"
             raise ConfigError(what, where="deploy.kubernetes.strimzi", hint=hint)
         prefix = found[1].replace("\\.", ".")
     return TopicAccess(read=tuple(kafka.topics or ()), prefix=prefix, write=written, group=kafka.monitoring_group)
 
 
 def _local_files(config: PipelineConfig, folder: Path, settings: Kubernetes) -> dict[str, str]:
-    """Read the files that the pipeline refers to, and its Python modules."""
+    """Return the texts of the files and Python modules that the pipeline needs, by path; mounts provide the others."""
     mounted = tuple(settings.mounts)
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     imports = find_imports(folder, function_modules(config))
     for file in [*named_files(config), *sorted(imports.files)]:
         if any(file.is_relative_to(place) for place in mounted):
@@ -265,18 +256,19 @@ def _local_files(config: PipelineConfig, folder: Path, settings: Kubernetes) -> 
         try:
             relative = file.resolve().relative_to(folder.resolve())
         except ValueError:
-            hint = "put it beside the pipeline file; or into a ConfigMap, with deploy.kubernetes.mounts"
+            hint = "move it beside the pipeline file; or mount it from a ConfigMap: deploy.kubernetes.mounts"
             raise ConfigError("the file is not in the pipeline file's folder", where=str(file), hint=hint) from None
         try:
-            found[relative.as_posix()] = file.read_text("utf-8")
+            texts[relative.as_posix()] = file.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"the file cannot be read as text: {error}", where=str(file)) from None
-    return found
+            hint = "save it as UTF-8; or mount it from a ConfigMap: deploy.kubernetes.mounts"
+            raise ConfigError(f"the file cannot be read as text: {error}", where=str(file), hint=hint) from None
+    return texts
 
 
 def _require_no_secret(app: Application, secrets: set[str]) -> None:
-    """Refuse a file that contains a secret: all users with access to the namespace could read it in the ConfigMap."""
+    """Refuse files with a secret, because all users with access to the namespace can read a ConfigMap."""
     for path, text in (*app.files.items(), ("the arguments", " ".join(app.arguments))):
         if any(secret in text for secret in secrets if secret):
             hint = "write ${NAME}, and name the Secret in deploy.kubernetes.secret_env"
-            raise ConfigError("the manifest would show a secret that is written out", where=path, hint=hint)
+            raise ConfigError("the manifest would show a secret, which is written in plain text", where=path, hint=hint)

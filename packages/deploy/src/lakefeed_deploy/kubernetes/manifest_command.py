@@ -1,4 +1,4 @@
-"""``lakefeed deploy manifest``: the Kubernetes objects of a feed, or of a producer."""
+"""``lakefeed deploy manifest``: print the Kubernetes objects of a feed or of a producer."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _manifest_options = options_of(
         show_default=True,
         help="Objects for kubectl apply -f -; a Kustomize folder; or values for the operator's own chart.",
     ),
-    click.option("--directory", type=FOLDER, help="With kustomize: the folder to write. Overlays in it are kept."),
+    click.option("--directory", type=FOLDER, help="With kustomize: the folder to write. Existing overlays stay."),
 )
 
 
 class _FeedByDefault(click.Group):
-    """Handles ``lakefeed deploy manifest FILE`` as ``lakefeed deploy manifest run FILE``."""
+    """Adds the default command: ``lakefeed deploy manifest FILE`` means ``lakefeed deploy manifest run FILE``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
@@ -53,9 +53,9 @@ class _FeedByDefault(click.Group):
 def manifest() -> None:
     """Print the Kubernetes objects of a pipeline.
 
-    Its block deploy.kubernetes describes them. The command run is the default: lakefeed deploy manifest pipeline.yaml.
-    It asks neither cluster nor broker. It reads the file with the variables of the pod, not of this machine. Objects
-    refer to secrets by name; a file with a secret in plain text is refused.
+    Its block deploy.kubernetes describes them. Without a command, run is meant: lakefeed deploy manifest pipeline.yaml.
+    Sends no request to a cluster or broker. Reads the file with the variables of the pod, not with those of this
+    machine. Objects refer to secrets by name; a file with a secret in plain text is refused.
     """
 
 
@@ -81,7 +81,7 @@ def produce(
     directory: Path | None,
     arguments: tuple[str, ...],
 ) -> None:
-    """Print the objects of lakefeed topics produce. They are deployed as in PIPELINE's block.
+    """Print the objects of lakefeed topics produce, with the pods of PIPELINE's block.
 
     ARGUMENTS are the arguments of lakefeed topics produce; write -- before them:
 
@@ -105,12 +105,13 @@ def _refuse_local_files(given: dict[str, Any]) -> None:
 
     path = given["path"]
     if path is not None and "://" not in path:
-        raise ConfigError("the pods have no such file", where=f"--file {path}", hint="s3a://bucket/path")
+        hint = "put it into a store, and name it there: s3a://bucket/path"
+        raise ConfigError("the pods do not have a file of this machine", where=f"--file {path}", hint=hint)
     for option in ("schema_file", "log_file", "master"):
         if given[option] is not None:
             name = f"--{option.replace('_', '-')}"
-            hint = "register the schema, and leave it out" if option == "schema_file" else "leave it out"
-            raise ConfigError(f"{name} is for this machine, and not for the pods", where="produce", hint=hint)
+            hint = "register the schema, and remove the option" if option == "schema_file" else "remove it"
+            raise ConfigError(f"{name} has no meaning in the pods", where="produce", hint=hint)
 
 
 def _print(read: Callable[[], Application], operator: Operator, style: Style, directory: Path | None) -> None:

@@ -1,4 +1,4 @@
-"""The objects around the application: files, account, service, limits, topics."""
+"""Return the objects around the application: files, account, service, network policy, topics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakefeed_deploy.kubernetes.operators import RENDERERS, Operator
 from lakefeed_deploy.kubernetes.pods import DRIVER, EXECUTOR, Object, config_map_keys, labels, selector
 from lakefeed_deploy.settings import Strimzi
 
-# Spark's driver creates executors, a ConfigMap with their settings, and deletes its own service.
+# Spark's driver creates executors and a ConfigMap with their settings, and deletes its own service.
 DRIVER_RULES = (
     {
         "apiGroups": [""],
@@ -22,9 +22,9 @@ DRIVER_RULES = (
     {"apiGroups": [""], "resources": ["services"], "verbs": ["list", "delete", "deletecollection"]},
 )
 _STRIMZI = "kafka.strimzi.io/v1"
-# Spark's Kafka consumers use a new group per query, with this prefix.
+# The prefix of the consumer group that Spark creates for each query.
 _SPARK_GROUPS = "spark-kafka-"
-# The longest name of a Strimzi object: with a hash behind it, 253 characters.
+# The name of a Strimzi object has at most 253 characters with the hash behind it.
 _LONGEST_NAME = 244
 
 
@@ -46,7 +46,7 @@ def _surroundings(app: Application) -> Iterator[Object]:
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": _metadata(app, app.config_map),
-            # The name depends on the content: a changed file is a new object, and the old one remains for a rollback.
+            # A changed file gets a new object, because the name depends on the content. The old one allows a rollback.
             "immutable": True,
             "data": {key: app.files[path] for path, key in config_map_keys(app).items()},
         }
@@ -61,8 +61,8 @@ def _surroundings(app: Application) -> Iterator[Object]:
     if settings.network_policy:
         yield _network_policy(app)
     if settings.executor.instances > 1:
-        # A budget over pods without a controller accepts only a number. The driver needs no budget: an evicted driver
-        # ends its batch, and the operator restarts it.
+        # Kubernetes accepts only a number here, because the pods have no controller. The driver needs no budget: if it
+        # is evicted, it ends its batch, and the operator restarts it.
         yield {
             "apiVersion": "policy/v1",
             "kind": "PodDisruptionBudget",
@@ -78,7 +78,7 @@ def _account(app: Application) -> Iterator[Object]:
     account: Object = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata(app)}
     if app.settings.service_account_annotations:
         account["metadata"]["annotations"] = dict(app.settings.service_account_annotations)
-    # The driver's pod template mounts the token, so that no other pod with this account gets it.
+    # Only the driver's pod template mounts the token, so that executors do not get it.
     yield {**account, "automountServiceAccountToken": False}
     group = "rbac.authorization.k8s.io"
     rules = [dict(rule) for rule in DRIVER_RULES]
@@ -113,7 +113,7 @@ def _network_policy(app: Application) -> Object:
 def _strimzi(app: Application, strimzi: Strimzi) -> Iterator[Object]:
     names = [_object_name(topic) for topic in app.topics]
     for topic, name in zip(app.topics, names, strict=True):
-        if names.count(name) > 1:  # Topics may differ only in characters that Kubernetes does not allow.
+        if names.count(name) > 1:  # The topics differ only in characters that Kubernetes does not allow.
             name = f"{name[:_LONGEST_NAME]}-{hashlib.sha256(topic.encode()).hexdigest()[:8]}"
         spec: Object = {"topicName": topic, "partitions": strimzi.partitions, "replicas": strimzi.replicas}
         if strimzi.config:
@@ -157,7 +157,7 @@ def _acl(kind: str, name: str, operations: list[str], *, pattern: str = "literal
 
 
 def _object_name(topic: str) -> str:
-    """Return the name of a topic's object: Kubernetes allows no capitals, no underscores, and no - beside a dot."""
+    """Return the name of a topic's object, without capitals, underscores and dashes beside dots."""
     parts = re.sub(r"[^a-z0-9.-]", "-", topic.lower()).split(".")
     return ".".join(part for each in parts if (part := each.strip("-"))) or "topic"
 

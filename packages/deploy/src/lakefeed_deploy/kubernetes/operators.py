@@ -1,4 +1,4 @@
-"""Render the application as a resource of Apache's or Kubeflow's Spark operator."""
+"""Return the application as a SparkApplication of Apache's or Kubeflow's operator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakefeed_deploy.kubernetes.pods import DRIVER, EXECUTOR, Object, labels, po
 from lakefeed_deploy.settings import PodSize
 
 Operator = Literal["apache", "kubeflow"]
-# A file in the image; it runs the command line in its arguments.
+# The file in the image that runs lakefeed with its arguments.
 MAIN_FILE = "local:///opt/lakefeed/app.py"
 _WITHOUT_END = 2**31 - 1
 _READY_SECONDS = 900
@@ -28,7 +28,7 @@ def spark_version() -> str:
 def apache(app: Application) -> Object:
     """Return the SparkApplication of Apache's operator (spark.apache.org/v1).
 
-    A driver that ends with status 0 has succeeded; any other end is a failure, after which OnFailure restarts it.
+    OnFailure restarts a driver that does not end with status 0.
     """
     wait = app.settings.restart.wait_seconds * 1000
     restart: Object = {"restartPolicy": "Never"}
@@ -63,7 +63,7 @@ def apache(app: Application) -> Object:
 def kubeflow(app: Application) -> Object:
     """Return the SparkApplication of Kubeflow's operator (sparkoperator.k8s.io/v1beta2).
 
-    This operator waits longer after every failed submission: the interval times the number of attempts.
+    After each failed submission, this operator waits for the interval times the number of attempts.
     """
     attempts = app.settings.restart.attempts or _WITHOUT_END
     wait = app.settings.restart.wait_seconds

@@ -1,4 +1,4 @@
-"""Format objects as text: one YAML stream, a Kustomize folder, or values for an operator's chart."""
+"""Write objects as one YAML stream, as a Kustomize folder, or as values for an operator's chart."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OVERLAYS = "overlays"
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts with several lines as blocks, and writes no aliases."""
+    """Writes texts of several lines as blocks, and repeats a value instead of an alias."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -32,7 +32,6 @@ _Dumper.add_representer(str, _text)
 
 
 def yaml_text(*documents: Any) -> str:
-    """Return documents as one YAML stream."""
     return "---\n".join(
         yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120) for document in documents
     )
@@ -44,9 +43,9 @@ def manifest(app: Application, operator: Operator) -> str:
 
 
 def kustomize(app: Application, operator: Operator) -> dict[str, str]:
-    """Return the files of a Kustomize folder: a base, the topics in a folder of their own, and two initial overlays.
+    """Return the files of a Kustomize folder: a base, the folder kafka, and two initial overlays.
 
-    Strimzi's objects are in Kafka's namespace, which an overlay with the feed's namespace must not change.
+    Strimzi's objects are not in the base, because an overlay would change their namespace, which is Kafka's.
     """
     files: dict[str, str] = {}
     for folder, objects in (("base", feed_objects(app, operator)), ("kafka", kafka_objects(app))):
@@ -69,7 +68,7 @@ def kustomize(app: Application, operator: Operator) -> dict[str, str]:
 
 
 def helm_values(app: Application, operator: Operator) -> str:
-    """Return values for the operator's chart: it watches the namespace; accounts and roles come from our objects."""
+    """Return values with which the operator's chart watches the namespace, and creates no accounts and roles."""
     namespaces = [app.settings.namespace]
     if operator == "kubeflow":
         values: Object = {
@@ -93,10 +92,10 @@ def helm_values(app: Application, operator: Operator) -> str:
 
 
 def write_folder(files: Mapping[str, str], folder: Path) -> list[str]:
-    """Write the files, and return their paths; existing overlays stay, because users edit them.
+    """Write the files except existing overlays, which users edit; return the paths of the written files.
 
     Raises:
-        ConfigError: the folder has files that this command did not write.
+        ConfigError: the folder has files that this command has not written.
         WorldError: the folder cannot be written.
     """
     generated = [path for path in files if not path.startswith(_OVERLAYS)]
@@ -114,25 +113,24 @@ def write_folder(files: Mapping[str, str], folder: Path) -> list[str]:
             target.write_text(text, "utf-8")
             written.append(path)
     except OSError as error:
-        raise WorldError(f"the folder cannot be written: {error.strerror}", where=str(error.filename)) from None
+        what, hint = f"the folder cannot be written: {error.strerror}", "name another folder with --directory"
+        raise WorldError(what, where=str(error.filename), hint=hint) from None
     return written
 
 
 def _require_ours(folder: Path, parts: set[str], files: Mapping[str, str]) -> None:
-    """Refuse a folder with parts that this command did not write, because it deletes their files."""
+    """Refuse a folder with files that this command has not written, because it would delete them."""
     if folder.exists() and not folder.is_dir():
-        raise ConfigError("this is no folder", where=str(folder), hint="--directory takes a folder to write to")
+        raise ConfigError("this is a file and no folder", where=str(folder), hint="name a folder with --directory")
     for part in sorted(parts):
         place = folder / part
         if place.exists() and not (place / "kustomization.yaml").is_file() and any(place.iterdir()):
-            hint = "choose an empty folder with --directory"
-            raise ConfigError(
-                "the folder has files that lakefeed deploy manifest did not write", where=str(place), hint=hint
-            )
+            what = "the folder has files that lakefeed deploy manifest did not write"
+            raise ConfigError(what, where=str(place), hint="name an empty folder with --directory")
 
 
 def _overlay(app: Application, operator: Operator, instances: int) -> Sequence[Object]:
-    """Return an overlay's patch: image and number of executors, which usually differ between environments."""
+    """Return an overlay's patch of image and number of executors, which usually differ between environments."""
     if operator == "kubeflow":
         places: dict[str, Any] = {"/spec/image": app.settings.image, "/spec/executor/instances": instances}
     else:

@@ -1,4 +1,4 @@
-"""Pod templates of driver and executors, and Spark settings: the part that both operators pass to Spark.
+"""Return the pod templates and Spark settings, which both operators pass to Spark.
 
 The templates comply with the restricted Pod Security Standard. Spark adds image, command, resources and labels.
 """
@@ -13,13 +13,13 @@ from lakefeed_deploy.settings import PIPELINE_FOLDER, SCRATCH_FOLDER, TEMPORARY_
 
 Object = dict[str, Any]
 DRIVER, EXECUTOR = "driver", "executor"
-# The user of the image, the same as in Spark's own images.
+# The user of lakefeed's image and of Spark's own images.
 _USER = 185
 _PART_OF = "lakefeed"
 
 
 def labels(app: Application, role: str | None = None) -> dict[str, str]:
-    """Return the labels of an object, or of pods with this role."""
+    """Return the labels of an object, or of the pods with a role."""
     found = {
         **app.settings.labels,
         "app.kubernetes.io/name": "lakefeed",
@@ -30,7 +30,7 @@ def labels(app: Application, role: str | None = None) -> dict[str, str]:
 
 
 def selector(app: Application, role: str | None = None) -> dict[str, str]:
-    """Return the labels that select the application's pods, or only those with this role."""
+    """Return the labels that select the application's pods, or only its pods with a role."""
     found = {"app.kubernetes.io/instance": app.name, "app.kubernetes.io/component": app.component}
     return found if role is None else {**found, "lakefeed.io/role": role}
 
@@ -47,11 +47,11 @@ def spark_settings(app: Application) -> dict[str, str]:
         "spark.authenticate": "true",
         "spark.network.crypto.enabled": "true",
         "spark.io.encryption.enabled": "true",
-        # The driver's host name resolves only while its pod is ready; its IP address always works.
+        # The driver's host name resolves only while its pod is ready, its IP address always.
         "spark.kubernetes.executor.useDriverPodIP": "true",
-        # The role may not change pods; the error's text is in the log anyway.
+        # The role does not allow a change of pods, and the log has the error, too.
         "spark.kubernetes.driver.annotateExitException": "false",
-        # There are no volume claims, and the role may not list them.
+        # The pods have no volume claims, and the role does not allow a list of them.
         "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
         "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
         "spark.dynamicAllocation.enabled": "false",
@@ -150,10 +150,10 @@ def _driver(app: Application) -> Object:
     ports: list[Object] = []
     if (port := app.probe_port) is not None:
         ports.append({"name": "probes", "containerPort": port, "protocol": "TCP"})
-        # A driver may need minutes until its first batch: Spark starts, executors start, jars are loaded.
+        # A driver may need minutes for the start of Spark and of the executors.
         found["startupProbe"] = _probe("/health/live", port, period=5, failures=60)
         found["livenessProbe"] = _probe("/health/live", port, period=20, failures=6)
-        # Not /health/ready: the feed opens with executors, and they may not find a driver whose pod is not ready.
+        # Not /health/ready: a feed is ready when it has executors, which may not find a driver that is not ready.
         found["readinessProbe"] = _probe("/health/live", port, period=10, failures=3)
     ports += [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in app.ports.items()]
     if ports:
@@ -170,7 +170,7 @@ def _files(app: Application, role: str) -> tuple[list[Object], list[Object]]:
     """Return the mounts and volumes of a pod, whose root file system is read-only."""
     mounts: list[Object] = [
         {"name": "tmp", "mountPath": TEMPORARY_FOLDER},
-        # Spark uses a mount with this prefix as scratch space, instead of its own volume, which has no size limit.
+        # Spark uses a mount with this prefix as scratch space instead of its own volume, which has no size limit.
         {"name": "spark-local-dir-1", "mountPath": SCRATCH_FOLDER},
     ]
     volumes: list[Object] = [
@@ -190,7 +190,7 @@ def _files(app: Application, role: str) -> tuple[list[Object], list[Object]]:
 
 
 def config_map_keys(app: Application) -> dict[str, str]:
-    """Return the ConfigMap's key per file, because keys must not contain slashes."""
+    """Return the ConfigMap's key by file; it has no slashes, which Kubernetes does not allow in keys."""
     keys: dict[str, str] = {}
     for path in app.files:
         key = path.replace("/", "__")

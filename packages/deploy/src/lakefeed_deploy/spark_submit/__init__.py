@@ -1,3 +1,3 @@
-"""Deploy a pipeline, with everything that its driver needs, to a cluster."""
+"""Run a pipeline by spark-submit on a cluster that has no lakefeed."""
 
 PAGE = "deploy-with-spark-submit"

@@ -1,8 +1,8 @@
-"""Pack a pipeline, with everything that its driver needs, into one jar, for a cluster without lakefeed.
+"""Pack a pipeline and everything that its driver needs into one jar, for a cluster without lakefeed.
 
 The jar has this environment's Python packages, the jars of driver and executors, the pipeline file, and the files in
-its folder that it refers to or imports. The cluster provides Spark and the same Python version. The jar contains no
-secret: the pipeline file refers to variables, and the driver finds their values in its environment.
+its folder that it names or imports. The cluster provides Spark and the same Python version. The jar contains no secret:
+the pipeline file names variables, and the driver finds their values in its environment.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PIPELINE_FOLDER = f"{_CONTENT}/pipeline"
 """The jar's folder with the pipeline file and its local files."""
 _JAR = "lakefeed_deploy/lakefeed-deploy.jar"
 _CLASSES = "io/lakefeed/submit/"
-# With the extras that a driver uses if they are installed; other extras read tables without Spark.
+# With the extras that a driver needs.
 _LAKEFEED = "lakefeed[postgresql,mariadb,otlp]"
 _MANIFEST = f"Manifest-Version: 1.0\r\nMain-Class: {MAIN_CLASS}\r\n\r\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -46,9 +46,8 @@ def write_application(file: Path, config: PipelineConfig, connections: Connectio
 
     Args:
         config: the pipeline's settings.
-        config: its settings.
-        connections: from the settings and the environment; they determine the required jars.
-        target: the jar's path, or an existing folder; in a folder, the jar's name has the digest of its content.
+        connections: store and catalogs, which decide the required jars.
+        target: the jar's path, or an existing folder; in a folder, the jar's name has a digest of its content.
 
     Raises:
         ConfigError: a package is missing, the file contains a secret, or the target cannot be written.
@@ -76,7 +75,7 @@ def write_application(file: Path, config: PipelineConfig, connections: Connectio
 
 def _require_no_secret(file: Path, config: PipelineConfig) -> None:
     if secrets.texts_of(config) & set(_scalars(yaml.safe_load(file.read_text("utf-8-sig")))):
-        what = "the pipeline file has a secret, which everyone who reads the application jar would know"
+        what = "the pipeline file has a secret, which all users who can read the application jar would see"
         raise ConfigError(what, where=str(file), hint="take it from a variable: ${NAME}; lakefeed check names the line")
 
 
@@ -92,7 +91,7 @@ def _scalars(value: object) -> Iterator[str]:
 
 
 def _texts(file: Path) -> dict[str, bytes]:
-    """Return the entries that are not copied files: the manifest, the main class, the required versions."""
+    """Return the content of entries that are not files of this machine: manifest, main class, required versions."""
     from pyspark import __version__ as spark
 
     versions = {
@@ -117,7 +116,7 @@ def _files(file: Path, config: PipelineConfig, connections: Connections) -> dict
     plugged = {entry.dist.name for group in plugins.OF_RUNS for entry in plugins.installed(group) if entry.dist}
     packages = with_requirements([_LAKEFEED, *plugged, *distributions_of(imports.packages)])
     entries = {f"python/{name}": path for distribution in packages.values() for name, path in files_of(distribution)}
-    # Numbered, because the class path must have the order of the lock.
+    # Numbered, because the class path must have the order of the lock file.
     entries |= {f"jars/{number:03}-{path.name}": path for number, path in enumerate(class_path(connections))}
     named = {path.absolute() for path in named_files(config) if path.is_file()}
     own = {file.absolute(), *imports.files, *(path for path in named if path.is_relative_to(folder))}
@@ -126,7 +125,7 @@ def _files(file: Path, config: PipelineConfig, connections: Connections) -> dict
 
 
 def _write(target: str, entries: Mapping[str, Path], texts: Mapping[str, bytes]) -> str:
-    """Write the jar, identical for identical content, and return the content's digest."""
+    """Write the jar, and return the digest of its content; equal content gives equal jars."""
     digest = hashlib.sha256()
     with zipfile.ZipFile(target, "w") as jar:
         for name in [*texts, *sorted(entries)]:

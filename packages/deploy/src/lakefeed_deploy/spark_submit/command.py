@@ -1,4 +1,4 @@
-"""``lakefeed deploy submit`` and ``lakefeed deploy package``: run a pipeline on a cluster without lakefeed."""
+"""``lakefeed deploy submit`` and ``lakefeed deploy package``: run a pipeline on a cluster that has no lakefeed."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 @click.command()
 @pipeline_argument
 @click.option(
-    "--to", "target", type=click.Path(path_type=Path), default=".", help="The jar, or a folder.  [default: .]"
+    "--to", "target", type=click.Path(path_type=Path), default=".", help="Path of the jar, or a folder.  [default: .]"
 )
 @set_option
 @output_option
 def package(pipeline: Path, target: Path, overrides: tuple[str, ...]) -> None:
     """Write the application jar of a pipeline.
 
-    It has Python packages, jars, the file and its functions; no secret. The cluster needs Spark and the same Python.
+    It contains Python packages, jars, the file and its functions, but no secret. The cluster needs Spark and the same
+    Python version.
     """
     from lakefeed_deploy.spark_submit.application import write_application
 
@@ -51,18 +52,16 @@ def package(pipeline: Path, target: Path, overrides: tuple[str, ...]) -> None:
     show_default=True,
     help="Run the driver here, or on the cluster.",
 )
-@click.option("--supervise", is_flag=True, help="Let a standalone cluster start the driver again if it fails.")
-@click.option("--stage", type=FOLDER, help="Put the application jar into this folder, which all workers see as you do.")
-@click.option(
-    "--application", metavar="URL", help="A jar of lakefeed deploy package, which the workers fetch from here."
-)
+@click.option("--supervise", is_flag=True, help="Let a standalone cluster restart the driver if it fails.")
+@click.option("--stage", type=FOLDER, help="Put the application jar into this folder, which all workers share.")
+@click.option("--application", metavar="URL", help="Address of a jar of lakefeed deploy package.")
 @click.option(
     "--check/--no-check",
     "is_checked",
     default=True,
-    help="In cluster mode: first ask the servers from this machine, as lakefeed check --connect.  [default: check]",
+    help="In cluster mode, first run lakefeed check --connect on this machine.  [default: check]",
 )
-@click.option("--print", "only_print", is_flag=True, help="Print the command, and run nothing.")
+@click.option("--print", "only_print", is_flag=True, help="Only print the command.")
 @output_option
 def submit(
     pipeline: Path,
@@ -77,29 +76,30 @@ def submit(
 ) -> None:
     """Run a pipeline with spark-submit.
 
-    spark-submit is that of SPARK_HOME, or else of the installed PySpark. The variables that the pipeline file refers to
-    reach the driver through the environment, never on a command line. In client mode the command ends with the run's
-    status, in cluster mode when the driver runs. Before that, it checks the servers of the file, and submits nothing if
-    the driver would be refused; a server that this machine cannot reach is a warning.
+    Calls the spark-submit of SPARK_HOME, or else of the installed PySpark. The driver gets the variables that the
+    pipeline file names by its environment, never on a command line. In client mode the command ends with the run's
+    status, in cluster mode when the driver runs. In cluster mode it first checks the servers of the file, and submits
+    nothing if the driver would be refused; a server that this machine cannot reach is a warning.
 
-    With --supervise, a failed driver waits before it ends, longer each time, up to five minutes; then the cluster
-    restarts it.
+    With --supervise, a failed driver waits before it ends, twice as long after every failure, up to five minutes. Then
+    the cluster restarts it.
     """
     from lakefeed_deploy.spark_submit.application import write_application
     from lakefeed_deploy.spark_submit.submit import Variables, find_mistakes, locate, submission
 
     in_cluster = deploy_mode == "cluster"
     if application and stage:
-        raise click.UsageError("--application is a jar that is there already: without --stage")
+        raise click.UsageError("--application names an existing jar: use it without --stage")
     if in_cluster and not (application or stage):
         raise click.UsageError("in cluster mode the workers fetch the application jar: give --stage or --application")
     if application is not None:
         application = locate(application, pipeline, cluster_mode=in_cluster)
     if supervise:
-        # Otherwise the cluster would restart a replaced driver against its successor. The user's arguments come later.
+        # Otherwise the cluster would restart a replaced driver, which would replace its successor. The user's arguments
+        # come later, so that they win.
         arguments = ("--exit-when-replaced", "0", *arguments)
     variables = Variables(default_environment())
-    # This refuses unknown options of lakefeed run before anything is built or started.
+    # Refuse unknown options of lakefeed run before anything is built or started.
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=_overrides(arguments), environment=variables)
     with tempfile.TemporaryDirectory(prefix="lakefeed-") as temporary:
         place = application or f"{stage or temporary}/lakefeed-{declared.config.name}.jar"

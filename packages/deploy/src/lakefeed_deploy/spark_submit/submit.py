@@ -1,6 +1,6 @@
-"""Call spark-submit for a pipeline: the command, its properties, and the driver's variables.
+"""Call spark-submit for a pipeline, with Spark's properties and the driver's variables.
 
-Mistakes are looked for first, so that they are reported here and not in a worker's log.
+Checks run before that, so that mistakes are reported here and not in a worker's log.
 """
 
 from __future__ import annotations
@@ -29,47 +29,47 @@ from lakefeed.errors import ConfigError, JobFailed, ResourceMissing, WorldError
 from lakefeed.operations.preflight.connect import preflight
 from lakefeed_deploy.spark_submit.application import MAIN_CLASS, PIPELINE_FOLDER
 
-# Spark's processes read the cluster's secret from this variable, without a setting.
+# Spark's processes read the cluster's secret from this variable, so that no setting contains it.
 _SECRET_VARIABLE = "_SPARK_AUTH_SECRET"  # noqa: S105 (a name)
 _DRIVER_ID = re.compile(r"\bdriver-\d{14}-\d+\b")
 _DRIVER_STATE = re.compile(r"State of driver-\S+ is (\w+)")
 # Lines of a Java stack trace, and a warning that appears at every start.
 _NOISE = re.compile(r"^\s+(at |\.\.\. )|WARN NativeCodeLoader")
 _MASTER = re.compile(r"(spark|k8s)://.+|yarn|local(\[.*\])?")
-_PACKAGE = "lakefeed deploy package writes one"
+_PACKAGE = "write one: lakefeed deploy package"
 
 
 def find_mistakes(config: PipelineConfig, connections: Connections) -> list[Problem]:
-    """Check the servers as the driver will; return problems that only the driver's machine can decide, as warnings.
+    """Check the servers as the driver will; return problems that its machine may not have as warnings.
 
     Raises:
         LakefeedError: the driver would be refused.
     """
     problems = preflight(config, connections=connections, tables=True)
     for at, problem in enumerate(problems):
-        # The driver's machine may not have the problem: its network or AWS keys differ.
+        # The driver's machine may not have the problem, because its network or AWS keys may differ.
         if problem.severity == "error" and (issubclass(problem.error, WorldError) or problem.key == "s3"):
-            problems[at] = replace(problem, severity="warning", hint="the driver asks again, from the cluster")
+            problems[at] = replace(problem, severity="warning", hint="the driver repeats this check on the cluster")
     raise_first_error(problems)
     return problems
 
 
 def locate(application: str, file: Path, *, cluster_mode: bool) -> str:
-    """Return an application jar in the form that spark-submit accepts, after checking the jar.
+    """Return the path or URL of an application jar as spark-submit accepts it, after a check of the jar.
 
     Args:
         application: a path or a URL.
-        file: the pipeline file whose variables were read; the jar must contain the same file.
-        cluster_mode: workers fetch the jar; otherwise this machine does.
+        file: the pipeline file, which the jar must contain.
+        cluster_mode: whether workers fetch the jar; otherwise this machine does.
 
     Raises:
         ResourceMissing: the jar does not exist.
-        ConfigError: the file is no application jar, or has another pipeline.
+        ConfigError: the file is no application jar, or contains another pipeline.
     """
     try:
         parts = urlsplit(application)
     except ValueError as error:
-        raise ConfigError(f"this is no address: {error}", where=application) from None
+        raise _no_url(application, error) from None
     if parts.scheme in ("http", "https"):
         _require_answer(application)
         return application
@@ -84,15 +84,20 @@ def locate(application: str, file: Path, *, cluster_mode: bool) -> str:
 
 
 def _require_answer(url: str) -> None:
-    """Refuse an address without a file; accept an unreachable one, because the workers may reach it."""
+    """Refuse a URL that a server answers with 404; accept an unreachable one, because the workers may reach it."""
     try:
         status = exchange("HEAD", url, seconds=TIMEOUT_SECONDS, headers={}).status
     except (OSError, ssl.SSLError, http.client.HTTPException):
         return
     except ValueError as error:
-        raise ConfigError(f"this is no address: {error}", where=url) from None
+        raise _no_url(url, error) from None
     if status in (404, 410):
         raise ResourceMissing(f"there is no application jar (HTTP status {status})", where=url, hint=_PACKAGE)
+
+
+def _no_url(url: str, error: ValueError) -> ConfigError:
+    hint = "give the path of a jar, or a URL such as https://host/trips.jar"
+    return ConfigError(f"this is not a valid URL: {error}", where=url, hint=hint)
 
 
 def _require_same_pipeline(jar: Path, file: Path) -> None:
@@ -104,12 +109,12 @@ def _require_same_pipeline(jar: Path, file: Path) -> None:
         raise ConfigError(what, where=str(jar), hint=_PACKAGE) from None
     if packed != file.read_bytes():
         what = f"the application jar has another {file.name} than {file}"
-        hint = f"lakefeed deploy package {file} --to {jar}; variables and settings are read from the file here"
+        hint = f"lakefeed deploy package {file} --to {jar}; the variables come from the file on this machine"
         raise ConfigError(what, where=str(jar), hint=hint)
 
 
 class Variables(Mapping[str, str]):
-    """The environment; it records the variables that a pipeline reads."""
+    """An environment that records the variables which a pipeline reads."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
@@ -127,7 +132,7 @@ class Variables(Mapping[str, str]):
         return len(self._environment)
 
     def found(self) -> dict[str, str]:
-        """Return the variables that were read and exist."""
+        """Return the recorded variables that are set."""
         return {name: self._environment[name] for name in sorted(self.used) if name in self._environment}
 
 
@@ -140,7 +145,7 @@ class Submission:
         properties: Spark settings without secrets.
         variables: the driver's variables, with their values.
         master: the cluster's master URL.
-        is_cluster_mode: the driver runs on the cluster, and gets only these variables.
+        is_cluster_mode: whether the driver runs on the cluster, where it gets only these variables.
     """
 
     arguments: tuple[str, ...]
@@ -154,11 +159,7 @@ class Submission:
         return [str(spark_submit()), "--properties-file", properties_file, *self.arguments]
 
     def run(self) -> str | None:
-        """Run spark-submit to its end; in cluster mode return the id of the driver, which continues to run.
-
-        Raises:
-            JobFailed: spark-submit or the driver failed; the error has the last lines of its log.
-        """
+        """Run spark-submit to its end; in cluster mode return the id of the driver, which continues to run."""
         with tempfile.NamedTemporaryFile("w", prefix="lakefeed-", suffix=".properties") as file:  # For its owner only.
             # Escaped as java.util.Properties requires.
             escaped = {key: value.replace("\\", "\\\\").replace("\n", "\\n") for key, value in self.properties.items()}
@@ -181,7 +182,7 @@ class Submission:
         if done.returncode or (state and state[1] in ("ERROR", "FAILED", "KILLED")):
             lines = [line for line in done.stderr.splitlines() if line.strip() and not _NOISE.search(line)]
             what = "the cluster has not started the driver:" + "".join(f"\n  | {line}" for line in lines[-6:])
-            hint = "the log of the driver is on its worker, in work/driver-…/stderr"
+            hint = "read the driver's log on its worker: work/driver-…/stderr"
             raise JobFailed(what, where=self.master, hint=hint)
         # The log4j configuration may suppress the line.
         return driver[0] if driver else "the driver"
@@ -210,13 +211,13 @@ def submission(
         config: the pipeline's settings.
         variables: the environment from which the settings were read.
         master: the cluster's master URL.
-        application: the jar: a path, or in cluster mode a URL that all workers can read.
+        application: the jar's path, or in cluster mode a URL that all workers can read.
         cluster_mode: run the driver on the cluster.
         supervise: let the cluster restart a failed driver.
         arguments: arguments of ``lakefeed run``.
 
     Raises:
-        ConfigError: the master does not support this, or the cluster's secret is missing.
+        ConfigError: the master does not support these options, or the cluster's secret is missing.
     """
     _require_possible(config, master, cluster_mode=cluster_mode, supervise=supervise)
     cluster.require_hadoop_configuration(master)
@@ -231,7 +232,7 @@ def submission(
     if master == "yarn":
         # The main class is a Java class, so Spark would not ship PySpark to the executors.
         properties.setdefault("spark.yarn.isPython", "true")
-        # secrets.shown left them out, because their keys look like those of secrets.
+        # ``secrets.shown`` has removed them, because their keys look like those of secrets.
         properties |= cluster.NO_KEYS_ON_NODES
     sent = variables.found()
     if secret := whole.get(cluster.AUTHENTICATION_SECRET):
@@ -253,12 +254,11 @@ def _require_possible(config: PipelineConfig, master: str, *, cluster_mode: bool
         raise ConfigError(f"'{master}' is no master of Spark", where="--master", hint=hint)
     is_standalone = master.startswith("spark://")
     if supervise and not (is_standalone and cluster_mode):
-        hint = "on Kubernetes and YARN the restart policy and spark.yarn.maxAppAttempts do the same"
-        raise ConfigError(
-            "a driver is supervised on a standalone cluster in cluster mode", where="--supervise", hint=hint
-        )
+        what = "only a standalone cluster in cluster mode can supervise a driver"
+        hint = "on Kubernetes use the restart policy, on YARN spark.yarn.maxAppAttempts"
+        raise ConfigError(what, where="--supervise", hint=hint)
     if cluster_mode and not is_standalone:
-        what = f"on {master} nothing carries the pipeline's variables to a driver in cluster mode without showing them"
+        what = f"on {master}, Spark would show the pipeline's variables, which a driver in cluster mode needs"
         hint = "on Kubernetes: lakefeed deploy manifest, with secrets by reference; on YARN: client mode"
         raise ConfigError(what, where="--deploy-mode cluster", hint=hint)
 
@@ -276,6 +276,4 @@ def spark_submit() -> Path:
 
 
 def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return value if isinstance(value, str) else str(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)

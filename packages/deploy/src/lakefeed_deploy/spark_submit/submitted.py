@@ -1,4 +1,4 @@
-"""Start lakefeed from an unpacked application jar: a script for a Python that has no package but PySpark.
+"""Start lakefeed from an unpacked application jar, in a Python that has no other package than PySpark.
 
 ``lakefeed deploy package`` copies it into the jar as ``main.py``, beside ``application.json``, ``python/`` and
 ``pipeline/``; ``io.lakefeed.submit.Application`` runs it there.
@@ -11,15 +11,15 @@ import time
 from pathlib import Path
 
 SUPERVISED = "--supervised"
-"""The first argument of a driver that the cluster restarts after every failure, immediately and without limit."""
+"""The first argument of a driver that the cluster restarts immediately after every failure, without limit."""
 _FIRST_WAIT, _LONGEST_WAIT = 10, 300
 _RECOVERED_SECONDS = 600
 _FAILURES = Path("lakefeed-failures")
-"""The file with the number of consecutive failures of this driver, in its folder on the worker."""
+"""A file in the driver's folder on the worker, with the number of consecutive failures."""
 
 
 def _mismatch(built: dict[str, str]) -> str | None:
-    """Return how this machine differs from the one whose packages were packed; None if it does not."""
+    """Describe the difference between this machine and the one whose packages were packed; None if there is none."""
     import pyspark
 
     here = {
@@ -34,7 +34,7 @@ def _mismatch(built: dict[str, str]) -> str | None:
 
 
 def main() -> None:
-    """Run ``lakefeed run`` with the jar's pipeline and this script's arguments, and exit."""
+    """Run ``lakefeed run`` with the jar's pipeline and this script's arguments."""
     arguments = sys.argv[1:]
     if arguments[:1] != [SUPERVISED]:
         _run(arguments)
@@ -52,7 +52,7 @@ def _run(arguments: list[str]) -> None:
     folder = Path(__file__).parent
     built = json.loads((folder / "application.json").read_text("utf-8"))
     if (problem := _mismatch(built)) is not None:
-        hint = "set spark.pyspark.python to a Python of that version, or package the pipeline with this one"
+        hint = "set spark.pyspark.python to a Python of that version, or run lakefeed deploy package with this one"
         print(f"error: {problem}\n  next:  {hint}", file=sys.stderr)
         sys.exit(2)
     sys.path.insert(0, str(folder / "python"))
@@ -62,7 +62,7 @@ def _run(arguments: list[str]) -> None:
 
 
 def _wait(*, lasted: float) -> None:
-    """Wait before the end, twice as long after every failure: a lasting mistake must not flood logs and servers."""
+    """Wait before the end, twice as long after every failure: a lasting error must not flood logs and servers."""
     from pyspark import SparkContext
 
     if (context := SparkContext._active_spark_context) is not None:
@@ -72,7 +72,7 @@ def _wait(*, lasted: float) -> None:
     seconds = min(_FIRST_WAIT * 2**before, _LONGEST_WAIT)
     times = f"{before + 1} times in a row" if before else "once"
     print(
-        f"the driver has failed {times}: it ends in {seconds} s, and the cluster starts it again\n"
+        f"the driver has failed {times}: it ends in {seconds} s, then the cluster restarts it\n"
         f"  next:  spark-class org.apache.spark.deploy.Client kill MASTER {Path.cwd().name} ends it for good",
         file=sys.stderr,
         flush=True,

@@ -1,4 +1,4 @@
-"""``lakefeed deploy manifest`` writes objects that Kubernetes accepts: no secrets, and files as the pod reads them."""
+"""``lakefeed deploy manifest`` prints objects that Kubernetes accepts, with the pipeline's files and no secret."""
 
 import copy
 import os
@@ -71,7 +71,7 @@ def only(text: str, kind: str) -> Object:
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
-def test_the_example_gives_what_is_in_the_documents_and_kubernetes_knows_its_objects(name: str) -> None:
+def test_the_documents_have_the_examples_manifest_and_kubernetes_accepts_it(name: str) -> None:
     text = DOCUMENTS[name]()
     assert (ROOT / "docs" / name).read_text() == text, "make docs"
     items = documents(text)
@@ -90,7 +90,7 @@ def test_the_example_gives_what_is_in_the_documents_and_kubernetes_knows_its_obj
 
 
 @pytest.mark.slow
-def test_the_operators_own_definitions_accept_the_manifests() -> None:
+def test_the_operators_crds_accept_the_manifests() -> None:
     folder = os.environ.get("LAKEFEED_CRDS")
     what = "set LAKEFEED_CRDS to a folder with the CRDs: both operators' SparkApplication, Strimzi's topics and users"
     assert folder is not None, what
@@ -108,7 +108,7 @@ def test_the_operators_own_definitions_accept_the_manifests() -> None:
         assert definitions.mistakes(misspelt)
 
 
-def test_the_checks_of_these_tests_find_mistakes() -> None:
+def test_the_checks_of_pods_find_mistakes() -> None:
     pod = pods_of(only(run(EXAMPLE), "SparkApplication"))["driver"]
     removals: dict[str, Callable[[Any], Any]] = {
         "seccompProfile": lambda spec: spec["securityContext"].pop("seccompProfile"),
@@ -127,7 +127,7 @@ def test_the_checks_of_these_tests_find_mistakes() -> None:
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_both_operators_get_the_same_pods_and_start_a_failed_feed_again_without_end(operator: Operator) -> None:
+def test_both_operators_get_the_same_pods_and_restart_a_failed_feed_without_limit(operator: Operator) -> None:
     application = only(run(EXAMPLE, "--operator", operator), "SparkApplication")
     assert pods_of(application) == pods_of(only(run(EXAMPLE), "SparkApplication"))
     spec = application["spec"]
@@ -155,7 +155,7 @@ def test_both_operators_get_the_same_pods_and_start_a_failed_feed_again_without_
     assert spec["sparkConf"]["spark.authenticate"] == "true"
 
 
-def test_a_bounded_producer_is_never_started_again_and_a_stream_is() -> None:
+def test_a_producer_is_restarted_only_if_it_is_a_stream() -> None:
     arguments: list[str | Path] = ["produce", EXAMPLE, "--operator", "kubeflow", *PRODUCE]
     bounded = only(run(*arguments), "SparkApplication")["spec"]
     assert bounded["restartPolicy"] == {"type": "Never"}
@@ -164,7 +164,7 @@ def test_a_bounded_producer_is_never_started_again_and_a_stream_is() -> None:
     assert stream["restartPolicy"]["type"] == "OnFailure"
 
 
-def test_no_secret_of_this_machine_is_in_any_manifest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_manifest_has_a_secret_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     canary = "canary-7f3b9c"
     for name in ("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "KAFKA_PASSWORD", "AWS_REGION"):
         monkeypatch.setenv(name, canary)
@@ -190,7 +190,7 @@ def test_no_secret_of_this_machine_is_in_any_manifest(monkeypatch: pytest.Monkey
         ],
     ],
 )
-def test_a_secret_that_is_written_out_is_refused(tmp_path: Path, changes: list[tuple[str, str]]) -> None:
+def test_a_secret_in_plain_text_is_refused(tmp_path: Path, changes: list[tuple[str, str]]) -> None:
     assert "canary-7f3b9c" not in refusal(write(tmp_path, *changes))
 
 
@@ -200,38 +200,36 @@ def test_a_secret_that_is_written_out_is_refused(tmp_path: Path, changes: list[t
         ([("BROKERS: ", "BROKER: ")], "BROKERS is not set in the pod"),
         ([("LAKEFEED_CATALOG_URI: ", "CATALOG: ")], "no catalog is called 'lake'"),
         ([("image: lakefeed:1", "imag: lakefeed:1")], "did you mean 'image'"),
-        ([("image: lakefeed:1", "image: '${IMAGE}'")], "a manifest is the same wherever it is made"),
+        ([("image: lakefeed:1", "image: '${IMAGE}'")], "must not depend on this machine"),
         ([("namespace: feeds", "namespace: Feeds")], "no name of Kubernetes"),
         ([("namespace: feeds", "namespace: feeds\n    executor: {memory: 1 GB}")], "no memory of Spark"),
         ([("namespace: feeds", "namespace: feeds\n    executor: {instances: 4, at_most: 2}")], "at_most is below"),
-        ([("namespace: feeds", "namespace: feeds\n    mounts: {/tmp/x: {secret: a}}")], "meaning of its own"),
+        ([("namespace: feeds", "namespace: feeds\n    mounts: {/tmp/x: {secret: a}}")], "image uses itself"),
         ([("namespace: feeds", "namespace: feeds\n    mounts: {/etc/x: {}}")], "either secret or config_map"),
         ([("image: lakefeed:1", "image: registry.example/Lake:1")], "is no image"),
         ([("namespace: feeds", "namespace: feeds\n    mounts: {/opt: {secret: a}}")], "would hide /opt/spark"),
-        ([("namespace: feeds", f"namespace: feeds\n    mounts: {{{TOKEN}: {{secret: a}}}}")], "meaning of its own"),
+        ([("namespace: feeds", f"namespace: feeds\n    mounts: {{{TOKEN}: {{secret: a}}}}")], "image uses itself"),
         (
             [("namespace: feeds", "namespace: feeds\n    mounts: {/etc/x: {secret: a}, /etc/x/y: {secret: b}}")],
             "cannot be mounted within /etc/x",
         ),
-        ([("namespace: feeds", "namespace: feeds\n    driver: {memory: 400m}")], "Spark starts with 450m at least"),
+        ([("namespace: feeds", "namespace: feeds\n    driver: {memory: 400m}")], "does not start with 400m"),
         ([("namespace: feeds", "namespace: feeds\n    driver: {cores: 2, cpu_limit: 1500m}")], "is below cores"),
-        ([("namespace: feeds", "namespace: feeds\n    labels: {spark-role: x}")], "that lakefeed or Spark sets"),
+        ([("namespace: feeds", "namespace: feeds\n    labels: {spark-role: x}")], "Spark sets the label"),
         ([("topics: [trips]", "topics_pattern: 'a|b'"), STRIMZI], "cannot be limited to the topics of the pattern"),
         ([("name: taxi_2", f"name: {'x' * 50}")], "set deploy.kubernetes.name"),
         (
             [("topics: [trips]", "topics: ['${TOPIC}']"), ("env: {", "secret_env: {TOPIC: {secret: a}}\n    env: {")],
             "is not known here",
         ),
-        ([(MINIMAL[MINIMAL.index("deploy:") :], "")], "does not say how the feed is deployed"),
+        ([(MINIMAL[MINIMAL.index("deploy:") :], "")], "has no block deploy"),
     ],
 )
-def test_mistakes_are_named_before_anything_is_applied(
-    tmp_path: Path, changes: list[tuple[str, str]], message: str
-) -> None:
+def test_a_mistake_in_the_file_is_an_error(tmp_path: Path, changes: list[tuple[str, str]], message: str) -> None:
     assert message in refusal(write(tmp_path, *changes))
 
 
-def test_the_config_map_has_the_files_that_the_pipeline_needs_and_another_name_for_other_files(tmp_path: Path) -> None:
+def test_the_config_map_has_the_pipelines_files_and_a_name_for_their_content(tmp_path: Path) -> None:
     package = tmp_path / "rides" / "fares"
     package.mkdir(parents=True)
     (tmp_path / "rides" / "__init__.py").write_text("")
@@ -258,7 +256,7 @@ def test_the_config_map_has_the_files_that_the_pipeline_needs_and_another_name_f
     assert "a ConfigMap holds" in refusal(file)
 
 
-def test_odd_topics_get_objects_of_names_that_kubernetes_takes(tmp_path: Path) -> None:
+def test_topics_get_distinct_object_names_that_kubernetes_allows(tmp_path: Path) -> None:
     names = ["a_.b", "a..b", "_", "Trips_X", "x" * 248 + "_", "x" * 248 + "-"]
     items = documents(run(write(tmp_path, ("topics: [trips]", f"topics: {names}"), STRIMZI)))
     topics = {item["metadata"]["name"]: item["spec"]["topicName"] for item in items if item["kind"] == "KafkaTopic"}
@@ -274,7 +272,7 @@ def test_a_kafka_user_may_read_the_topics_of_a_pattern(tmp_path: Path) -> None:
     assert group["operations"] == ["Read"]
 
 
-def test_settings_of_the_command_line_are_those_of_the_run(tmp_path: Path) -> None:
+def test_set_changes_the_run_and_the_pods(tmp_path: Path) -> None:
     text = run(write(tmp_path), "--set", "trigger=5 seconds", "--set", "deploy.kubernetes.executor.instances=7")
     spec = only(text, "SparkApplication")["spec"]
     assert spec["driverArgs"][-2:] == ["--set", "trigger=5 seconds"]
@@ -282,7 +280,7 @@ def test_settings_of_the_command_line_are_those_of_the_run(tmp_path: Path) -> No
     assert only(text, "PodDisruptionBudget")["spec"]["minAvailable"] == 6
 
 
-def test_a_dashboard_gets_a_service_and_a_way_through_the_network_policy(tmp_path: Path) -> None:
+def test_a_dashboards_port_is_in_service_and_network_policy(tmp_path: Path) -> None:
     dashboard = "dashboard: {host: 0.0.0.0, port: 8443, tls: {certificate: /etc/tls/tls.crt, key: /etc/tls/tls.key}, "
     dashboard += "tokens: [{name: prometheus, token: '${VIEWER}'}]}\ncheckpoint:"
     mounts = (
@@ -300,7 +298,7 @@ def test_a_dashboard_gets_a_service_and_a_way_through_the_network_policy(tmp_pat
     assert pods["executor"]["spec"]["automountServiceAccountToken"] is False
 
 
-def test_kustomize_writes_a_base_and_keeps_the_overlays_that_are_there(tmp_path: Path) -> None:
+def test_kustomize_writes_a_base_and_keeps_existing_overlays(tmp_path: Path) -> None:
     folder = tmp_path / "deploy"
     printed = run(EXAMPLE, "--format", "kustomize", "--directory", folder)
     assert {str(folder / name) for name in ("base/kustomization.yaml", "kafka/kafkatopic-nyc-avro-topic.yaml")} <= set(
@@ -321,7 +319,7 @@ def test_kustomize_writes_a_base_and_keeps_the_overlays_that_are_there(tmp_path:
     assert (foreign / "base" / "mine.yaml").exists()
 
 
-def test_the_charts_values_name_the_namespace_and_leave_accounts_to_the_manifest() -> None:
+def test_helm_values_set_the_namespace_and_create_no_accounts() -> None:
     apache = documents(run(EXAMPLE, "--format", "helm-values"))[0]["workloadResources"]
     assert (apache["namespaces"]["data"], apache["serviceAccount"]["create"]) == (["spark-jobs"], False)
     kubeflow = documents(run(EXAMPLE, "--operator", "kubeflow", "--format", "helm-values"))[0]["spark"]

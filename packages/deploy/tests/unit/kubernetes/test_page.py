@@ -1,4 +1,4 @@
-"""Run the commands of docs/deploy-on-kubernetes.md; they print what the page shows."""
+"""Run the commands of docs/deploy-on-kubernetes.md, and compare their output with the page."""
 
 import os
 import re
@@ -14,15 +14,19 @@ PAGE = ROOT / "docs" / "deploy-on-kubernetes.md"
 
 
 def sessions() -> list[tuple[str, str]]:
-    """Return the commands of the page that show output, with this output."""
+    """Return the commands of the page whose output it shows, with this output."""
     blocks = re.findall(r"^( *)```console\n(.*?)^ *```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     found = [textwrap.dedent(block).partition("\n") for _, block in blocks]
     return [(command.removeprefix("$ "), answer) for command, _, answer in found]
 
 
+def test_the_page_has_commands_with_output() -> None:
+    assert len(sessions()) == 3
+
+
 @pytest.mark.waits
 @pytest.mark.parametrize(("command", "answer"), sessions())
-def test_a_command_of_the_page_prints_what_the_page_says(command: str, answer: str) -> None:
+def test_a_command_of_the_page_prints_the_pages_output(command: str, answer: str) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     ran = subprocess.run(
         ["/bin/bash", "-o", "pipefail", "-c", command],
@@ -33,7 +37,3 @@ def test_a_command_of_the_page_prints_what_the_page_says(command: str, answer: s
         check=True,
     )
     assert ran.stdout == answer
-
-
-def test_the_page_has_commands_with_answers() -> None:
-    assert len(sessions()) == 3

@@ -51,7 +51,7 @@ def planned(path: Path, *, environment: Mapping[str, str] = ENVIRONMENT, **optio
     return submission(config, variables, **given)
 
 
-def test_secrets_are_variables_of_the_driver_and_nothing_else(tmp_path: Path) -> None:
+def test_only_the_drivers_variables_have_secrets(tmp_path: Path) -> None:
     found = planned(write(tmp_path), cluster_mode=True, supervise=True, arguments=["--once"])
     command = found.command("spark.properties")
     assert command[-2:] == ["file:/shared/trips.jar", "--once"]
@@ -65,7 +65,7 @@ def test_secrets_are_variables_of_the_driver_and_nothing_else(tmp_path: Path) ->
     assert "UNRELATED" not in found._environment()
 
 
-def test_a_driver_in_client_mode_has_the_python_of_its_packages(tmp_path: Path) -> None:
+def test_a_driver_in_client_mode_runs_this_python(tmp_path: Path) -> None:
     path = write(tmp_path, spark={"spark.authenticate": False, "spark.pyspark.python": "/opt/python/bin/python3"})
     found = planned(path).properties
     assert found["spark.pyspark.driver.python"] == sys.executable
@@ -74,29 +74,29 @@ def test_a_driver_in_client_mode_has_the_python_of_its_packages(tmp_path: Path) 
     assert "spark.pyspark.driver.python" not in planned(path, cluster_mode=True).properties
 
 
-def test_a_word_that_is_no_master_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_master_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is no master of Spark"):
         planned(write(tmp_path), master="spark//host:7077")
 
 
 @pytest.mark.parametrize("master", ["yarn", "k8s://https://host"])
-def test_no_variables_are_shown_to_other_clusters(tmp_path: Path, master: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_mode_is_refused_if_spark_would_show_variables(
+    tmp_path: Path, master: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write(tmp_path)
     monkeypatch.setenv("HADOOP_CONF_DIR", str(hadoop_configuration(tmp_path)))
-    with pytest.raises(ConfigError, match="without showing them"):
+    with pytest.raises(ConfigError, match="Spark would show the pipeline's variables"):
         planned(path, master=master, cluster_mode=True)
     assert planned(path, master=master).properties["spark.authenticate"] == "true"
 
 
 def hadoop_configuration(folder: Path) -> Path:
-    """Write a Hadoop configuration as YARN's clients have it; return its folder."""
+    """Write the configuration of a YARN client; return its folder."""
     (folder / "yarn-site.xml").write_text("<configuration/>")
     return folder
 
 
-def test_executors_of_yarn_get_pyspark_and_no_keys_on_their_disks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_yarn_sends_pyspark_and_writes_no_s3_keys_to_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path)
     monkeypatch.setenv("YARN_CONF_DIR", str(hadoop_configuration(tmp_path)))
     found = planned(path, master="yarn").properties
@@ -114,8 +114,8 @@ def test_submit_to_yarn_without_its_address_is_refused(tmp_path: Path, monkeypat
         planned(path, master="yarn")
 
 
-def test_only_a_driver_on_a_standalone_cluster_is_supervised(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="supervised on a standalone cluster"):
+def test_supervise_without_cluster_mode_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="only a standalone cluster in cluster mode"):
         planned(write(tmp_path), supervise=True)
 
 
@@ -128,7 +128,7 @@ def test_only_a_driver_on_a_standalone_cluster_is_supervised(tmp_path: Path) -> 
         (["--print", "--", "--master", "local"], "--master belongs before --"),
     ],
 )
-def test_what_cannot_be_submitted_is_refused(tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_contradictory_options_are_refused(tmp_path: Path, arguments: list[str], message: str) -> None:
     done = CliRunner(env=ENVIRONMENT).invoke(
         root, ["deploy", "submit", str(write(tmp_path)), "--master", "spark://host:7077", *arguments]
     )
@@ -136,7 +136,7 @@ def test_what_cannot_be_submitted_is_refused(tmp_path: Path, arguments: list[str
     assert message in done.output
 
 
-def test_print_shows_the_command_and_no_secret(tmp_path: Path) -> None:
+def test_print_shows_the_command_without_secrets(tmp_path: Path) -> None:
     mode = ["--deploy-mode", "cluster", "--supervise", "--application", "https://host/trips.jar"]
     command = [
         "deploy",
@@ -165,7 +165,7 @@ def packaged(folder: Path, file: Path, *, text: str | None = None) -> Path:
     return jar
 
 
-def test_an_application_jar_is_looked_at_before_it_is_sent(tmp_path: Path) -> None:
+def test_an_application_jar_is_checked_before_the_submission(tmp_path: Path) -> None:
     file = write(tmp_path)
     jar = packaged(tmp_path, file)
     assert locate(str(jar), file, cluster_mode=True) == jar.as_uri()
@@ -184,13 +184,13 @@ def test_an_application_jar_is_looked_at_before_it_is_sent(tmp_path: Path) -> No
         locate(str(jar), file, cluster_mode=True)
 
 
-def test_an_address_without_a_jar_is_refused(tmp_path: Path) -> None:
+def test_a_url_without_a_jar_is_refused(tmp_path: Path) -> None:
     file = write(tmp_path)
     with serve_http(lambda request: HttpAnswer(200 if request.path == "/trips.jar" else 404)) as address:
         assert locate(f"{address}/trips.jar", file, cluster_mode=True) == f"{address}/trips.jar"
         with pytest.raises(ResourceMissing, match="HTTP status 404"):
             locate(f"{address}/tripz.jar", file, cluster_mode=True)
-    with pytest.raises(ConfigError, match="this is no address"):
+    with pytest.raises(ConfigError, match="this is not a valid URL"):
         locate("http://[host/trips.jar", file, cluster_mode=True)
     # In cluster mode, the address may be reachable for the workers only.
     assert locate("http://127.0.0.1:1/trips.jar", file, cluster_mode=True) == "http://127.0.0.1:1/trips.jar"

@@ -1,4 +1,4 @@
-"""The application jar's program, up to the first import of lakefeed."""
+"""The program in an application jar, until it imports lakefeed."""
 
 import json
 import platform
@@ -30,7 +30,7 @@ HERE = {
         pytest.param("spark", "3.5", marks=pytest.mark.waits),
     ],
 )
-def test_a_driver_on_another_platform_ends_before_the_start(tmp_path: Path, part: str, built: str) -> None:
+def test_a_driver_on_another_platform_refuses_the_start(tmp_path: Path, part: str, built: str) -> None:
     shutil.copy(str(submitted.__file__), tmp_path / "main.py")
     (tmp_path / "application.json").write_text(json.dumps({**HERE, part: built}))
     done = subprocess.run([sys.executable, tmp_path / "main.py"], capture_output=True, text=True, check=False)
@@ -78,7 +78,7 @@ def test_a_supervised_driver_waits_longer_after_each_failure(
 
 
 @pytest.mark.waits
-def test_a_supervised_driver_that_has_ended_well_does_not_wait(tmp_path: Path) -> None:
+def test_a_supervised_driver_without_a_failure_does_not_wait(tmp_path: Path) -> None:
     shutil.copy(str(submitted.__file__), tmp_path / "main.py")
     (tmp_path / "application.json").write_text(json.dumps(HERE))
     command = [sys.executable, str(tmp_path / "main.py"), submitted.SUPERVISED, "--help"]
