@@ -1,4 +1,4 @@
-"""Run the cases of a pipeline file through its feed, without brokers, registry or store."""
+"""Test a pipeline file with cases, which need no broker, registry or store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lakefeed test``: run the cases of a pipeline, without brokers, registry or store."""
+"""``lakefeed test``: run the cases of a pipeline, without broker, registry or store."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ MOST_DIFFERENCES_SHOWN = 50
     "paths",
     multiple=True,
     type=click.Path(path_type=Path, exists=True),
-    help="A file of cases, or a folder of them; repeatable.",
+    help="A file with cases, or a folder of such files; repeatable.",
 )
-@click.option("--case", "names", multiple=True, metavar="NAME", help="This case only; repeatable.")
+@click.option("--case", "names", multiple=True, metavar="NAME", help="Only this case; repeatable.")
 @set_option
 @output_option
 def test(pipeline: Path, paths: tuple[Path, ...], names: tuple[str, ...], overrides: tuple[str, ...]) -> None:
     """Run the cases of PIPELINE, and compare their results.
 
     Compares rows, dead letters and skipped records. Records pass the feed's own decoder, expectations, transform and
-    sink, on a local Spark, into tables in a temporary folder. Asks no broker, registry or store; changes nothing else.
+    sink, on a local Spark, into tables in a temporary folder. Uses no broker, registry or store, and changes no data.
 
     Exit status: 0 if all cases pass, 1 if one fails, 2 if a case or the pipeline file is wrong.
     """

@@ -1,4 +1,4 @@
-"""Compare the result of a case's records with the expected result, row by row."""
+"""Compare the rows and dead letters of a case with the expected ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMES = ("timestamp", "timestamp_ntz")
 
 
 def same(expected: Any, actual: Any, type_: Any, *, exact: bool) -> bool:
-    """Compare a value of the case with a row's value, as ``read_row`` returns it; ``type_`` is Spark's JSON type."""
+    """Check that a value of a case equals a row's value, as ``read_row`` returns it; ``type_`` is Spark's JSON type."""
     if expected is None or actual is None:
         return expected is None and actual is None
     if isinstance(type_, dict):
@@ -81,12 +81,12 @@ def read_row(text: str) -> Row:
 
 
 def shown_row(row: Row, types: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row for a message or a JSON document."""
+    """Return a row as a message or a JSON document shows it: see ``shown``."""
     return {name: shown(value, types.get(name)) for name, value in row.items()}
 
 
 def shown(value: Any, type_: Any) -> Any:
-    """Return a row's value for a message or a JSON document: bytes as text if they are text, else as hex."""
+    """Return a value as a case can contain it: bytes as text or hex, times in ISO 8601, decimals as text."""
     if isinstance(value, dict):
         inner = type_ if isinstance(type_, dict) else {}
         types = {each["name"]: each["type"] for each in inner.get("fields", ())}
@@ -103,19 +103,19 @@ def shown(value: Any, type_: Any) -> Any:
 
 
 def _texts_of(content: str) -> list[str]:
-    """Return the spellings of bytes given as base64: as text if they are printable UTF-8, and as hex."""
-    found = base64.b64decode(content)
+    """Return the notations of bytes, which are given as base64: text if they are printable UTF-8, and hex."""
+    raw = base64.b64decode(content)
     try:
-        text = found.decode()
+        text = raw.decode()
     except UnicodeDecodeError:
         text = ""
-    as_text = [text] if text.isprintable() and (text or not found) else []
+    as_text = [text] if text.isprintable() and (text or not raw) else []
     return [*as_text, *_hex_of(content)]
 
 
 def _hex_of(content: str) -> list[str]:
-    found = base64.b64decode(content)
-    return [found.hex(" "), found.hex(), f"0x{found.hex()}"]
+    raw = base64.b64decode(content)
+    return [raw.hex(" "), raw.hex(), f"0x{raw.hex()}"]
 
 
 def _instant(value: Any) -> datetime | None:
@@ -152,8 +152,6 @@ MOST_SHOWN = 500
 
 @dataclass(frozen=True, kw_only=True)
 class FoundDeadLetter:
-    """A record that became a dead letter."""
-
     topic: str
     partition: int
     offset: int
@@ -163,13 +161,13 @@ class FoundDeadLetter:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """The result of a case's records: rows, dead letters and skipped records.
+    """The result of a case's records.
 
     Attributes:
-        rows: the table's rows, with bytes, times and decimals in the form of Spark's types in ``types``.
+        rows: the table's rows, as ``read_row`` returns them.
         types: the columns' types as Spark's JSON.
-        error: why the feed stopped; None if it did not.
-        notes: messages of the feed for its user, such as about an added column.
+        error: the error that stopped the feed; None if it did not stop.
+        notes: messages of the feed for its user, for example about an added column.
     """
 
     rows: tuple[Row, ...] = ()
@@ -187,8 +185,8 @@ class Difference:
     Attributes:
         kind: the part of the case that differs.
         what: a sentence for people.
-        expected: the row, dead letter, number or text in the case; None if there is none.
-        actual: the actual value; None if there is none.
+        expected: the row, dead letter, number or text in the case; None for an unexpected one.
+        actual: the row, dead letter, number or text of the outcome; None for a missing one.
     """
 
     kind: Literal["row", "dead_letter", "skipped", "error"]
@@ -198,19 +196,19 @@ class Difference:
 
 
 def differences(case: Case, outcome: Outcome) -> list[Difference]:
-    """Return the differences between a case and its outcome; none if it passes."""
-    found = list(_error(case, outcome))
+    """Return the differences between a case and its outcome; an empty list if the case passes."""
+    listed = list(_error(case, outcome))
     # If the feed has stopped unexpectedly, missing results are only consequences.
     if case.error is None and outcome.error is not None:
-        return found
+        return listed
     if case.rows is not None:
-        found += _rows(case, outcome)
-    found += _dead_letters(case.dead_letters, outcome.dead_letters)
+        listed += _rows(case, outcome)
+    listed += _dead_letters(case.dead_letters, outcome.dead_letters)
     if case.skipped != outcome.skipped:
         are = "is" if outcome.skipped == 1 else "are"
         what = f"{counted(outcome.skipped, 'record')} {are} skipped, expected {case.skipped}"
-        found.append(Difference(kind="skipped", what=what, expected=case.skipped, actual=outcome.skipped))
-    return found
+        listed.append(Difference(kind="skipped", what=what, expected=case.skipped, actual=outcome.skipped))
+    return listed
 
 
 def _error(case: Case, outcome: Outcome) -> Iterator[Difference]:
@@ -220,7 +218,7 @@ def _error(case: Case, outcome: Outcome) -> Iterator[Difference]:
         what = f"the feed does not stop, expected the error: {case.error}"
         yield Difference(kind="error", what=what, expected=case.error)
     elif case.error is not None and case.error not in (outcome.error or ""):
-        what = f"the feed stops by another error: {outcome.error}; expected: {case.error}"
+        what = f"the feed stops with another error: {outcome.error}; expected: {case.error}"
         yield Difference(kind="error", what=what, expected=case.error, actual=outcome.error)
 
 
@@ -228,7 +226,6 @@ def _rows(case: Case, outcome: Outcome) -> Iterator[Difference]:
     exact, types = case.columns == "exact", outcome.types
 
     def differing(expected: Row, actual: Row) -> list[str]:
-        """Return the names of the differing columns."""
         others = [name for name in actual if name not in expected] if exact else []
         named = [
             name
@@ -288,9 +285,9 @@ def _dead_letters(
 def _unmatched(
     expected: Sequence[Expected], actual: Sequence[Actual], differing: Callable[[Expected, Actual], list[str]]
 ) -> Iterator[tuple[int, Expected | None, Actual | None]]:
-    """Match as many rows as possible; yield the others, with the number of the expected row from 1.
+    """Match as many rows as possible; yield the other ones in pairs, with the number of the expected row from 1.
 
-    An expected row without a match is paired with the actual row that differs least.
+    A pair has the rows that differ least; None stands for a missing partner.
     """
     counts = [[len(differing(one, other)) for other in actual] for one in expected]
     matched = _matching([[at for at, count in enumerate(row) if count == 0] for row in counts])
@@ -308,14 +305,14 @@ def _unmatched(
 
 
 def _matching(candidates: Sequence[Sequence[int]]) -> dict[int, int]:
-    """Match as many as possible, each with one candidate; an expected row may have several candidates (Kuhn, 1955)."""
+    """Match as many expected rows as possible with one of their candidates each (Kuhn's algorithm)."""
     taken: dict[int, int] = {}
 
-    def find(one: int, seen: set[int]) -> bool:
+    def find(one: int, visited: set[int]) -> bool:
         for other in candidates[one]:
-            if other not in seen:
-                seen.add(other)
-                if other not in taken or find(taken[other], seen):
+            if other not in visited:
+                visited.add(other)
+                if other not in taken or find(taken[other], visited):
                     taken[other] = one
                     return True
         return False

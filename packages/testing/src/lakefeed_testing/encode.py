@@ -1,4 +1,4 @@
-"""Encode the values and keys of test cases as producers would, with lakefeed's own encoders."""
+"""Encode the values and keys of test cases as producers do, with lakefeed's own encoders."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -26,14 +26,14 @@ FORMATS: dict[str, tuple[Format, Format]] = {
     "avro": ("avro", "confluent-avro"),
     "protobuf": ("protobuf", "confluent-protobuf"),
 }
-"""The encoding by the block that decodes: the format without a registry, and the one with a registry."""
+"""The formats without and with a registry, by the name of the block that decodes them."""
 CORRUPT = "_lakefeed_corrupt"
 LARGEST_FLOAT = (2 - 2**-23) * 2.0**127
 
 
 @dataclass(frozen=True, kw_only=True)
 class GivenValue:
-    """A value of a case to encode, its place in the file, and the schema of the registry for it."""
+    """A value of a case, its place in the file, and the id of its schema in the registry."""
 
     value: Any
     where: str
@@ -43,9 +43,7 @@ class GivenValue:
 class CaseEncoder:
     """Encodes the values or the keys of one pipeline's records.
 
-    Args:
-        encoded: the block that decodes them.
-        schemas: the registry's schemas, by id.
+    ``encoded`` is the block that decodes them, and ``schemas`` are the registry's schemas by id.
     """
 
     def __init__(self, spark: SparkSession, encoded: Encoded, schemas: Mapping[int, SchemaText]) -> None:
@@ -55,7 +53,7 @@ class CaseEncoder:
         self._encodings: dict[int | None, Encoding] = {}
 
     def encode(self, given: Sequence[GivenValue]) -> list[bytes]:
-        """Encode values in order; raise ConfigError with the place of the first one that does not fit its schema."""
+        """Return the values' bytes in order; raise ConfigError with the place of a value that does not fit."""
         if self._encoded.kind not in FORMATS:
             return [self._plain(each) for each in given]
         found: dict[int, bytes] = {}
@@ -66,28 +64,26 @@ class CaseEncoder:
             try:
                 found.update(zip(numbers, self._encode_rows(encoding, chosen), strict=True))
             except LakefeedError:
-                # Spark does not report the row, so the values are tried one by one.
+                # Spark's error does not name the row, so find it by encoding the values one by one.
                 for each in chosen:
                     self._encode_one(encoding, each)
                 raise
         return [found[number] for number in range(len(given))]
 
     def _plain(self, given: GivenValue) -> bytes:
-        """Encode a value in a format whose bytes depend on no schema."""
+        """Encode a value in a format whose bytes do not depend on a schema."""
         kind, value = self._encoded.kind, given.value
         if kind in ("json", "json_schema"):
             text = json.dumps(value, default=_json_text, ensure_ascii=False).encode()
             if kind == "json":
                 return text
             if given.schema_id is None:
-                raise ConfigError("the value has no schema", where=given.where, hint="schema_id: 1, and tests.schemas")
+                hint = "add schema_id: 1 to the record, and the schema to tests.schemas"
+                raise ConfigError("the value has no schema", where=given.where, hint=hint)
             return bytes(header(given.schema_id)) + text
         if isinstance(value, dict | list):
-            raise ConfigError(
-                f"a value that is decoded as {kind} is given as text",
-                where=given.where,
-                hint="text: '…', or hex: '…'",
-            )
+            hint = "write text: '…', or hex: '…'"
+            raise ConfigError(f"a value of the format {kind} must be text", where=given.where, hint=hint)
         return str(_json_text(value) if isinstance(value, date) else value).encode()
 
     def _encoding(self, schema_id: int | None, where: str) -> Encoding:
@@ -106,14 +102,15 @@ class CaseEncoder:
             if schema_id is None or schema_id not in self._schemas:
                 raise ConfigError(
                     "the value has no schema" if schema_id is None else f"tests.schemas has no schema id {schema_id}",
-                    hint="declare it in tests.schemas; bytes of an unknown schema are given as hex",
+                    hint="add it to tests.schemas; or write the bytes of a value with an unknown schema as hex: '…'",
                 )
             schema = self._schemas[schema_id]
         else:
             registered = how.avro or how.protobuf
             file = registered.schema_file if registered is not None else None
             if file is None or file.suffix not in (".avsc", ".json", ".proto"):
-                raise ConfigError("values of a descriptor set are given as bytes", hint="hex: '…'")
+                what = "values of a descriptor set cannot be encoded"
+                raise ConfigError(what, hint="write the value's bytes: hex: '…'")
             schema = SchemaText(text=file.read_text("utf-8"), kind="AVRO" if how.avro is not None else "PROTOBUF")
         return Encoding(
             format=without if how.registry is None else framed,
@@ -124,18 +121,19 @@ class CaseEncoder:
         )
 
     def _encode_one(self, encoding: Encoding, given: GivenValue) -> None:
-        """Encode only this value, and raise its error if it has one."""
+        """Raise the error of this value, if it cannot be encoded."""
         try:
             self._encode_rows(encoding, [given])
         except LakefeedError as error:
-            hint = error.hint or "compare it with its schema; bytes that no producer would write are given as hex"
+            hint = error.hint or "compare it with its schema; or write wrong bytes on purpose as hex: '…'"
             raise ConfigError(f"the value cannot be encoded: {error.what}", where=given.where, hint=hint) from None
 
     def _encode_rows(self, encoding: Encoding, given: Sequence[GivenValue]) -> list[bytes]:
         columns = struct_of(self._spark, encoding.schema or "")
         for each in given:
             if not isinstance(each.value, dict):
-                raise ConfigError(f"the value is {type(each.value).__name__}, and its schema is a record")
+                what = f"the value is {type(each.value).__name__}, and its schema is a record"
+                raise ConfigError(what, hint="write the value as a mapping of fields: {name: …}")
             parts = list(_parts(each.value, columns))
             if unknown := next((part.path for part in parts if part.type_ is None), None):
                 hint = f"it has {', '.join(columns.names)}"
@@ -165,7 +163,7 @@ class CaseEncoder:
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of a value, and its type in the schema; None for a field that the schema does not have."""
+    """A part of a value, and its type in the schema, which is None for an unknown field."""
 
     path: str
     value: Any
@@ -177,7 +175,7 @@ class _Part:
 
     @property
     def would_change(self) -> bool:
-        """Check whether Spark would change a value that does not fit: a number to text, 1.255 to 1.26."""
+        """Whether Spark would silently change a value that does not fit, such as 1.255 to 1.26, or a number to text."""
         return self.type_name in ("string", "decimal", "float")
 
     @property
@@ -186,7 +184,7 @@ class _Part:
 
     @property
     def fits(self) -> bool:
-        """Check whether the part may have its type; Spark decides about nulls and about the content of texts."""
+        """Whether the value fits its type; Spark itself checks nulls and the content of texts."""
         return self.value is None or (self.type_ is not None and _fits(self.value, self.type_))
 
     def __str__(self) -> str:
@@ -196,7 +194,7 @@ class _Part:
 
 
 def _parts(value: Any, type_: DataType | None, path: str = "") -> Iterator[_Part]:
-    """Yield a value and all its parts; a part comes after the value that contains it."""
+    """Yield a value and then, recursively, its parts."""
     yield _Part(path, value, type_)
     if isinstance(type_, t.StructType) and isinstance(value, dict):
         inner = {field.name: field.dataType for field in type_.fields}
@@ -249,17 +247,14 @@ def _is_decimal(text: str, precision: int, scale: int) -> bool:
 
 
 def _json_text(value: Any) -> str:
-    """Return the JSON text of a date or time of YAML."""
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    return str(value)
+    """Return the text of a value that JSON does not have, such as a date of YAML."""
+    return value.isoformat() if isinstance(value, date) else str(value)
 
 
 def with_defaults(value: Any, schema: AvroSchema, type_: Type | None = None) -> Any:
     """Return a value with the defaults of its missing fields, at all levels; an explicit null stays null.
 
-    Args:
-        type_: the value's type; None for the whole record.
+    ``type_`` is the value's type, by default that of the whole record.
     """
     kinds = members(schema.root if type_ is None else type_)
     if len(kinds) != 1 or value is None:
@@ -283,7 +278,7 @@ def with_defaults(value: Any, schema: AvroSchema, type_: Type | None = None) -> 
 
 
 def _default(field: Field, schema: AvroSchema) -> Any:
-    """Return a field's default in the notation of cases; Avro writes bytes as text of the code points 0 to 255."""
+    """Return a field's default as a case writes it; Avro writes bytes as text with the code points 0 to 255."""
     kind = members(field.type)[0]
     if isinstance(kind, Primitive) and kind.name == "bytes":
         content = str(field.default).encode("latin-1")

@@ -1,4 +1,4 @@
-"""The feed of a case: the pipeline's feed, but with the case's records as source, and local tables as sinks."""
+"""The feed of a case: the pipeline's feed with the case's records as source, and local tables as sinks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ AnyEncoded = TypeVar("AnyEncoded", bound=Encoded)
 
 @dataclass(frozen=True)
 class CaseSource(FeedSource):
-    """Reads the records of a case instead of the topics."""
+    """Reads a case's records instead of topics."""
 
     records: RecordFiles
 
@@ -49,7 +49,6 @@ class CaseSource(FeedSource):
         return self._marked(self._completed(self.records.read_stream(spark, headers=self.reads_headers)))
 
     def read_case(self, spark: SparkSession, batch_id: int) -> DataFrame:
-        """Read one batch of the case."""
         return self._completed(self.records.read_batch(spark, batch_id, headers=self.keeps_headers))
 
     def reread(self, spark: SparkSession, ranges: Sequence[OffsetRange]) -> DataFrame:
@@ -69,8 +68,6 @@ class CaseSource(FeedSource):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CaseFeed(Feed):
-    """A feed that reads the records of a case."""
-
     records: RecordFiles = field(repr=False)
 
     @cached_property
@@ -80,12 +77,12 @@ class CaseFeed(Feed):
 
 @dataclass(frozen=True, kw_only=True)
 class CasePlaces:
-    """The places of one case, used instead of the pipeline's servers.
+    """The places that one case uses instead of the pipeline's servers.
 
     Attributes:
-        namespace: the namespace of its tables, with the catalog.
-        folder: the folder of its checkpoint, and of the rows of static tables.
-        registry: the address of its schema registry.
+        namespace: the catalog and the namespace of the case's tables.
+        folder: the folder of the checkpoint, and of the rows of static tables.
+        registry: the URL of the schema registry.
     """
 
     namespace: str
@@ -106,7 +103,7 @@ class CasePlaces:
 
 
 def config_of_case(config: PipelineConfig, places: CasePlaces, tables: Mapping[str, CaseTable]) -> PipelineConfig:
-    """Return the pipeline with the case's places; the settings that turn records into rows are unchanged."""
+    """Return the pipeline with the case's places; settings that decide the rows of records stay."""
     budget = config.dead_letters.budget if config.dead_letters is not None else None
     letters = None if config.dead_letters is None else DeadLetters(table=places.dead_letters, budget=budget)
     return config.model_copy(
@@ -127,7 +124,7 @@ def config_of_case(config: PipelineConfig, places: CasePlaces, tables: Mapping[s
 
 def _decode(config: PipelineConfig, registry: str) -> Decode:
     key = None if config.decode.key is None else _with_registry(config.decode.key, registry)
-    # The pipeline's own sink may need more metadata columns than the table used instead.
+    # The pipeline's own sink may need more metadata columns than the table of the case.
     own = {"key": key, "metadata": list(kept_metadata(config))}
     return _with_registry(config.decode, registry).model_copy(update=own)
 
@@ -170,7 +167,7 @@ def _static(name: str, table: StaticTable, rows: CaseTable | None, folder: Path)
 
 
 SENT_AT = datetime(2026, 1, 1, tzinfo=UTC)
-"""The timestamp of records without one; it is constant, so that runs are repeatable."""
+"""The default timestamp of a case's records; it is constant, so that results are repeatable."""
 LATEST = (2**63 - 1) // 1000
 NO_TIMESTAMP = -1
 FILE_COLUMNS = (
@@ -182,7 +179,7 @@ FIRST_FILE_TIME = 1_700_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class PlacedRecord:
-    """A record with its position; ``millis`` is its timestamp, and ``batch`` is counted from 1."""
+    """A record with its position. ``millis`` is its timestamp, and ``batch`` counts from 1."""
 
     topic: str
     partition: int
@@ -209,23 +206,22 @@ def place(
     """Assign positions to a case's records; ``topic`` is the default topic, if there is one.
 
     Raises:
-        ConfigError: a record has no topic, or its offset is not above the previous ones.
+        ConfigError: a record has no topic, or its offset is not above those before it.
     """
-    found, ends, batch = [], dict[Partition, int](), 1
+    placed, ends, batch = [], dict[Partition, int](), 1
     for number, (record, value, key) in enumerate(zip(given, values, keys, strict=True)):
         batch = record.batch or batch
         name = record.topic or topic
         if name is None:
-            raise ConfigError(
-                f"records[{number}] names no topic, and the source is a pattern", where=where, hint="topic: …"
-            )
+            what = f"records[{number}] has no topic, and the source names only a pattern"
+            raise ConfigError(what, where=where, hint="add topic: NAME to the record")
         end = ends.get((name, record.partition), 0)
         offset = end if record.offset is None else record.offset
         if offset < end:
             what = f"records[{number}] has the offset {offset}, and the next of its partition is {end}"
-            raise ConfigError(what, where=where)
+            raise ConfigError(what, where=where, hint=f"leave the offset out, or give {end} or more")
         ends[name, record.partition] = offset + 1
-        found.append(
+        placed.append(
             PlacedRecord(
                 topic=name,
                 partition=record.partition,
@@ -237,7 +233,7 @@ def place(
                 batch=batch,
             )
         )
-    return found
+    return placed
 
 
 def _millis(timestamp: datetime | int | None) -> int:
@@ -249,10 +245,7 @@ def _millis(timestamp: datetime | int | None) -> int:
 
 
 class RecordFiles:
-    """The records of one feed in files for Spark, one file per batch.
-
-    Spark's file source then makes a micro-batch of every file, in order.
-    """
+    """Writes the records of one feed into files, one per batch, which Spark's file source reads in order."""
 
     def __init__(self, folder: Path, records: Iterable[PlacedRecord]) -> None:
         self._folder = folder
@@ -269,7 +262,10 @@ class RecordFiles:
             os.utime(file, (FIRST_FILE_TIME + at, FIRST_FILE_TIME + at))
 
     def ranges(self, batch_id: int) -> OffsetRanges:
-        """Return the offset ranges of a batch, counted from 0; a batch after the last one only moves the watermark."""
+        """Return the offset ranges of a batch, counted from 0; they are empty after the last batch.
+
+        Spark then runs a further batch that only moves the watermark.
+        """
         starts: dict[Partition, int] = {}
         ends: dict[Partition, int] = {}
         for at, batch in enumerate(self.batches):
@@ -284,16 +280,15 @@ class RecordFiles:
         return OffsetRanges.between(starts, ends)
 
     def read_stream(self, spark: SparkSession, *, headers: bool) -> DataFrame:
-        """Read all batches as a stream, one file at a time."""
+        """Read all batches as a stream, one file per micro-batch."""
         reader = spark.readStream.schema(FILE_COLUMNS).option("maxFilesPerTrigger", 1)
         return _as_source(reader.json(str(self._folder)), headers=headers)
 
     def read_batch(self, spark: SparkSession, batch_id: int, *, headers: bool) -> DataFrame:
-        """Read the records of one batch, counted from 0."""
         return _as_source(spark.read.schema(FILE_COLUMNS).json(str(self._file(batch_id))), headers=headers)
 
     def reread(self, spark: SparkSession, spans: Sequence[OffsetRange], *, headers: bool) -> DataFrame:
-        """Read the records of these offsets again."""
+        """Read the records of these offset ranges again."""
         chosen = [
             (sf.col("topic") == span.topic)
             & (sf.col("partition") == span.partition)
@@ -344,12 +339,12 @@ def _as_source(files: DataFrame, *, headers: bool) -> DataFrame:
 
 
 KEPT = ("mode", "keys", "order_by", "delete", "on_delete")
-"""Settings of a sink that decide which rows it keeps."""
+"""The settings of a sink that decide which rows stay in the table."""
 
 
 def table_in_place(config: PipelineBlocks, *, table: str, history: str) -> SinkChoice:
-    """Return the pipeline's table under these names; for other kinds of sinks, a table with the same mode and keys."""
-    # Not validated: the file was validated, and a copy with other names cannot break the rules.
+    """Return the pipeline's table with these names; for another kind of sink, a table with the same mode and keys."""
+    # Without validation, because the file is valid and other names cannot break the rules.
     return SinkChoice.model_construct(iceberg=_iceberg(config, table, history))
 
 
@@ -357,7 +352,7 @@ def _iceberg(config: PipelineBlocks, table: str, history: str) -> IcebergSinkCon
     own = config.sink.iceberg
     if own is not None:
         names: dict[str, Any] = {"table": table, "history": None if own.history is None else history, "properties": {}}
-        # A case tests rows, and not when readers see them.
+        # A case tests rows, and not the time at which readers see them.
         names |= {"branch": None, "publish": None}
         return own.model_copy(update=names).with_names_made(())
     chosen = config.sink.chosen
@@ -365,7 +360,7 @@ def _iceberg(config: PipelineBlocks, table: str, history: str) -> IcebergSinkCon
     if config.output_mode == "complete":
         kept = {"mode": "overwrite"}
     elif config.output_mode == "update":
-        # A sink without keys gets every change of a group as a row.
+        # A sink without keys gets a row for every change of a group.
         keys = list(getattr(chosen, "keys", ()))
         kept = {"mode": "upsert", "keys": keys} if keys else {}
     return IcebergSinkConfig(table=table).model_copy(update=kept)

@@ -1,4 +1,4 @@
-"""A pytest plug-in: topics, a registry and a table for tests of pipelines, without servers.
+"""Pytest fixtures for tests of pipelines without servers: topics, a registry and a table.
 
 Name it in ``conftest.py``::
 
@@ -36,7 +36,7 @@ __all__ = ["LandRecords", "LandedRecords", "TestRegistry", "TestTopic", "run_cas
 
 @dataclass
 class TestTopic:
-    """A topic of one test: the records sent to it, in order."""
+    """A topic of one test, with the records that the test has sent."""
 
     __test__ = False
 
@@ -44,10 +44,9 @@ class TestTopic:
     records: list[CaseRecord] = field(default_factory=list)
 
     def send(self, value: Any = None, **settings: Any) -> None:
-        """Send a record: its value, None for a tombstone; ``settings`` are those of a record in ``tests.cases``.
+        """Send a record with this value; None is a tombstone.
 
-        Raises:
-            ConfigError: the settings are not valid for a record.
+        ``settings`` are those of a record in ``tests.cases``; a ConfigError names an invalid one.
         """
         of_value = {} if {"text", "hex"} & settings.keys() else {"value": value}
         record = validated(CaseRecord, f"send to {self.name}", topic=self.name, **of_value, **settings)
@@ -65,9 +64,9 @@ class TestRegistry:
     def register(
         self, schema: Mapping[str, Any] | str, *, subject: str | None = None, schema_id: int | None = None
     ) -> int:
-        """Register a schema; return its id. The default ``subject`` is that of the pipeline's values.
+        """Register a schema, and return its id, by default the highest id plus 1.
 
-        The default ``schema_id`` is the highest id plus 1.
+        The default ``subject`` is that of the pipeline's values.
         """
         chosen = max(self.schemas, default=0) + 1 if schema_id is None else schema_id
         text = schema if isinstance(schema, str) else dict(schema)
@@ -83,7 +82,7 @@ class LandedRecords:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The table's rows, by batch: times as ISO 8601 in UTC, bytes as text or hex, decimals as text."""
+        """The table's rows in the order of the batches: times in ISO 8601 and UTC, bytes and decimals as text."""
         return [shown_row(row, self.outcome.types) for row in self.outcome.rows]
 
     @property
@@ -93,7 +92,7 @@ class LandedRecords:
 
     @property
     def skipped(self) -> int:
-        """The number of records that the pipeline file makes the feed skip."""
+        """The number of records that the feed has skipped."""
         return self.outcome.skipped
 
     @property
@@ -107,13 +106,12 @@ LandRecords = Callable[..., LandedRecords]
 
 @pytest.fixture
 def lakefeed_topic() -> Callable[[str], TestTopic]:
-    """Return a function that creates a topic with this name."""
+    """Return a function that creates a topic with a name."""
     return TestTopic
 
 
 @pytest.fixture
 def lakefeed_registry() -> TestRegistry:
-    """Return the registry of this test."""
     return TestRegistry()
 
 
@@ -121,9 +119,9 @@ def lakefeed_registry() -> TestRegistry:
 def lakefeed_table(lakefeed_registry: TestRegistry) -> LandRecords:
     """Return a function that lands records with a pipeline file, and returns the result.
 
-    Its arguments are the file, the topics, and as keywords ``overrides`` of the file, the ``tables`` that its transform
-    joins with (columns as DDL, and rows), and ``latest``, the newest schema id at the start. The schemas are those of
-    the registry fixture, and of the file's own ``tests``.
+    Its arguments are the file and the topics; and as keywords ``overrides`` of the file, ``tables`` for the joins of
+    its transform (columns as DDL, and rows), and ``latest``, the newest schema id at the start. The schemas are those
+    of the registry fixture and of the file's block ``tests``.
     """
 
     def land(
@@ -151,7 +149,7 @@ def lakefeed_table(lakefeed_registry: TestRegistry) -> LandRecords:
 
 
 def run_cases(pipeline: str | Path, *paths: str | Path, overrides: Sequence[str] = ()) -> TestReport:
-    """Run the cases of a pipeline file, and of further files and folders, as ``lakefeed test`` does.
+    """Run the cases of a pipeline file and of further files and folders, as ``lakefeed test`` does.
 
     Example:
         >>> from lakefeed_testing.fixtures import run_cases

@@ -1,4 +1,4 @@
-"""Read the cases of a pipeline: its block ``tests``, and files with the content of this block."""
+"""Read the cases in a pipeline's block ``tests``, and in files with the content of such a block."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ NOT_ASKED = {
     "LAKEFEED_CATALOG_URI": "jdbc:sqlite:/tmp/catalog.db",
     "LAKEFEED_WAREHOUSE": "s3://lake/warehouse",
 }
-"""Values of unset variables for servers; they are not used, because cases ask no server."""
+"""Values for unset variables with addresses of servers, which cases do not use."""
 DECIDING = ("decode", "schema", "expect", "transform", "tests")
-"""Blocks that decide the result of a record: variables in them must be set."""
+"""The blocks that decide the result of a record; variables in them must be set."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class CaseFile:
     tests: PipelineTests
 
     def with_tests(self, tests: PipelineTests) -> CaseFile:
-        """Return the same file with other tests, which have no line numbers."""
+        """Return the file with other tests, which have no line numbers."""
         return replace(self, tests=tests)
 
     @property
@@ -45,8 +45,8 @@ class CaseFile:
 
     def where(self, case: str, *below: str | int) -> str:
         """Return ``file:line`` of a case, or of a part of it."""
-        found = self.document.locate(("tests", "cases", case, *below), key=not below)
-        return f"{found.file}:{found.line}" if found.line else found.file
+        place = self.document.locate(("tests", "cases", case, *below), key=not below)
+        return f"{place.file}:{place.line}" if place.line else place.file
 
 
 def load_cases(
@@ -58,7 +58,7 @@ def load_cases(
 ) -> list[CaseFile]:
     """Read the cases of a pipeline file, and of the files and folders in ``paths``.
 
-    Variables that only name servers need not be set. The default ``environment`` is this process's.
+    Variables with addresses of servers need not be set. The default ``environment`` is this process's.
 
     Raises:
         ConfigError: lists all mistakes of a file, with lines and hints; or there is no case.
@@ -70,7 +70,7 @@ def load_cases(
         raise ConfigError(
             "there is no case to run",
             where=str(pipeline),
-            hint="write them into the block tests, or name a file or folder of them with --cases",
+            hint="write cases into the block tests, or name a file or folder with cases: --cases",
         )
     return [each for each in found if each.cases]
 
@@ -78,7 +78,7 @@ def load_cases(
 def load_pipeline(
     pipeline: Path, *, overrides: Sequence[str] = (), environment: Mapping[str, str] | None = None
 ) -> CaseFile:
-    """Read a pipeline file and its own cases, if it has any; see ``load_cases``."""
+    """Read a pipeline file and its own cases, if it has any, as ``load_cases`` does."""
     return _read(pipeline, None, overrides, _environment(environment))
 
 
@@ -93,7 +93,8 @@ def _files(paths: Sequence[Path]) -> list[Path]:
             sorted(each for each in path.rglob("*") if each.suffix in (".yaml", ".yml")) if path.is_dir() else [path]
         )
         if not files:
-            raise ConfigError("the folder has no file of cases", where=str(path), hint="they end in .yaml")
+            hint = "name a folder with files that end in .yaml or .yml"
+            raise ConfigError("the folder has no files with cases", where=str(path), hint=hint)
         found += files
     return list(dict.fromkeys(found))
 
@@ -114,7 +115,7 @@ def _read(pipeline: Path, cases: Path | None, overrides: Sequence[str], environm
             raise ConfigError(
                 f"'{dotted(place)}' is {written}, and the cases need its value",
                 where=f"{at.file}:{at.line}",
-                hint="set the variable",
+                hint="set the variable: it is in a block that decides the result of records",
             )
     assert mistakes.config is not None  # Unset variables have been replaced.
     tests = mistakes.config.block(PipelineTests) or PipelineTests()

@@ -1,8 +1,8 @@
-"""Run cases through the feed's own decoder, policy, transform, batch writer and Iceberg sink, on a local Spark.
+"""Run cases with the feed's own decoder, transform, batch writer and Iceberg sink, on a local Spark.
 
-Records are read from files, and rows are written to tables of a SQLite catalog, all in a temporary folder; the
-registry runs in this process. Without state, batches are written as in the feed's ``foreachBatch``. With state, a
-streaming query reads the batches in order, and ends like a run with ``--once``.
+Records come from files, and rows go to tables of a SQLite catalog, all in a temporary folder; the registry runs in this
+process. Batches are written as in the feed's ``foreachBatch``. If the transform has state, a streaming query reads the
+batches in order, and ends like a run with ``--once``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ LOCAL_FILES = "org.apache.iceberg.hadoop.HadoopFileIO"
 
 @dataclass(frozen=True, kw_only=True)
 class CaseResult:
-    """The result of one case; the case has passed if there are no differences."""
+    """The outcome of one case, and its differences from the expected one; without differences the case has passed."""
 
     case: str
     where: str
@@ -66,7 +66,6 @@ class CaseResult:
         return not self.differences
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the case for ``--output json``."""
         return {
             "case": self.case,
             "where": self.where,
@@ -86,7 +85,7 @@ class CaseResult:
 class TestReport(ReadableResult):
     """The results of all cases, in the order of their files; ``seconds`` includes the start of Spark."""
 
-    __test__ = False  # pytest must not collect it because of its name.
+    __test__ = False  # Otherwise pytest would collect the class because of its name.
 
     pipeline: str
     results: tuple[CaseResult, ...]
@@ -120,11 +119,7 @@ class TestReport(ReadableResult):
 
 
 def run_files(pipeline: Path, files: Sequence[CaseFile], *, names: Sequence[str] = ()) -> TestReport:
-    """Run the cases of these files, or only those with the given names.
-
-    Raises:
-        ConfigError: a case is invalid, or no case has such a name.
-    """
+    """Run the cases of these files, or only the cases with these names; refuse a name that no case has."""
     began = time.monotonic()
     known = [name for file in files for name in file.cases]
     if unknown := next((name for name in names if name not in known), None):
@@ -139,21 +134,20 @@ def run_files(pipeline: Path, files: Sequence[CaseFile], *, names: Sequence[str]
 
 
 class CaseRunner:
-    """Runs cases of one pipeline, in separate tables; use it as a context manager.
+    """A context manager that runs cases of one pipeline, each with its own tables.
 
     It uses the running Spark session, or else starts one with two threads on this machine.
     """
 
     def __init__(self, config: PipelineConfig, *, folder: Path) -> None:
         if config.source.numbered is None:
-            raise ConfigError(
-                f"cases are records of topics or streams, and the pipeline reads {config.source.kind}",
-                where=f"source.{config.source.kind}",
-            )
+            what = f"cases are records of topics or streams, and the pipeline reads {config.source.kind}"
+            hint = "test the transform's functions and SQL with pytest and a Spark session instead"
+            raise ConfigError(what, where=f"source.{config.source.kind}", hint=hint)
         self._config = config
         self._folder = folder
         self._stack = ExitStack()
-        # A unique name, because Spark keeps a catalog that it has opened under a name.
+        # A unique name, because Spark does not open a catalog twice under the same name.
         self._catalog = f"cases_{uuid.uuid4().hex[:8]}"
         self._cases = 0
 
@@ -177,10 +171,7 @@ class CaseRunner:
                 master="local[2]",
                 conf={
                     "spark.sql.shuffle.partitions": "2",
-                    **{
-                        name: value if isinstance(value, str) else str(value)
-                        for name, value in self._config.spark.items()
-                    },
+                    **{name: str(value) for name, value in self._config.spark.items()},
                 },
                 log_file=log_path("test"),
                 folder=self._folder,
@@ -259,7 +250,7 @@ class CaseRunner:
         where: Callable[[int], str],
         default_id: int | None,
     ) -> dict[int, bytes]:
-        """Encode a part of the records that have it, with their own schema or the default; return bytes by number."""
+        """Return the bytes of the records' values or keys by number, in their own or the default schema."""
         given = {
             number: GivenValue(value=value, where=where(number), schema_id=default_id if own is None else own)
             for number, record in enumerate(records)
@@ -270,7 +261,7 @@ class CaseRunner:
         return dict(zip(given, encoder.encode(list(given.values())), strict=True))
 
     def _run_feed(self, feed: CaseFeed, places: CasePlaces) -> Outcome:
-        """Run a feed over all its batches; an error of the feed becomes a part of the outcome."""
+        """Run a feed over all its batches; the outcome contains an error of the feed."""
         spark, notes, results, error = self._spark, list[str](), list[BatchResult](), None
         statements.run(spark, f"CREATE NAMESPACE IF NOT EXISTS {places.namespace}")
         try:
@@ -289,7 +280,7 @@ class CaseRunner:
         )
 
     def _rows(self, table: str) -> tuple[list[Mapping[str, Any]], dict[str, Any]]:
-        """Return the rows sorted by commit, because scans have another order, and the columns' types."""
+        """Return the rows in the order of the commits, which a scan does not have, and the columns' types."""
         if not self._spark.catalog.tableExists(table):
             return [], {}
         found = self._spark.table(table)
@@ -309,7 +300,7 @@ class CaseRunner:
 
 
 def _batches(spark: SparkSession, feed: CaseFeed, notes: list[str]) -> Iterator[BatchResult]:
-    """Write the batches of a feed, and yield their results, in the same steps as a run."""
+    """Write the batches of a feed in the same steps as a run, and yield their results."""
     claim = feed.claim(spark)
     stateful = feed.plan(spark).stateful
     sink = feed.sink(spark, claim, note=notes.append)
@@ -328,7 +319,7 @@ def _batches(spark: SparkSession, feed: CaseFeed, notes: list[str]) -> Iterator[
 
 
 def _stream(spark: SparkSession, feed: CaseFeed, writer: BatchWriter, notes: list[str]) -> Iterable[BatchResult]:
-    """Run the streaming query to its end; restart it when a writer's schema requires a new query."""
+    """Run a streaming query to its end; start a new one when a writer's schema requires it."""
     config, batches = feed.config, MicroBatches(threading.Event())
     results: list[BatchResult] = []
 
@@ -358,10 +349,11 @@ def _stream(spark: SparkSession, feed: CaseFeed, writer: BatchWriter, notes: lis
 
 
 def _parts(config: PipelineConfig, records: Sequence[PlacedRecord]) -> list[PipelineConfig]:
-    """Return the pipeline; if topics have their own tables, the pipelines of the topics."""
+    """Return the pipelines of the topics if these have their own tables, else the pipeline."""
     topics = sorted({record.topic for record in records})
     if unread := next((topic for topic in topics if not _reads(config, topic)), None):
-        raise ConfigError(f"pipeline '{config.name}' does not read the topic {unread}", where="tests.cases")
+        what = f"pipeline '{config.name}' does not read the topic {unread}"
+        raise ConfigError(what, where="tests.cases", hint="correct the topic of the records")
     return [config_of(config, topic) for topic in topics] if config.has_many_tables else [config]
 
 
@@ -383,7 +375,7 @@ def _key(record: CaseRecord, encoded: bytes | None) -> bytes | None:
 
 
 def _joined(outcomes: Sequence[Outcome]) -> Outcome:
-    """Combine the outcomes of several topics' tables into one."""
+    """Combine the outcomes of the topics' tables into one."""
     first, *others = outcomes
     for other in others:
         first = replace(

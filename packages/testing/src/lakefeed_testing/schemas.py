@@ -1,4 +1,4 @@
-"""The schemas of one case: the records are encoded with them, and the case's registry serves them."""
+"""The schemas of one case, with which records are encoded, and the registry that serves them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class CaseSchemas:
     """The schemas of one case.
 
     Attributes:
-        texts: the schemas' texts, by id.
+        texts: the schemas by id.
         subjects: the schema ids by subject, the newest last.
-        first: the initial schema, and the default of values without a schema id; None without a registry.
-        newest_key: the default schema of keys without a schema id.
+        first: the newest schema id at the start, and the default of values; None without a registry.
+        newest_key: the default schema id of keys.
     """
 
     texts: Mapping[int, SchemaText]
@@ -36,7 +36,7 @@ class CaseSchemas:
 
     @classmethod
     def of(cls, tests: PipelineTests, case: Case, config: PipelineConfig) -> Self:
-        """Find the schemas of a case; raise ConfigError if the case uses an undeclared one."""
+        """Collect the schemas of a case; refuse a case whose ``latest`` is not declared."""
         topics = list(dict.fromkeys([*_topics(config), *(each.topic for each in case.records if each.topic)]))
         values = _subjects(config.decode, topics, "value")
         keys = _subjects(config.decode.key, topics, "key") if config.decode.key is not None else []
@@ -50,7 +50,7 @@ class CaseSchemas:
                 subjects.setdefault(subject, []).append(schema_id)
         if case.latest is not None and case.latest not in texts:
             raise ConfigError(
-                f"latest is the schema id {case.latest}, which tests.schemas does not have",
+                f"latest is the schema id {case.latest}, which is not in tests.schemas",
                 where="tests.cases",
                 hint=f"it has {', '.join(map(str, texts)) or 'none'}",
             )
@@ -59,7 +59,7 @@ class CaseSchemas:
         named = used[0] if used and used[0] in of_values else next(iter(of_values), None)
         first = named if case.latest is None else case.latest
         for subject in values:
-            # The newest one at the start; the others are looked up by id when records arrive.
+            # ``first`` comes last, as the newest at the start. Decoders look up the other schemas by their ids.
             ids = subjects.get(subject, [])
             ids.sort(key=lambda number: (number == first, number))
         newest_key = next((subjects[subject][-1] for subject in keys if subject in subjects), None)
@@ -71,7 +71,6 @@ class CaseSchemas:
         )
 
     def versions(self) -> SchemaVersions:
-        """Return the schemas that the case's registry serves."""
         return SchemaVersions(schemas=self.texts, subjects=self.subjects)
 
 
@@ -81,7 +80,7 @@ def _topics(config: PipelineConfig) -> list[str]:
 
 
 def _subjects(encoded: Encoded, topics: list[str], part: Part) -> list[str]:
-    """Return the subjects of the values or keys: one per topic, unless the file has one subject."""
+    """Return the subjects of the values or keys: one per topic, unless the pipeline file names one."""
     return [encoded.subject] if encoded.subject else [f"{topic}-{part}" for topic in topics]
 
 
@@ -94,7 +93,7 @@ def _text(schema: CaseSchema, kind: str) -> str:
 
 
 def _with_null_types(schema: Any) -> Any:
-    """Return an Avro schema whose type ``null`` is restored, which YAML reads as no value if it is unquoted."""
+    """Return an Avro schema with the type "null" instead of None, which YAML returns for null without quotes."""
     if isinstance(schema, list):
         return [_with_null_types(each) for each in schema]
     if isinstance(schema, dict):
@@ -110,12 +109,7 @@ NOT_FOUND = {"error_code": 40403, "message": "Schema not found"}
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaVersions:
-    """The schemas that one case sees.
-
-    Attributes:
-        schemas: the schemas, by id.
-        subjects: the schema ids by subject, oldest first; a schema without a subject is found only by its id.
-    """
+    """The schemas that the registry serves for one case: schemas by id, and schema ids by subject, oldest first."""
 
     schemas: Mapping[int, SchemaText] = field(default_factory=dict)
     subjects: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -156,10 +150,7 @@ def _content(schema: SchemaText) -> dict[str, Any]:
 
 
 class CaseRegistry:
-    """Serves schemas while ``running``.
-
-    Every case has its own address, because decoders cache the schemas of an address.
-    """
+    """Serves schemas while ``running``; each case has its own URL, because decoders cache the schemas of a URL."""
 
     def __init__(self, address: str, versions: list[SchemaVersions]) -> None:
         self._address, self._versions = address, versions
@@ -171,7 +162,7 @@ class CaseRegistry:
         versions: list[SchemaVersions] = []
 
         def answer(request: HttpRequest) -> HttpAnswer:
-            path = request.path.partition("?")[0]  # The query has the context, and a case has only one.
+            path = request.path.partition("?")[0]  # The query names a registry's context, and a case has only one.
             number, *parts = (unquote(part) for part in path.strip("/").split("/"))
             found = versions[int(number)].answer(parts)
             return HttpAnswer(404 if found is None else 200, json.dumps(NOT_FOUND if found is None else found).encode())
@@ -180,6 +171,6 @@ class CaseRegistry:
             yield cls(address, versions)
 
     def serve(self, versions: SchemaVersions) -> str:
-        """Serve the schemas of one case; return the registry's address."""
+        """Serve the schemas of one case; return the URL of its registry."""
         self._versions.append(versions)
         return f"{self._address}/{len(self._versions) - 1}"

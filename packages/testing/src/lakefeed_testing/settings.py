@@ -1,4 +1,4 @@
-"""The block ``tests`` of a pipeline file, which is also the content of case files: see ``lakefeed test``."""
+"""The block ``tests`` of a pipeline file; files of cases have the same content."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakefeed.config.values import Count, TopicName
 
 SchemaId = Annotated[int, Field(ge=0, le=2**31 - 1)]
 HexBytes = Annotated[str, BeforeValidator(lambda given: given.removeprefix("0x") if isinstance(given, str) else given)]
-"""Pairs of hexadecimal digits, with or without the prefix 0x; ``lakefeed topics sample`` prints bytes with it."""
+"""Pairs of hexadecimal digits, with or without the prefix 0x, which ``lakefeed topics sample`` prints."""
 
 
 class CaseSchema(Model):
@@ -72,12 +72,13 @@ class CaseRecord(Model):
         if len(given) != 1:
             yield f"a record requires one of value, text and hex; this one has {' and '.join(given) or 'none'}"
         if "key" in self.model_fields_set and self.key_hex is not None:
-            yield ConfigProblem("key and key_hex are two ways to give the key", key="key_hex", hint="give one of them")
+            yield ConfigProblem("key and key_hex both set the key", key="key_hex", hint="give one of them")
         for name in ("hex", "key_hex"):
             try:
                 bytes.fromhex(getattr(self, name) or "")
             except ValueError:
-                yield ConfigProblem(f"{name} holds something else than pairs of 0 to 9 and a to f", key=name)
+                hint = "write pairs of 0 to 9 and a to f, such as '00 00 00 00 07 0a'"
+                yield ConfigProblem(f"{name} is not hexadecimal", key=name, hint=hint)
 
 
 class ExpectedDeadLetter(Model):
