@@ -13,7 +13,7 @@ from packages.testing.tests.cases import AVRO, JSON, Run, messages
 from tests.support.blocks import ROOT, blocks_of
 
 
-def test_the_examples_own_cases_pass(spark: SparkSession) -> None:
+def test_the_cases_of_an_example_pass(spark: SparkSession) -> None:
     report = run_cases(ROOT / "examples" / "isp_hits" / "by_zip_and_day.yaml")
     assert messages(report) == {
         "a hit is of the day that it has in UTC": [],
@@ -43,7 +43,7 @@ def test_the_fixtures_land_records_with_a_pipeline_file(
     assert (landed.skipped, landed.error) == (1, None)
 
 
-def test_the_test_that_the_page_shows_passes(
+def test_the_pages_test_passes(
     spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -63,7 +63,7 @@ def test_the_test_that_the_page_shows_passes(
     names["test_a_negative_fare_is_a_dead_letter"](lakefeed_topic, lakefeed_registry, lakefeed_table)
 
 
-def test_the_cases_that_the_page_shows_pass(run: Run) -> None:
+def test_the_pages_cases_pass(run: Run) -> None:
     """Run the cases of docs/test-a-pipeline.md; a fragment is completed with the file at the top of the page."""
     shown = [
         yaml.safe_load(block.text)

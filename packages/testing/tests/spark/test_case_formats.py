@@ -74,7 +74,7 @@ tests:
 """
 
 
-def test_protobuf_messages_are_encoded_with_the_schema_that_a_record_names(run: Run) -> None:
+def test_protobuf_messages_are_encoded_with_a_records_schema(run: Run) -> None:
     report = run(
         PROTOBUF
         + """
@@ -113,7 +113,7 @@ def test_protobuf_messages_are_encoded_with_the_schema_that_a_record_names(run: 
     }
 
 
-def test_protobuf_messages_without_a_header_are_encoded_with_the_file(run: Run, tmp_path: Path) -> None:
+def test_protobuf_messages_without_a_header_are_encoded_with_the_schema_file(run: Run, tmp_path: Path) -> None:
     (tmp_path / "trip.proto").write_text(
         'syntax = "proto3";\nmessage Stop { string name = 1; }\n'
         "message Trip { string zone = 1; map<string, int32> n = 2; }\n"
@@ -136,13 +136,13 @@ def test_protobuf_messages_without_a_header_are_encoded_with_the_file(run: Run, 
         run(pipeline + cases.replace("value: {zone:", "value: {zones:"))
 
 
-def test_a_field_of_another_message_than_the_first_names_the_setting_that_chooses_one(run: Run) -> None:
+def test_the_hint_for_an_unknown_field_names_decode_protobuf_message(run: Run) -> None:
     pipeline = PROTOBUF.replace(", message: nyc.Trip", "")
     with pytest.raises(ConfigError, match=r"it has name, is_paid; .* decode.protobuf.message names another"):
         run(pipeline + "    wrong:\n      records:\n        - {value: {zone: A}}\n")
 
 
-def test_values_of_a_json_schema_have_the_header_of_the_schema_that_a_record_names(run: Run) -> None:
+def test_json_schema_values_have_the_header_of_a_records_schema(run: Run) -> None:
     report = run(
         JSON_SCHEMA
         + """
@@ -172,7 +172,7 @@ def test_values_of_a_json_schema_have_the_header_of_the_schema_that_a_record_nam
     assert messages(report) == {"values": [], "the newest schema is named": []}
 
 
-def test_fields_that_a_case_leaves_out_have_the_schemas_defaults_and_null_stays_null(run: Run, tmp_path: Path) -> None:
+def test_missing_fields_get_the_schemas_defaults(run: Run, tmp_path: Path) -> None:
     (tmp_path / "order.avsc").write_text(
         """{"type": "record", "name": "Order", "fields": [
             {"name": "id", "type": "long"},
@@ -200,7 +200,7 @@ tests:
             run(pipeline + case.replace("{value: {id: 1}}", f"{{value: {{{value}}}}}"))
 
 
-def test_lines_of_csv_are_given_as_text(run: Run) -> None:
+def test_csv_values_are_lines_of_text(run: Run) -> None:
     report = run(
         CSV
         + '''
@@ -231,17 +231,17 @@ def test_lines_of_csv_are_given_as_text(run: Run) -> None:
     assert messages(report) == {"lines": [], "what differs": ["row 1: celsius is 1.0, expected 1.5"]}
 
 
-def test_a_value_of_csv_that_is_no_text_is_a_mistake_in_the_case(run: Run, tmp_path: Path) -> None:
+def test_a_csv_value_that_is_no_text_is_refused(run: Run, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as found:
         run(CSV + "    fields:\n      records:\n        - {value: {sensor: a}}\n")
     assert str(found.value).splitlines() == [
-        "a value that is decoded as csv is given as text",
+        "a value of the format csv must be text",
         f"  where: {tmp_path}/pipeline.yaml:15",
-        "  next:  text: '…', or hex: '…'",
+        "  next:  write text: '…', or hex: '…'",
     ]
 
 
-def test_a_value_that_does_not_fit_its_schema_is_named_by_file_and_line(run: Run, tmp_path: Path) -> None:
+def test_the_error_for_a_misfit_has_file_and_line(run: Run, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as found:
         run(
             AVRO + "    wrong:\n      records:\n        - {value: {zone: A, fare: 1}}\n"
@@ -269,7 +269,7 @@ def test_a_value_that_does_not_fit_its_schema_is_named_by_file_and_line(run: Run
         ),
     ],
 )
-def test_the_field_of_another_type_is_named(run: Run, value: str, what: str) -> None:
+def test_the_error_for_a_misfit_names_the_field(run: Run, value: str, what: str) -> None:
     schema = """
         type: record
         name: Trip
@@ -290,7 +290,7 @@ def test_the_field_of_another_type_is_named(run: Run, value: str, what: str) -> 
     assert str(found.value).splitlines()[0] == f"the value cannot be encoded: {what}"
 
 
-def test_a_null_without_quotes_is_avros_type(run: Run) -> None:
+def test_null_without_quotes_is_an_avro_type(run: Run) -> None:
     schema = "{type: record, name: Trip, fields: [{name: zone, type: string}, {name: fare, type: [null, double]}]}"
     head, _, _ = AVRO.partition("tests:")
     cases = "  cases:\n    none:\n      records: [{value: {zone: A, fare: 1}}]\n      rows: [{fare: 1, zone: A}]\n"
@@ -311,7 +311,7 @@ tests:
 """
 
 
-def test_a_key_of_a_map_is_of_its_type(run: Run) -> None:
+def test_keys_of_a_map_must_have_its_type(run: Run) -> None:
     report = run(
         MAPS
         + """
@@ -326,7 +326,7 @@ def test_a_key_of_a_map_is_of_its_type(run: Run) -> None:
             run(f"{MAPS}    wrong: {{records: [{{value: {{{field}: {{{key}: A}}}}}}], rows: []}}\n")
 
 
-def test_each_record_of_a_schema_that_no_column_can_hold_says_so(run: Run) -> None:
+def test_records_of_an_incompatible_schema_are_dead_letters(run: Run) -> None:
     report = run(
         JSON_SCHEMA
         + """

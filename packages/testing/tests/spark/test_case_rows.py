@@ -1,4 +1,4 @@
-"""Run cases of records, keys, topics and shards by the feed's own code, without brokers, registry and store."""
+"""Run cases with keys, changed schemas, several topics, copies and Kinesis shards."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from packages.testing.tests.cases import AVRO, JSON, Run, messages
 
 
 @pytest.mark.quick
-def test_records_become_rows_dead_letters_and_skipped_ones_as_in_the_feed(run: Run) -> None:
+def test_records_become_rows_dead_letters_or_are_skipped(run: Run) -> None:
     report = run(
         AVRO
         + """
@@ -49,7 +49,7 @@ def test_records_become_rows_dead_letters_and_skipped_ones_as_in_the_feed(run: R
     assert [note.partition(":")[0] for note in report.results[0].outcome.notes] == ["schema id 9", "schema id 2"]
 
 
-def test_the_schema_that_comes_later_changes_what_the_file_says_it_changes(run: Run) -> None:
+def test_a_later_schema_follows_on_change_of_the_file(run: Run) -> None:
     case = """
     a new field:
       records:
@@ -73,7 +73,7 @@ def test_the_schema_that_comes_later_changes_what_the_file_says_it_changes(run: 
     assert messages(continues)["a new field"][1].startswith('unexpected row: {"zone": "B", "fare": 1.0, ')
 
 
-def test_changes_of_a_key_leave_one_row_and_tombstones_delete_it(run: Run) -> None:
+def test_upserts_keep_one_row_per_key_and_tombstones_delete_it(run: Run) -> None:
     report = run(
         """
 name: people
@@ -97,7 +97,7 @@ tests:
     assert messages(report) == {"changes": []}
 
 
-def test_keys_are_decoded_with_a_schema_of_their_own(run: Run) -> None:
+def test_keys_are_decoded_with_their_own_schema(run: Run) -> None:
     report = run(
         AVRO.replace("  metadata:", "  key: {avro: {registry: http://localhost:8081}}\n  metadata:").replace(
             "  schemas:",
@@ -116,7 +116,7 @@ def test_keys_are_decoded_with_a_schema_of_their_own(run: Run) -> None:
     assert messages(report) == {"keys": []}
 
 
-def test_each_topic_goes_to_its_own_table_with_its_own_rules(run: Run) -> None:
+def test_each_topic_has_its_own_table_and_rules(run: Run) -> None:
     report = run(
         """
 name: shop
@@ -194,7 +194,7 @@ tests:
     assert messages(report) == {"two shards": []}
 
 
-def test_a_source_of_rows_is_refused_with_the_sources_that_cases_are_for(run: Run) -> None:
+def test_a_pipeline_that_reads_files_is_refused(run: Run) -> None:
     with pytest.raises(ConfigError, match=r"cases are records of topics or streams, and the pipeline reads files"):
         run(
             """

@@ -5,7 +5,7 @@ from pathlib import Path
 from packages.testing.tests.cases import JSON, Run, messages
 
 
-def test_a_watermark_closes_windows_and_leaves_late_rows_out(run: Run) -> None:
+def test_a_watermark_closes_windows_and_drops_late_rows(run: Run) -> None:
     report = run(
         JSON
         + """
@@ -33,7 +33,7 @@ tests:
     assert messages(report) == {"windows": [], "an open window has no row yet": []}
 
 
-def test_steps_join_the_rows_that_the_tests_have_and_call_python(run: Run, tmp_path: Path) -> None:
+def test_steps_join_tables_of_the_tests_and_call_python(run: Run, tmp_path: Path) -> None:
     (tmp_path / "steps_of_case.py").write_text(
         "def shout(rows):\n    from pyspark.sql import functions as sf\n"
         "    return rows.withColumn('city', sf.upper('city'))\n",
@@ -63,7 +63,7 @@ cases:
     assert messages(report) == {"joined": []}
 
 
-def test_streams_of_two_topics_are_joined_and_a_row_without_a_match_waits_for_the_watermark(run: Run) -> None:
+def test_two_topics_are_joined_and_unmatched_rows_wait_for_the_watermark(run: Run) -> None:
     report = run(
         """
 name: bought

@@ -1,4 +1,4 @@
-"""Compare the rows that a feed made of a case's records with the expected rows."""
+"""Compare rows and dead letters with the expected ones."""
 
 import base64
 from datetime import UTC, date, datetime
@@ -21,7 +21,7 @@ def found(expected: Case, **outcome: Any) -> list[str]:
     return [each.what for each in differences(expected, Outcome(types=TYPES, **outcome))]
 
 
-def test_rows_are_compared_in_any_order_and_by_the_columns_that_are_named() -> None:
+def test_rows_are_compared_in_any_order_by_the_expected_columns() -> None:
     rows = ({"id": 1, "name": "a"}, {"id": 2, "name": "b"})
     assert found(case(rows=[{"id": 2}, {"name": "a"}]), rows=rows) == []
     assert found(case(rows=[{"id": 2}], columns="exact"), rows=rows[1:]) == [
@@ -29,12 +29,12 @@ def test_rows_are_compared_in_any_order_and_by_the_columns_that_are_named() -> N
     ]
 
 
-def test_a_row_that_matches_several_leaves_the_others_theirs() -> None:
+def test_rows_with_several_matches_are_all_matched() -> None:
     rows = ({"id": 1, "name": "a"}, {"id": 1, "name": "b"})
     assert found(case(rows=[{"id": 1}, {"id": 1, "name": "a"}]), rows=rows) == []
 
 
-def test_a_row_is_shown_beside_the_one_that_differs_least() -> None:
+def test_a_row_without_a_match_is_shown_with_the_most_similar_one() -> None:
     rows = ({"id": 1, "name": "a"}, {"id": 2, "name": "b"})
     assert found(case(rows=[{"id": 2, "name": "c"}, {"id": 1, "name": "a"}]), rows=rows) == [
         'row 1: name is "b", expected "c"'
@@ -46,7 +46,7 @@ def test_a_row_is_shown_beside_the_one_that_differs_least() -> None:
     ]
 
 
-def test_dead_letters_and_skipped_records_are_none_unless_they_are_expected() -> None:
+def test_unexpected_dead_letters_and_skipped_records_are_differences() -> None:
     letter = FoundDeadLetter(topic="t", partition=0, offset=3, reason="expectation fare: fare >= 0")
     assert found(case(), dead_letters=(letter,), skipped=2) == [
         "unexpected dead letter: t-0 offset 3: expectation fare: fare >= 0",
@@ -58,11 +58,11 @@ def test_dead_letters_and_skipped_records_are_none_unless_they_are_expected() ->
     ]
 
 
-def test_an_error_that_is_not_expected_is_the_only_difference() -> None:
+def test_an_unexpected_error_is_the_only_difference() -> None:
     assert found(case(rows=[{"id": 1}]), error="it broke") == ["the feed stops: it broke"]
     assert found(case(error="broke"), error="it broke") == []
     assert found(case(error="other"), error="it broke") == [
-        "the feed stops by another error: it broke; expected: other"
+        "the feed stops with another error: it broke; expected: other"
     ]
 
 
@@ -91,7 +91,7 @@ def base64_of(content: bytes) -> str:
         (None, None, "long"),
     ],
 )
-def test_values_are_the_same_by_what_they_mean(expected: Any, actual: Any, type_: Any) -> None:
+def test_values_with_the_same_meaning_are_the_same(expected: Any, actual: Any, type_: Any) -> None:
     assert same(expected, actual, type_, exact=False)
 
 
@@ -117,7 +117,7 @@ def test_other_values_differ(expected: Any, actual: Any, type_: Any) -> None:
     assert not same(expected, actual, type_, exact=False)
 
 
-def test_values_are_shown_as_they_can_be_written_in_a_case() -> None:
+def test_values_are_shown_as_a_case_can_contain_them() -> None:
     row = read_row('{"n": 1.5, "d": 1.50, "b": "/w==", "t": "2026-01-01T00:00:00.000000Z"}')
     types = {"n": "double", "d": "decimal(4,2)", "b": "binary", "t": "timestamp"}
     assert {name: shown(value, types[name]) for name, value in row.items()} == {

@@ -1,4 +1,4 @@
-"""The values of a case that a decimal type holds without rounding."""
+"""Numbers that fit into a decimal type without rounding."""
 
 from decimal import Decimal, localcontext
 
@@ -12,7 +12,7 @@ TYPES = st.integers(1, 38).flatmap(lambda precision: st.tuples(st.just(precision
 
 
 @given(TYPES, st.integers(-(10**40), 10**40), st.integers(-40, 5))
-def test_a_number_fits_if_a_whole_number_of_the_units_of_the_scale_has_so_many_digits(
+def test_a_number_fits_if_its_digits_fit_the_precision_and_the_scale(
     type_: tuple[int, int], digits: int, exponent: int
 ) -> None:
     precision, scale = type_
@@ -23,11 +23,11 @@ def test_a_number_fits_if_a_whole_number_of_the_units_of_the_scale_has_so_many_d
     assert _is_decimal(str(number), precision, scale) == (units == int(units) and abs(int(units)) < 10**precision)
 
 
-def test_more_digits_than_pythons_context_has_are_all_compared() -> None:
+def test_all_digits_count_even_beyond_pythons_decimal_context() -> None:
     assert _is_decimal("123456789012345678901234567890.1", 38, 1)
     assert not _is_decimal("123456789012345678901234567890.12", 38, 1)
 
 
 @pytest.mark.parametrize("text", ["", "abc", "NaN", "Infinity", "1,5", "0x1"])
-def test_a_text_that_is_no_number_does_not_fit(text: str) -> None:
+def test_a_text_without_a_number_does_not_fit(text: str) -> None:
     assert not _is_decimal(text, 38, 18)

@@ -1,4 +1,4 @@
-"""Load cases with their pipeline; a mistake is reported with its file and line."""
+"""Load the cases of a pipeline; a mistake is reported with its file and line."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def write(folder: Path, **files: str) -> Path:
     return folder / "pipeline.yaml"
 
 
-def test_a_folder_of_files_is_read_beside_the_pipelines_own_cases(tmp_path: Path) -> None:
+def test_a_folder_adds_cases_to_those_of_the_pipeline_file(tmp_path: Path) -> None:
     (tmp_path / "cases").mkdir()
     pipeline = write(tmp_path, pipeline=f"{PIPELINE}tests:\n  cases:\n    own: {{records: [{{text: a}}]}}\n")
     write(tmp_path / "cases", first=CASES)
@@ -40,7 +40,7 @@ def test_a_folder_of_files_is_read_beside_the_pipelines_own_cases(tmp_path: Path
     assert files[1].where("two") == f"{tmp_path}/cases/first.yaml:4"
 
 
-def test_servers_need_no_variables_and_what_decides_does(tmp_path: Path) -> None:
+def test_only_variables_in_blocks_that_decide_results_must_be_set(tmp_path: Path) -> None:
     pipeline = write(tmp_path, pipeline=PIPELINE.replace("FROM trips", "FROM trips WHERE zone = '${ZONE}'"), c=CASES)
     with pytest.raises(ConfigError) as found:
         load_cases(pipeline, [tmp_path / "c.yaml"], environment={})
@@ -54,13 +54,13 @@ def test_servers_need_no_variables_and_what_decides_does(tmp_path: Path) -> None
     ("before", "after", "message", "line"),
     [
         ("value: null", "valeu: null", "unknown option 'valeu'", 5),
-        ("value: null", "hex: '0'", "hex holds something else than pairs of 0 to 9 and a to f", 5),
+        ("value: null", "hex: '0'", "hex is not hexadecimal", 5),
         ("value: null", "value: null, text: a", "a record requires one of value, text and hex", 5),
         ("value: null", "value: null, batch: 3", "records[0] is in batch 3, after one in batch 1", 5),
         ("records: [{value: null}]", "rows: []", "'records' is missing", 4),
     ],
 )
-def test_a_mistake_in_a_file_of_cases_has_its_line(
+def test_the_error_for_a_mistake_in_a_case_has_its_line(
     tmp_path: Path, before: str, after: str, message: str, line: int
 ) -> None:
     pipeline = write(tmp_path, pipeline=PIPELINE, c=CASES.replace(before, after))
@@ -70,6 +70,6 @@ def test_a_mistake_in_a_file_of_cases_has_its_line(
     assert f"{tmp_path}/c.yaml:{line}:" in str(found.value)
 
 
-def test_a_pipeline_without_cases_is_no_success(tmp_path: Path) -> None:
+def test_a_pipeline_without_cases_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no case to run"):
         load_cases(write(tmp_path, pipeline=PIPELINE), environment={})
