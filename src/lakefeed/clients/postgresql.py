@@ -52,7 +52,6 @@ class CatalogDatabase:
 
 
 def can_log_in() -> bool:
-    """Check that psycopg, which ``log_in`` needs, is installed."""
     try:
         import psycopg  # noqa: F401
     except ImportError:

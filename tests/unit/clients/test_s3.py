@@ -1,9 +1,6 @@
 """Signed requests to an S3 store, their errors, and the keys."""
 
-import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs
 from xml.etree.ElementTree import Element, SubElement, tostring
@@ -13,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
+from lakefeed.clients.http_server import HttpAnswer, HttpRequest, serve_http
 from lakefeed.clients.s3 import (
     Keys,
     Listing,
@@ -105,27 +103,16 @@ def test_a_store_that_is_down_is_unreachable() -> None:
 @pytest.mark.parametrize("bad_moment", ["503", "cut"])
 def test_a_request_is_repeated_after_a_server_error_or_a_lost_connection(bad_moment: str) -> None:
     asked: list[str] = []
+    first = HttpAnswer(503, b"<Code>SlowDown</Code>")
+    if bad_moment == "cut":
+        first = HttpAnswer(200, b"<List", headers={"Content-Length": "18"})
 
-    class Store(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            if len(asked) == 1 and bad_moment == "cut":
-                return  # The connection closes without a byte.
-            self.send_response(503 if len(asked) == 1 else 200)
-            self.end_headers()
-            self.wfile.write(b"<Code>SlowDown</Code>" if len(asked) == 1 else b"<ListBucketResult>")
+    def answer(request: HttpRequest) -> HttpAnswer:
+        asked.append(request.path)
+        return first if len(asked) == 1 else HttpAnswer(body=b"<ListBucketResult>")
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Store) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            require_bucket("lake", s3=S3(endpoint=f"http://127.0.0.1:{server.server_port}"), keys=KEYS)
-        finally:
-            server.shutdown()
-            thread.join()
+    with serve_http(answer) as url:
+        require_bucket("lake", s3=S3(endpoint=url), keys=KEYS)
     assert len(asked) == 2
 
 
@@ -153,47 +140,20 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
 
 
-class _Sts(BaseHTTPRequestHandler):
-    """Answers AssumeRoleWithWebIdentity as AWS STS does."""
-
-    def do_POST(self) -> None:
-        form = parse_qs(self.rfile.read(int(self.headers["content-length"])).decode())
-        ends = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
-        token = form["WebIdentityToken"][0]
-        status, text = (
-            200,
-            (
-                '<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">'
-                "<AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>given</AccessKeyId>"
-                f"<SecretAccessKey>secret</SecretAccessKey><SessionToken>for-{token}</SessionToken>"
-                f"<Expiration>{ends}</Expiration></Credentials></AssumeRoleWithWebIdentityResult>"
-                "</AssumeRoleWithWebIdentityResponse>"
-            ),
-        )
-        if token == "expired":  # not a secret
-            status, text = (
-                400,
-                (
-                    '<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Error><Type>Sender</Type>'
-                    "<Code>ExpiredTokenException</Code><Message>Token expired</Message></Error></ErrorResponse>"
-                ),
-            )
-        self.send_response(status)
-        self.send_header("content-type", "text/xml")
-        self.send_header("content-length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text.encode())
-
-    def log_message(self, *_: object) -> None:
-        pass
+GIVEN = """<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">
+<AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>given</AccessKeyId>
+<SecretAccessKey>secret</SecretAccessKey><SessionToken>for-{token}</SessionToken><Expiration>{ends}</Expiration>
+</Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>"""
+EXPIRED = """<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Error><Type>Sender</Type>
+<Code>ExpiredTokenException</Code><Message>Token expired</Message></Error></ErrorResponse>"""
 
 
-@pytest.fixture
-def sts() -> Iterator[str]:
-    with HTTPServer(("127.0.0.1", 0), _Sts) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
+def assume_role(request: HttpRequest) -> HttpAnswer:
+    """Answer AssumeRoleWithWebIdentity as AWS STS does."""
+    token = parse_qs(request.body.decode())["WebIdentityToken"][0]
+    ends = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    text = EXPIRED if token == "expired" else GIVEN.format(token=token, ends=ends)
+    return HttpAnswer(400 if text == EXPIRED else 200, text.encode(), {"content-type": "text/xml"})
 
 
 def test_keys_come_from_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,21 +163,22 @@ def test_keys_come_from_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (keys.access_key, keys.secret_key.get_secret_value(), keys.session_token) == ("one", "two", None)
 
 
-def test_keys_come_from_a_web_identity(sts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_come_from_a_web_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     token = tmp_path / "token"
     token.write_text("token-1")
     monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(token))
     monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/feed")
-    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", sts)
     monkeypatch.setenv("AWS_REGION", "us-east-1")
-    keys = configured_keys(S3())
-    assert keys.access_key == "given"
-    assert keys.session_token is not None
-    assert keys.session_token.get_secret_value() == "for-token-1"
-    # The token's file is read each time, because Kubernetes replaces it.
-    token.write_text("expired")
-    with pytest.raises(AccessDenied, match="Token expired"):
-        configured_keys(S3())
+    with serve_http(assume_role) as sts:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", sts)
+        keys = configured_keys(S3())
+        assert keys.access_key == "given"
+        assert keys.session_token is not None
+        assert keys.session_token.get_secret_value() == "for-token-1"
+        # The token's file is read each time, because Kubernetes replaces it.
+        token.write_text("expired")
+        with pytest.raises(AccessDenied, match="Token expired"):
+            configured_keys(S3())
 
 
 def test_missing_keys_and_a_missing_profile_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:

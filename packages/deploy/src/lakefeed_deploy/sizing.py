@@ -118,8 +118,6 @@ class MachineSpeed:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure, with its unit and its reason."""
-
     name: str
     value: float
     unit: str
@@ -128,8 +126,6 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Sizing:
-    """The figures of a feed for a rate."""
-
     rate: float
     figures: tuple[Figure, ...]
     assumptions: tuple[str, ...]
@@ -185,7 +181,6 @@ class FeedLoad:
 
 
 def size(load: FeedLoad, measured: MachineSpeed) -> Sizing:
-    """Compute the size of a feed."""
     return _Arithmetic(load, measured).sizing()
 
 

@@ -39,7 +39,6 @@ class GoProgram:
 
     @property
     def path(self) -> Path:
-        """Return the executable's path in the cache, built or not."""
         return cache_directory() / "go" / "bin" / f"{self.name}-{self.version}" / self.name
 
     def build(self, *, log: Path) -> None:

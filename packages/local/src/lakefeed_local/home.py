@@ -142,5 +142,4 @@ def write_private(file: Path, text: str) -> None:
 
 
 def write_properties(file: Path, settings: dict[str, str]) -> None:
-    """Write a Java properties file that only its owner can read."""
     write_private(file, "".join(f"{name}={value}\n" for name, value in settings.items()))

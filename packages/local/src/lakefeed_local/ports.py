@@ -31,7 +31,6 @@ def is_free(port: int) -> bool:
 
 
 def choose_free(*, avoid: Collection[int]) -> int:
-    """Return a free port that is not in ``avoid``."""
     for _ in range(_ATTEMPTS):
         port = random.randint(_FIRST, _LAST)  # noqa: S311 (not a secret)
         if port not in avoid and is_free(port):
@@ -74,7 +73,6 @@ def _open_files_of(process: Path) -> set[str]:
 
 
 def taken(port: int, *, part: str) -> PortTaken:
-    """Return the error for a requested port that is in use."""
     owner = owner_of(port)
     return PortTaken(
         f"port {port} for {part} is taken" + (f" by {owner}" if owner else ""),

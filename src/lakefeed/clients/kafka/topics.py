@@ -98,7 +98,6 @@ class TopicDescription:
 
 
 def partitions_of(topics: Mapping[str, TopicDescription | None]) -> dict[Partition, PartitionDescription]:
-    """Return the partitions of the topics that exist."""
     return {(name, part.id): part for name, topic in topics.items() if topic for part in topic.partitions}
 
 

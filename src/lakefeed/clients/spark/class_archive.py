@@ -60,7 +60,6 @@ class ClassArchive:
         return {**conf, OPTIONS: f"{use} {_QUIET} {conf.get(OPTIONS, '')}".rstrip()}
 
     def prepare(self) -> None:
-        """Create the archive's folder, and remove the oldest archives."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for old in archives()[MOST_KEPT - 1 :]:
             old.unlink(missing_ok=True)
@@ -81,7 +80,6 @@ class ClassArchive:
 
 
 def _digest(jars: Iterable[Path], *, java: Path, spark_home: Path) -> str:
-    """Return a digest of the names, sizes and times of Java, Spark and the jars."""
     home = java.resolve().parents[1]
     files = [home / "lib" / "modules", *jars, *sorted((spark_home / "jars").iterdir())]
     states = [(str(file), status.st_size, status.st_mtime_ns) for file in files for status in [file.stat()]]

@@ -72,7 +72,6 @@ def is_submitted() -> bool:
 
 
 def submitted_settings() -> dict[str, str]:
-    """Return the settings that spark-submit passed to the JVM."""
     from pyspark import SparkConf, SparkContext
 
     SparkContext._ensure_initialized()
@@ -138,7 +137,6 @@ def require_resource_manager(settings: Mapping[str, str]) -> None:
 
 
 def _resource_managers(configuration: Any) -> list[tuple[str, int]]:
-    """Return the addresses of the ResourceManager and its standbys."""
     names = [""]
     if configuration.getBoolean("yarn.resourcemanager.ha.enabled", False):
         names = [f".{each}" for each in configuration.getTrimmedStrings("yarn.resourcemanager.ha.rm-ids")] or names

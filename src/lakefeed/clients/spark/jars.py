@@ -129,7 +129,6 @@ def cache_directory() -> Path:
 
 
 def artifact_path(coordinate: str) -> str:
-    """Return the path of a coordinate in a Maven repository."""
     *names, version = coordinate.split(":")
     name, _, kind = ":".join(names).partition("@")
     group, artifact, *classifier = name.split(":")

@@ -47,7 +47,6 @@ def installed_jars() -> list[Path]:
 
 
 def jars_of(settings: type[SinkConfig | InstalledSource | InstalledFormat]) -> list[Path]:
-    """Return the paths of the jars that a sink, source or format needs."""
     return [jar_of(name) for name in settings.jars]
 
 
@@ -96,7 +95,6 @@ def function_catalog(spark: SparkSession, class_name: str, options: Mapping[str,
 
 @contextmanager
 def spark_setting(session: SparkSession, name: str, value: str) -> Iterator[None]:
-    """Set a session's option within this block."""
     before = str(session.conf.get(name))
     session.conf.set(name, value)
     try:

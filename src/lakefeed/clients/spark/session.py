@@ -328,7 +328,6 @@ def log_path(name: str) -> Path:
 
 
 def class_path(connections: Connections) -> list[Path]:
-    """Return the jars that driver and executors need for these connections."""
     from lakefeed.clients.spark import jars, jvm
     from lakefeed.config.blocks import InstalledSource
 
@@ -394,7 +393,6 @@ def _catalog_secrets(connections: Connections) -> dict[str, SecretStr]:
 
 
 def _store_keys(connections: Connections, names: tuple[str, str, str]) -> Iterator[tuple[str, SecretStr]]:
-    """Yield the S3 store's keys that are set, with these names."""
     s3 = connections.s3
     for name, secret in zip(names, (s3.access_key, s3.secret_key, s3.session_token), strict=True):
         if secret is not None:

@@ -34,7 +34,6 @@ def exit_status() -> int:
 
 
 def signal_received() -> bool:
-    """Check that a signal has asked this process to end."""
     return bool(_received)
 
 

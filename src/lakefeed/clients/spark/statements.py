@@ -48,12 +48,10 @@ def run(spark: SparkSession, sql: str, values: Mapping[str, Any] | None = None) 
 
 
 def parts(sql: str) -> tuple[str, Mapping[str, str]]:
-    """Return the SQL that Spark parses, and the values of its parameters."""
     return (sql.sql, sql.values) if isinstance(sql, Statement) else (sql, {})
 
 
 def expression(spark: SparkSession, sql: str) -> Column:
-    """Return the column that a SQL expression computes."""
     from pyspark.sql.classic.column import Column
 
     session: Any = spark

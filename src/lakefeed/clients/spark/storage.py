@@ -60,7 +60,6 @@ def storage_settings(connections: Connections) -> dict[str, str]:
 
 
 def catalog_settings(connections: Connections) -> dict[str, str]:
-    """Return settings for the catalogs without secrets."""
     s3 = connections.s3
     shared = {
         "io-impl": S3_FILE_IO,

@@ -70,7 +70,6 @@ def _component(part: Component) -> dict[str, Any]:
 
 
 def jars_of(artifacts: Iterable[Artifact]) -> Iterator[Component]:
-    """Yield the components of locked jars."""
     for artifact in artifacts:
         group, name, *_, version = artifact.coordinate.split(":")
         needed_by = f"jars.lock: {', '.join(artifact.groups)}"
@@ -78,7 +77,6 @@ def jars_of(artifacts: Iterable[Artifact]) -> Iterator[Component]:
 
 
 def requirements_of(text: str) -> Iterator[Component]:
-    """Yield the components of a requirements file with exact versions."""
     for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", text, flags=re.MULTILINE):
         yield Component("pypi", name, version, None, "requirements.txt")
 

@@ -38,7 +38,6 @@ def yaml_text(*documents: Any) -> str:
 
 
 def manifest(app: Application, operator: Operator) -> str:
-    """Return all objects, for kubectl apply -f -."""
     return yaml_text(*kafka_objects(app), *feed_objects(app, operator))
 
 

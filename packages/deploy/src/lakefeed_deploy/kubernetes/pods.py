@@ -19,7 +19,6 @@ _PART_OF = "lakefeed"
 
 
 def labels(app: Application, role: str | None = None) -> dict[str, str]:
-    """Return the labels of an object, or of the pods with a role."""
     found = {
         **app.settings.labels,
         "app.kubernetes.io/name": "lakefeed",
@@ -70,7 +69,6 @@ def spark_settings(app: Application) -> dict[str, str]:
 
 
 def sizes(app: Application) -> dict[str, str]:
-    """Return the Spark settings for the pods' sizes."""
     found = {"spark.executor.instances": str(app.settings.executor.instances)}
     for role, size in ((DRIVER, app.settings.driver), (EXECUTOR, app.settings.executor)):
         found |= {f"spark.{role}.cores": str(size.cores), f"spark.{role}.memory": size.memory}
@@ -82,7 +80,6 @@ def sizes(app: Application) -> dict[str, str]:
 
 
 def pod_template(app: Application, role: str) -> Object:
-    """Return the pod template of the driver or of an executor."""
     settings = app.settings
     mounts, volumes = _files(app, role)
     container: Object = {

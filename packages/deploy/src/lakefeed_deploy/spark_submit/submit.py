@@ -132,7 +132,6 @@ class Variables(Mapping[str, str]):
         return len(self._environment)
 
     def found(self) -> dict[str, str]:
-        """Return the recorded variables that are set."""
         return {name: self._environment[name] for name in sorted(self.used) if name in self._environment}
 
 
