@@ -175,7 +175,7 @@ class _Part:
 
     @property
     def would_change(self) -> bool:
-        """Whether Spark would silently change a value that does not fit, such as 1.255 to 1.26, or a number to text."""
+        """True if Spark would silently change a value that does not fit: 1.255 to 1.26, or a number to text."""
         return self.type_name in ("string", "decimal", "float")
 
     @property
@@ -184,7 +184,7 @@ class _Part:
 
     @property
     def fits(self) -> bool:
-        """Whether the value fits its type; Spark itself checks nulls and the content of texts."""
+        """True if the value fits its type; Spark itself checks nulls and the content of texts."""
         return self.value is None or (self.type_ is not None and _fits(self.value, self.type_))
 
     def __str__(self) -> str:

@@ -38,7 +38,7 @@ class ImageFiles:
 
     @property
     def is_pinned(self) -> bool:
-        """Whether the name of the base image has a digest."""
+        """True if the name of the base image has a digest."""
         return "@sha256:" in self.base_image
 
 
