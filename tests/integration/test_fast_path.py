@@ -214,7 +214,7 @@ def test_plan_and_run_name_reader_and_encoder_and_why_they_are_not_lakefeeds(lak
     general = feed.pipeline(decode=schema, expect=rule, fast_path="auto", sink=sink)
     [planned] = general.plan(spark=lake).tables
     path = FeedPath(
-        reader="lakefeed's; each record is decoded by a step of its own (expect)",
+        reader="lakefeed's; a separate step decodes the records (expect)",
         encoder="the sink's own (the table has the property write.parquet.page-version)",
     )
     assert planned.path == path

@@ -138,7 +138,7 @@ def test_a_lost_checkpoint_a_rewind_and_a_batch_that_comes_again(planned: Planne
 
     planned.feed.forget()
     lost = planned.plan(pipeline)
-    assert lost.start == "the checkpoint is empty; resumes where the table is, with a new one"
+    assert lost.start == "the checkpoint is empty; resumes at the table's position, with a new checkpoint"
     assert (lost.again, lost.batch_id) == (None, 0)
     planned.run(pipeline)
     assert planned.notes == [lost.start]

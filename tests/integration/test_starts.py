@@ -70,7 +70,7 @@ def test_a_batch_without_records_is_no_move(started: Started) -> None:
     started.send(1, 2)
     assert started.feed.pipeline(decode=DECODE).run_batch(spark=started.lake).rows == 2
     assert started.run() == 0
-    assert started.notes == ["the checkpoint is older than the table; resumes where the table is, with a new one"]
+    assert started.notes == ["the checkpoint is older than the table; resumes at the table's position, with a new checkpoint"]
     admin = AdminClient({"bootstrap.servers": started.feed.stack.bootstrap_servers})
     [added] = admin.create_partitions([NewPartitions(started.feed.topic, 2)]).values()
     added.result()
@@ -89,7 +89,7 @@ def test_transform_that_gains_state_is_refused(started: Started) -> None:
     started.send(1, 2)
     plain = {"transform": {"sql": f"SELECT id, at FROM {started.feed.name}"}}
     assert started.run(**plain) == 2
-    with pytest.raises(CheckpointMismatch, match="keeps state now, and the table was filled by one that kept none"):
+    with pytest.raises(CheckpointMismatch, match="keeps state now, but a query without state has filled its table"):
         started.run(**first_of_each("id"))
 
 
@@ -107,12 +107,12 @@ def test_python_sink_with_a_ledger_takes_each_batch_once(started: Started, tmp_p
     started.feed.forget("offsets/1")
     started.feed.forget("commits/1")
     assert started.run(sink=sink) == 0
-    assert started.notes == ["the checkpoint is older than the table; resumes where the table is, with a new one"]
+    assert started.notes == ["the checkpoint is older than the table; resumes at the table's position, with a new checkpoint"]
     file.write_text(before)
-    with pytest.raises(CheckpointMismatch, match="is committed up to 3 by the checkpoint, and up to 2 in the table"):
+    with pytest.raises(CheckpointMismatch, match="is at 3 in the checkpoint, and at 2 in the table"):
         started.run(sink=sink)
     file.unlink()
-    with pytest.raises(CheckpointMismatch, match="holds no commit of the feed"):
+    with pytest.raises(CheckpointMismatch, match="has no commit of the feed"):
         started.run(sink=sink)
 
 

@@ -139,7 +139,7 @@ def test_other_state_than_the_checkpoint_has_is_refused_with_what_differs(feed: 
     with pytest.raises(CheckpointMismatch, match=r"- aggregate: by window[\s\S]*\+ aggregate: by window"):
         changed.run(spark=lake, once=True)
     plain = feed.pipeline(decode=DECODE)
-    with pytest.raises(CheckpointMismatch, match="filled by a transform that keeps state"):
+    with pytest.raises(CheckpointMismatch, match="a transform with state has filled the table"):
         plain.run(spark=lake, once=True)
     assert feed.pipeline(**settings(feed)).run(spark=lake, once=True).records == 1
 
@@ -252,7 +252,7 @@ def test_a_schema_that_changes_begins_the_query_again(feed: Feed, lake: SparkSes
             stop.set()
 
     pipeline.run(spark=lake, stop=stop, on_batch=on_batch, on_note=message.append)
-    assert any("has to restart" in each for each in message)
+    assert any("the query restarts to read it" in each for each in message)
     assert {each["zone"]: each["trips"] for each in feed.rows()} == {"a": 2, "b": 1}
     assert pipeline.verify().faults == ()
 

@@ -79,7 +79,7 @@ def test_checkpoint_rolled_back_one_batch_and_new_data(case: Case) -> None:
     case.send(range(9, 12))
     case.run()
     assert case.ids() == list(range(12))
-    assert case.notes == ["the checkpoint is older than the table; resumes where the table is, with a new one"]
+    assert case.notes == ["the checkpoint is older than the table; resumes at the table's position, with a new checkpoint"]
     assert case.verified() == ([], [])
 
 
@@ -94,7 +94,7 @@ def test_checkpoint_or_a_part_of_it_deleted(case: Case, gone: str) -> None:
     case.run()
     assert case.ids() == list(range(12))
     assert len(case.notes) == 1
-    assert "resumes where the table is" in case.notes[0]
+    assert "resumes at the table's position" in case.notes[0]
     assert case.verified() == ([], [])
 
 
@@ -115,10 +115,10 @@ def test_topic_recreated_with_fewer_equal_and_more_records(case: Case, count: in
     case.land((0, 5), (5, 9))
     case.feed.recreate_topic()
     case.send(range(1000, 1000 + count))
-    with pytest.raises(RecordsLost, match=r"recreated.*up to 9, the new one holds \[0, ") as refused:
+    with pytest.raises(RecordsLost, match=r"recreated.*up to 9, the new one has the offsets \[0, ") as refused:
         case.run()
     assert "lakefeed run pipeline.yaml --accept-loss" in str(refused.value)
-    with pytest.raises(RecordsLost, match=r"recreated.*up to 9, the new one holds \[0, "):
+    with pytest.raises(RecordsLost, match=r"recreated.*up to 9, the new one has the offsets \[0, "):
         case.pipeline().run_batch(spark=case.lake)
     assert case.ids() == list(range(9))
     case.run(accept_loss=True)
@@ -234,7 +234,7 @@ def test_a_topic_that_is_recreated_in_mid_run_stops_the_feed(case: Case, monkeyp
             case.run(source=case.feed.source(max_records_per_batch=5))
     assert case.ids() == list(range(5))
     # `offsets show`, `plan` and the run refuse the next start alike; if the loss is accepted it reads the new topic.
-    with pytest.raises(RecordsLost, match=r"recreated.*up to 5, the new one holds \[0, 20\)"):
+    with pytest.raises(RecordsLost, match=r"recreated.*up to 5, the new one has the offsets \[0, 20\)"):
         case.run()
     case.run(accept_loss=True)
     assert case.ids() == [*range(5), *range(1000, 1020)]
@@ -287,7 +287,7 @@ def test_rollback_of_the_table_stops_the_feed(case: Case) -> None:
     case.land((0, 5), (5, 9))
     case.lake.sql(f"CALL lake.system.rollback_to_snapshot('{case.feed.table[5:]}', {case.first_snapshot()})")
     with pytest.raises(
-        CheckpointMismatch, match="is committed up to 9 by the checkpoint, and up to 5 in the table"
+        CheckpointMismatch, match="is at 9 in the checkpoint, and at 5 in the table"
     ) as failure:
         case.run()
     assert "lakefeed offsets rewind pipeline.yaml --to table" in str(failure.value)
@@ -316,7 +316,7 @@ def test_parquet_whose_checkpoint_was_rolled_back(files: Case) -> None:
     files.feed.forget("commits/1")
     files.feed.forget("offsets/1")
     files.send(range(9, 12))
-    with pytest.raises(CheckpointMismatch, match="batches up to 1 in its log, the checkpoint is at batch 0"):
+    with pytest.raises(CheckpointMismatch, match="ends at batch 1, and the checkpoint is at batch 0"):
         files.run()
 
 
@@ -325,7 +325,7 @@ def test_parquet_whose_files_were_removed(files: Case) -> None:
     jvm: Any = files.lake._jvm
     path = jvm.org.apache.hadoop.fs.Path(f"{files.path}/_spark_metadata")
     assert path.getFileSystem(files.lake._jsc.hadoopConfiguration()).delete(path, True)
-    with pytest.raises(CheckpointMismatch, match="is empty, the checkpoint has landed up to batch 0"):
+    with pytest.raises(CheckpointMismatch, match="is empty, and the checkpoint has committed batch 0"):
         files.run()
 
 

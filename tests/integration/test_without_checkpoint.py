@@ -127,7 +127,7 @@ def test_a_transform_with_state_is_refused_before_anything_is_changed(lake: Spar
     feed.send_ids(range(5))
     steps = {"steps": {"once": {"deduplicate": ["id"]}}, "watermark": {"column": "at", "delay": "1 minute"}}
     grouped = pipeline(feed, decode={"json": {"schema_ddl": "id BIGINT, at TIMESTAMP"}}, transform=steps)
-    with pytest.raises(ConfigError, match="without a checkpoint it has no place"):
+    with pytest.raises(ConfigError, match="only a checkpoint can store it"):
         grouped.run(spark=lake, once=True)
     [plan] = grouped.plan(spark=lake).tables
     assert plan.refusal is not None

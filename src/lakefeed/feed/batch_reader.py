@@ -1,14 +1,14 @@
 """Reads a batch's rows and counts the outcomes of its records; ``Feed.batch_writer`` chooses one of three readers.
 
-``BatchReader`` builds the rows from the records of Spark's source, with a separate count for every attempt. Records
+``BatchReader`` builds the rows from the records of Spark's source, with a separate counter for every attempt. Records
 pass from the source to the decoder and to the counter as Spark rows. ``DirectReader`` does not read Spark's frame of
-the batch: a second source, ``io.lakefeed.kafka.DecodedRecords``, reads the batch's offset ranges, and decodes and
-counts the records in one step. Its rows, verdicts and counts are the same as those of ``BatchReader``.
+the batch: another source, ``io.lakefeed.kafka.DecodedRecords``, reads the batch's offset ranges, and decodes and
+counts the records in one step. Rows, verdicts and counts of both readers are the same.
 
 ``QueryReader`` gets rows: a query with state builds them itself, and its batches are closed windows or changed groups.
-So its plan contains the counter, which is reset for every batch. The schema is fixed while the query runs: a new schema
-ends the query before anything is written (``PlannedRestart``). A source without offsets runs like a query with state,
-because only the checkpoint has its position.
+So the query's plan contains the counter, which is reset for every batch. The schema is fixed while the query runs: a
+new schema ends the query before anything is written (``PlannedRestart``). A source without offsets runs like a query
+with state, because only the checkpoint has its position.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
 FORMAT = "io.lakefeed.kafka.DecodedRecords"
 TOKENS = "spark.kafka.clusters"
-"""The prefix of Spark's settings for delegation tokens. Only Spark's own Kafka consumers use these tokens."""
+"""The prefix of Spark's settings for delegation tokens, which only Spark's own Kafka consumers use."""
 
 
 class PlannedRestart(SchemaChanged):
-    """The query has to restart, for example for a new schema or new leaders; nothing of the batch is written."""
+    """Makes the query restart, for example for a new schema or new leaders; nothing of the batch is written."""
 
 
 @dataclass
@@ -65,18 +65,17 @@ class BatchReader:
     """Whether the query's plan contains the counter. If so, a new schema needs a new query."""
 
     def begin(self, records: DataFrame) -> None:
-        """Accept the source's records, before the first batch."""
+        """Prepare for batches of the source's ``records``."""
 
     def bound_batches(self, most: int) -> None:
         """Set the maximum number of records of later batches."""
         self.most_records = most
 
     def query_frame(self, records: DataFrame) -> DataFrame:
-        """Return the frame whose batches the streaming query passes to the writer: here the records."""
+        """Return the frame whose batches the streaming query passes to the writer."""
         return records
 
     def is_committed(self, batch: DataFrame, commit: Commit) -> bool:
-        """Return whether the sink has the batch."""
         return self.sink.has(commit)
 
     @contextmanager
@@ -92,14 +91,14 @@ class BatchReader:
         return batch
 
     def end_batch(self) -> None:
-        """Reset the counter, because the next record belongs to the next batch. Here every attempt has its own one."""
+        """Reset the counter, because the next record belongs to the next batch; here every attempt has its own."""
 
     def discard_fetched(self) -> None:
         """Discard records that were fetched ahead: a new leader may have different records at their offsets."""
         raise PlannedRestart("partitions have new leaders; resumes with new consumers")
 
     def close(self) -> None:
-        """Release what the stopped query or run still holds. Here nothing remains after an attempt."""
+        """Release the resources of a query or run that has stopped; here there are none after an attempt."""
 
 
 @dataclass
@@ -114,7 +113,7 @@ class DirectReader(BatchReader):
 
     @staticmethod
     def refusal(spark: SparkSession, source: KafkaSource | None, rows: RowBuilder) -> str | None:
-        """Return the reason why a ``DirectReader`` cannot read this feed's rows; None if it can."""
+        """Return why a ``DirectReader`` cannot read this feed's rows; None if it can."""
         policy = rows.policy
         reasons = {
             "the source is not Kafka": source is None,
@@ -134,7 +133,8 @@ class DirectReader(BatchReader):
 
     @contextmanager
     def attempt(self, batch: DataFrame, commit: SnapshotProperties) -> Iterator[tuple[DataFrame, BatchOutcomes]]:
-        # Backfills and replays have only some records of their ranges, and only BatchReader handles isolated records.
+        # The frames of backfills and replays have only some records of their ranges, and ``DecodedRecords`` would read
+        # all of them. Also, it does not know isolated records and columns that accept fewer values.
         if not isinstance(commit, Commit) or self.rows.isolated or self.rows.takes:
             with super().attempt(batch, commit) as counted:
                 yield counted
@@ -151,20 +151,20 @@ class DirectReader(BatchReader):
         return self.rows.from_decoded(reader.load())
 
     def discard_fetched(self) -> None:
-        """Read the next batch with new consumers on all executors: the old ones have records of the old leaders."""
+        """Read the next batch with new consumers on all executors: the present ones have records of the old leaders."""
         self.close()
         self._run, self._kept = uuid.uuid4().hex, None
 
     def close(self) -> None:
-        """Close the consumers that this JVM holds for the run's next batch, and discard their fetched records."""
+        """Close this JVM's consumers of the run, and discard the records that they have fetched."""
         with suppress(Exception):  # The JVM may have ended, and its consumers with it.
             java(self.spark).kafka.DecodedRecords.endRun(self._run)
 
     def _reader(self, spark: SparkSession) -> DataFrameReader:
-        """Return a reader with all options except those of one batch; reuse it until another option changes."""
+        """Return a reader with all options except those of one batch; reuse it while these options are the same."""
         schema, policy = self.rows.schema, self.rows.policy
         session: Any = spark
-        # Every batch has a new Python object for the query's session, so compare Java's.
+        # Compare Java's object for the session: the Python object is a new one in every batch.
         key = session._jsparkSession, schema.spec, dict(schema.refused_ids)
         if self._kept is not None and self._kept[0] == key:
             return self._kept[1]
@@ -189,13 +189,17 @@ class DirectReader(BatchReader):
         return reader
 
     def _tasks(self, spark: SparkSession, ranges: OffsetRanges) -> list[list[OffsetRange]]:
-        """Distribute the ranges to the same number of tasks as a ``BatchReader``, or to up to one task per core."""
+        """Distribute the ranges to as many tasks as a ``BatchReader``; split large ranges to use all cores."""
         filled = [span for span in ranges.ranges if span.records > 0]
         count = task_count(ranges, most=self.most_records)
         cores = spark.sparkContext.defaultParallelism
-        while filled and count < cores and (largest := max(filled, key=_records)).records >= 2 * RECORDS_PER_TASK:
+        while filled and count < cores:
+            largest = max(filled, key=lambda span: span.records)
+            if largest.records < 2 * RECORDS_PER_TASK:
+                break
             filled.remove(largest)
-            filled += halves(largest)
+            middle = largest.start + largest.records // 2
+            filled += [largest.cut(largest.start, middle), largest.cut(middle, largest.end)]
             count += 1
         return share_out(filled, count)
 
@@ -215,9 +219,6 @@ class QueryReader(BatchReader):
         """Store the records, for their columns, and the newest batch in the sink's log."""
         self._records, self._logged = records, self.sink.logged()
 
-    def bound_batches(self, most: int) -> None:
-        """Do nothing: a query with state cannot build its rows from a part of the batch's records."""
-
     def query_frame(self, records: DataFrame) -> DataFrame:
         """Return the stream's rows, with a new counter in their plan."""
         self.close()
@@ -225,7 +226,7 @@ class QueryReader(BatchReader):
         return self.rows.accepted_rows(records, self._outcomes.__enter__())
 
     def is_committed(self, batch: DataFrame, commit: Commit) -> bool:
-        """Return whether the sink has the batch; if so, compute the batch anyway, so that its state advances."""
+        """Return whether the sink has the batch; if so, compute the batch nevertheless, so that its state advances."""
         is_logged = self._logged is not None and commit.batch_id <= self._logged
         if not (is_logged or self.sink.has(commit)):
             return False
@@ -235,7 +236,7 @@ class QueryReader(BatchReader):
     @contextmanager
     def attempt(self, batch: DataFrame, commit: SnapshotProperties) -> Iterator[tuple[DataFrame, BatchOutcomes]]:
         """Yield the batch, which already consists of rows, and the query's counter."""
-        # Do not reset the counter for the next attempt: Spark reuses this one's shuffles and reads no record again.
+        # Do not reset the counter for another attempt: Spark reuses the first one's shuffles and reads no record again.
         assert self._outcomes is not None  # query_frame() has created the counter of this batch's query.
         yield batch, self._outcomes
 
@@ -246,7 +247,7 @@ class QueryReader(BatchReader):
 
     def end_batch(self) -> None:
         if self._outcomes is not None:
-            # Reset it now: if the plan sorts, Spark reads the next batch's records before it calls the writer.
+            # Not at the next batch: if the plan sorts, Spark reads that batch's records before it calls the writer.
             self._outcomes.next()
 
     def close(self) -> None:
@@ -260,13 +261,6 @@ def uses_tokens(spark: SparkSession) -> bool:
     return any(name.startswith(f"{TOKENS}.") for name, _ in spark.sparkContext.getConf().getAll())
 
 
-def halves(span: OffsetRange) -> list[OffsetRange]:
-    """Split a range into two halves."""
-    middle = span.start + span.records // 2
-    topic, partition = span.key
-    return [OffsetRange(topic, partition, span.start, middle), OffsetRange(topic, partition, middle, span.end)]
-
-
 def share_out(spans: Sequence[OffsetRange], tasks: int) -> list[list[OffsetRange]]:
     """Distribute ranges to tasks evenly by records: the largest range first, to the task with the fewest records."""
     shares: list[list[OffsetRange]] = [[] for _ in range(max(1, tasks))]
@@ -276,7 +270,3 @@ def share_out(spans: Sequence[OffsetRange], tasks: int) -> list[list[OffsetRange
         shares[task].append(span)
         heapreplace(fewest, (records + span.records, task))
     return [share for share in shares if share] or [[]]
-
-
-def _records(span: OffsetRange) -> int:
-    return span.records

@@ -48,7 +48,7 @@ from lakefeed.stopwatch import timed
 
 Reread = Callable[[Sequence[OffsetRange]], "DataFrame"]
 MOST_REASONS = 5
-"""The maximum number of kinds of dead letters that a message names."""
+"""The maximum number of reasons of dead letters that a message names."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class BatchResult:
     Attributes:
         rows: the number of rows that the sink has written; for merges, inserted, changed and deleted rows.
         replayed: whether the sink already had the batch, from before a restart.
-        counts: the outcomes of the batch's records; empty for a replayed batch.
-        reasons: the kinds of the batch's dead letters.
+        counts: the outcomes of the batch's records; zero for a replayed batch.
+        reasons: the reasons of the batch's dead letters, with numbers and samples.
         schema_id: the id of the newest writers' schema that the rows cover; None for formats without ids.
     """
 
@@ -77,19 +77,19 @@ class Committed:
     """The sink has the rows. Read the outcomes before the query's next batch resets them."""
 
     rows: int | None
-    """The number of rows that the sink has written; None if it is unknown, or the sink's log already had the batch."""
+    """The number of rows that the sink has written; None if the sink's log already had the batch."""
     outcomes: BatchOutcomes
 
 
 @dataclass(frozen=True)
 class Isolated:
-    """Records whose rows cannot be computed or written have to become dead letters; nothing is written yet."""
+    """The records whose rows cannot be computed or written, with reasons: the next attempt makes them dead letters."""
 
     failing: Mapping[OffsetRange, str]
 
 
 class SpentBudget:
-    """An error budget, and the dead letters in its window, which covers the last ``seconds``."""
+    """An error budget, and the counts of the batches in its window, which covers the last ``seconds``."""
 
     def __init__(self, budget: ErrorBudget | None) -> None:
         self._budget = budget
@@ -98,7 +98,7 @@ class SpentBudget:
         self._spent: deque[tuple[float, Counts]] = deque()
 
     def limit(self, outcomes: BatchOutcomes) -> None:
-        """Limit a batch's dead letters to the rest of the budget."""
+        """Limit the dead letters of a batch to the rest of the budget."""
         if self._budget is None:
             return
         outcomes.bound(max_rows=self._budget.max_rows, max_share=self._budget.max_share)
@@ -109,7 +109,7 @@ class SpentBudget:
             outcomes.bound(max_rows=self._window.max_rows, max_share=self._window.max_share, before=before)
 
     def spend(self, counts: Counts, *, at: float | None = None) -> None:
-        """Add the counts of a committed batch to the window; ``at`` is the time of the commit, by default now."""
+        """Add the counts of a batch to the window; ``at`` is the time of its commit, by default now."""
         if self._window is not None:
             self._spent.append((time.time() if at is None else at, counts))
 
@@ -121,12 +121,12 @@ class LeftOutFields:
         self._records, self._next_note = 0, 1
 
     def notes(self, outcomes: BatchOutcomes) -> Iterator[str]:
-        """Yield a message for the first record with a field without a column, and again at 100 times the count."""
+        """Yield a message at the run's first such record, and again whenever there are 100 times as many."""
         self._records += outcomes.counts.left_out
         if self._records >= self._next_note and outcomes.counts.left_out:
             self._next_note = 100 * self._records
             field, records = one_line(outcomes.left_out_field), counted(self._records, "record")
-            yield f"no column takes the JSON field {field}: {records} of this run have such fields, left out"
+            yield f"the JSON field {field} has no column and is left out; {records} of this run have such fields"
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,6 @@ class BatchWriter:
     Attributes:
         dead_letters: the store of dead letters; None if an unreadable record stops the feed.
         publisher: publishes the table's branch; None if the rows do not land in a branch.
-        spent: the error budget.
         reread: reads offset ranges again, to find the record that makes a batch fail; None if the source cannot do so.
         fence: the fence that ``begin`` has taken; only the writer that ``begin`` returns has it.
     """
@@ -158,15 +157,15 @@ class BatchWriter:
     def of_rows(
         cls, spark: SparkSession, rows: RowBuilder, sink: RowSink, *, feed: str, stateful: bool = False
     ) -> BatchWriter:
-        """Return a writer of a frame's rows, without dead letters; a ``stateful`` query builds the rows itself."""
+        """Return a writer for a DataFrame, without dead letters; a ``stateful`` query builds the rows itself."""
         reader = QueryReader(spark, rows, sink) if stateful else BatchReader(spark, rows, sink)
         return cls(spark, feed=feed, sink=sink, rows=rows, reader=reader)
 
     def begin(self, records: DataFrame, *, fenced: bool = True, lost: Collection[Partition] = ()) -> BatchWriter:
         """Prepare the sink, write dead letters that the last run did not write, and return the writer of this run.
 
-        This uses only the columns of ``records``. Work beside a running driver is not ``fenced``. Records of ``lost``
-        partitions cannot be read again.
+        Only the columns of ``records`` matter here. Work beside a running driver is not ``fenced``. The dead letters of
+        ``lost`` partitions are left out, because their records cannot be read again.
         """
         self.rows.schema.begin(lambda: self.rows.rows(records))
         if self.rows.is_plain:
@@ -182,32 +181,32 @@ class BatchWriter:
         return replace(self, fence=fence)
 
     def of_only_rows(self, reread: Reread) -> BatchWriter:
-        """Return a writer that commits only if all records are rows or skipped, as a replay requires."""
+        """Return a writer that refuses a batch with dead letters, as a replay requires."""
         return replace(self, spent=SpentBudget(ErrorBudget(max_rows=0)), reread=reread)
 
     def follow(self) -> None:
-        """Move the dead letters after their feed if it was moved; otherwise refuse dead letters ahead of the feed."""
+        """Remove the dead letters past the feed's position if the feed was moved there; otherwise refuse them."""
         if self.dead_letters is not None and self.sink.keeps_ledger:
             position = self.sink.position()
             ranges = position.ranges if position is not None else None
             self.dead_letters.follow(ranges, moved=position is not None and position.is_move)
 
     def cause_of(self, error: LakefeedError) -> LakefeedError:
-        """Return the error of a lost fence if that is the cause of this error; otherwise return this error.
+        """Return the error of a lost fence if another driver has taken over; otherwise return the error unchanged.
 
-        A replaced driver may first notice its successor by a changed checkpoint, or by a file that is missing now.
+        The other driver's changes of the checkpoint, or a file that it has removed, may have caused the error.
         """
         if self.fence is None or not isinstance(error, CheckpointMismatch | JobFailed):
             return error
         try:
             taken = self.sink.fence_taken()
-        except Exception:  # If the sink does not answer, return the first error.
+        except Exception:  # The sink does not answer.
             return error
-        # A removed table has no fence: no driver has taken over.
+        # None: the table was removed, and no driver has taken over.
         return error if taken in (None, self.fence) else fence_lost(taken, self.fence, where=error.where or self.feed)
 
     def _require_fence(self) -> None:
-        """Raise if another driver has taken over: it may have committed the batch, and not marked it as done yet."""
+        """Raise an error if another driver has taken over: it has then committed the batch, and still has to log it."""
         if self.fence is not None and (taken := self.sink.fence_taken()) != self.fence:
             raise fence_lost(taken, self.fence, where=self.feed)
 
@@ -237,8 +236,8 @@ class BatchWriter:
         Raises:
             CheckpointMismatch: the batch does not begin where the sink's last commit ended.
             ErrorBudgetExceeded: the batch has too many dead letters; nothing of it was written.
-            SchemaChanged: a writer's schema has changed, and the feed is set to stop then.
-            AuditFailed: the table with this batch failed its audit, and the feed is set to stop then.
+            SchemaChanged: a writer's schema has changed, with ``on_change: stop``.
+            AuditFailed: the table failed its audit with this batch, with ``on_failure: stop``.
         """
         result = self._write(batch, ranges, batch_id)
         if self.publisher is None:
@@ -248,10 +247,7 @@ class BatchWriter:
         return result if note is None else replace(result, notes=(*result.notes, note))
 
     def end(self) -> str | None:
-        """Publish the rows of the last batches at the end of a run; return the publisher's message, if any.
-
-        Raises the same errors of an audit as ``write``.
-        """
+        """Publish the rows of the last batches at the end of a run; return a message, or raise AuditFailed."""
         return None if self.publisher is None else self.publisher.after_batch(at_end=True)
 
     def _write(self, batch: DataFrame, ranges: OffsetRanges, batch_id: int) -> BatchResult:
@@ -265,7 +261,7 @@ class BatchWriter:
             with timed("write"):
                 committed = self.commit_rows(batch, commit)
             if committed.rows is None:
-                # The sink's log already has the batch, from before a crash.
+                # The last run crashed after the sink had logged the batch, perhaps before it wrote the dead letters.
                 self._complete(batch, commit)
                 return BatchResult(batch_id, rows=0, replayed=True)
             counts = committed.outcomes.counts
@@ -286,7 +282,7 @@ class BatchWriter:
             self.reader.end_batch()
 
     def _complete(self, batch: DataFrame, commit: Commit) -> None:
-        """Write a batch's dead letters that a crash after the commit prevented, for a sink without a ledger."""
+        """Write the dead letters that a crash after the commit prevented, for a sink without a ledger."""
         if self.dead_letters is None:
             return
         self.rows.isolated = self._isolate(commit, commit.ranges.ranges)
@@ -295,10 +291,7 @@ class BatchWriter:
             self.dead_letters.complete(self.rows.classify, commit, spans=commit.ranges.ranges, expected=expected)
 
     def commit_rows(self, records: DataFrame, commit: SnapshotProperties) -> Committed:
-        """Try to commit the records' rows until the sink has them, or raise an error; do not write dead letters.
-
-        This is for batches, and also for other records, such as those of a backfill.
-        """
+        """Commit the records' rows, in as many attempts as necessary; write no dead letters."""
         self.rows.isolated = {}
         while not isinstance(outcome := self.attempt(records, commit), Committed):
             self.prepare_next(outcome, records)
@@ -307,7 +300,7 @@ class BatchWriter:
         return outcome
 
     def prepare_next(self, outcome: SchemasMissing | Isolated | Stopped | OverBudget, records: DataFrame) -> None:
-        """Prepare the next attempt to commit the records; raise an error if the outcome stops the feed."""
+        """Prepare the next attempt to commit; raise an error if the last attempt's outcome stops the feed."""
         match outcome:
             case SchemasMissing(schema_ids):
                 self._cover(schema_ids, records)
@@ -325,7 +318,7 @@ class BatchWriter:
 
         Raises:
             LakefeedError: the transform or the sink fails at a record; the error names the record.
-            Py4JJavaError: Spark failed, or the commit was refused for another reason.
+            Py4JJavaError: Spark has failed, or the catalog has refused the commit.
         """
         with self.reader.attempt(batch, commit) as (rows, outcomes):
             self.spent.limit(outcomes)
@@ -333,11 +326,11 @@ class BatchWriter:
                 outcomes.cover(covered)
             self.rows.note_columns(rows)
             try:
-                # Suppress Spark's own log of the error: it has values of the record, and a stack trace.
+                # Spark's own log of an error would have values of the record.
                 with quietly(), timing_commit("commit", outcomes.seconds_since_allowed):
                     return Committed(self.sink.land(rows, commit, commit_id=outcomes.commit_id), outcomes)
             except Exception as error:
-                # Spark wraps the refusal of a commit in another error, so read the refusal from the counter.
+                # Spark hides the counter's refusal of a commit in another error, so ask the counter.
                 if (refusal := outcomes.refusal) is not None:
                     return refusal
                 if isinstance(commit, Commit | Backfill | Replay):
@@ -352,7 +345,10 @@ class BatchWriter:
                 raise
 
     def judge_again(self, commit: Commit | Backfill, spans: Sequence[OffsetRange], expected: int) -> Judge:
-        """Return a function that judges the records of an earlier run's commit: that run may have isolated records."""
+        """Return a function that classifies the records of an earlier run's commit as that run did.
+
+        If it finds fewer dead letters than ``expected``, that run had isolated records, so it isolates them too.
+        """
 
         def judge(records: DataFrame) -> DataFrame:
             self.rows.isolated = {}
@@ -375,9 +371,9 @@ class BatchWriter:
     def _why(
         self, reread: Reread, commit: Commit | Backfill | Replay, ranges: Sequence[OffsetRange], *, null: bool = False
     ) -> str | None:
-        """Return why Spark cannot compute these records' rows, or why a sink that can try rows refuses them.
+        """Return why Spark cannot compute these records' rows, or why the sink refuses them; None if they succeed.
 
-        With ``null``, try a row of nulls instead: every table accepts it as long as its store and catalog work.
+        With ``null``, try a row of nulls instead: every table accepts it if its store and catalog work.
         """
         tried = Commit(self.feed, commit.batch_id or 0, commit.ranges)
         try:
@@ -394,15 +390,15 @@ class BatchWriter:
         return None
 
     def _cover(self, schema_ids: Collection[int], batch: DataFrame) -> None:
-        """Merge the missing writers' schemas for the next attempt; raise PlannedRestart if a query needs a new plan."""
+        """Merge the missing writers' schemas for the next attempt; raise PlannedRestart if this needs a new query."""
         schema = self.rows.schema
         before = schema.spec, schema.refused_ids
         schema.merge_writer_schemas(schema_ids, rows_of=lambda: self.rows.rows(self.reader.template(batch)))
         if self.reader.is_part_of_query and (schema.spec, schema.refused_ids) != before:
             raise PlannedRestart(
-                "a writer's schema has changed; the query has to restart to read it",
+                "a writer's schema has changed: the query restarts to read it",
                 where=f"feed {self.feed}",
-                hint="start the feed again: it resumes with this batch",
+                hint="if the feed has stopped, start it again: it resumes with this batch",
             )
 
     def _over_budget(self, counts: Counts, reasons: Sequence[Reason]) -> ErrorBudgetExceeded:
@@ -413,6 +409,6 @@ class BatchWriter:
             f"{counts.dead_letters:,} of {counts.records:,} records of the batch would be dead letters, more than the "
             f"error budget allows; nothing of the batch is written: {named}",
             where=f"feed {self.feed}",
-            hint="fix the cause and start the feed again, it resumes with this batch; or allow more in "
-            "dead_letters.budget",
+            hint="remove the cause, or allow more in dead_letters.budget; then start the feed again: it resumes with "
+            "this batch",
         )

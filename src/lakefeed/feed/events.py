@@ -1,6 +1,6 @@
-"""The events of a run besides its batches: a feed's log shows them, and notifications report them.
+"""The events of a run besides its batches, for the feed's log and for notifications.
 
-A reader polls the events after a number, or waits for them. There are no callbacks, so a slow reader delays no batch.
+A reader asks for the events after a number, or waits for them: without callbacks, a slow reader delays no batch.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Event(JsonModel):
 
     Attributes:
         number: the event's number in the run, from 1, without gaps.
-        message: one line for people, without secrets and control characters.
+        message: one line for people, without control characters.
         details: values for programs; the keys depend on the kind.
     """
 
@@ -65,7 +65,6 @@ class EventLog:
         self._number = 0
 
     def add(self, kind: EventKind, message: str, **details: Any) -> Event:
-        """Add an event with the current time."""
         with self._added:
             self._number += 1
             event = Event(number=self._number, at=self._clock(), kind=kind, message=one_line(message), details=details)
@@ -83,7 +82,7 @@ class EventLog:
             message = f"{of_batch}: {batch.dead_letters:,} dead letters{reason}"
             self.add("dead_letters", message, batch=batch.batch_id, count=batch.dead_letters)
         if before is not None and batch.schema_id is not None and batch.schema_id != before.schema_id:
-            message = f"{of_batch} has rows of schema {batch.schema_id}"
+            message = f"{of_batch} is the first one with rows of schema {batch.schema_id}"
             self.add("schema", message, batch=batch.batch_id, schema_id=batch.schema_id)
         requests = batch.requests
         if requests is not None and requests.over_budget:

@@ -1,8 +1,8 @@
 """Finds the record that makes a batch fail, because Spark only reports that a task has failed.
 
-It bisects the batch's offset ranges: it computes the rows of a half again, and tries them in the sink without a commit.
-To find one record, it computes about twice the batch. If the batch failed for another reason, such as an unavailable
-server, the next try may succeed: then no record is to blame.
+The search halves the batch's offset ranges again and again: it computes the rows of a half, and tries them in the sink
+without a commit. This computes about as many rows as two batches have. If the batch failed for another reason, such as
+an unavailable server, an attempt may succeed: then no record is to blame.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Fails = Callable[[Sequence[OffsetRange]], object]
 LONGEST_SECONDS = 300.0
 MOST_NAMED = 5
 MOST_ISOLATED = 200
-"""The maximum number of records that are isolated one by one; after that, whole ranges are isolated."""
+"""After this number of records, whole ranges are isolated."""
 
 
 def explain_failure(
@@ -30,7 +30,7 @@ def explain_failure(
 ) -> LakefeedError | None:
     """Return an error that names the failing record; None if no record is to blame, or the error already names it.
 
-    Without ``fails``, this does not search for a record, because the source cannot read records again.
+    ``fails`` is None if the source cannot read records again; then no record is searched.
     """
     known = translate(error)
     if not isinstance(known, JobFailed | RowsRefused):
@@ -46,13 +46,13 @@ def explain_failure(
     return JobFailed(
         f"the batch fails at {listed(failing)}; nothing of it is written",
         where=f"feed {feed}, {kind_of_failure(known.where or '')}",
-        hint=f"look at it: lakefeed read pipeline.yaml --range {failing[0]}; dead_letters lets the feed continue "
-        "without it; or let transform.sql handle such a value, as try_cast and try_divide do",
+        hint=f"look at the record: lakefeed read pipeline.yaml --range {failing[0]}; then set dead_letters, so that "
+        "the feed continues without it, or handle such values in transform.sql, for example by try_cast or try_divide",
     )
 
 
 def why_of(error: Exception) -> str | None:
-    """Return the reason for a dead letter whose row has raised this error; None if a record is not the cause."""
+    """Return the reason of a dead letter whose row has raised this error; None if no record is the cause."""
     known = translate(error)
     if isinstance(known, RowsRefused):
         return f"the sink refuses the row: {known.what}"
@@ -63,7 +63,7 @@ def why_of(error: Exception) -> str | None:
 def find_failing(
     fails: Fails, ranges: Sequence[OffsetRange], *, clock: Callable[[], float] = time.monotonic
 ) -> tuple[OffsetRange, ...]:
-    """Return the fewest offsets that still fail: one, or more if the time is over or records fail only together."""
+    """Return the smallest failing ranges: one offset, or more if the time is over or records fail only together."""
     until = clock() + LONGEST_SECONDS
     failing = tuple(span for span in ranges if span.records)
     if not failing or not fails(failing):
@@ -86,10 +86,10 @@ def isolate(
 ) -> dict[OffsetRange, str]:
     """Return the records that fail on their own, with reasons; whole ranges if time is over or too many records fail.
 
-    If no record succeeds, ``works`` tries a row of nulls: if the sink refuses even this row, no record is to blame.
+    If no record succeeds, ``works`` tries a row of nulls: if the sink refuses this row too, no record is to blame.
     """
     until = clock() + LONGEST_SECONDS
-    found: dict[OffsetRange, str] = {}
+    isolated: dict[OffsetRange, str] = {}
     some_succeed = False
     waiting = [tuple(span for span in ranges if span.records)]
     while waiting:
@@ -99,13 +99,13 @@ def isolate(
             some_succeed = some_succeed or bool(part)
             continue
         records = sum(span.records for span in part)
-        if records > 1 and clock() < until and len(found) < MOST_ISOLATED:
+        if records > 1 and clock() < until and len(isolated) < MOST_ISOLATED:
             waiting += reversed(_halves(part))
         # Try again: the first failure may come from a short network outage.
         elif why(part) is not None:
-            among = "" if records == 1 else f"; at least one of {records} records that were not separated"
-            found.update(dict.fromkeys(part, reason + among))
-    return found if some_succeed or (found and works()) else {}
+            among = "" if records == 1 else f"; at least one of {records} records that were not tried one by one"
+            isolated.update(dict.fromkeys(part, reason + among))
+    return isolated if some_succeed or (isolated and works()) else {}
 
 
 def _halves(ranges: Sequence[OffsetRange]) -> tuple[tuple[OffsetRange, ...], tuple[OffsetRange, ...]]:
@@ -129,15 +129,15 @@ def listed(ranges: Sequence[OffsetRange]) -> str:
         for span in ranges
         if span.records
     ]
-    more = f" and {len(named) - MOST_NAMED} partitions more" if len(named) > MOST_NAMED else ""
+    more = f" and {len(named) - MOST_NAMED} more partitions" if len(named) > MOST_NAMED else ""
     return ", ".join(named[:MOST_NAMED]) + more
 
 
 def kind_of_failure(text: str) -> str:
-    """Return the kind of an error of Spark: its text if ``without_values`` has cleaned it, or only its class."""
+    """Return an error's text without values of records: only its class, unless ``without_values`` has cleaned it."""
     if re.fullmatch(r"\[[A-Z][A-Z0-9_.]+\].* SQLSTATE \w{5}", text):
         return text
     if own := re.fullmatch(r"[\w.]+: lakefeed: ([^\n]*)", text):
         return own[1]
-    found = re.search(r"\[[A-Z][A-Z_.]+\]", text)
-    return found[0] if found else text.partition(":")[0].strip()[:200]
+    error_class = re.search(r"\[[A-Z][A-Z_.]+\]", text)
+    return error_class[0] if error_class else text.partition(":")[0].strip()[:200]

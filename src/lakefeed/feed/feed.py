@@ -1,4 +1,4 @@
-"""The parts of one feed, from its settings: source, decoder, transform, sink and dead letters."""
+"""Builds the parts of one feed from its settings: source, decoder, transform, sink and dead letters."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from lakefeed.sinks.definition import LedgerTable, RowSink, SchemaPlanner, Sink
 from lakefeed.sinks.factory import AnySink, open_sink, sink_of
 
 FAST_PATH = "spark.lakefeed.fastPath"
-"""A Spark setting: whether Parquet files of Iceberg tables are written by columns (``ColumnarModel.java``)."""
+"""The Spark setting that makes ``ColumnarModel.java`` write the Parquet files of Iceberg tables."""
 
 QueryCheck = Callable[["DataFrame"], None]
-"""Checks the frame of a query with state before the feed changes anything; raises an error if it must not run."""
+"""Raises an error if the frame of a query with state must not run; called before the feed changes anything."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FeedPath:
-    """Texts that describe the reader of a feed's records, the encoder of its rows, and what lands upserts."""
+    """Describes the reader of a feed's records, the encoder of its rows, and how it writes upserts."""
 
     reader: str
     encoder: str
@@ -66,7 +66,7 @@ class FeedSource:
 
     @property
     def reads_headers(self) -> bool:
-        """Return whether a stream reads the records' headers: to decode or keep them, or to mark duplicates by them."""
+        """Return whether a stream reads the records' headers: to decode or store them, or to find duplicates."""
         kafka = self.config.source.kafka
         return self.keeps_headers or (kafka is not None and kafka.deduplicate)
 
@@ -79,7 +79,7 @@ class FeedSource:
         gather: bool = True,
         bounded: bool = True,
     ) -> DataFrame:
-        """Return a stream of the topics' undecoded records, or of the rows of another source.
+        """Return a stream of undecoded records, or of the rows of a source without records.
 
         The arguments are those of ``lakefeed.records.sources.kafka.read_stream``; ``marks`` are the source's own names
         for the positions in ``starting``.
@@ -114,11 +114,11 @@ class FeedSource:
         )
 
     def reread(self, spark: SparkSession, ranges: Sequence[OffsetRange]) -> DataFrame:
-        """Return all records of these Kafka offsets again, without marks for duplicates."""
+        """Return the records of these Kafka offsets once more; duplicates are not marked."""
         return read_batch(spark, self.config.kafka, ranges=ranges, headers=self.keeps_headers)
 
     def reread_with_headers(self, spark: SparkSession, spans: Sequence[OffsetRange], of: OffsetRanges) -> DataFrame:
-        """Return some records of a commit again, for its dead letters; ``of`` are the ranges of the commit."""
+        """Return some records of a commit once more, for its dead letters; ``of`` has the ranges of the commit."""
         if (installed := self.config.source.installed) is not None:
             return self._installed(spark, installed).read_batch(spans, of=of)
         return read_batch(spark, self.config.kafka, ranges=spans, headers=True)
@@ -135,17 +135,17 @@ class FeedSource:
         return open_reader(spark, completed if isinstance(completed, InstalledSource) else source)
 
     def _mark_duplicates(self, records: DataFrame) -> DataFrame:
-        """Mark duplicates if the pipeline requires it; marked records are skipped and counted."""
+        """Mark duplicates, so that the decoder skips and counts them, if the pipeline file says so."""
         if not self.config.kafka.deduplicate:
             return records
-        found = mark_copies(records)
-        return found if self.keeps_headers else found.drop("headers")
+        marked = mark_copies(records)
+        return marked if self.keeps_headers else marked.drop("headers")
 
 
 def state_without_checkpoint() -> ConfigError:
     """Return the error for a query with state and without a checkpoint to store it."""
     return ConfigError(
-        "the transform keeps state from batch to batch, and without a checkpoint it has no place",
+        "the transform keeps state from batch to batch, and only a checkpoint can store it",
         where="transform",
         hint=CHECKPOINT_HINT,
     )
@@ -158,8 +158,8 @@ class Feed:
     Attributes:
         config: the pipeline; if every topic has its own table, the pipeline for one topic.
         view: the name of the decoded rows in the transform's SQL.
-        folder: the folder of the pipeline file; Python functions are also searched there.
-        scratch: the location of the query's files if the feed has no checkpoint; no one reads them after the run.
+        folder: the folder of the pipeline file; it may have the modules of the Python functions.
+        scratch: the location of the query's files if the feed has no checkpoint; the run removes them at its end.
     """
 
     config: PipelineConfig
@@ -183,7 +183,7 @@ class Feed:
 
     @cached_property
     def transform(self) -> TransformSteps:
-        """The steps from decoded rows to the sink's rows; a missing or wrong Python function is a ConfigError."""
+        """The steps from decoded rows to the sink's rows; raises ConfigError for a missing or wrong Python function."""
         return TransformSteps(self.config.transform, view=self.view, folder=self.folder)
 
     @property
@@ -206,9 +206,11 @@ class Feed:
     def for_topic(self, topic: str) -> Feed:
         """Return the feed of one topic, if the pipeline has one table per topic; otherwise raise ConfigError."""
         if not self.config.has_many_tables:
-            raise ConfigError(f"pipeline '{self.config.name}' has one table for all its topics")
+            what = f"pipeline '{self.config.name}' has one table for all its topics"
+            raise ConfigError(what, hint="leave the topic out")
         if not self.config.kafka.reads(topic):
-            raise ConfigError(f"pipeline '{self.config.name}' does not read the topic {topic}")
+            what = f"pipeline '{self.config.name}' does not read the topic {topic}"
+            raise ConfigError(what, hint="name one of its topics: lakefeed status pipeline.yaml lists them")
         return replace(self, config=config_of(self.config, topic), view=self.config.name)
 
     def as_new_topic(self) -> Feed:
@@ -236,7 +238,7 @@ class Feed:
         return QueryPlan.of(frame, output_mode=self.config.output_mode, streams=len(self.transform.streams))
 
     def query_check(self, checkpoint: Claim, *, is_new_query: bool) -> QueryCheck:
-        """Return a check that a query has the state that the checkpoint's note describes; a new query has no state."""
+        """Return a check that a query has the state that the checkpoint's note describes, unless the query is new."""
         has_state = not is_new_query
 
         def check(frame: DataFrame) -> None:
@@ -245,27 +247,26 @@ class Feed:
             noted = tuple(checkpoint.noted.state)
             if has_state:
                 plan.require_same_state(noted, checkpoint=self.checkpoint_location)
-            has_state = True  # This query creates state: compare the query of this run's next schema with it.
+            has_state = True  # The query creates state, which the run's next query must have too.
             if plan.state != noted:
                 checkpoint.remember(state=plan.state)
 
         return check
 
     def require_stateless(self, spark: SparkSession) -> None:
-        """Raise an error for a transform with state, because its query does not read these records."""
+        """Raise an error for a transform with state if records are read outside its query."""
         if self.plan(spark).stateful:
             raise ConfigError(
-                f"the transform of '{self.config.name}' keeps state from batch to batch, and these records are no "
-                "batch of its query: they would be counted by themselves",
+                f"the transform of '{self.config.name}' keeps state from batch to batch, and these records are read "
+                "outside its query: their rows would lack that state",
                 where="transform",
-                hint="feeds with state take records from their query alone: no table for each topic, no backfill, no "
-                "replay of dead letters",
+                hint="a feed with state cannot have a table for each topic, a backfill or a replay of dead letters",
             )
 
     def require_checkpoint_for_state(self, spark: SparkSession) -> None:
         """Refuse a transform with state without a checkpoint; only Spark knows whether SQL keeps state.
 
-        The feed of one of many topics cannot have a checkpoint: see ``require_stateless``.
+        For a pipeline with one table per topic, ``require_stateless`` refuses the transform.
         """
         is_of_many = self.view != self.config.name
         if self.config.resumes_by_ledger and not is_of_many and self.plan(spark).stateful:
@@ -277,7 +278,7 @@ class Feed:
         return Claim(spark, self.checkpoint_location, identity.owner, transform=identity.transform_id)
 
     def sink(self, spark: SparkSession, checkpoint: Claim, *, note: Callable[[str], None] = lambda note: None) -> Sink:
-        """Open the feed's sink, or a combination with its additional sinks; ``note`` reports pauses of these sinks."""
+        """Open the feed's sink, together with its additional sinks; ``note`` gets messages about those that lag."""
         put_credentials(spark, self.config.decode)
         return open_sink(self.config, self.connections, spark=spark, claim=checkpoint, note=note, folder=self.folder)
 
@@ -302,16 +303,16 @@ class Feed:
         check_query: QueryCheck | None = None,
         alone: bool = False,
     ) -> BatchWriter:
-        """Return the writer of the feed's batches, and prepare the sink and the dead letters.
+        """Prepare the sink and the dead letters, and return the writer of the feed's batches.
 
         Args:
             records: see ``BatchWriter.begin``, also for ``fenced`` and ``lost``.
-            check_query: for a query with state: see ``query_check``. Without it, a transform with state is refused.
-            alone: the feed will have no other records, so a transform may build state from these records alone.
+            check_query: the check of a query with state: see ``query_check``. Without it, state is refused.
+            alone: the feed never has other records, so a transform may build its state from these records.
         """
         if check_query is None and not alone:
             self.require_stateless(spark)
-        # Set it in the session: the feed's queries copy the session, and tasks read its settings.
+        # The feed's queries copy the session with this setting, and their tasks read it.
         spark.conf.set(FAST_PATH, self.config.has_fast_encoder)
         dead_letters = self.dead_letter_store(spark) if self.config.dead_letters is not None else None
         if dead_letters is not None:
@@ -320,7 +321,7 @@ class Feed:
         return writer.begin(records, fenced=fenced, lost=lost)
 
     def general_path_reason(self, spark: SparkSession, rows: RowBuilder) -> str | None:
-        """Return the reason why no ``DirectReader`` reads the batches; None if a ``DirectReader`` reads them."""
+        """Return why no ``DirectReader`` can read the batches; None if it reads them."""
         if not self.config.has_fast_reader:
             return f"fast_path: {self.config.fast_path}"
         return DirectReader.refusal(spark, self.config.source.kafka, rows)
@@ -328,18 +329,18 @@ class Feed:
     def path(
         self, spark: SparkSession, rows: RowBuilder, columns: Callable[[], StructType | None], *, stateful: bool
     ) -> FeedPath:
-        """Describe the reader of the records and the encoder of the rows, with reasons if they are not lakefeed's.
+        """Describe the reader of the records and the encoder of the rows, and why they are not lakefeed's.
 
-        ``columns`` returns the rows' columns; the table may not exist yet. With state, Spark decodes the records.
+        ``columns`` returns the rows' columns, for a table that does not exist yet.
         """
         config = self.config
-        # A query over a source without offsets resumes like a query with state, but lakefeed never reads its records.
+        # A source without offsets makes the query ``stateful`` too, but has no records that lakefeed could read.
         has_state = stateful and config.source.numbered is not None
         reason = "the transform keeps state" if has_state else self.general_path_reason(spark, rows)
         if reason is None:
             reader = "lakefeed's, which decodes each record as it reads it"
         elif config.has_fast_reader and config.source.kafka is not None and not uses_tokens(spark):
-            reader = f"lakefeed's; each record is decoded by a step of its own ({reason})"
+            reader = f"lakefeed's; a separate step decodes the records ({reason})"
         else:
             reader = f"Spark's source ({reason})"
         refusal: str | None = f"fast_path: {config.fast_path}"
@@ -357,7 +358,7 @@ class Feed:
         check_query: QueryCheck | None = None,
         alone: bool = False,
     ) -> BatchWriter:
-        """Return the writer of the feed's batches for ``begin_writer``, without creating or changing anything."""
+        """Return the writer of the feed's batches; ``begin_writer`` also prepares the sink."""
         config, source = self.config, self.config.source.numbered
         rows = self.decoder.row_builder(spark, sink, self.transform, check=check_query)
         most = source.max_records_per_batch if source is not None else None
@@ -376,31 +377,31 @@ class Feed:
             reader=reader,
             dead_letters=dead_letters,
             spent=SpentBudget(config.dead_letters.budget if config.dead_letters else None),
-            # A query with state cannot build its rows from a part of the records.
+            # A query with state cannot build its rows from only some of the records.
             reread=partial(self.source.reread, spark) if config.source.kafka and check_query is None else None,
         )
 
     def dead_letters(self) -> DeadLetterReader:
         """Open the dead letters for reading without Spark; raise ConfigError if the pipeline has no dead letters."""
-        kept = self._kept
-        if kept.table is not None:
-            return TableReader(kept.table, connections=self.connections)
-        return TopicReader(kept.topic or "", cluster=self.config.kafka)
+        settings = self._dead_letter_settings
+        if settings.table is not None:
+            return TableReader(settings.table, connections=self.connections)
+        return TopicReader(settings.topic or "", cluster=self.config.kafka)
 
     def dead_letter_store(self, spark: SparkSession) -> DeadLetterStore:
         """Open the dead letters for writing, replay and deletion; raise ConfigError if the pipeline has none."""
-        kept = self._kept
-        if kept.table is not None:
-            self.connections.catalog(catalog_of(kept.table))
+        settings = self._dead_letter_settings
+        if settings.table is not None:
+            self.connections.catalog(catalog_of(settings.table))
             records = partial(self.source.reread_with_headers, spark)
-            return DeadLetterTable(spark, kept.table, feed=self.config.name, records=records)
-        return DeadLetterTopic(spark, kept.topic or "", feed=self.config.name, source=self.config.kafka)
+            return DeadLetterTable(spark, settings.table, feed=self.config.name, records=records)
+        return DeadLetterTopic(spark, settings.topic or "", feed=self.config.name, source=self.config.kafka)
 
     @property
-    def _kept(self) -> DeadLetters:
+    def _dead_letter_settings(self) -> DeadLetters:
         if self.config.dead_letters is None:
             raise ConfigError(
                 f"pipeline '{self.config.name}' keeps no dead letters",
-                hint="dead_letters: {table: catalog.namespace.table}, or {topic: name}",
+                hint="add dead_letters: {table: catalog.namespace.table}, or {topic: name}",
             )
         return self.config.dead_letters

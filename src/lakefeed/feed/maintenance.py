@@ -33,9 +33,9 @@ OnBatch = Callable[[FinishedBatch], None]
 
 
 def tables_of(*configs: PipelineConfig, beside: bool = False) -> tuple[str, ...]:
-    """Return the Iceberg tables that pipelines write to, without duplicates: rows, histories and dead letters.
+    """Return the Iceberg tables that the upkeep of pipelines maintains: rows, histories and dead letters, each once.
 
-    With ``beside``, add the tables of ``sinks``; the feed's upkeep does not maintain these tables.
+    With ``beside``, add the tables of additional ``sinks``, which the feed's upkeep leaves alone.
     """
     named: list[str | None] = []
     for config in configs:
@@ -67,7 +67,7 @@ def repeat_upkeep(
     ignored: tuple[type[LakefeedError], ...] = (),
     say: Callable[[str], None] = lambda line: None,
 ) -> None:
-    """Maintain tables now and then on schedule, until ``stop`` is set; report a failure and retry it next time."""
+    """Maintain tables now, and then on schedule until ``stop`` is set; report a failure, and try again next time."""
     while True:
         for table in tables():
             if stop.is_set():
@@ -91,11 +91,11 @@ def upkeep_beside_feed(
     tables: Callable[[], Sequence[str]] | None = None,
     monitor: RunObserver | None = None,
 ) -> Iterator[Callable[[OnBatch], OnBatch]]:
-    """Maintain a feed's tables one by one in a thread while the feed runs; yield a function that adds notes to batches.
+    """Maintain a feed's tables one by one in a thread while the feed runs.
 
-    A failure becomes a note of the next batch and never stops the feed. Without an ``upkeep`` block, no upkeep runs on
-    schedule. An operator's request by ``monitor.control`` runs immediately, with or without the block. Every upkeep
-    calls ``tables``, because the number of tables may grow.
+    Yield a function that adds the results as notes to batches; a failure also becomes a note, and never stops the feed.
+    Without an ``upkeep`` block, nothing runs on schedule. An operator's request by ``monitor.control`` runs
+    immediately. Every upkeep calls ``tables``, because there may be new tables.
     """
     settings, connections, stop, notes = feed.config.upkeep, feed.connections, threading.Event(), deque[str]()
     tables = tables or (lambda: tables_of(feed.config))
@@ -117,7 +117,7 @@ def upkeep_beside_feed(
     def run(settings: Upkeep) -> None:
         now = time.time()
         if settings.at is None:
-            # Count from the last upkeep: a short run may end before ``every`` has passed.
+            # Count from the last upkeep, because many short runs may each end before ``every`` has passed.
             with suppress(Exception):  # The table is missing or unreadable: the first upkeep reports that.
                 now = LastUpkeep.of(open_table(tables()[0], connections=connections).properties).at or now
         if not stop.wait(max(0.0, next_time(settings, now=now) - time.time())):
@@ -128,8 +128,7 @@ def upkeep_beside_feed(
                 settings=settings,
                 stop=stop,
                 report=note,
-                # The table does not exist yet, or another job maintains it.
-                ignored=(ResourceMissing, TableBusy),
+                ignored=(ResourceMissing, TableBusy),  # The table does not exist yet, or another job maintains it.
             )
 
     def run_now(request: ActionRequest) -> str:
@@ -148,7 +147,7 @@ def upkeep_beside_feed(
     finally:
         stop.set()
         while thread.is_alive() or (control is not None and control.is_at_work("upkeep")):
-            # Wait until the current group of files is done; upkeep.compact.group_mb limits its size.
+            # The upkeep ends after its current group of files; upkeep.compact.group_mb limits the group's size.
             if thread.is_alive():
                 thread.join(END_SECONDS)
             else:
@@ -160,9 +159,9 @@ def upkeep_beside_feed(
 def look_after(
     table: str, spark: SparkSession, connections: Connections, settings: Upkeep, stop: threading.Event
 ) -> str:
-    """Maintain one table now; return what was done, or why it failed."""
+    """Maintain one table now; return the result as text."""
     if stop.is_set():
-        return f"{table}: the run has ended before"
+        return f"{table}: the run ended before its turn"
     try:
         job = Maintenance(table, spark=spark, connections=connections, settings=settings, stop=stop)
         return f"{table}: {job.run().sentence}"

@@ -1,14 +1,14 @@
 """Opens a feed: decides how the feed starts, and prepares checkpoint and ledger. All ways to run a feed use it.
 
-A run decides twice: first before it changes anything, and again after it has taken the fence, because then no other
-driver can change the table. After that, the run applies the decision.
+A run decides twice: before it changes anything, and after it has taken the fence, because then no other driver can
+commit. After that, the run applies the decision.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ class FeedIdentity:
 
     @classmethod
     def of(cls, config: PipelineConfig, *, folder: Path | None) -> FeedIdentity:
-        """Return the identity of a pipeline's feed; ``folder`` is also searched for Python functions."""
+        """Return the identity of a pipeline's feed; ``folder`` may have the modules of its Python functions."""
         return cls(
             owner=Owner.of(config),
             rewinds=config.sink.refusal("rewind") is None,
@@ -61,11 +61,12 @@ def collect_facts(
     """Return the facts that ``decide`` needs, for all ways to open a feed.
 
     The arguments are as in ``Facts``; ``note`` is lakefeed's file beside the checkpoint, and ``describe`` is called
-    with the feed's position. A run omits ``letters``: its writer compares them without further requests. Raises
-    CheckpointMismatch if the table was rolled back and its position is unknown.
+    with the feed's position. A run omits ``letters``, because its writer compares them. Raises CheckpointMismatch if
+    the table was rolled back and its position is unknown.
     """
     position = sink.position()
-    # Read the topics last: if another driver commits in between, a newer position would look like lost records.
+    # Describe the topics after reading the position. In the other order, another driver could commit in between, and
+    # the position would be after the topic's end, as if the topic had lost records.
     topics = describe(position)
     reset_snapshot_id = position.reset_snapshot_id if position is not None else None
     return Facts(
@@ -93,8 +94,8 @@ def at_first_offsets(
 ) -> Start:
     """Set the start positions from the pipeline file, for a feed that has nothing to resume from.
 
-    Spark itself finds ``earliest``. It also finds ``latest``, unless the feed resumes ``by_ledger``: then the ledger
-    has to record the positions. Raises the same errors as ``first_offsets``.
+    ``earliest`` is left to Spark. So is ``latest``, unless the feed resumes ``by_ledger``: then the ledger has to
+    record the positions. Raises the same errors as ``first_offsets``.
     """
     has_begun = state.batch_id is not None and not start.reset_checkpoint
     if source is None or has_begun or start.positions is not None:
@@ -114,10 +115,10 @@ class FeedStart:
         checkpoint: the feed's checkpoint; None if only the ledger has the position.
         describe: describes the current topics; it is called with the feed's position.
         stateful: whether the query keeps state between batches, or its source has no offsets.
-        source: defines where a feed begins that has nothing to resume from; None if the caller knows it.
+        source: says where a new feed begins; None if the caller decides that.
         by_ledger: whether only the sink's ledger has the feed's position. Then the start is recorded there before the
             first batch, unless the feed starts at the earliest records.
-        check: checks the feed's position before the decision; raises if the feed must not start there.
+        check: raises an error if the feed must not start at its position; called before the decision.
         position: the feed's position in the sink's ledger; None if the ledger has no commit of the feed.
 
     Raises the same errors as ``decide``.
@@ -125,14 +126,15 @@ class FeedStart:
 
     feed: FeedIdentity
     sink: Sink
-    checkpoint: Claim | None = field(kw_only=True)
-    describe: Callable[[Position | None], Topics] = field(kw_only=True)
-    stateful: bool = field(kw_only=True)
-    is_numbered: bool = field(default=True, kw_only=True)
-    accept_loss: bool = field(default=False, kw_only=True)
-    source: KafkaSource | None = field(default=None, kw_only=True)
-    by_ledger: bool = field(default=False, kw_only=True)
-    check: Callable[[Position | None], None] = field(default=lambda position: None, kw_only=True)
+    _: KW_ONLY
+    checkpoint: Claim | None
+    describe: Callable[[Position | None], Topics]
+    stateful: bool
+    is_numbered: bool = True
+    accept_loss: bool = False
+    source: KafkaSource | None = None
+    by_ledger: bool = False
+    check: Callable[[Position | None], None] = lambda position: None
     decision: Start = field(init=False)
     position: Position | None = field(init=False)
     topics: Topics = field(init=False)
@@ -145,10 +147,10 @@ class FeedStart:
         self._decide()
 
     def decide_again(self) -> Start:
-        """Decide again with the fence, because no other driver can now change the table; raise the same errors."""
+        """Decide again after taking the fence, when no other driver can commit any more; raise the same errors."""
+        # Without a ledger there is no fence: another decision would not be safer than the first one.
         if self.sink.keeps_ledger:
             self._decide()
-        # Without a ledger there is no fence, so a second decision would have the same facts.
         return self.decision
 
     def _decide(self) -> None:
@@ -166,45 +168,43 @@ class FeedStart:
         decision = decide(facts, accept_loss=self.accept_loss)
         self.decision = at_first_offsets(decision, self._state, self.source, self.topics, by_ledger=self.by_ledger)
         if self.checkpoint is not None and not self.sink.keeps_ledger:
-            ids = {name: topic.topic_id for name, topic in self.topics.items() if topic is not None}
-            self.checkpoint.remember(topic_ids=ids)
+            self.checkpoint.remember(topic_ids=_ids(self.topics))
 
     def other_feed(self) -> str | None:
-        """Return the name of another feed that has landed one of the topics, if this feed has landed nothing."""
+        """Return another feed that has landed one of the topics in the table; None if this feed has landed already."""
         feeds_of = getattr(self.sink, "feeds_of", None)
         others = feeds_of(self.topics) if self.position is None and feeds_of is not None else []
         return others[0] if others else None
 
     @property
     def is_new_query(self) -> bool:
-        """Return whether the query has nothing to resume from."""
+        """Return whether the query starts with an empty checkpoint."""
         return self.decision.reset_checkpoint or self._state.batch_id is None
 
     @property
     def unfinished_batch(self) -> int | None:
-        """The batch that the last run began and did not finish; this run retries it with the same records."""
+        """The batch that the last run began and did not finish; this run repeats it with the same records."""
         return None if self._state.committed or self.decision.reset_checkpoint else self._state.batch_id
 
     @property
     def lost_partitions(self) -> set[Partition]:
-        """The partitions with lost records, which the feed gives up."""
+        """The partitions whose lost records the feed gives up."""
         return {loss.key for loss in self.decision.data_loss}
 
     @property
     def starting(self) -> Mapping[str, Mapping[int, int]] | None:
-        """The offsets where a query without a checkpoint begins; None if the pipeline file decides."""
-        if self.decision.positions is None:
-            return None
-        return starting_offsets(self.decision.positions, self.topics)
+        """The offsets where a query without a checkpoint begins; None if the pipeline file says it."""
+        positions = self.decision.positions
+        return None if positions is None else starting_offsets(positions, self.topics)
 
     @property
     def marks(self) -> Mapping[Partition, str]:
-        """The source's own names for the feed's positions in the ledger, if it has any."""
+        """The source's own names for the feed's positions; empty for Kafka, whose positions are offsets."""
         return self.position.ranges.end_marks if self.position is not None else {}
 
     @property
     def leaves_checkpoint(self) -> bool:
-        """Return whether the checkpoint has batches and the feed does not resume from it."""
+        """Return whether the checkpoint has batches, but the feed does not resume from it."""
         return self.decision.reset_checkpoint and self._state.batch_id is not None
 
     @property
@@ -213,16 +213,16 @@ class FeedStart:
         if self.decision.message:
             return self.decision.message
         if self.unfinished_batch is not None:
-            return f"the last run began batch {self.unfinished_batch} and did not finish it: it is retried"
+            return f"the last run began batch {self.unfinished_batch} and did not finish it: this run repeats the batch"
         if self.position is not None and self.checkpoint is None:
             return "the feed resumes at its position in the sink"
         if self.position is not None:
             checkpoint = "a new checkpoint" if self.is_new_query else "its checkpoint"
             return f"the feed resumes at its position in the sink, with {checkpoint}"
-        return "the feed begins where its source says" if self.is_new_query else "the feed resumes by its checkpoint"
+        return "the feed begins where its source says" if self.is_new_query else "the feed resumes at its checkpoint"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the decision for the trace of the run; of many partitions, only the first ones."""
+        """Return the decision for the trace of the run, with at most ``MOST_SHOWN`` partitions."""
         position = self.position.ranges.ends if self.position is not None else {}
         return {
             "reason": self.reason,
@@ -233,27 +233,17 @@ class FeedStart:
                 {"topic": topic, "partition": partition, "offset": offset}
                 for (topic, partition), offset in sorted(position.items())[:MOST_SHOWN]
             ],
-            "data_loss": [
-                {
-                    "kind": loss.kind,
-                    "topic": loss.topic,
-                    "partition": loss.partition,
-                    "position": loss.position,
-                    "resume_at": loss.resume_at,
-                    "message": loss.message,
-                }
-                for loss in self.decision.data_loss[:MOST_SHOWN]
-            ],
+            "data_loss": [asdict(loss) for loss in self.decision.data_loss[:MOST_SHOWN]],
         }
 
     def require_resume(self) -> None:
-        """Raise an error if the feed would leave its checkpoint: a DataFrame's source has a fixed start."""
+        """Raise an error if the feed would leave its checkpoint: the start of a DataFrame's source is fixed."""
         if self.leaves_checkpoint:
             raise CheckpointMismatch(
                 f"feed '{self.feed.owner.feed}' cannot resume from this checkpoint: {self.decision.message}",
                 where=self.feed.owner.sink,
-                hint="a DataFrame cannot be moved to where its table ends: land the topic by a pipeline (lakefeed "
-                "run), or name another checkpoint and build the stream with startingOffsets of the table's position",
+                hint="land the topic by a pipeline (lakefeed run), which resumes at the table's position; or build the "
+                "stream with startingOffsets at the table's position, and name another checkpoint",
             )
 
     def apply(self, *, fence: str | None) -> None:
@@ -280,8 +270,7 @@ def record_beginning(
     sink: Sink, feed: str, positions: Mapping[Partition, int], topics: Topics, *, fence: str | None
 ) -> OffsetRanges:
     """Record a feed's start in the ledger before its first batch, so that a restart does not begin at later offsets."""
-    ids = {name: topic.topic_id for name, topic in topics.items() if topic is not None}
-    ranges = OffsetRanges.at(positions, ids).in_epochs(_epochs(topics))
+    ranges = OffsetRanges.at(positions, _ids(topics)).in_epochs(_epochs(topics))
     sink.commit_reset(Commit(feed, 0, ranges, fence=fence), commit_id=uuid.uuid4().hex)
     return ranges
 
@@ -289,10 +278,10 @@ def record_beginning(
 def loss_commit(
     feed: str, before: OffsetRanges, lost: Sequence[DataLoss], topics: Topics, *, fence: str | None
 ) -> Commit:
-    """Return the commit that records a data loss; ``before`` are the ranges of the feed's newest commit."""
+    """Return the commit that records a data loss; ``before`` has the ranges of the feed's newest commit."""
     resume_at = {loss.key: loss.resume_at for loss in lost}
     left = {loss.topic for loss in lost if loss.kind in ("recreated", "gone", "unread")}
-    present = {name: topic.topic_id for name, topic in topics.items() if topic is not None}
+    present = _ids(topics)
     ends = {key: at for key, at in {**before.ends, **resume_at}.items() if at is not None and key[0] in present}
     marks = {key: OLDEST if key in resume_at else mark for key, mark in before.end_marks.items()}
     ids = {topic: present[topic] for topic, _ in ends}
@@ -304,6 +293,10 @@ def loss_commit(
         left_ids={topic: topic_id for topic, topic_id in before.topic_ids.items() if topic in left},
     )
     return Commit(feed, 0, ranges, fence=fence, move=move)
+
+
+def _ids(topics: Topics) -> dict[str, str]:
+    return {name: topic.topic_id for name, topic in topics.items() if topic is not None}
 
 
 def _epochs(topics: Topics) -> dict[Partition, int]:

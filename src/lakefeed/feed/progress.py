@@ -1,17 +1,17 @@
 """A query's finished and running batches, from Spark's reports and the writer's results.
 
-The phases of a batch. lakefeed measures those in its ``foreachBatch``, Spark measures the others:
+The phases of a batch. Spark measures ``plan``, ``log`` and ``add``; lakefeed measures the others:
 
 ``plan``         ask the topics for their ends, and plan the query (``latestOffset``, ``getBatch``, ``queryPlanning``)
 ``log``          write the checkpoint's entries (``walCommit``, ``commitOffsets``, ``commitBatch``)
 ``check``        ask the ledger whether the sink has the batch
 ``write``        read, decode and write the rows, and commit them. With several sinks, ``rows`` is the part that reads
-                 and decodes, ``write sink`` the feed's own sink, and ``write NAME`` the sink of that name
-``commit``       the end of ``write``: from the permission to land until the sink has the rows. Before it, tasks read
-                 and decode, and write the files of tables. ``commit NAME`` is that of an additional sink
+                 and decodes, ``write sink`` the part of the feed's own sink, and ``write NAME`` that of another sink
+``commit``       the end of ``write``, after the tasks have read and decoded the records and written a table's files;
+                 ``commit NAME`` is that of an additional sink
 ``dead_letters`` write the dead letters
 ``publish``      pass the position to the thread that sends it to the monitoring group
-``add``          ``check``, ``write``, ``dead_letters`` and ``publish`` together, as Spark measures it (``addBatch``)
+``add``          ``check``, ``write``, ``dead_letters`` and ``publish`` together (Spark's ``addBatch``)
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class QueryState(JsonModel):
     """The state and the watermark of a query; all None for a query without state.
 
     Attributes:
-        watermark: the event time in ISO 8601; the query drops records before it.
+        watermark: an event time in ISO 8601; the query drops older records.
         rows: the number of keys in the state stores; ``bytes`` is the memory of these stores.
-        late_rows: the number of rows before the watermark that this batch dropped.
+        late_rows: the number of rows that this batch dropped because they were older than the watermark.
     """
 
     watermark: str | None = None
@@ -77,13 +77,13 @@ class FinishedBatch(JsonModel):
     """One finished micro-batch.
 
     Attributes:
-        seconds: the time from the batch's trigger to its end; ``phases`` are parts of that time.
+        seconds: the time from the batch's trigger to its end; ``phases`` has the seconds of its parts.
         records: the number of records read; ``rows`` is the number of rows written, None if the sink does not say.
         offsets: the number of offsets in the batch, including offsets without a record; None if unknown.
         input_rate: records per second since the previous trigger; None if unknown.
-        lag: the number of unread offsets in the topics when the batch was planned; None if unknown, for example if
+        lag: the number of unread offsets in the topics when Spark planned the batch; None if unknown, for example if
             another driver planned the batch, or if the source's offsets do not count records.
-        left_out: the number of rows whose records have JSON fields without a column.
+        left_out: the number of records with a JSON field that has no column.
         requests: the S3 requests of driver and executors; None if they were not counted.
         schema_id: the id of the newest writers' schema that the rows cover; None for formats without ids.
         replayed: whether the sink already had the batch, from before a restart.
@@ -124,9 +124,9 @@ class FinishedBatch(JsonModel):
 
     @property
     def seconds_left(self) -> float | None:
-        """The seconds until the lag is read at this batch's rate; None if unknown.
+        """The seconds until the lag is read at this batch's rate of offsets; None if unknown.
 
-        This counts offsets, as the lag does: in topics with compaction or transactions, few offsets may be records.
+        The lag counts offsets, and after compaction or with transactions, few of these may have records.
         """
         done = self.records if self.offsets is None else self.offsets
         if not self.lag:
@@ -144,8 +144,8 @@ class RunningBatch(JsonModel):
     Attributes:
         seconds: the time since the batch began.
         offsets: the number of offsets that the batch reads; None if unknown.
-        records: the number of records read so far, as tasks have reported; None before the first report.
-        tasks_done: the number of finished tasks; ``tasks`` is the number of known tasks, later stages add to it.
+        records: the number of records that tasks have read so far; None before their first report.
+        tasks_done: the number of finished tasks; ``tasks`` is the number of all tasks of the stages begun so far.
         phase: the current phase: see ``FinishedBatch.phases``.
     """
 
@@ -167,7 +167,7 @@ class RunningBatch(JsonModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def seconds_left(self) -> Seconds | None:
-        """The seconds for the rest at the rate so far, by records or else by tasks; None if both are unknown."""
+        """The seconds until the batch's end at its rate of records, or else of tasks; None if both are unknown."""
         done, all_ = self.records or 0, self.offsets or 0
         if not 0 < done <= all_:
             done, all_ = self.tasks_done, self.tasks
@@ -190,7 +190,7 @@ def batch_of(
     return FinishedBatch(
         batch_id=int(report["batchId"]),
         finished_at=time.time(),
-        # If a batch was decoded twice, Spark counts its records twice.
+        # Prefer the writer's count: Spark counts the records of a batch twice if it was decoded twice.
         records=result.counts.records if result and result.counts.records else int(report["numInputRows"]),
         seconds=int(report["durationMs"].get("triggerExecution", 0)) / 1000,
         offsets=_offsets_between(report, "startOffset", "endOffset"),
@@ -220,7 +220,7 @@ def _safe(text: str) -> str:
 
 
 def phases_of(report: Mapping[str, Any], own: Mapping[str, float]) -> dict[str, float]:
-    """Return the seconds of Spark's phases and of ``own`` in the order of a batch."""
+    """Return the seconds of Spark's phases and of lakefeed's ``own`` phases, in the order of a batch."""
     durations = report.get("durationMs") or {}
     spark = {
         name: sum(int(durations.get(part, 0)) for part in parts) / 1000
@@ -235,7 +235,7 @@ def phases_of(report: Mapping[str, Any], own: Mapping[str, float]) -> dict[str, 
 
 
 def state_of(report: Mapping[str, Any]) -> QueryState:
-    """Return the query's watermark and state; a query without state has neither."""
+    """Return the query's watermark and state from Spark's report."""
     operators = report.get("stateOperators") or ()
     watermark = (report.get("eventTime") or {}).get("watermark")
     if not operators:
@@ -253,8 +253,8 @@ def state_of(report: Mapping[str, Any]) -> QueryState:
 
 
 def ends_of(report: Mapping[str, Any], key: str) -> dict[Partition, int]:
-    """Return the sources' ``latestOffset`` or ``endOffset`` by partition; empty if these are not numbers."""
-    found: dict[Partition, int] = {}
+    """Return the sources' ``latestOffset`` or ``endOffset`` by partition, without offsets that are no numbers."""
+    ends: dict[Partition, int] = {}
     for source in report.get("sources") or ():
         topics = source.get(key)
         if not isinstance(topics, Mapping):
@@ -265,8 +265,8 @@ def ends_of(report: Mapping[str, Any], key: str) -> dict[Partition, int]:
             for partition, offset in offsets.items():
                 number = offset.get("at") if isinstance(offset, Mapping) else offset
                 if isinstance(number, int) and 0 <= number < 2**63 and str(partition).isdecimal():
-                    found[str(topic), int(partition)] = number
-    return found
+                    ends[str(topic), int(partition)] = number
+    return ends
 
 
 def _offsets_between(report: Mapping[str, Any], start: str, end: str) -> int | None:
@@ -274,7 +274,7 @@ def _offsets_between(report: Mapping[str, Any], start: str, end: str) -> int | N
     total = 0
     for source in report["sources"]:
         try:
-            # A Python source may name its partitions by texts instead of numbers.
+            # A Python source may have texts instead of numbers as names of partitions.
             before, after = (
                 {(topic, name): at for topic, offsets in source.get(place).items() for name, at in offsets.items()}
                 for place in (start, end)
@@ -282,7 +282,7 @@ def _offsets_between(report: Mapping[str, Any], start: str, end: str) -> int | N
         except AttributeError:  # The offsets are not grouped by topic and partition.
             return None
         if not after.keys() <= before.keys():
-            # The first offset of a new partition is unknown; it need not be 0.
+            # The first offset of a new partition is unknown, and may not be 0.
             return None
         total += sum(max(0, offset_number(at) - offset_number(before[key])) for key, at in after.items())
     return total
@@ -294,7 +294,7 @@ def new_reports(query: StreamingQuery, *, after: int) -> Iterator[Mapping[str, A
     if last is None or last["batchId"] <= after:
         return
     for report in query.recentProgress:
-        # Spark also reports a trigger without data, under the next batch's id.
+        # Spark also reports a trigger without new records, under the next batch's id.
         if report["batchId"] > after and report["durationMs"].get("addBatch") is not None:
             after = report["batchId"]
             yield json.loads(report.json)

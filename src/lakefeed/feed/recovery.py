@@ -1,8 +1,8 @@
-"""Decides how a feed starts: compares facts about its checkpoint, sink and topics, without any access to them.
+"""Decides how a feed starts, by facts about its checkpoint, sink and topics; this module asks no server.
 
-The table is the truth, and the checkpoint is derived from it. If the table is ahead, the feed resumes at the table's
-position, with a new checkpoint. If the table is behind, or a topic was recreated, the start is refused. A feed with
-state resumes only from its own checkpoint, which has the state.
+The table is the truth, and the checkpoint is derived from it. If the table is ahead of the checkpoint, the feed resumes
+at the table's position, with a new checkpoint. If the table is behind, or a topic was recreated, the start is refused.
+A feed with state resumes only from its own checkpoint, which has the state.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ GIVE_UP = (
     "table's ledger"
 )
 TO_TABLE = "lakefeed offsets rewind pipeline.yaml --to table"
-NEW_TABLE = "name a new table and a new checkpoint location, which read the source again"
-WITHOUT_CHECKPOINT = "remove the checkpoint, and the feed resumes where the table is"
+NEW_TABLE = "name a new table and a new checkpoint location: the feed then reads the source again"
+WITHOUT_CHECKPOINT = "remove the checkpoint: the feed then resumes at the table's position"
+AT_TABLE = "resumes at the table's position, with a new checkpoint"
 Kind = Literal["recreated", "cut-off", "overtaken", "ahead", "gone", "unread"]
 Topics = Mapping[str, TopicDescription | None]
 """The broker's descriptions of a pipeline's topics; None for a topic that does not exist."""
@@ -38,10 +39,10 @@ class DataLoss:
     """Records of one partition that a feed can never read, or cannot distinguish from other records.
 
     Attributes:
-        kind: ``recreated``: another topic has the name now; ``cut-off``: an unclean leader lacked records that the
-            feed had read, and other records may have their offsets now; ``overtaken``: retention removed records
-            before the feed read them; ``ahead``: the topic ends before the feed's position; ``gone``: the topic or
-            partition does not exist any more; ``unread``: the pipeline does not read the topic any more.
+        kind: ``recreated``: another topic has the name now; ``cut-off``: a new leader lacked records that the feed had
+            read (unclean election), and other records may have their offsets now; ``overtaken``: retention removed
+            records before the feed read them; ``ahead``: the topic ends before the feed's position; ``gone``: the
+            topic or partition does not exist any more; ``unread``: the pipeline does not read the topic any more.
         resume_at: the offset where the feed can resume; None if it cannot.
     """
 
@@ -63,8 +64,8 @@ class Start:
 
     Attributes:
         reset_checkpoint: whether the checkpoint is removed first.
-        positions: the start offsets by partition; partitions without one begin at their first record. With None, the
-            checkpoint decides; without a checkpoint, the pipeline file decides.
+        positions: the start offsets by partition; a partition without an offset begins at its first record. None if
+            the checkpoint has them, or if the feed is new and begins where the pipeline file says.
         data_loss: the lost records that the feed gives up; the ledger records them.
     """
 
@@ -80,11 +81,12 @@ class Facts:
 
     Attributes:
         last: the feed's position in the sink's ledger; None if the ledger has no commit of the feed.
-        unknown_move: whether ``last`` is a move that is newer than the checkpoint.
+        unknown_move: whether ``last`` is a move, such as a rewind, that is newer than the checkpoint.
         has_checkpoint: whether the feed has a checkpoint; otherwise only the ledger has its position.
+        logged: the newest batch in the sink's log; None for an empty log, or without one.
         noted_ids: the topics' ids from the checkpoint location, for a sink without a ledger.
         rewinds: whether ``lakefeed offsets rewind`` can move the feed.
-        stateful: whether the query keeps state between batches, or its source has no offsets; never a guess.
+        stateful: whether the query keeps state between batches, or its source has no offsets.
         letters: the ranges of the dead letters' newest commit; None without letters, or if the writer compares them.
     """
 
@@ -131,23 +133,20 @@ def _start(facts: Facts, *, accept_loss: bool) -> Start:
     positions, ids = _position(facts, start)
     lost = tuple(find_data_loss(positions, ids, facts.topics))
     if not lost:
-        return start if facts.stateful else _without_a_plan_that_cannot_be_read(facts, start, positions)
+        return start if facts.stateful else _without_unreadable_batch(facts, start, positions)
     losses = "; ".join(loss.message for loss in lost[:MOST_SHOWN])
-    losses += f"; and {len(lost) - MOST_SHOWN} partitions more" if len(lost) > MOST_SHOWN else ""
+    losses += f"; and {len(lost) - MOST_SHOWN} more partitions" if len(lost) > MOST_SHOWN else ""
     if facts.stateful:
-        hint = (
-            "bring the records back; or name a new table and a new checkpoint location, which read what the topics "
-            "have. State cannot be moved over a gap"
-        )
+        hint = f"bring the records back; or {NEW_TABLE}, because a query's state cannot skip records"
     elif not facts.keeps_ledger:
         hint = (
-            "bring the records back, or name another path and another checkpoint location, which reads what the topics "
-            "have; the sink has no place to record a loss in"
+            "bring the records back; or name another path and another checkpoint location, because this sink has no "
+            "ledger that could record the loss"
         )
     elif not accept_loss:
         known = {topic for topic, _ in positions}
         new = next((name for name, topic in facts.topics.items() if topic is None and name not in known), None)
-        # If the pipeline file names a topic that does not exist, this is probably a typo and not a loss.
+        # A topic of the pipeline file that the feed has never read and that does not exist is probably a typo.
         hint = GIVE_UP if new is None else f"there is no topic '{new}': correct source.kafka.topics"
         if new is not None and (near := difflib.get_close_matches(new, known, n=1)):
             hint += f"; did you mean {near[0]}?"
@@ -168,7 +167,7 @@ def ends(position: Position) -> dict[Partition, int]:
 
 
 def _from_ledger(facts: Facts) -> Start:
-    """Compare the table's ledger with the checkpoint, for a query without state."""
+    """Decide by the table's ledger and the checkpoint, for a query without state."""
     state = facts.checkpoint
     if facts.last is None:
         return _without_commits(facts)
@@ -182,59 +181,58 @@ def _from_ledger(facts: Facts) -> Start:
     if facts.unknown_move:
         return at_table("resumes where the feed was moved to")
     if state.batch_id is None:
-        return at_table("the checkpoint is empty; resumes where the table is, with a new one")
+        return at_table(f"the checkpoint is empty; {AT_TABLE}")
     if state.damage is not None:
-        return at_table(f"the checkpoint is damaged: {state.damage}; resumes where the table is, with a new one")
+        return at_table(f"the checkpoint is damaged: {state.damage}; {AT_TABLE}")
     position = state.position or {}
     if state.batch_id == 0 and not state.committed:
         # The first batch was not committed: ignore partitions that the table does not have yet.
         position = {key: at for key, at in position.items() if key in table}
     if table in (_known(state.end, table), _known(position, table)):
-        # The table has the last batch, even if Spark has not marked it as done; or the next batch has not landed.
+        # The table is at the end of the checkpoint's last batch, which Spark may not have marked as done, or at its
+        # start.
         return Start()
     if ahead := {key: at for key, at in position.items() if at > table.get(key, 0)}:
         behind = "; ".join(
-            f"{key[0]}-{key[1]} is committed up to {at} by the checkpoint, and up to {table.get(key, 0)} in the table"
+            f"{key[0]}-{key[1]} is at {at} in the checkpoint, and at {table.get(key, 0)} in the table"
             for key, at in sorted(ahead.items())[:MOST_SHOWN]
         )
         raise _table_behind(facts, behind)
-    return at_table("the checkpoint is older than the table; resumes where the table is, with a new one")
+    return at_table(f"the checkpoint is older than the table; {AT_TABLE}")
 
 
 def _without_commits(facts: Facts) -> Start:
-    """Decide the start of a feed without a commit in the table; the checkpoint may have planned the first batch."""
+    """Decide for a feed without a commit in the table: the checkpoint may have planned the first batch, and no more."""
     state = facts.checkpoint
     if state.batch_id is None:
         # The damage may come from an interrupted removal of the checkpoint.
         return Start(reset_checkpoint=state.damage is not None)
     if state.batch_id == 0 and not state.committed and (facts.stateful or state.start is not None):
         return Start()
-    raise _table_behind(
-        facts, f"the checkpoint is at batch {state.batch_id}, and the table holds no commit of the feed"
-    )
+    raise _table_behind(facts, f"the checkpoint is at batch {state.batch_id}, and the table has no commit of the feed")
 
 
 def _table_behind(facts: Facts, behind: str) -> CheckpointMismatch:
-    again = f"or read these records again: {TO_TABLE if facts.rewinds else WITHOUT_CHECKPOINT}"
+    again = f"read these records again: {TO_TABLE if facts.rewinds else WITHOUT_CHECKPOINT}"
     if facts.stateful:
-        again = f"or {NEW_TABLE}: state cannot go back"
+        again = f"{NEW_TABLE}, because a query's state cannot go back"
     return CheckpointMismatch(
         f"the table of feed '{facts.feed}' is behind its checkpoint: {behind}. The table was rolled back or recreated, "
-        "or is another one",
+        "or it is the wrong table",
         where=facts.sink,
-        hint=f"restore the table; {again}",
+        hint=f"restore the table; or {again}",
     )
 
 
 def _from_state(facts: Facts) -> Start:
-    """Check that the batches of the table and of the checkpoint belong to one query with state."""
+    """Check that the table and the checkpoint have the batches of the same query with state."""
     state, last = facts.checkpoint, facts.last
     if last is None:
         return _without_commits(facts)
     planned = -1 if state.batch_id is None else state.batch_id
     if not has_state(last.ranges):
         raise CheckpointMismatch(
-            f"the query of feed '{facts.feed}' keeps state now, and the table was filled by one that kept none",
+            f"the query of feed '{facts.feed}' keeps state now, but a query without state has filled its table",
             where=facts.sink,
             hint=NEW_TABLE,
         )
@@ -245,38 +243,38 @@ def _from_state(facts: Facts) -> Start:
         raise _state_lost(facts, f"the checkpoint {damage}, and the table has {landed} batches")
     if state.query_id != last.ranges.topic_ids[BATCHES]:
         query_id = last.ranges.topic_ids[BATCHES]
-        raise _state_lost(facts, f"the checkpoint is of query {state.query_id}, the table's batches are of {query_id}")
+        raise _state_lost(facts, f"the checkpoint is of query {state.query_id}, and the table's batches of {query_id}")
     if landed > planned + 1:
         raise _state_lost(facts, difference)
     if landed < (planned + 1 if state.committed else planned):
         raise _table_behind(facts, difference)
     if landed == planned + 1 and any(state.end.get(key, end) != end for key, end in ends(last).items()):
-        raise _state_lost(facts, f"batch {planned} is committed with other records than the checkpoint has for it")
+        raise _state_lost(facts, f"the table has other records of batch {planned} than the checkpoint")
     return Start()
 
 
 def _state_lost(facts: Facts, difference: str) -> CheckpointMismatch:
     return CheckpointMismatch(
-        f"the state of feed '{facts.feed}' is lost: {difference}. What its windows and keys have counted so far, and "
-        "what it has read of a source without offsets, is only in the checkpoint; without it the rows would be wrong",
+        f"the state of feed '{facts.feed}' is lost: {difference}. Only the checkpoint has the state of windows and "
+        "keys, and the position in a source without offsets; without them the rows would be wrong",
         where=facts.sink,
         hint=f"restore the checkpoint; or {NEW_TABLE}",
     )
 
 
 def require_no_state(facts: Facts) -> None:
-    """Refuse a transform without state if the checkpoint or the table has batches of one with state."""
+    """Refuse a transform without state if the checkpoint or the table has batches of a transform with state."""
     begun = (facts.had_state or facts.checkpoint.has_state) and facts.checkpoint.batch_id is not None
     if begun or (facts.last is not None and has_state(facts.last.ranges)):
         raise CheckpointMismatch(
-            f"the table of feed '{facts.feed}' was filled by a transform that keeps state, and this one keeps none",
+            f"a transform with state has filled the table of feed '{facts.feed}', and the present transform keeps none",
             where=facts.sink,
-            hint=f"put the transform back; or {NEW_TABLE}",
+            hint=f"restore the earlier transform; or {NEW_TABLE}",
         )
 
 
 def _from_log(facts: Facts) -> Start:
-    """Compare a file sink's log with the checkpoint; a gap between them would lose or duplicate a batch."""
+    """Decide by a file sink's log and the checkpoint: if they differ, Spark would lose or duplicate a batch."""
     state, logged = facts.checkpoint, -1 if facts.logged is None else facts.logged
     planned = -1 if state.batch_id is None else state.batch_id
     landed = planned if state.committed else planned - 1
@@ -284,18 +282,19 @@ def _from_log(facts: Facts) -> Start:
         return Start()
     if logged > planned:
         raise CheckpointMismatch(
-            f"the path of feed '{facts.feed}' has batches up to {logged} in its log, the checkpoint "
-            f"{f'is at batch {planned}' if planned >= 0 else 'is empty'}: it was lost or rolled back. Spark would take "
-            "the next batches for committed and leave their records out",
+            f"the log of the path of feed '{facts.feed}' ends at batch {logged}, and the checkpoint "
+            f"{f'is at batch {planned}' if planned >= 0 else 'is empty'}: it was lost or rolled back. Spark would skip "
+            "the next batches, because the log has their numbers",
             where=facts.sink,
-            hint="restore the checkpoint; or name another path and another checkpoint location, which reads the topics "
-            "again. An Iceberg table can resume without its checkpoint",
+            hint="restore the checkpoint; or name another path and another checkpoint location: the feed then reads "
+            "the topics again. (A feed into an Iceberg table resumes without its checkpoint)",
         )
     raise CheckpointMismatch(
-        f"the log of the path of feed '{facts.feed}' {f'ends at batch {logged}' if logged >= 0 else 'is empty'}, the "
-        f"checkpoint has landed up to batch {landed}: files or log were removed, or it is another path",
+        f"the log of the path of feed '{facts.feed}' {f'ends at batch {logged}' if logged >= 0 else 'is empty'}, and "
+        f"the checkpoint has committed batch {landed}: the log was removed, or the path is the wrong one",
         where=f"{facts.sink}/_spark_metadata",
-        hint="restore the path; or name another path and another checkpoint location, which reads the source again",
+        hint="restore the path; or name another path and another checkpoint location: the feed then reads the source "
+        "again",
     )
 
 
@@ -308,9 +307,9 @@ def _from_checkpoint(facts: Facts) -> Start:
         raise CheckpointMismatch(
             f"the state of feed '{facts.feed}' is lost: the checkpoint is damaged: {state.damage}",
             where=facts.sink,
-            hint="restore the checkpoint; or name another one, which starts over",
+            hint="restore the checkpoint; or name another checkpoint location: the feed then starts over",
         )
-    return Start(reset_checkpoint=True, message=f"the checkpoint is damaged: {state.damage}; starts over")
+    return Start(reset_checkpoint=True, message=f"the checkpoint is damaged: {state.damage}; the feed starts over")
 
 
 def _position(facts: Facts, start: Start) -> tuple[Mapping[Partition, int], Mapping[str, str]]:
@@ -322,26 +321,26 @@ def _position(facts: Facts, start: Start) -> tuple[Mapping[Partition, int], Mapp
     return facts.checkpoint.position or {}, facts.noted_ids
 
 
-def _without_a_plan_that_cannot_be_read(facts: Facts, start: Start, positions: Mapping[Partition, int]) -> Start:
+def _without_unreadable_batch(facts: Facts, start: Start, positions: Mapping[Partition, int]) -> Start:
     """Reset the checkpoint if its uncommitted batch ends after the topic's end, so that Spark plans a new batch."""
     state = facts.checkpoint
     if start.reset_checkpoint or state.batch_id is None or state.committed or not facts.keeps_ledger:
         return start
-    there = partitions_of(facts.topics)
-    if all(key in there and end <= there[key].end_offset for key, end in state.end.items()):
+    partitions = partitions_of(facts.topics)
+    if all(key in partitions and end <= partitions[key].end_offset for key, end in state.end.items()):
         return start
     return Start(reset_checkpoint=True, positions=positions, message="the topics no longer have the planned batch")
 
 
 def _known(offsets: Mapping[Partition, int], table: Mapping[Partition, int]) -> Mapping[Partition, int] | None:
-    """Return the offsets of the table's partitions; None if another partition has an offset above 0."""
+    """Return the offsets of the table's partitions; None if a partition that the table lacks has an offset above 0."""
     if any(key not in table and at > 0 for key, at in offsets.items()):
         return None
     return {key: at for key, at in offsets.items() if key in table}
 
 
 def starting_offsets(positions: Mapping[Partition, int], topics: Topics) -> dict[str, dict[int, int]]:
-    """Return offsets of all partitions, as Spark requires; a partition without a position begins at -2, the first."""
+    """Return an offset for every partition, as Spark requires: -2, the first one, if there is no position."""
     return {
         name: {number: positions.get((name, number), -2) for number in topic.ends}
         for name, topic in topics.items()
@@ -350,7 +349,7 @@ def starting_offsets(positions: Mapping[Partition, int], topics: Topics) -> dict
 
 
 def find_data_loss(positions: Mapping[Partition, int], ids: Mapping[str, str], topics: Topics) -> Iterator[DataLoss]:
-    """Yield the lost records that prevent a feed from resuming; ``ids`` are the ids of the topics that it has read."""
+    """Yield the losses that prevent a feed from resuming; ``ids`` are the ids of the topics that it has read."""
     partitions = partitions_of(topics)
     for (topic, number), position in sorted(positions.items()):
         described = topics.get(topic)
@@ -362,10 +361,10 @@ def find_data_loss(positions: Mapping[Partition, int], ids: Mapping[str, str], t
         resume_at = None
         if described is not None and first and first != described.topic_id:
             kind, resume_at = "recreated", found.start_offset if found else None
-            there = f"[{found.start_offset}, {found.end_offset})" if found else "nothing"
+            offsets = f"the offsets [{found.start_offset}, {found.end_offset})" if found else "no such partition"
             message = (
                 f"the {noun} was recreated (its id was {first}, and is {described.topic_id}); the feed has "
-                f"read the old one up to {position}, the new one holds {there}"
+                f"read the old one up to {position}, the new one has {offsets}"
             )
         elif topic not in topics:
             kind = "unread"
@@ -377,9 +376,8 @@ def find_data_loss(positions: Mapping[Partition, int], ids: Mapping[str, str], t
         elif found.agreed is not None and found.agreed < position:
             kind, resume_at = "cut-off", found.agreed
             message = (
-                f"the feed has read it up to {position}, and the {noun} was cut off at {found.agreed}, as a replica "
-                f"without all records became its leader: up to {found.agreed} both agree, and records of offsets from "
-                "there on are other ones"
+                f"the feed has read it up to {position}, but a replica without all records became the leader, and the "
+                f"{noun} was cut off at {found.agreed}: its later offsets have other records than the feed has read"
             )
         elif position < found.start_offset:
             kind, resume_at = "overtaken", found.start_offset
@@ -391,7 +389,7 @@ def find_data_loss(positions: Mapping[Partition, int], ids: Mapping[str, str], t
             kind, resume_at = "ahead", found.end_offset
             message = (
                 f"the feed is at {position}, the {noun} ends at {found.end_offset}: the broker has lost "
-                "records, or it is another cluster"
+                "records, or the servers are those of another cluster"
             )
         else:
             continue

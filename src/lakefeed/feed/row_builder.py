@@ -26,18 +26,18 @@ from lakefeed.sinks.definition import RowSink
 
 @dataclass(kw_only=True)
 class RowBuilder:
-    """Builds rows with the feed's current schema for reading records.
+    """Builds rows with the schema by which the feed currently reads records.
 
     Attributes:
-        policy: the rules when a record becomes a row, is skipped, becomes a dead letter or stops the feed.
+        policy: decides whether a record becomes a row, is skipped, becomes a dead letter or stops the feed.
         keep: the metadata columns of the rows.
         transform: the steps from decoded rows to the sink's rows.
-        streams: the topics whose rows the transform reads separately, by the names in the transform.
+        streams: the topics that the transform reads separately, by their names in the transform.
         is_decoded: whether the source returns rows instead of records; then nothing is decoded or classified.
-        check: checks the frame of a query with state before the feed changes anything.
+        check: raises an error if the frame of a query with state must not run.
         is_plain: whether there is no transform; then the table's columns are the records' fields.
-        takes: the types of columns whose type in the table has fewer values than their type in the rows.
-        isolated: the records that made the current commit fail, with reasons; they become dead letters.
+        takes: the columns whose type in the table allows fewer values than the type in the rows, with that type.
+        isolated: the records that have made the current commit fail, with reasons; they become dead letters.
         columns: the columns of the newest rows, for the run's monitor.
     """
 
@@ -58,7 +58,7 @@ class RowBuilder:
         self._columns_with: object = None
 
     def note_columns(self, rows: DataFrame) -> None:
-        """Store the rows' columns for the monitor; read them from Spark only if the records' schema has changed."""
+        """Store the rows' columns for the monitor; ask Spark only if the records' schema has changed."""
         if not self.columns or self._columns_with != self.schema.spec:
             self.columns = columns_of(rows.schema.jsonValue())
             self._columns_with = self.schema.spec
@@ -69,13 +69,13 @@ class RowBuilder:
         return self.schema.decoder.key
 
     def classify(self, records: DataFrame) -> DataFrame:
-        """Decode the records with the current schema; the column ``RECORD`` has the verdicts."""
+        """Decode the records with the current schema, and add the column ``RECORD`` with the verdicts."""
         refused = self.schema.refused_ids
         policy = replace(self.policy, refused_schemas=refused, isolated=self.isolated, takes=self.takes)
         return classify(decoded(records, self.schema.spec, key=self.key), policy, keep=self.keep)
 
     def rows(self, records: DataFrame) -> DataFrame:
-        """Return the rows to read their columns; do not write these rows, because their records are not counted."""
+        """Return rows whose columns are read; their records are not counted, so these rows must not be written."""
         rows = self._build(records, lambda part: self.classify(part).drop(RECORD))
         if self.check is not None:
             self.check(rows)
@@ -105,17 +105,13 @@ class RowBuilder:
 
 @dataclass
 class FeedDecoder:
-    """The decoder of one feed, from the feed's settings, the registry and the schema that the sink has stored.
-
-    It sends its request to the registry once, at the first use.
-    """
+    """The decoder of one feed; it asks the registry once."""
 
     config: PipelineConfig
     _resolved: ResolvedDecoder | None = None
 
     @cached_property
     def policy(self) -> RecordPolicy:
-        """The rules when a record becomes a row, is skipped, becomes a dead letter or stops the feed."""
         config = self.config
         return RecordPolicy(
             on_error="fail" if config.dead_letters is None else "dead_letter",
@@ -170,10 +166,10 @@ class FeedDecoder:
     def _resolve(self, spark: SparkSession, stored: StoredSchema | None = None) -> ResolvedDecoder:
         if self._resolved is None:
             config, source = self.config, self.config.source.numbered
-            kept = stored.schema if stored else None
+            schema = stored.schema if stored else None
             self._resolved = (
                 ResolvedDecoder(spec=Raw())
                 if source is None
-                else resolve_decoder(spark, config.decode, source, kept=kept, accept=config.schema_.accept)
+                else resolve_decoder(spark, config.decode, source, kept=schema, accept=config.schema_.accept)
             )
         return self._resolved

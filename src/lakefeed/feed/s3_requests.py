@@ -1,4 +1,4 @@
-"""S3 requests of a query and its batches; a meter in the driver's JVM counts them."""
+"""Counts the S3 requests of a query and its batches, by a meter in the driver's JVM."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RequestCount(NamedTuple):
             has the class of its first key.
         location: ``bucket/path`` of the table or the checkpoint.
         requests: the number of attempts, including retries.
-        errors: the number of answers with HTTP status 400 or above (including 404), and of attempts without an answer.
+        errors: the number of attempts with HTTP status 400 or above (404 too), or without an answer.
     """
 
     operation: str
@@ -42,14 +42,14 @@ class RequestCount(NamedTuple):
 
 
 class BatchRequests(JsonModel):
-    """The S3 requests of one batch; the meter in the driver counts them.
+    """The S3 requests of one batch.
 
     Attributes:
         data_files: the number of data files written.
         writes: PUT, COPY, POST and LIST, which stores charge as one kind. ``reads`` are GET, HEAD and others. Neither
-            has deletions, because they are free.
+            contains deletions, because they are free.
         by_class: the number of requests by class of keys: data, metadata, offsets, commits, state and so on.
-        counts: the detailed numbers behind the sums; JSON documents omit them.
+        counts: the counts behind these sums; JSON documents omit them.
     """
 
     total: int
@@ -146,7 +146,7 @@ class S3Requests:
         return dict(sorted(sums.items()))
 
     def of_one_batch(self, budget: int | None) -> BatchRequests:
-        """Return these requests as those of one batch; the batch's data files are the uploads of data."""
+        """Return these requests as the requests of one batch; an upload of data is a data file."""
         return BatchRequests(
             total=self.total,
             errors=self.errors,
@@ -165,20 +165,14 @@ class S3Requests:
     @property
     def calls(self) -> dict[str, dict[str, int]]:
         """The number of requests by class of keys and operation."""
-        found: dict[str, Counter[str]] = {}
+        calls: dict[str, Counter[str]] = defaultdict(Counter)
         for count in self.counts:
-            found.setdefault(count.key_class, Counter())[count.operation] += count.requests
-        return {key_class: dict(operations) for key_class, operations in found.items()}
+            calls[count.key_class][count.operation] += count.requests
+        return {key_class: dict(operations) for key_class, operations in calls.items()}
 
     def as_dict(self) -> dict[str, Any]:
         """Return the sums for ``--output json``."""
-        return {
-            "total": self.total,
-            "bytes_out": self.bytes_out,
-            "bytes_in": self.bytes_in,
-            "errors": self.errors,
-            "calls": self.calls,
-        }
+        return {name: getattr(self, name) for name in ("total", "bytes_out", "bytes_in", "errors", "calls")}
 
 
 def s3_requests(spark: SparkSession) -> S3Requests:
@@ -189,12 +183,14 @@ def s3_requests(spark: SparkSession) -> S3Requests:
 class FeedRequests:
     """The S3 requests of one running query by batch. Use it as a context manager around the query.
 
-    The first batch begins when its offsets are written; other batches begin at the end of the previous batch. A batch
+    The first batch begins when Spark writes its offsets; other batches begin at the end of the previous batch. A batch
     ends when the store has confirmed its entry in the log of commits, or when the feed calls ``end_batch``. The meter
     observes both events itself, so a batch's count is exact with a local master. On a cluster, an executor's last
     requests may be counted in the next batch.
-    ``written`` yields the known locations of rows and dead letters; it is called after every batch. ``since`` are the
-    counts before the first batch.
+
+    Args:
+        written: yields the known locations of rows and dead letters; called after every batch.
+        since: the counts before the run.
     """
 
     def __init__(
@@ -216,7 +212,7 @@ class FeedRequests:
         self._meter.unwatch(self._checkpoint)
 
     def next_query(self) -> None:
-        """Start to count for the run's next query; requests between two queries belong to no batch."""
+        """Count for the run's next query from now on; requests between two queries belong to no batch."""
         self._startup = self.of_startup()
         self._last, self._query_began = None, self._now()
         self._watch()
@@ -230,20 +226,20 @@ class FeedRequests:
         begin = self._last or self._start() or self._query_began
         text = self._meter.atCommit(self._checkpoint, batch_id)
         self._last = self._now() if text is None else S3Requests.parse(text)
-        found = self._last - begin
+        requests = self._last - begin
         self._add_places()
-        return found
+        return requests
 
     def of_startup(self) -> S3Requests:
-        """Return the requests before the first batch; without a batch, return all requests."""
+        """Return the requests before the first batch, or all requests if there is no batch yet."""
         return self._startup or (self._start() or self._now()) - self._before
 
     def total(self) -> S3Requests:
-        """Return all requests of this query so far, including those before the first batch."""
+        """Return all requests of this run so far, including the requests before the first batch."""
         return self._now() - self._before
 
     def _add_places(self) -> None:
-        """Add new locations; their earlier requests of this run are counted in the next batch."""
+        """Add new locations, and count their earlier requests of this run in the next batch."""
         new = [place for place in map(location_of, self._written()) if place not in self._locations]
         if new and self._last is not None:
             earlier = self._since.below(new)

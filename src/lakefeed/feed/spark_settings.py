@@ -11,12 +11,12 @@ WAREHOUSE, CATALOG = "spark.sql.warehouse.dir", "spark.sql.catalogImplementation
 
 def spark_settings(config: PipelineConfig) -> dict[str, str]:
     """Return the Spark settings of a pipeline; its ``spark`` block overrides all others."""
-    own = {key: value if isinstance(value, str) else str(value) for key, value in config.spark.items()}
-    found = pools() if config.shares_its_session else {}
+    own = {key: str(value) for key, value in config.spark.items()}
+    settings = pools() if config.shares_its_session else {}
     if config.spark_ui is not None:
-        found |= config.spark_ui.settings()
+        settings |= config.spark_ui.settings()
     if own.get(CATALOG) != "hive":
-        # Spark creates this folder, by default spark-warehouse/ in the current directory. The folder stays empty:
-        # without Hive, the session's catalog ends with the session, and tables over files have their own locations.
-        found[WAREHOUSE] = (cache_directory() / "spark-warehouse").as_uri()
-    return found | own
+        # Spark creates this folder, by default spark-warehouse/ in the current directory. Without Hive it stays empty:
+        # the session's catalog ends with the session, and tables over files have their own locations.
+        settings[WAREHOUSE] = (cache_directory() / "spark-warehouse").as_uri()
+    return settings | own

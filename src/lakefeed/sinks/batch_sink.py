@@ -1,7 +1,7 @@
-"""Defines the interface of sinks from other packages, and lands a feed's batches through them.
+"""Defines the interface of sinks from other packages, and writes a feed's batches through them.
 
 docs/extension-points.md has an example. The feed reads, decodes and checks a batch before the sink gets it. The feed
-also manages the ledger: the sink only stores rows and texts.
+also manages the ledger: the sink only stores its entries, which are texts.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ __all__ = ["Batch", "BatchSink", "ChecksServer", "KeepsEntries", "ReadsRows"]
 
 
 class BatchSink(Protocol):
-    """A sink that takes batches, at least once: a batch that a crash interrupted is written again.
+    """A sink that takes batches, at least once: after a crash, it gets the interrupted batch again.
 
     lakefeed creates it as ``kind(settings, feed)``, with its settings and the feed's name. Commands that only look at a
-    feed create it too, so its constructor must not need Spark or a server.
+    feed also create it, so its constructor must not need Spark or a server.
     """
 
     def begin(self, columns: StructType) -> None:
-        """Make the sink ready for rows of these columns: create or extend its table.
+        """Prepare the sink for rows of these columns: create or extend its table.
 
         Called in the driver at each start, and again before the first batch with other columns.
         """
 
     def write(self, rows: DataFrame | None, batch: Batch) -> None:
-        """Store the rows. Called in the driver, once for each batch, in order.
+        """Store the rows. Called in the driver for one batch after the other.
 
         If ``write`` raises ``lakefeed.errors.Unreachable``, it is called again after a second, for up to five minutes.
         Any other error stops the feed.
@@ -53,10 +53,10 @@ class BatchSink(Protocol):
 
 @runtime_checkable
 class KeepsEntries(Protocol):
-    """A sink that stores ``batch.entry`` and the rows in one transaction, so it has every record once.
+    """A sink that stores ``batch.entry`` and the rows in one transaction, and so has every record once.
 
     ``write`` must fail and store nothing if the feed already has an entry with ``batch.number``: use a unique key of
-    feed and number. Rows are None for an entry without rows, such as the entry of a driver that takes over the feed.
+    feed and number. ``rows`` is None for an entry without rows, such as that of a driver that takes over the feed.
     """
 
     def entries(self) -> Iterable[str]:
@@ -68,7 +68,7 @@ class ReadsRows(Protocol):
     """A sink with entries whose rows ``lakefeed verify --deep`` can compare with the ledger."""
 
     def read(self, columns: Sequence[str] | None) -> Any:
-        """Return columns of all rows as a ``pyarrow.RecordBatchReader``; None means all. Called without Spark."""
+        """Return these columns, or all for None, as a ``pyarrow.RecordBatchReader``. Called without Spark."""
 
 
 @runtime_checkable
@@ -80,8 +80,6 @@ class ChecksServer(Protocol):
 
 
 class BatchSinkDefinition(SinkDefinition[SinkConfig]):
-    """The definition of a sink that is a ``BatchSink``."""
-
     def __init__(self, settings: SinkConfig, context: SinkContext, kind: Callable[[Any, str], Any]) -> None:
         super().__init__(settings, context)
         self.own = kind(settings, context.feed)
@@ -103,7 +101,8 @@ class BatchSinkDefinition(SinkDefinition[SinkConfig]):
     @contextmanager
     def history(self) -> Iterator[CommitHistory]:
         if self._ledger is None:
-            raise ConfigError("this sink keeps no entries", where=self.context.place)
+            hint = "verify needs a sink with entries (lakefeed.sinks.batch_sink.KeepsEntries)"
+            raise ConfigError("this sink stores no entries", where=self.context.place, hint=hint)
         commits, fence = tuple(self._ledger.commits())[::-1], self._ledger.fence_taken()
         yield CommitHistory(commits=commits, fence=fence, rows=SinkRows(self.own, self.settings.target))
 
@@ -125,7 +124,8 @@ class SinkRows:
     def _read(self, columns: Sequence[str] | None) -> Any:
         if isinstance(self.own, ReadsRows):
             return self.own.read(columns)
-        raise ConfigError("this sink's rows cannot be read: it has no read(columns)", where=self.where)
+        what, hint = "this sink's rows cannot be read: it has no read(columns)", "run verify without --deep"
+        raise ConfigError(what, where=self.where, hint=hint)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""Finds the newest change of each key in a micro-batch, checks the changes, and builds the MERGE that lands them.
+"""Finds the newest change of each key in a micro-batch, checks the changes, and builds the MERGE that writes them.
 
 A batch is shuffled by its keys once (``shuffle_by_key``). Later steps, such as the MERGE, read the files of that
-shuffle: no record is decoded twice, no row is copied into a cache, and a join by the keys needs no second shuffle.
+shuffle: Spark decodes no record twice, needs no cache, and joins by the keys without another shuffle.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lakefeed.sinks.kept_values import KeptValues
 
 TOPIC, PARTITION, OFFSET = POSITION_COLUMNS
 KEY_MOVED = "lakefeed: a key has changes in more than one partition"
-"""The error that the MERGE raises in Spark if offsets do not show which change is newer."""
+"""The error that the MERGE raises if offsets do not show which change is newer."""
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _RANK, _OF_KEY = "_lakefeed_rank", "_lakefeed_of_key"
@@ -34,19 +34,19 @@ task would have more than ``BYTES_A_TASK`` of changes, or more than ``STORED_ROW
 
 
 def deleting(changes: DataFrame) -> DataFrame:
-    """Replace null by false in the column that marks deletes; a transform may compute it from nullable columns."""
+    """Replace null by false in the column that marks deletes; a transform may have made it from nullable columns."""
     return changes.withColumn(DELETED, sf.coalesce(sf.col(DELETED), sf.lit(False)))
 
 
 def counted_groups(groups: DataFrame, *, keys: Sequence[str], where: str, kind: str) -> int:
-    """Return the number of rows in a batch of groups; refuse two rows of a key. Errors name the sink's ``kind``."""
+    """Return the number of rows in a batch of groups; raise an error if a key has two. It names the sink's ``kind``."""
     of_key = groups.groupBy(*(sf.col(name(key)) for key in keys)).agg(sf.count(sf.lit(1)).alias(_OF_KEY))
     [row] = of_key.agg(sf.coalesce(sf.sum(_OF_KEY), sf.lit(0)).alias("rows"), sf.max(_OF_KEY).alias("most")).collect()
     if (row["most"] or 0) > 1:
         raise ConfigError(
-            f"a batch has {row['most']} rows of one key: {', '.join(keys)} are not all that the transform groups by",
+            f"a batch has {row['most']} rows with the same {', '.join(keys)}: the transform groups by more columns",
             where=where,
-            hint=f"sink.{kind}.keys: all columns of the GROUP BY",
+            hint=f"set sink.{kind}.keys to all columns of the GROUP BY",
         )
     return int(row["rows"])
 
@@ -75,7 +75,7 @@ def shuffle_limit(session: SparkSession) -> int:
 def latest_per_key(
     changes: DataFrame, *, keys: Sequence[str], order_by: Sequence[str], kept: KeptValues | None = None
 ) -> DataFrame:
-    """Return the newest change of each key; values that it lacks come from older changes of the key. Adds ``KEPT``."""
+    """Return the newest change of each key; its missing values come from older changes of the key. Add ``KEPT``."""
     from pyspark.sql import Window
 
     of_key = Window.partitionBy(*(sf.col(name(key)) for key in keys))
@@ -87,33 +87,36 @@ def latest_per_key(
 
 
 def _order(order_by: Sequence[str]) -> Sequence[str]:
-    # The position makes the order total: the result must not depend on the order in which changes arrive.
+    # The position decides between changes with the same values: the result must not depend on the order of arrival.
     return (*order_by, *POSITION_COLUMNS) if order_by else (OFFSET,)
 
 
 @dataclass(frozen=True)
 class ChangeSummary:
-    """Counts and findings about a batch's changes, made before any change is written."""
+    """The counts and faults of a batch's changes, before any change is written.
+
+    Attributes:
+        bounds: the ``KeyBounds`` of the JVM module.
+        without_key: the position of a change without a key, for an error.
+        moved: the position of the first change of a key with changes in several partitions, for an error.
+    """
 
     upserts: Upserts
     bounds: Any
-    """The ``KeyBounds`` of the JVM module."""
     without_key: str | None
-    """The position of a change without a key, for an error."""
     moved: str | None
-    """The position of the first change of a key that has changes in several partitions, for an error."""
 
     def check(self, *, keys: Sequence[str], table: str, orders: bool = True) -> None:
-        """Refuse changes without a key, and keys whose changes offsets cannot order.
+        """Raise an error for a change without a key, or for changes of a key in several partitions.
 
-        ``orders`` says whether the sink takes ``order_by``.
+        ``orders`` says whether the sink has the option ``order_by``.
         """
         if self.without_key is not None:
             raise ConfigError(
                 f"a change has no key: {' or '.join(keys)} is null",
                 where=f"table {table}; {self.without_key}",
-                hint=f"for values without a key, expect: {{has_key: {{rule: {keys[0]} IS NOT NULL, on_violation: "
-                "dead_letter}}; for tombstones, decode.key has to say how the record's key is read",
+                hint="for tombstones, set decode.key, which decodes the record's key; for other records, make them "
+                f"dead letters: expect: {{has_key: {{rule: {keys[0]} IS NOT NULL, on_violation: dead_letter}}}}",
             )
         if self.moved is not None:
             raise key_moved(table, self.moved, orders=orders)
@@ -122,10 +125,10 @@ class ChangeSummary:
 def summarize_changes(
     changes: DataFrame, *, keys: Sequence[str], order_by: Sequence[str], bounded: Sequence[str] = ()
 ) -> ChangeSummary:
-    """Count the changes from ``shuffle_by_key``, and find the bounds of the ``bounded`` keys, in a single pass."""
+    """Count the changes that ``shuffle_by_key`` returns, and find the bounds of the ``bounded`` keys, in one pass."""
     own = [sf.col(name(key)).alias(f"key_{at}") for at, key in enumerate(keys)]
     order = [sf.col(name(each)) for each in _order(order_by)]
-    # A hash instead of the struct: Spark aggregates numbers without sorting the rows.
+    # Compare hashes instead of structs: Spark aggregates numbers without sorting the rows.
     place = sf.xxhash64(TOPIC, PARTITION)
     of_key = changes.groupBy(*own).agg(
         sf.count(sf.lit(1)).alias("changes"),
@@ -143,11 +146,11 @@ def summarize_changes(
     ends = [end for key in bounded for end in _ends(f"key_{keys.index(key)}", types[key])]
     one_row: Any = of_key.agg(sf.to_json(counts), *ends)
     bounds = java(changes.sparkSession).query.KeyBounds.of(one_row._jdf, list(bounded))
-    found = json.loads(str(bounds.text()))
-    upserts = Upserts(found["changes"], found["keys"], found["deletes"])
-    without_key = _first_place(changes.filter(_any_null(map(name, keys)))) if found["without_key"] else None
+    summed = json.loads(str(bounds.text()))
+    upserts = Upserts(summed["changes"], summed["keys"], summed["deletes"])
+    without_key = _first_place(changes.filter(_any_null(map(name, keys)))) if summed["without_key"] else None
     moved = None
-    if found["moved"] and not order_by:
+    if summed["moved"] and not order_by:
         partition = sf.struct(TOPIC, PARTITION)
         of_key = changes.groupBy(*(sf.col(name(key)).alias(f"key_{at}") for at, key in enumerate(keys))).agg(
             (sf.min(partition) != sf.max(partition)).alias("moved"), sf.min(sf.struct(*POSITION_COLUMNS)).alias("first")
@@ -168,38 +171,39 @@ def _first_place(changes: DataFrame) -> str | None:
 def key_moved(table: str, message: str | None = None, *, orders: bool = True) -> ConfigError:
     """Return the error for a key whose changes offsets cannot order."""
     return ConfigError(
-        KEY_MOVED.removeprefix("lakefeed: ") + ", so offsets do not tell which of them is newer",
+        KEY_MOVED.removeprefix("lakefeed: ") + ", so offsets do not show which change is newer",
         where=f"table {table}{f'; {message}' if message else ''}",
-        hint="producers have to send all changes of a key to one partition, and new partitions break that: "
+        hint="producers have to send all changes of a key to one partition, which stops when a topic gets new "
+        "partitions: "
         + (
-            "name a column that orders them, order_by: [kafka_timestamp] or one of the rows', with on_delete: mark"
+            "name a column that orders the changes, such as order_by: [kafka_timestamp], with on_delete: mark"
             if orders
-            else "land them in a new index, or in a table, which can order them by a column"
+            else "write to a new index, or to a table, which can order changes by a column"
         ),
     )
 
 
 def topic_recreated(topic: str, *, where: str, undo: str) -> CheckpointMismatch:
     """Return the error for offsets of a recreated topic; ``undo`` is the statement that forgets the old topic."""
-    what = "its offsets do not show whether a change is newer than a row of the topic before"
+    what = "its offsets do not show whether a change is newer than a row from the old topic"
     return CheckpointMismatch(
         f"topic {topic} was recreated: {what}",
         where=where,
-        hint=f"set {OFFSET} to NULL in all rows, which makes them older than what comes now; then {undo}",
+        hint=f"set {OFFSET} to NULL in all rows, so that every new change is newer; then {undo}",
     )
 
 
 def has_bounds(type_: DataType, stored: str) -> bool:
-    """Check that Iceberg orders a column as Spark does; ``stored`` is Iceberg's type: Spark reads UUIDs as strings."""
+    """Return whether Iceberg orders a column as Spark does; ``stored`` is Iceberg's type of the column."""
     whole = t.ByteType, t.ShortType, t.IntegerType, t.LongType
     ordered = (*whole, t.DecimalType, t.DateType, t.TimestampType, t.TimestampNTZType, t.StringType)
-    return isinstance(type_, ordered) and stored != "uuid"
+    return isinstance(type_, ordered) and stored != "uuid"  # Spark reads UUIDs as strings.
 
 
 def _ends(key: str, type_: DataType) -> tuple[Column, Column]:
     """Return the smallest and the greatest value of a key; null if one of its texts is not ASCII.
 
-    Iceberg decodes the bounds of its files as UTF-8. With a bound that is not UTF-8, only ASCII compares correctly.
+    Iceberg decodes the bounds of its files as UTF-8. If a bound is not UTF-8, only ASCII texts compare correctly.
     """
     is_ascii = sf.is_valid_utf8(key) & (sf.octet_length(key) == sf.char_length(key))
     known = sf.bool_and(is_ascii) if isinstance(type_, t.StringType) else sf.lit(True)
@@ -216,10 +220,10 @@ def upsert_sql(
     on_delete: Literal["remove", "mark"] = "remove",
     kept: KeptValues | None = None,
 ) -> str:
-    """Return the MERGE that lands the newest change of each key. A second run of the statement changes nothing.
+    """Return the MERGE that writes the newest change of each key. A second run of the statement changes nothing.
 
     ``source`` is a view with the table's columns and ``lakefeed_deleted``, one row for each key. ``order_by`` names the
-    columns that decide which change is newer; if there are none, the offset decides.
+    columns that decide which change is newer; without them, the offset decides.
     """
     where = [f"t.{name(key)} = s.{name(key)}" for key in keys]
     newer, removes = _newer(order_by), on_delete == "remove"
@@ -230,7 +234,7 @@ def upsert_sql(
 
 
 def _newer(order_by: Sequence[str]) -> str:
-    """Return the condition that a change is newer than the table's row. A row without a position is always older."""
+    """Return the condition that a change is newer than the table's row; a row without an offset is always older."""
     if order_by:
         order = _order(order_by)
         return f"{_struct('s', order)} > {_struct('t', order)}"
@@ -246,15 +250,15 @@ def merge_sql(
 ) -> str:
     """Return the MERGE of a view ``s`` into a table ``t``; it inserts the view's rows that have no match.
 
-    ``matched`` are the clauses for matched rows, ``on`` the conditions of a match, ``inserts`` a condition for inserts.
+    ``matched`` has the clauses for matched rows, ``on`` the conditions of a match, ``inserts`` a condition for inserts.
     """
-    listed = ", ".join(map(name, columns))
+    names = ", ".join(map(name, columns))
     values = ", ".join(f"s.{name(column)}" for column in columns)
     lines = (
         f"MERGE INTO {quoted_table(table)} t USING {name(source)} s",
         f"ON {' AND '.join(on)}",
         *matched,
-        f"WHEN NOT MATCHED {inserts}THEN INSERT ({listed}) VALUES ({values})",  # noqa: S608
+        f"WHEN NOT MATCHED {inserts}THEN INSERT ({names}) VALUES ({values})",  # noqa: S608
     )
     return "\n".join(lines)
 

@@ -1,7 +1,7 @@
-"""Writes records that are read once: to the terminal, to files below a path, or to a table that belongs to no feed.
+"""Writes the records of one ``lakefeed read``: to the terminal, to files below a path, or to a table without a feed.
 
 Guarantee: all or nothing. If a record stops the read, no row, file or table stays behind. It is not exactly-once over
-several reads: a record that is read twice is written twice.
+several reads: a second read writes its records again.
 """
 
 from __future__ import annotations
@@ -36,30 +36,26 @@ FEED_LOG = "_spark_metadata"
 
 
 class Target(BaseSink, ABC):
-    """A sink for the rows of one read; it is created when the rows are computed."""
+    """A sink for the rows of one read."""
 
     ledger = NoLedger("the rows of one read")
 
     def stored_schema(self) -> StoredSchema | None:
         return None
 
-    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
-        """Do nothing."""
+    def apply_schema(
+        self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()
+    ) -> None: ...
 
     @abstractmethod
-    def location(self) -> str:
-        """Return the location for error messages."""
-
-    @abstractmethod
-    def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Write the rows, if their outcomes allow it; return the number of rows."""
+    def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None: ...
 
 
 class ConsoleResult(Target):
-    """Rows to look at, collected in the driver: at most ``limit``, or all if it is None.
+    """Collects rows for the terminal in the driver: at most ``limit`` rows, or all rows if it is None.
 
-    With ``as_json`` a row is one text, a JSON object, in the column ``row``; else columns are texts, and null is None.
-    ``is_whole`` is False if there are more rows than were collected; then not all records were read.
+    With ``as_json``, a row is a JSON object as text, in the column ``row``; otherwise a row has its columns as texts.
+    ``is_whole`` is False if there are more rows than ``limit``; then not all records were read.
     """
 
     def __init__(self, *, limit: int | None, as_json: bool) -> None:
@@ -69,9 +65,6 @@ class ConsoleResult(Target):
         self.rows: list[tuple[str | None, ...]] = []
         self.is_whole = True
 
-    def location(self) -> str:
-        return "stdout"
-
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         if self._as_json:
             shown = rows.select(sf.to_json(sf.struct("*"), {"ignoreNullFields": "false"}).alias("row"))
@@ -79,17 +72,17 @@ class ConsoleResult(Target):
             shown = flat(rows).select(*(sf.col(quoted((name,))).cast("string") for name in rows.columns))
         if self._limit is not None:
             shown = shown.limit(self._limit + 1)
-        found = [tuple(row) for row in shown.collect()]
+        collected = [tuple(row) for row in shown.collect()]
         jvm.java(rows.sparkSession).commit.Outcomes.of(commit_id).check()
-        self.is_whole = self._limit is None or len(found) <= self._limit
-        self.columns, self.rows = shown.columns, found[: self._limit]
+        self.is_whole = self._limit is None or len(collected) <= self._limit
+        self.columns, self.rows = shown.columns, collected[: self._limit]
         return len(self.rows)
 
 
 class Files(Target):
-    """Files below a path, local or ``s3a://``, written in one job; ``append`` allows files that are already there.
+    """Writes files below a path, local or ``s3a://``, in one job; ``append`` allows a path that already has files.
 
-    CSV has a header. It has no form for structs, arrays, maps and bytes: bytes become base64, the others JSON.
+    CSV files have a header; ``flat`` makes their columns.
     """
 
     def __init__(self, spark: SparkSession, path: str, *, file_format: FileFormat, append: bool) -> None:
@@ -101,15 +94,12 @@ class Files(Target):
         names = [status.getPath().getName() for status in files.listStatus(root)] if files.exists(root) else []
         if FEED_LOG in names:
             raise ConfigError(
-                "the path belongs to a feed: Spark would not list these files, and others would take them for its",
+                "the path belongs to a feed: Spark would not read other files there, but other readers would",
                 where=self._path,
                 hint="name another path",
             )
         if names and not append:
             raise _exists("path", self._path)
-
-    def location(self) -> str:
-        return self._path
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         from pyspark.sql import Observation
@@ -126,10 +116,9 @@ class Files(Target):
 
 
 class PlainTable(Target):
-    """An Iceberg table that belongs to no feed, written in one commit.
+    """Writes an Iceberg table that belongs to no feed, in one commit.
 
-    With ``append`` rows are added to an existing table, whose columns do not change. Without it a ConfigError refuses a
-    table that has rows. The table of a feed is always refused.
+    ``append`` allows a table that already has rows; its columns then do not change.
     """
 
     def __init__(self, spark: SparkSession, name: str, *, append: bool) -> None:
@@ -139,18 +128,14 @@ class PlainTable(Target):
         properties = {} if self._is_new else IcebergLedger(spark, name, "").properties()
         if feeds := [key.removeprefix(POSITION) for key in properties if key.startswith(POSITION)]:
             raise ConfigError(
-                f"the table belongs to the feed {feeds[0]}: rows outside its ledger could not be proven, nor kept "
-                "from being there twice",
+                f"the table belongs to the feed {feeds[0]}, and its ledger would not know these rows",
                 where=name,
-                hint="lakefeed backfill adds old records to a feed's table; or name another table",
+                hint="add old records to a feed's table by lakefeed backfill; or name another table",
             )
         has_rows = not self._is_new and not spark.table(name).isEmpty()
         if has_rows and not append:
             raise _exists("table", name)
         self._table = IcebergTable(spark, IcebergSinkConfig(table=name), feed="", evolves=not has_rows)
-
-    def location(self) -> str:
-        return self._name
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         try:
@@ -177,5 +162,5 @@ def flat(rows: DataFrame) -> DataFrame:
 
 def _exists(kind: str, name: str) -> ConfigError:
     return ConfigError(
-        f"there is something at this {kind} already", where=name, hint=f"--append adds to it; or name another {kind}"
+        f"the {kind} already has rows", where=name, hint=f"add to them by --append; or name another {kind}"
     )

@@ -1,9 +1,9 @@
 """Writes files below a path with Spark's file sink, whose log ``_spark_metadata`` lists a batch's files exactly once.
 
-Guarantee: exactly-once for readers that honour ``_spark_metadata``, which is Spark reading the root path. Other readers
-also see the files of failed attempts. The log's only key is the batch id, so a path belongs to one checkpoint. A table
-of Spark's or Hive's over the directories gets new partitions after a batch. A start adds partitions that it lacks
-after a crash. Readers of the table see all files in the directories.
+Guarantee: exactly-once for readers that use ``_spark_metadata``, as Spark does when it reads the root path. Other
+readers, also those of a table over the directories, see the files of failed attempts too. The log's only key is the
+batch id, so a path belongs to one checkpoint. A table of Spark or Hive over the directories gets new partitions after a
+batch; if a crash prevents this, the next start adds them.
 """
 
 from __future__ import annotations
@@ -37,14 +37,10 @@ MOST_AT_ONCE = 100
 
 
 class FilesDefinition(SinkDefinition[PathSinkConfig]):
-    """Files below a path, listed by batch id in ``_spark_metadata``."""
-
     def open(self, spark: SparkSession, claim: Claim) -> FileStreamSink:
         return FileStreamSink(spark, self.settings, claim)
 
     def state(self) -> SinkState:
-        """Return the state, with the newest batch in the log; read without Spark."""
-
         def newest_batch() -> int | None:
             log = StoredCheckpoint(f"{self.settings.path}/_spark_metadata", s3=self.context.connections.s3)
             stems = [name.removesuffix(".compact") for name in log.names()]
@@ -81,7 +77,7 @@ class FileStreamSink(BaseSink):
         self.ledger = BatchLog(sink.path, self._newest, move_hint=f"{hint}; or land the feed in an Iceberg table")
         self._table = None
         if isinstance(sink, FilesSinkConfig) and sink.table is not None:
-            # With its database: the pipeline may have a view with the name of the table.
+            # Name the database too: the pipeline may have a view with the name of the table.
             name = sink.table if "." in sink.table else f"default.{sink.table}"
             self._table = PartitionedTable(spark, sink, name)
 
@@ -107,9 +103,9 @@ class FileStreamSink(BaseSink):
         """Write the rows of one micro-batch and list their files; return None if the log already has the batch."""
         if not isinstance(commit, Commit):
             raise ConfigError(
-                "a feed of files takes batches only: its log is numbered by them",
+                "a feed into files takes only batches, because its log has their numbers",
                 where=self._sink.path,
-                hint="land the feed in an Iceberg table, or read these records with lakefeed.read_topic",
+                hint="write the feed to an Iceberg table, or read these records with lakefeed.read_topic",
             )
         frame: Any = flat(rows) if self._sink.file_format == "csv" else rows
         written = int(self._files.add(commit.batch_id, commit_id, frame._jdf))
@@ -143,7 +139,7 @@ class PartitionedTable:
         run(self._spark, f"CREATE DATABASE IF NOT EXISTS {quoted((self._namespace,))}")
         partitions = ", ".join(quoted((name,)) for name in self._sink.partition_by)
         partitioned_by = f"PARTITIONED BY ({partitions})" if partitions else ""
-        # With the options of the writer: the first line of a CSV file, for example, is no row.
+        # The reader needs the writer's options too: the first line of a CSV file, for example, may be no row.
         values, own = {"path": self._sink.path}, self._sink.writer_options()
         for at, (key, value) in enumerate(own.items()):
             values |= {f"key{at}": key, f"value{at}": value}
@@ -174,7 +170,7 @@ def _columns(fields: Iterable[StructField]) -> str:
 
 
 def _values(directory: str, values: dict[str, str]) -> str:
-    """Return ``zip=8001/day=…`` as SQL, without Spark's escapes, and add its parameters to ``values``."""
+    """Return ``zip=8001/day=…`` as SQL, without Spark's escapes; add the parameters of the SQL to ``values``."""
     listed = []
     for name, _, value in (part.partition("=") for part in directory.split("/")):
         mark = f":value{len(values)}" if value != NULL_PARTITION else "NULL"

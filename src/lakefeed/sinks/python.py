@@ -1,8 +1,9 @@
 """Writes batches with a user's own class.
 
-Guarantee: depends on the class. Without ``last`` it is at-least-once: after a crash that follows ``write`` the batch is
-written again. It is exactly-once if the class has ``last``, and ``write`` stores ``batch.ranges`` with the rows in one
-transaction: a batch that is stored is skipped, and one that does not start where the last one ended is refused.
+Guarantee: depends on the class. Without ``last`` it is at-least-once: after a crash that follows ``write``, lakefeed
+writes the batch again. It is exactly-once if the class has ``last``, and ``write`` stores ``batch.ranges`` with the
+rows in one transaction: lakefeed then skips a stored batch, and refuses one that does not start where the last one
+ended.
 """
 
 from __future__ import annotations
@@ -28,30 +29,29 @@ from lakefeed.sinks.spark_format import PlainWriter
 
 @dataclass(frozen=True)
 class PythonBatch:
-    """The description of a batch, as lakefeed passes it to a user's class."""
+    """The description of a batch, as lakefeed passes it to a user's class.
+
+    Attributes:
+        id: Spark's number of the batch.
+        ranges: the batch's offset ranges as JSON; ``write`` stores them with the rows, and ``last`` returns them.
+    """
 
     feed: str
     id: int
-    """The number that Spark gave to the batch."""
     ranges: str
-    """The batch's offset ranges as JSON; ``write`` stores them with the rows, and ``last`` returns them."""
 
 
 class UserSink(Protocol):
     """The methods of a user's class; it may also have ``modes`` (default: append) and ``last() -> str | None``."""
 
     def write(self, rows: DataFrame, batch: PythonBatch) -> None:
-        """Write the rows of one micro-batch. Called in the driver, once for a batch; an error stops the feed.
+        """Write the rows of one micro-batch, which are computed and may be read more than once.
 
-        Args:
-            rows: the computed rows; may be read more than once.
-            batch: the batch's feed, number and ranges.
+        Called in the driver, once for a batch; an error stops the feed.
         """
 
 
 class PythonDefinition(SinkDefinition[PythonSinkConfig]):
-    """The definition of a user's own class as sink."""
-
     def open(self, spark: SparkSession, claim: Claim) -> BatchedSink:
         own = self._user_sink()
         return BatchedSink(PythonWriter(own), claim, self._ledger(own), where=self._where)
@@ -68,7 +68,6 @@ class PythonDefinition(SinkDefinition[PythonSinkConfig]):
         return f"python:{self.settings.path}"
 
     def check_settings(self) -> Iterator[Problem]:
-        """Load the class, and check that it takes the options and the output mode."""
         try:
             self._user_sink()
         except ConfigError as error:
@@ -81,22 +80,22 @@ class PythonDefinition(SinkDefinition[PythonSinkConfig]):
         try:
             own = kind(**self.settings.options)
         except TypeError as error:
-            raise ConfigError(f"the class does not take these options: {error}", where=where) from None
+            what, hint = f"the class does not accept the options: {error}", "give sink.python.options its parameters"
+            raise ConfigError(what, where=where, hint=hint) from None
         if not callable(getattr(own, "write", None)):
             hint = f"{page_command('sinks')} has an example"
             raise ConfigError("the class has no write(rows, batch)", where=where, hint=hint)
         modes = tuple(getattr(own, "modes", ("append",)))
         if wrong := [name for name in modes if name not in EVERY_MODE]:
-            raise ConfigError(f"its modes name {wrong[0]}, which is none", where=where)
+            hint = f"choose from: {', '.join(EVERY_MODE)}"
+            raise ConfigError(f"the class has the unknown mode '{wrong[0]}'", where=where, hint=hint)
         if mode not in modes:
-            what = f"transform.output_mode: {mode} does not fit the class, which takes {' and '.join(modes)}"
-            raise ConfigError(what, where=where)
+            what = f"transform.output_mode: {mode} does not fit the class, which accepts {' and '.join(modes)}"
+            raise ConfigError(what, where=where, hint="change output_mode, or add it to the modes of the class")
         return own
 
 
 class PythonWriter(PlainWriter):
-    """Writes batches through an object of a user's class."""
-
     def __init__(self, own: Any) -> None:
         self._own = own
 

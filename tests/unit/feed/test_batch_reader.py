@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lakefeed.config.sources import KafkaSource
-from lakefeed.feed.batch_reader import DirectReader, halves, share_out
+from lakefeed.feed.batch_reader import DirectReader, share_out
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.records.decode.verdict import RecordPolicy
 from lakefeed.records.spec import Raw
@@ -58,8 +58,6 @@ def test_spark_reads_what_needs_its_delegation_tokens_or_is_not_kafka() -> None:
 
 def test_ranges_are_shared_out_evenly_and_each_offset_once() -> None:
     spans = [OffsetRange("t", 0, 0, 101), OffsetRange("t", 1, 5, 25), OffsetRange("t", 2, 7, 27)]
-    [first, second] = halves(spans[0])
-    assert (first.start, first.end, second.start, second.end) == (0, 50, 50, 101)
-    shares = share_out([first, second, *spans[1:]], 2)
+    shares = share_out([spans[0].cut(0, 50), spans[0].cut(50, 101), *spans[1:]], 2)
     assert sorted(sum(span.records for span in share) for share in shares) == [70, 71]
     assert share_out([], 3) == [[]]

@@ -46,7 +46,7 @@ def test_the_kind_of_a_failure_has_no_value_of_the_record() -> None:
 def test_ranges_are_named_as_a_reader_takes_them() -> None:
     ranges = [OffsetRange("t", number, 4, 4 + number) for number in range(8)]
     assert listed(ranges[:3]) == "t-1 offset 4, t-2 offsets [4, 6)"
-    assert listed(ranges).endswith("and 2 partitions more")
+    assert listed(ranges).endswith("and 2 more partitions")
 
 
 @given(lengths, st.data())
@@ -78,4 +78,4 @@ def test_ranges_are_isolated_whole_where_time_is_up() -> None:
     clock = iter([0.0, *([400.0] * 9)])
     ranges = [OffsetRange("t", 0, 0, 4)]
     found = isolate(lambda _: "bad", ranges, works=lambda: True, clock=lambda: next(clock))
-    assert found == {ranges[0]: "bad; at least one of 4 records that were not separated"}
+    assert found == {ranges[0]: "bad; at least one of 4 records that were not tried one by one"}

@@ -110,7 +110,7 @@ def test_without_a_checkpoint_the_ledger_alone_says_where_to_resume() -> None:
     assert decide(replace(alone, last=None)) == Start()
     with pytest.raises(RecordsLost):
         decide(replace(alone, topics={"t": topic((12, 90))}))
-    with pytest.raises(CheckpointMismatch, match="keeps state"):
+    with pytest.raises(CheckpointMismatch, match="transform with state"):
         decide(replace(alone, last=Position(with_batch(position(9).ranges, batch_id=3, query_id="q"), snapshot_id=7)))
 
 
@@ -124,7 +124,7 @@ def test_a_partition_that_is_new_begins_where_it_begins() -> None:
     assert decide(facts(later, position(9), topics=grown)) == Start()
     # The checkpoint committed the new partition, but the table has none of its records.
     landed = CheckpointState(batch_id=4, committed=True, end={P0: 9, P1: 50})
-    with pytest.raises(CheckpointMismatch, match="t-1 is committed up to 50"):
+    with pytest.raises(CheckpointMismatch, match="t-1 is at 50 in the checkpoint"):
         decide(facts(landed, position(9), topics=grown))
 
 
@@ -201,8 +201,8 @@ def test_the_move_of_a_topic_recreated_has_the_old_id_and_the_new() -> None:
         (checkpoint(3, 9), 3, None),
         (checkpoint(3, 9, start=5, damage="metadata"), 3, None),
         (checkpoint(None), 2, "the checkpoint is empty"),
-        (checkpoint(3, 9), 4, "batches up to 4 in its log, the checkpoint is at batch 3"),
-        (checkpoint(3, 9), 2, "ends at batch 2, the checkpoint has landed up to batch 3"),
+        (checkpoint(3, 9), 4, "ends at batch 4, and the checkpoint is at batch 3"),
+        (checkpoint(3, 9), 2, "ends at batch 2, and the checkpoint has committed batch 3"),
         (checkpoint(3, 9, start=5), 1, "ends at batch 1"),
         (checkpoint(3, 9), None, "is empty"),
     ],
@@ -335,7 +335,7 @@ def test_a_feed_with_state_resumes_where_its_state_is(state: CheckpointState, la
         pytest.param(checkpoint(1, 5, query_id="Q"), batches(3), "at batch 1", id="rolled back"),
         pytest.param(checkpoint(2, 20, start=5, query_id="Q"), batches(3), "other records", id="back, and new data"),
         pytest.param(checkpoint(3, 20, query_id="Q"), batches(3), "is behind its checkpoint", id="table behind"),
-        pytest.param(checkpoint(4, 20, query_id="Q"), None, "holds no commit", id="table empty"),
+        pytest.param(checkpoint(4, 20, query_id="Q"), None, "has no commit", id="table empty"),
         pytest.param(checkpoint(2, 9, query_id="Q"), position(9), "keeps state now", id="without state before"),
         pytest.param(checkpoint(None), position(9), "keeps state now", id="without state before: checkpoint lost"),
     ],
@@ -349,14 +349,14 @@ def test_a_feed_with_state_is_refused_where_its_state_is_not(
 
 def test_state_cannot_be_moved_over_records_that_are_lost() -> None:
     gone = {"t": topic((20, 100))}
-    with pytest.raises(RecordsLost, match="State cannot be moved"):
+    with pytest.raises(RecordsLost, match="state cannot skip records"):
         decide(facts(checkpoint(2, 9, query_id="Q"), batches(3), stateful=True, topics=gone), accept_loss=True)
 
 
 def test_a_feed_that_has_lost_its_transform_does_not_resume_without_state() -> None:
-    with pytest.raises(CheckpointMismatch, match="filled by a transform that keeps state"):
+    with pytest.raises(CheckpointMismatch, match="a transform with state has filled the table"):
         decide(facts(checkpoint(2, 9), batches(3)))
-    with pytest.raises(CheckpointMismatch, match="filled by a transform that keeps state"):
+    with pytest.raises(CheckpointMismatch, match="a transform with state has filled the table"):
         decide(facts(checkpoint(2, 9, has_state=True), position(9)))
 
 

@@ -49,7 +49,7 @@ def test_a_feed_resumes_at_the_position_of_the_index(
     notes: list[str] = []
     pipeline.feed.claim(lake).discard()
     assert pipeline.run(spark=lake, once=True, on_note=notes.append).rows == 20
-    assert "resumes where the table is" in notes[0]
+    assert "resumes at the table's position" in notes[0]
     found = search.documents(feed.name)
     assert sorted(each["id"] for each in found.values()) == list(range(50))
     assert all(name.startswith(f"{feed.topic}/") and set(each) == {"id", "zone"} for name, each in found.items())

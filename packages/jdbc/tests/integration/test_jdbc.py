@@ -45,7 +45,7 @@ def test_a_feed_resumes_at_the_position_of_the_database_and_passes_verify(
     notes: list[str] = []
     pipeline.feed.claim(lake).discard()
     assert pipeline.run(spark=lake, once=True, on_note=notes.append).rows == 200
-    assert "resumes where the table is" in notes[0]
+    assert "resumes at the table's position" in notes[0]
     assert ids(server) == list(range(500))
     assert staging_tables(server) == []
     found = pipeline.verify(deep=True)

@@ -66,7 +66,7 @@ def test_records_of_a_split_stream_land_once_and_a_lost_checkpoint_is_recreated(
     notes: list[str] = []
     restarted = stream.job(checkpoint=f"{stream.checkpoint}-2")
     summary = restarted.run(spark=lake, once=True, on_note=notes.append)
-    assert "resumes where the table is" in notes[0]
+    assert "resumes at the table's position" in notes[0]
     assert summary.records == 10
     assert stream.ids() == list(range(20))
 
@@ -105,7 +105,7 @@ def test_each_record_lands_once_after_splits_merges_crashes_and_a_lost_checkpoin
         decode=job.config.decode.model_dump(by_alias=True, exclude_none=True), checkpoint=f"{stream.checkpoint}-2"
     )
     restarted.run(spark=lake, once=True, on_note=notes.append)
-    assert "resumes where the table is" in notes[0]
+    assert "resumes at the table's position" in notes[0]
     assert stream.ids() == list(range(70))
 
     found = restarted.verify(deep=True)
