@@ -131,5 +131,5 @@ def test_a_transform_with_state_is_refused_before_anything_is_changed(lake: Spar
         grouped.run(spark=lake, once=True)
     [plan] = grouped.plan(spark=lake).tables
     assert plan.refusal is not None
-    assert "without a checkpoint" in plan.refusal.what
+    assert "only a checkpoint" in plan.refusal.what
     assert not lake.catalog.tableExists(feed.table)

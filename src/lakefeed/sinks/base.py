@@ -1,4 +1,4 @@
-"""The common parts of sinks: a ledger says where the feed stands, and a writer writes computed batches."""
+"""The common parts of sinks: a ledger has the feed's position, and a writer writes computed batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakefeed.sinks.definition import Reread
 
 
 class BaseSink:
-    """A sink whose ``ledger`` says where the feed stands. It prepares nothing before the first batch and never lags."""
+    """A sink whose ``ledger`` has the feed's position. It prepares nothing before the first batch, and never lags."""
 
     ledger: Ledger
 
@@ -48,39 +48,37 @@ class BaseSink:
         return self.ledger.position()
 
     def has(self, commit: Commit) -> bool:
-        """Check that the sink already has exactly these offset ranges, from before a restart."""
         return self.ledger.check(commit) is CommitCheck.ALREADY_COMMITTED
 
     def commit_reset(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
         self.ledger.record_move(commit, commit_id=commit_id, delete_where=delete_where)
 
-    def begin(self, reread: Reread | None) -> None:
-        """Do nothing."""
+    def begin(self, reread: Reread | None) -> None: ...
 
     def files_of(self, batch_ids: Iterable[int]) -> int | None:
-        """Return None: this sink does not count files."""
         return None
 
     def lagging(self) -> Mapping[str, str]:
-        """Return an empty mapping: this sink never lags, since a failure stops the feed."""
         return {}
 
     def take_notes(self) -> tuple[str, ...]:
-        """Return notes for users on the last batch; a second call does not return them again."""
         return ()
 
 
 @dataclass(frozen=True)
 class FeedEntry:
-    """A feed's entry in the ledger of a server, at the time of reading."""
+    """A feed's entry in the ledger of a server.
+
+    Attributes:
+        reader: the reader's schema of the last ``apply_schema``.
+        keyed: ``<keys> <on_delete>`` of the rows; None if the sink appends rows, or has none yet.
+        topics: the ids of the topics whose offsets the rows have, by name.
+    """
 
     fence: str | None
     reader: str | None
-    """The reader's schema that was passed to ``apply_schema`` last."""
     keyed: str | None
-    """``<keys> <on_delete>`` of the rows; None if rows are appended, or if there are no rows yet."""
     topics: Mapping[str, str]
-    """The topics whose offsets the rows contain, with the topics' ids."""
 
 
 class Writer(Protocol):
@@ -90,19 +88,19 @@ class Writer(Protocol):
         """Prepare for rows of these columns. Called at the start, and before the first batch with other columns."""
 
     def prepared(self, rows: DataFrame, commit: Commit) -> DataFrame:
-        """Return the rows to pass to ``write``. They are computed and checked before ``write`` is called."""
+        """Return the rows for ``write``. They are computed and checked before the call of ``write``."""
 
     def write(self, rows: DataFrame, commit: Commit, *, commit_id: str) -> None:
-        """Write the rows, which are computed and cached; they may be read more than once."""
+        """Write the rows, which are cached and may be read more than once."""
 
 
 class BatchedSink(BaseSink):
     """Lands batches through a writer; stores the reader's schema in the feed's checkpoint.
 
-    Guarantee: that of ``ledger``; at-least-once without one. All rows of a batch are computed and checked before the
-    first is written, so a refused batch leaves nothing behind. After a crash between the write and Spark's commit of
-    the batch, Spark repeats the batch with the same records. If the checkpoint is lost, the feed begins where the
-    pipeline file says.
+    Guarantee: that of ``ledger``, or at-least-once without a ledger. All rows of a batch are computed and checked
+    before the first row is written, so a refused batch leaves nothing behind. After a crash between the write and
+    Spark's commit of the batch, Spark repeats the batch with the same records. If the checkpoint is lost, the feed
+    begins where the pipeline file says.
     """
 
     def __init__(self, writer: Writer, claim: Claim, ledger: Ledger, *, where: str) -> None:
@@ -122,16 +120,17 @@ class BatchedSink(BaseSink):
         note_schema(self._claim, stored)
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Compute the rows of one micro-batch, check that they may land, and write them; return their number."""
+        """Compute the rows of a micro-batch, check its outcomes, and write the rows; return their number."""
         if not isinstance(commit, Commit):
-            raise ConfigError("this sink takes batches only", where=self._where)
-        kept = self.writer.prepared(rows, commit).persist()
+            what, hint = "this sink takes only the batches of a feed", "write these records to an Iceberg table"
+            raise ConfigError(what, where=self._where, hint=hint)
+        cached = self.writer.prepared(rows, commit).persist()
         try:
-            count = kept.count()
+            count = cached.count()
             counts = counts_by_partition(check_outcomes(rows.sparkSession, commit_id))
-            self.writer.write(kept, replace(commit, rows=count, grown=count, counts=counts), commit_id=commit_id)
+            self.writer.write(cached, replace(commit, rows=count, grown=count, counts=counts), commit_id=commit_id)
         finally:
-            kept.unpersist()
+            cached.unpersist()
         return count
 
 

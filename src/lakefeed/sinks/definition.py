@@ -1,7 +1,7 @@
 """Defines the interfaces of sinks, and of the definitions that open sinks, check them and read their ledgers.
 
 A sink consists of its settings (``lakefeed.config.sinks.SinkConfig``), its definition, and the ``Sink`` that ``open``
-returns. The settings name the definition, so reading a pipeline file imports neither Spark nor a database client.
+returns. The settings only name the definition, so reading a pipeline file imports neither Spark nor a database client.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from lakefeed.records.schema.reader import StoredSchema as StoredSchema
 Settings = TypeVar("Settings", bound=SinkConfig)
 
 Check = Callable[[], list[Problem]]
-"""A request to a server before a run; all checks of a pipeline run concurrently."""
+"""Asks a server before a run; all checks of a pipeline run concurrently."""
 
 Reread = Callable[[Sequence[OffsetRange]], AbstractContextManager[tuple["DataFrame", BatchOutcomes]]]
 """Reads records again and turns them into rows."""
@@ -47,27 +47,30 @@ Reread = Callable[[Sequence[OffsetRange]], AbstractContextManager[tuple["DataFra
 
 @dataclass(frozen=True, kw_only=True)
 class TableChange:
-    """The statements that prepare one table for a feed."""
+    """The statements that prepare one table for a feed.
+
+    Attributes:
+        is_laid_out_anew: whether new files have other partitions or another order than the existing files.
+        statements: Spark SQL, in the order of execution; empty if the table is ready.
+        notes: the consequences that users have to know before the start.
+    """
 
     table: str
     is_new: bool
     is_laid_out_anew: bool = False
-    """Whether new files have other partitions or another order than the existing files."""
     statements: tuple[str, ...] = ()
-    """Spark SQL, in the order of execution; empty if the table is ready."""
     notes: tuple[str, ...] = ()
-    """Consequences of the statements that users have to know before the start."""
 
 
 Changes: TypeAlias = tuple[TableChange, ...]
-"""First the changes to other tables, last the change to the sink's own table."""
+"""The changes of a start; the sink's own table is the last one."""
 
 
 class RowSink(SchemaKeeper, SinkState, Protocol):
     """A sink that writes rows in one commit."""
 
     def take_fence(self) -> str | None:
-        """Make this driver the only one that can commit to the feed; return None if the sink has no fences."""
+        """Make this driver the only one that can commit, and return its fence; None if the sink has no fences."""
 
     def fence_taken(self) -> str | None:
         """Return the feed's newest fence; None if the sink has no fences."""
@@ -76,17 +79,17 @@ class RowSink(SchemaKeeper, SinkState, Protocol):
         """Return the feed's commits, newest first; no commits if the sink has no ledger."""
 
     def has(self, commit: Commit) -> bool:
-        """Check that the sink already has this batch."""
+        """Return whether the sink has this batch."""
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Write a batch in one commit; return the number of rows, or None if the sink's log already has the batch."""
 
     def take_notes(self) -> tuple[str, ...]:
-        """Return notes for users on the last batch; a second call does not return them again."""
+        """Return the messages for users since the last call."""
 
 
 class Sink(RowSink, Protocol):
-    """A sink for the rows of a feed; it writes a batch in one commit."""
+    """The sink of a feed."""
 
     @property
     def ledger(self) -> Ledger:
@@ -99,9 +102,9 @@ class Sink(RowSink, Protocol):
         """Commit a move of the feed; raise a ConfigError if the sink cannot be moved."""
 
     def begin(self, reread: Reread | None) -> None:
-        """Prepare for the first batch, once the columns fit; a sink that lags catches up here.
+        """Prepare for the first batch after the columns were changed; a sink that lags catches up here.
 
-        ``reread`` is None for a query with state: it cannot make rows from only a part of the records.
+        ``reread`` is None for a query with state: it cannot make rows from only some of the records.
         """
 
     def files_of(self, batch_ids: Iterable[int]) -> int | None:
@@ -118,7 +121,7 @@ class SchemaPlanner(Protocol):
         """Return the reader's schema that the sink has stored."""
 
     def changes(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> Changes:
-        """Return the changes that ``apply_schema`` would make with the same arguments; raise what it would raise."""
+        """Return the changes that ``apply_schema`` would make with these arguments; raise the same errors."""
 
 
 class LedgerTable(Sink, SchemaPlanner, Protocol):
@@ -131,25 +134,22 @@ class LedgerTable(Sink, SchemaPlanner, Protocol):
     ledger: IcebergLedger
 
     def take_fence(self, suffix: str = "", *, prefix: str = "") -> str:
-        """Take the feed's fence; with a suffix, take the separate fence of other work than its batches.
-
-        The fence's name begins with the ``prefix``.
-        """
+        """Take the feed's fence, or with a suffix the separate fence of a backfill; it begins with ``prefix``."""
 
 
 class TablePublisher(Protocol):
-    """Publishes rows that a feed has written where readers do not see them yet."""
+    """Publishes the rows that a feed has written to a branch of its table."""
 
     report: Callable[..., None]
 
     def after_batch(self, *, is_new: bool = True, at_end: bool = False) -> str | None:
-        """Publish if it is time; return a message for the user, or None."""
+        """Publish if a publication is due; return a message for the user, or None."""
 
     def publish(self, *, dry_run: bool = False) -> Publication:
-        """Audit the rows that have landed, and publish them if the audit passes."""
+        """Audit the table with the unpublished rows, and publish these if the audit passes."""
 
     def discard(self) -> None:
-        """Drop the unpublished rows, and move the feed back to where they began."""
+        """Drop the unpublished rows, and move the feed back to their begin."""
 
 
 class RealTimeSink(Sink, Protocol):
@@ -160,19 +160,17 @@ class RealTimeSink(Sink, Protocol):
         """Options of Spark's writer."""
 
     def records(self, rows: DataFrame, *, batch: Column) -> DataFrame:
-        """Return a stream's rows as the records that Spark writes; ``batch`` holds the query and the batch of a row."""
+        """Return a stream's rows as the records that Spark writes; the column ``batch`` names query and batch."""
 
 
 class StoredRows(Protocol):
-    """The rows of a feed's table, which are read without Spark."""
+    """The rows of a feed's table, which are read without Spark; ``where`` is its location for error messages."""
 
     @property
-    def columns(self) -> set[str]:
-        """The table's columns."""
+    def columns(self) -> set[str]: ...
 
     @property
-    def where(self) -> str:
-        """The table's location for error messages."""
+    def where(self) -> str: ...
 
     def read(self, columns: Sequence[str]) -> Any:
         """Return columns as an Arrow record batch reader."""
@@ -180,22 +178,25 @@ class StoredRows(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class CommitHistory:
-    """The part of a sink's ledger for ``lakefeed verify``, as it was at one moment."""
+    """The part of a sink's ledger for ``lakefeed verify``, as it was at one moment.
+
+    Attributes:
+        commits: the feed's commits, oldest first.
+        has_keys: whether the table has one row for each key; then ``count_rows`` counts the rows.
+        marks_deletes: whether deleted rows stay in the table, marked as deleted.
+    """
 
     commits: tuple[Commit, ...]
-    """The feed's commits, oldest first."""
     fence: str | None
     rows: StoredRows
     has_keys: bool = False
-    """Whether the table has one row for each key; then ``count_rows`` counts the rows."""
     marks_deletes: bool = False
-    """Whether deleted rows stay in the table, marked as deleted."""
     count_rows: Callable[[], int] = lambda: 0
 
 
 @runtime_checkable
 class TriesRows(Protocol):
-    """A sink that can say whether it would refuse some of a batch's rows."""
+    """A sink that can try a batch's rows without a commit."""
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
         """Raise the error that ``land`` would raise for these rows; commit nothing."""
@@ -203,25 +204,29 @@ class TriesRows(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class SinkContext:
-    """The pipeline's settings for a sink; ``folder`` is the folder of the pipeline file."""
+    """The pipeline's settings for a sink.
+
+    Attributes:
+        place: the sink's place in the pipeline file, with its kind, such as ``sink.iceberg``.
+        evolves: whether the sink's columns are changed to match the rows' columns.
+        can_lag: whether the feed continues while the sink is unavailable.
+        source: the Kafka source; None for another source.
+        folder: the folder of the pipeline file.
+        is_transformed: whether a transform or an envelope makes the rows' columns; otherwise they are the decoded
+            records' fields.
+        unavailable: the placeholder for values that an upsert leaves unchanged in the table.
+    """
 
     feed: str
     place: str
-    """The sink's place in the pipeline file, with its kind, such as ``sink.iceberg``."""
     connections: Connections
     output_mode: OutputMode = "append"
     evolves: bool = True
-    """Whether the sink's columns are changed to match the rows' columns."""
     can_lag: bool = False
-    """Whether the feed continues while the sink is unavailable."""
     source: KafkaSource | None = None
-    """The Kafka source; None for another source."""
     folder: Path | None = None
     is_transformed: bool = True
-    """Whether a transform or an envelope makes the rows' columns; otherwise they are the decoded records' fields."""
-
     unavailable: Unavailable | None = None
-    """The placeholder for values that an upsert leaves unchanged in the table."""
 
     @property
     def patience(self) -> float:
@@ -230,12 +235,12 @@ class SinkContext:
 
     @property
     def groups(self) -> bool:
-        """Check that rows are the newest states of groups, as a query with state produces them."""
+        """Return whether a query with state makes the rows: each is then the newest state of a group."""
         return self.output_mode == "update"
 
 
 class SinkDefinition(ABC, Generic[Settings]):
-    """The code of one kind of sink. Override ``open``, and other methods that the sink supports."""
+    """The code of one kind of sink. Override ``open``, and the other methods that the sink supports."""
 
     def __init__(self, settings: Settings, context: SinkContext) -> None:
         self.settings = settings
@@ -243,18 +248,22 @@ class SinkDefinition(ABC, Generic[Settings]):
 
     @abstractmethod
     def open(self, spark: SparkSession, claim: Claim) -> Sink:
-        """Open the sink for the batches of a feed; raise a ConfigError if it cannot serve this pipeline.
+        """Open the sink for the batches of a feed; raise a ConfigError if it does not fit this pipeline.
 
         ``claim`` is the feed's checkpoint; a sink without a ledger stores the schema there.
         """
 
     def open_table(self, spark: SparkSession) -> LedgerTable:
         """Open the Iceberg table with the ledger, for a backfill, a replay or a rewind."""
-        raise ConfigError("the ledger of this sink is not in an Iceberg table", where=self.context.place)
+        raise ConfigError(
+            "the ledger of this sink is not in an Iceberg table",
+            where=self.context.place,
+            hint="this needs a feed into an Iceberg table: sink.iceberg",
+        )
 
     def open_real_time(self, spark: SparkSession, claim: Claim) -> RealTimeSink:
-        """Open the sink for single records."""
-        raise ConfigError("this sink takes whole batches only", where=self.context.place, hint="trigger: 1 second")
+        """Open the sink for records without batches."""
+        raise ConfigError("this sink writes only whole batches", where=self.context.place, hint="trigger: 1 second")
 
     def publisher(self, spark: SparkSession) -> TablePublisher | None:
         """Return the publisher of the feed's rows; None if readers see rows right after their commit."""
@@ -269,18 +278,22 @@ class SinkDefinition(ABC, Generic[Settings]):
 
         A sink with a ``snapshot_table`` does not need this method.
         """
-        raise ConfigError("this sink does not keep its commits", where=self.context.place)
+        raise ConfigError(
+            "this sink does not store its commits",
+            where=self.context.place,
+            hint="verify needs a sink with a ledger, such as sink.iceberg",
+        )
 
     def check_settings(self) -> Iterator[Problem]:
-        """Find mistakes that the settings alone cannot show, such as a class that does not exist; ask no server."""
+        """Find mistakes in settings that refer to something else, such as to a class; ask no server."""
         return iter(())
 
     def check_rows(self, rows: DataFrame, *, stateful: bool) -> Iterator[Problem]:
-        """Find contradictions between settings and rows before anything runs; ``rows`` is an unstarted stream."""
+        """Find contradictions between settings and rows before anything runs; ``rows`` is a stream without a query."""
         return iter(())
 
     def preflight(self, rows: Callable[[], StructType | None]) -> list[Check]:
-        """Return requests that show whether a run can start; they need no Spark.
+        """Return checks without Spark that show whether a run can start.
 
         ``rows`` returns the rows' columns; None if only Spark can determine them.
         """
@@ -294,19 +307,19 @@ class SinkDefinition(ABC, Generic[Settings]):
         return NotedSchema(noted, lambda rows: self.require_columns(spark, rows))
 
     def encoder_refusal(self, spark: SparkSession, rows: Callable[[], StructType | None]) -> str | None:
-        """Return the reason why lakefeed's encoder of Parquet files does not write the rows; None if it writes them.
+        """Return why lakefeed's encoder of Parquet files does not write the rows; None if it writes them.
 
         ``rows`` returns the rows' columns, for files and for a table that does not exist yet.
         """
-        return "lakefeed's is for Parquet files"
+        return "lakefeed's encoder writes only Parquet files"
 
     def require_columns(self, spark: SparkSession, rows: StructType) -> None:
-        """Raise a ConfigError with the first column that the settings name and the rows lack."""
+        """Raise a ConfigError if the rows lack a column that the settings name."""
 
 
 @dataclass
 class StoredState:
-    """The position of a feed in its sink, read on request: offsets in a ledger, or the newest batch in a log."""
+    """The position of a feed in its sink, read on request: offsets from a ledger, or the newest batch from a log."""
 
     keeps_ledger: bool = False
     keeps_log: bool = False
@@ -316,7 +329,10 @@ class StoredState:
 
 @dataclass(frozen=True)
 class NotedSchema:
-    """Plans no changes, for a sink whose reader's schema is in the checkpoint location; ``check`` refuses rows."""
+    """Plans no changes, for a sink without its own schema; ``noted`` is the schema in the checkpoint location.
+
+    ``check`` raises an error for rows that the sink would refuse.
+    """
 
     noted: str | None
     check: Callable[[StructType], None]
@@ -325,7 +341,6 @@ class NotedSchema:
         return None if self.noted is None else StoredSchema.of_json(self.noted)
 
     def changes(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> Changes:
-        """Return no changes; raise what the start would raise."""
         self.check(rows)
         return ()
 

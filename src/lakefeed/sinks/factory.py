@@ -1,13 +1,13 @@
-"""Opens the sinks of a feed: its own sink alone, or its own and secondary sinks as one.
+"""Opens the sinks of a feed: its own sink, ``sink:``, alone, or together with the secondary sinks of ``sinks:``.
 
-With several sinks, a batch is read, decoded and transformed once, and then landed in all sinks.
+With several sinks, a batch is read, decoded and transformed once, and then written to all sinks.
 
-Guarantee: every sink has its own. Secondary sinks get a batch first, the feed's own sink, ``sink:``, last. If the own
-sink has a batch, all others have it too, except sinks that wait. After a crash in between, Spark repeats the batch,
-and sinks with a ledger skip it.
+Guarantee: every sink has its own. The secondary sinks get a batch first, the feed's own sink last. So if the own sink
+has a batch, all others have it too, except sinks that lag. After a crash in between, Spark repeats the batch, and sinks
+with a ledger skip it.
 
-The feed leaves a sink behind if the sink can lag and fails. The sink's ledger says where it stands. From there the
-records are read again before its next batch, or at the next start. This needs a ledger and a stateless transform.
+If a sink fails that may lag, the feed continues without it. Before the sink's next batch, or at the next start, the
+feed reads the records again from the position in the sink's ledger. This needs a ledger and a stateless transform.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PAUSE_SECONDS = 60
 
 
 def sink_of(config: PipelineConfig, connections: Connections, *, folder: Path | None = None) -> AnySink:
-    """Return the definition of the feed's own sink; ``folder``, the file's, is searched for Python classes too."""
+    """Return the definition of the feed's own sink; the file's ``folder`` may have the modules of Python classes."""
     return _definition("sink", config.sink, config, connections, folder)
 
 
@@ -65,9 +65,9 @@ def open_sink(
     note: Callable[[str], None],
     folder: Path | None = None,
 ) -> Sink:
-    """Open the feed's own sink, or the own and the secondary sinks as one.
+    """Open the feed's own sink, together with its secondary sinks if there are any.
 
-    ``note`` is called with a message when a secondary sink falls behind, and when it resumes.
+    ``note`` gets a message when a secondary sink begins to lag, and when it resumes.
     """
     main, *others = [each.open(spark, claim) for each in sinks_of(config, connections, folder=folder)]
     if not others:
@@ -99,26 +99,29 @@ def _definition(
         is_transformed=config.transform is not None or config.decode.envelope is not None,
     )
     jars_of(type(settings))
-    found: type[Any] = load(settings.definition, "the sink's code", where=context.place)
-    if issubclass(found, SinkDefinition):
-        return found(settings, context)
-    return BatchSinkDefinition(settings, context, found)
+    kind: type[Any] = load(settings.definition, "the sink's code", where=context.place)
+    if issubclass(kind, SinkDefinition):
+        return kind(settings, context)
+    return BatchSinkDefinition(settings, context, kind)
 
 
 @dataclass
 class SecondarySink:
-    """A sink in addition to the feed's own."""
+    """A sink in addition to the feed's own.
+
+    Attributes:
+        can_lag: whether the feed continues without this sink when the sink fails.
+        is_new: whether the sink has never had a batch; it then begins with the next batch.
+        unavailable: the placeholder of values that only the feed's own sink has stored.
+        failure: the error for which the sink lags; None if it does not lag.
+    """
 
     name: str
     sink: Sink
     can_lag: bool
-    """Whether the feed continues without this sink when the sink fails."""
     is_new: bool
-    """Whether the sink has never had a batch; it then begins with the next one."""
     unavailable: Unavailable | None = None
-    """The placeholder of values that the feed's own sink has stored, and this sink has not."""
     failure: LakefeedError | None = None
-    """The error that the sink waits for; None if it does not wait."""
     _fence: str | None = None
     _retry_at: float = 0.0
     _columns: tuple[StructType, StoredSchema | None, Sequence[Entry]] | None = None
@@ -135,7 +138,7 @@ class SecondarySink:
         self._is_ready = True
 
     def is_due(self) -> bool:
-        """Check that the sink does not wait, or that its pause is over."""
+        """Return whether the sink does not lag, or its next attempt is due."""
         return self.failure is None or time.monotonic() >= self._retry_at
 
     def wait(self, failure: LakefeedError) -> None:
@@ -144,16 +147,16 @@ class SecondarySink:
         self._is_ready = False
 
     def land(self, rows: DataFrame, commit: Commit, *, commit_id: str, again: Reread | None) -> None:
-        """Land the records that the sink has missed, then the batch."""
+        """Write the records that the sink has missed, then the batch."""
         if not self._is_ready:
             self.take_fence()
         if self.sink.keeps_ledger:
             position = self.sink.position()
             if position is None and not self.is_new:
                 raise CheckpointMismatch(
-                    f"the sink '{self.name}' has had batches of this feed, and holds none any more",
+                    f"the sink '{self.name}' had batches of this feed, and has none any more",
                     where=self.sink.location(),
-                    hint="restore it; or give it another name in sinks, under which it starts over",
+                    hint="restore the sink; or rename it in the file's sinks: it then starts over",
                 )
             if position is not None:
                 if position.ranges == commit.ranges:
@@ -166,7 +169,7 @@ class SecondarySink:
         self.failure = None
 
     def catch_up(self, commit: Commit, again: Reread | None) -> None:
-        """Land the records between the sink's position and the starts of a commit, if there are any."""
+        """Write the records from the sink's position to the start of this commit, if there are any."""
         position = self.sink.position()
         if position is None or again is None:
             return
@@ -205,7 +208,6 @@ class FanOutSink(BaseSink):
         self._sides = tuple(sides)
         self._note = note
         self._again: Reread | None = None
-        # The own sink gets a batch last: if it has a batch, the others have it.
         self.ledger = main.ledger
         self.location, self.stored_schema = main.location, main.stored_schema
 
@@ -214,11 +216,10 @@ class FanOutSink(BaseSink):
 
     @property
     def takes(self) -> Mapping[str, str]:
-        """The columns of the feed's own table whose types allow fewer values than Spark's types."""
         return getattr(self._main, "takes", {})
 
     def begin(self, reread: Reread | None) -> None:
-        """Let sinks catch up that lag behind the feed's own sink."""
+        """Write the records that secondary sinks have missed."""
         self._again = reread
         position = self._main.position()
         if position is None:
@@ -243,39 +244,42 @@ class FanOutSink(BaseSink):
         return self._main.take_fence()
 
     def commit_reset(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        """Move the feed's own sink past records that are given up; the other sinks get the same gap."""
+        """Move all sinks past records that the feed gives up."""
         self._main.commit_reset(commit, commit_id=commit_id, delete_where=delete_where)
         for side in self._sides:
             side.commit_reset(commit, commit_id=commit_id, delete_where=delete_where)
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Compute the rows once and land them in all sinks, in the feed's own sink last."""
-        assert isinstance(commit, Commit)  # Only batches get here: see Pipeline.
-        kept, spark = rows.persist(), rows.sparkSession
+        """Compute the rows once, and write them to all sinks, to the feed's own sink last."""
+        assert isinstance(commit, Commit)  # ``Pipeline`` refuses backfills and replays with several sinks.
+        cached, spark = rows.persist(), rows.sparkSession
         try:
             with timed("rows"):
-                kept.count()
+                cached.count()
             check_outcomes(spark, commit_id)
             for side in self._sides:
                 if side.is_due():
                     name, since_allowed = side.name, partial(seconds_since_allowed, spark, commit_id)
                     with timed(f"write {name}"), timing_commit(f"commit {name}", since_allowed):
-                        self._try(side, partial(side.land, kept, commit, commit_id=commit_id, again=self._again))
+                        self._try(side, partial(side.land, cached, commit, commit_id=commit_id, again=self._again))
             with timed("write sink"):
-                return self._main.land(kept, commit, commit_id=commit_id)
+                return self._main.land(cached, commit, commit_id=commit_id)
         finally:
-            kept.unpersist()
+            cached.unpersist()
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
-        """Let sinks try the rows, except sinks that can lag; compute the rows in any case."""
+        """Compute the rows, and try them in all sinks except those that can lag."""
         rows.write.format("noop").mode("overwrite").save()
         for sink in (*(side.sink for side in self._sides if not side.can_lag), self._main):
             if isinstance(sink, TriesRows):
                 sink.try_rows(rows, commit)
 
     def _try(self, side: SecondarySink, act: Callable[[], None]) -> None:
-        """Run ``act``; if it fails, let a sink that can lag wait, but no new one: it would never get what it missed."""
-        waited = side.failure
+        """Run ``act``; if it fails, let a sink that can lag wait.
+
+        A new sink must not wait: it has no position from which it could catch up later.
+        """
+        before = side.failure
         try:
             act()
         except Exception as error:
@@ -284,11 +288,11 @@ class FanOutSink(BaseSink):
             failure = translate(error)
             if side.is_new:
                 what = f"the sink '{side.name}' cannot begin: {failure.what}"
-                hint = "start the feed when that is repaired, or without the sink: one that is added later begins later"
+                hint = "start the feed when that is repaired; or without the sink, which then gets later records only"
                 raise type(failure)(what, where=failure.where, hint=hint) from error
             side.wait(failure)
-            if waited is None:
+            if before is None:
                 self._note(f"the sink '{side.name}' waits: {failure.what}; it catches up by itself")
             return
-        if waited is not None and side.failure is None:
+        if before is not None and side.failure is None:
             self._note(f"the sink '{side.name}' resumes")

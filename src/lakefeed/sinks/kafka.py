@@ -1,7 +1,8 @@
 """Sends rows as records to another topic; encodes them in Spark and writes them with Spark's Kafka sink.
 
-Guarantee: at-least-once. After an interruption a batch is sent again from its beginning. If a Spark task fails, its
-rows are sent again. Headers identify these copies (docs/kafka-sink.md), and ``lakefeed.deduplicated`` drops them:
+Guarantee: at-least-once. After an interruption, Spark sends a batch again from its beginning. If a Spark task fails,
+Spark sends its rows again. Headers identify these copies (docs/kafka-sink.md), and ``lakefeed.deduplicated`` drops
+them:
 
 * ``lakefeed.batch``: ``query/number``, Spark's id of the query and Spark's number of the batch;
 * ``lakefeed.source``: ``topic/partition/offset`` of the row's record, if the row has it;
@@ -49,18 +50,14 @@ _PLAIN: dict[str, Format] = {"avro": "avro", "protobuf": "protobuf", "json": "js
 
 
 class KafkaDefinition(SinkDefinition[KafkaSinkConfig]):
-    """The definition of a topic as sink."""
-
     def open(self, spark: SparkSession, claim: Claim) -> KafkaSink:
         return KafkaSink(spark, self.settings, claim, source=self.context.source)
 
     def open_real_time(self, spark: SparkSession, claim: Claim) -> KafkaSink:
-        """Open the topic for single records; the producer sends them without waiting for more."""
         prompt = self.settings.model_copy(update={"options": {"kafka.linger.ms": "0", **self.settings.options}})
         return KafkaSink(spark, prompt, claim, source=self.context.source)
 
     def check_rows(self, rows: DataFrame, *, stateful: bool) -> Iterator[Problem]:
-        """Check that the rows have the columns for key, value and headers."""
         try:
             require_columns(self.settings, rows)
         except ConfigError as error:
@@ -76,7 +73,7 @@ class KafkaDefinition(SinkDefinition[KafkaSinkConfig]):
         try:
             topics = _topics(producer_settings(self.settings, self.context.source))
         except ConfigError as error:
-            # A warning, as for the source: Spark's client can read a Java key store, and the client used here cannot.
+            # Only a warning, as for the source: unlike the client here, Spark's client can read a Java key store.
             what = f"the topic cannot be looked up before the run: {error.what}"
             warning = Problem(what=what, key=f"{place}.topic", hint=error.hint, severity="warning")
             return [lambda: [warning]]
@@ -94,10 +91,10 @@ class KafkaDefinition(SinkDefinition[KafkaSinkConfig]):
         read = Topics(source.bootstrap_servers, options=source.client_options).describe_all([name]).get(name)
         if read is not None and read.topic_id == found.topic_id:
             raise ConfigError(
-                f"the topic {name} is one that the source reads, at other brokers of the same cluster: rows would go "
-                "in a circle",
+                f"the source reads the sink's topic {name} through other brokers of the same cluster: the feed would "
+                "read its own rows",
                 where=topics.bootstrap_servers,
-                hint="name another topic, or leave it out of the source",
+                hint="name another topic for the sink, or exclude this one from the source",
             )
 
 
@@ -111,7 +108,6 @@ class KafkaSink(BatchedSink):
         super().__init__(TopicWriter(spark, sink, source=source), claim, NoLedger(where), where=where)
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Send a batch; raise a ConfigError if a row has no value for a required field."""
         try:
             return super().land(rows, commit, commit_id=commit_id)
         except Exception as error:
@@ -124,7 +120,6 @@ class KafkaSink(BatchedSink):
 
     @property
     def options(self) -> dict[str, str]:
-        """Options of Spark's Kafka sink."""
         return self.writer.options
 
 
@@ -144,11 +139,10 @@ class TopicWriter:
         self._records = RowRecords.settle(self._sink, self._spark.createDataFrame([], columns))
 
     def prepared(self, rows: DataFrame, commit: Commit) -> DataFrame:
-        """Return the rows as records: partition, key, value and headers."""
         if self._records is None or self._records.schema != rows.schema:
             self._records = RowRecords.settle(self._sink, rows)
         alone = not has_state(commit.ranges) and bool(jvm.java(self._spark).query.StreamingPlan.onePerRecord(rows._jdf))
-        # Spark's id of the query. A run as a batch has no query: use the feed's name.
+        # A run as a batch has no query, so use the feed's name instead of Spark's id.
         query = next((query.id for query in self._spark.streams.active if query.name == commit.feed), commit.feed)
         return self.records(rows, batch=sf.lit(f"{query}/{commit.batch_id}"), one_per_record=alone)
 
@@ -168,7 +162,7 @@ class TopicWriter:
 
 @dataclass(frozen=True, kw_only=True)
 class RowRecords:
-    """Makes a topic's records from rows of one schema; ``encoding`` is None if the value is one column, unchanged."""
+    """Makes a topic's records from rows of one schema; ``encoding`` is None if the value is a single column."""
 
     sink: KafkaSinkConfig
     schema: StructType
@@ -181,9 +175,9 @@ class RowRecords:
         return cls(sink=sink, schema=rows.schema, encoding=_encoding(sink, rows.drop(*POSITION_COLUMNS)))
 
     def of(self, rows: DataFrame, *, batch: Column, one_per_record: bool, partitions: int) -> DataFrame:
-        """Return the records of a batch's rows; ``batch`` is a column with its query and number.
+        """Return the rows as records; the column ``batch`` names query and batch.
 
-        The rows have ``POSITION_COLUMNS`` if their records are known. With ``one_per_record`` a record makes at most
+        The rows have ``POSITION_COLUMNS`` if their records are known. With ``one_per_record``, a record makes at most
         one row.
         """
         from pyspark.sql import Window
@@ -211,7 +205,7 @@ class RowRecords:
             records = records.withColumn("row", sf.row_number().over(equal) - 1)
             headers.append(header(ROW, sf.col("row")))
         headers += [header(name, sf.col(f"header_{at}")) for at, name in enumerate(self.sink.headers)]
-        # Without a key the row itself decides the partition, so that a copy goes where the first one went.
+        # Without a key, the row itself decides the partition, so that all copies are in the same partition.
         hashed = [sf.col("source")] if placed else [sf.col("value"), sf.col("row")]
         own = sf.pmod(sf.xxhash64(*hashed), sf.lit(partitions)).cast("int")
         return records.select(
@@ -230,7 +224,6 @@ class RowRecords:
 
 def require_columns(sink: KafkaSinkConfig, rows: DataFrame) -> None:
     """Raise a ConfigError with the setting if the rows lack a column for the sink's key, value or headers."""
-
     with _refusals("key", rows):
         _ = rows.select(key_of(sink, rows)).schema
     for name, text in sink.headers.items():
@@ -242,7 +235,7 @@ def require_columns(sink: KafkaSinkConfig, rows: DataFrame) -> None:
         raise ConfigError(
             f"value names the column '{column.name}', which the rows do not have",
             where="sink.kafka.value.column",
-            hint=f"they have {', '.join(rows.columns)}",
+            hint=f"name one of the rows' columns: {', '.join(rows.columns)}",
         )
     with _refusals("value.column", rows):
         _ = rows.select(_column_bytes(column.name, rows)).schema
@@ -255,14 +248,14 @@ def _refusals(setting: str, rows: DataFrame) -> Iterator[None]:
             yield
     except spark_errors.PySparkException as error:
         raise ConfigError(
-            f"the rows cannot give it: {str(error).splitlines()[0]}",
+            f"Spark cannot compute it from the rows: {str(error).splitlines()[0]}",
             where=f"sink.kafka.{setting}",
-            hint=f"they have {', '.join(rows.columns)}",
+            hint=f"use the rows' columns: {', '.join(rows.columns)}",
         ) from None
 
 
 def key_of(sink: KafkaSinkConfig, rows: DataFrame) -> Column:
-    """Return the record's key: bytes unchanged, other types as text; null if the sink has no key."""
+    """Return the record's key: bytes as they are, other types as text; null if the sink has no key."""
     if sink.key is None:
         return sf.lit(None).cast("binary")
     if isinstance(sink.key, list):
@@ -277,9 +270,9 @@ def _column_bytes(name: str, rows: DataFrame) -> Column:
     type_ = rows.schema[name].dataType
     if isinstance(type_, t.StructType | t.ArrayType | t.MapType):
         raise ConfigError(
-            f"the column {name} is {type_.simpleString()}, which has no one form as bytes",
+            f"the column {name} is {type_.simpleString()}, which has no single form as bytes",
             where="sink.kafka.value.column",
-            hint="value: json, or make a text of it in the transform",
+            hint="set value: json, or turn the column into a text in the transform",
         )
     column = sf.col(quoted((name,)))
     return column if isinstance(type_, t.BinaryType) else column.cast("string").cast("binary")
@@ -324,9 +317,9 @@ def producer_settings(sink: KafkaSinkConfig, source: KafkaSource | None) -> dict
 
 
 def source_options(source: KafkaSource) -> dict[str, str]:
-    """Return those of a source's client options that are also options of a producer."""
+    """Return the client options of a source that a producer has too."""
     given = {key.removeprefix(PREFIX): _option_text(value) for key, value in source.client_options.items()}
-    # A login has settings that are in neither list, since a pipeline file must not contain them.
+    # Also take the settings of a login that are in neither list, because a pipeline file must not contain them.
     return {f"{PREFIX}{key}": text for key, text in given.items() if key in PRODUCER or key not in CONSUMER}
 
 

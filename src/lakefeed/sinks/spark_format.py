@@ -24,8 +24,6 @@ _KEEPING_NAMES = ("orc", "json", "csv")
 
 
 class MemoryDefinition(SinkDefinition[MemorySinkConfig]):
-    """The definition of a sink that is a view in the running session."""
-
     def open(self, spark: SparkSession, claim: Claim) -> BatchedSink:
         where = f"memory:{self.settings.view or f'{self.context.feed}_rows'}"
         return BatchedSink(MemoryView(spark, self.settings, self.context), claim, NoLedger(where), where=where)
@@ -34,8 +32,7 @@ class MemoryDefinition(SinkDefinition[MemorySinkConfig]):
 class PlainWriter:
     """A writer that leaves rows unchanged."""
 
-    def begin(self, columns: StructType) -> None:
-        """Do nothing."""
+    def begin(self, columns: StructType) -> None: ...
 
     def prepared(self, rows: DataFrame, commit: Commit) -> DataFrame:
         return rows
@@ -59,15 +56,16 @@ class MemoryView(PlainWriter):
             if key not in columns.names:
                 raise ConfigError(
                     f"keys names the column '{key}', which the rows do not have",
-                    where=f"sink.memory, columns {', '.join(columns.names)}",
+                    where="sink.memory",
+                    hint=f"name one of the rows' columns: {', '.join(columns.names)}",
                 )
-        # Earlier rows lack columns that were added since.
+        # Earlier rows lack the columns that are new.
         earlier = [row.asDict() for row in self._rows]
         self._rows = [Row(**{name: values.get(name) for name in columns.names}) for values in earlier]
         self._show(columns)
 
     def write(self, rows: DataFrame, commit: Commit, *, commit_id: str) -> None:
-        """Add the batch to the view; raise a ConfigError if the view has more rows than the driver may keep."""
+        """Add the batch to the view; raise a ConfigError if the view then has more than ``max_rows``."""
         new = rows.limit(self._sink.max_rows + 1).collect()
         if self._mode == "complete":
             self._rows = new
@@ -80,7 +78,7 @@ class MemoryView(PlainWriter):
             raise ConfigError(
                 f"the view {self._name} would have more than {self._sink.max_rows:,} rows in the driver's memory",
                 where="sink.memory",
-                hint="group the rows, or land them in a table; sink.memory.max_rows allows more",
+                hint="group the rows, or write them to a table; or raise sink.memory.max_rows",
             )
         self._show(rows.schema)
 
@@ -139,5 +137,5 @@ def _require_plain_names(rows: StructType, *, where: str) -> None:
         raise SchemaUnusable(
             f"Hadoop would replace ${{…}} in the name of the column '{found[1]}' by one of its settings or variables",
             where=where,
-            hint="give it another name in transform.sql; or write Parquet (sink.parquet), or an Iceberg table",
+            hint="rename the column in transform.sql; or write Parquet (sink.parquet), or an Iceberg table",
         )
