@@ -230,7 +230,7 @@ def test_plan_and_run_name_reader_and_encoder_and_why_they_are_not_lakefeeds(lak
             {"files": {"path": folder, "options": {"parquet.bloom.filter.enabled": "true"}}},
             "the sink's own (the option parquet.bloom.filter.enabled)",
         ),
-        ({"files": {"path": folder, "format": "orc"}}, "the sink's own (lakefeed's is for Parquet files)"),
+        ({"files": {"path": folder, "format": "orc"}}, "the sink's own (lakefeed's encoder writes only Parquet files)"),
     ):
         other = feed.pipeline(decode=schema, sink=block, fast_path="auto", checkpoint=f"{feed.checkpoint}-files")
         [planned] = other.plan(spark=lake).tables

@@ -136,9 +136,9 @@ def test_each_target_has_every_row_and_one_that_is_there_is_left_alone(
     assert read.to(Files(lake, folder, file_format="parquet", append=False), Selection(), spark=lake).rows == 300
     assert ids(lake.table(table).collect()) == list(range(300))
     assert ids(lake.read.parquet(folder.replace("s3:", "s3a:")).collect()) == list(range(300))
-    with pytest.raises(ConfigError, match="there is something at this table"):
+    with pytest.raises(ConfigError, match="the table is not empty"):
         PlainTable(lake, table, append=False)
-    with pytest.raises(ConfigError, match="there is something at this path"):
+    with pytest.raises(ConfigError, match="the path is not empty"):
         Files(lake, folder, file_format="parquet", append=False)
     some = Selection.of([lf.OffsetRange(sent.topic, 0, 0, 3)])
     assert read.to(PlainTable(lake, table, append=True), some, spark=lake).rows == 3

@@ -70,7 +70,9 @@ def test_a_batch_without_records_is_no_move(started: Started) -> None:
     started.send(1, 2)
     assert started.feed.pipeline(decode=DECODE).run_batch(spark=started.lake).rows == 2
     assert started.run() == 0
-    assert started.notes == ["the checkpoint is older than the table; resumes at the table's position, with a new checkpoint"]
+    assert started.notes == [
+        "the checkpoint is older than the table; resumes at the table's position, with a new checkpoint"
+    ]
     admin = AdminClient({"bootstrap.servers": started.feed.stack.bootstrap_servers})
     [added] = admin.create_partitions([NewPartitions(started.feed.topic, 2)]).values()
     added.result()
@@ -107,7 +109,9 @@ def test_python_sink_with_a_ledger_takes_each_batch_once(started: Started, tmp_p
     started.feed.forget("offsets/1")
     started.feed.forget("commits/1")
     assert started.run(sink=sink) == 0
-    assert started.notes == ["the checkpoint is older than the table; resumes at the table's position, with a new checkpoint"]
+    assert started.notes == [
+        "the checkpoint is older than the table; resumes at the table's position, with a new checkpoint"
+    ]
     file.write_text(before)
     with pytest.raises(CheckpointMismatch, match="is at 3 in the checkpoint, and at 2 in the table"):
         started.run(sink=sink)

@@ -79,7 +79,9 @@ def test_checkpoint_rolled_back_one_batch_and_new_data(case: Case) -> None:
     case.send(range(9, 12))
     case.run()
     assert case.ids() == list(range(12))
-    assert case.notes == ["the checkpoint is older than the table; resumes at the table's position, with a new checkpoint"]
+    assert case.notes == [
+        "the checkpoint is older than the table; resumes at the table's position, with a new checkpoint"
+    ]
     assert case.verified() == ([], [])
 
 
@@ -286,9 +288,7 @@ def test_records_of_open_and_aborted_transactions_do_not_land(case: Case) -> Non
 def test_rollback_of_the_table_stops_the_feed(case: Case) -> None:
     case.land((0, 5), (5, 9))
     case.lake.sql(f"CALL lake.system.rollback_to_snapshot('{case.feed.table[5:]}', {case.first_snapshot()})")
-    with pytest.raises(
-        CheckpointMismatch, match="is at 9 in the checkpoint, and at 5 in the table"
-    ) as failure:
+    with pytest.raises(CheckpointMismatch, match="is at 9 in the checkpoint, and at 5 in the table") as failure:
         case.run()
     assert "lakefeed offsets rewind pipeline.yaml --to table" in str(failure.value)
     # Without a checkpoint nothing contradicts the table.

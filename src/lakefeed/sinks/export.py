@@ -161,6 +161,5 @@ def flat(rows: DataFrame) -> DataFrame:
 
 
 def _exists(kind: str, name: str) -> ConfigError:
-    return ConfigError(
-        f"the {kind} already has rows", where=name, hint=f"add to them by --append; or name another {kind}"
-    )
+    hint = f"add the rows by --append; or name another {kind}"
+    return ConfigError(f"the {kind} is not empty", where=name, hint=hint)
