@@ -78,7 +78,7 @@ def test_columns_that_iceberg_refuses_to_add_or_change_are_refused(lake: SparkSe
         return refused.value.what
 
     assert "identifier field" in refusal("id BIGINT, name STRING")
-    assert "id identify the table's rows" in checked(feed)
+    assert "the identifier fields of the table, id, are required" in checked(feed)
     lake.sql(f"ALTER TABLE {feed.table} DROP IDENTIFIER FIELDS id")
     assert checked(feed) == ""
     assert "_pos is reserved" in refusal("id BIGINT, name STRING, _pos INT")

@@ -33,7 +33,7 @@ def test_a_running_feed_of_changes_is_upgraded_and_stays_as_its_model(lake: Spar
     model.send(300, topic=feed.topic, servers=feed.stack.bootstrap_servers)
     plan = pipeline.plan(spark=lake).tables[0]
     assert len([each for each in plan.statements if "'format-version' = '3'" in each]) == 2
-    assert any("becomes format version 3 for good" in note for note in plan.notes)
+    assert any("is upgraded to format version 3 for good" in note for note in plan.notes)
     assert version(feed, feed.table) == 2
     pipeline.run(spark=lake, once=True)
     assert [version(feed, table) for table in (feed.table, history)] == [3, 3]
@@ -44,7 +44,7 @@ def test_a_running_feed_of_changes_is_upgraded_and_stays_as_its_model(lake: Spar
     assert proof.records == 600
 
     back = write_pipeline(feed, batch=150, history=history, format_version=2)
-    with pytest.raises(ConfigError, match="Iceberg has no way back"):
+    with pytest.raises(ConfigError, match="Iceberg cannot downgrade a table"):
         Pipeline.from_file(back, environment=feed.environment).run(spark=lake, once=True)
 
 

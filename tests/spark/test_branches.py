@@ -265,7 +265,7 @@ def test_a_rewind_deletes_the_rows_of_the_branch_alone(branched: Branched) -> No
 @pytest.mark.slow
 def test_a_branch_is_left_only_when_all_of_it_is_published(branched: Branched) -> None:
     branched.land(0, 2)
-    with pytest.raises(ConfigError, match="in the branch staging that are not published"):
+    with pytest.raises(ConfigError, match="has unpublished rows in the branch staging"):
         branched.start(branch=None)
     branched.start(branch="staging")
     branched.publish()

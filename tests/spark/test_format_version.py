@@ -85,7 +85,7 @@ def test_a_running_table_is_upgraded_by_the_file_in_one_commit_and_never_back(
     planned = type(feed.table)(checked, IcebergSinkConfig.model_validate(feed.settings), feed="shop")
     [change] = planned.changes(feed.rows(0, 0).schema)
     assert [statement for statement in change.statements if "format-version" in statement] == list(change.statements)
-    assert "becomes format version 3 for good" in change.notes[0]
+    assert "is upgraded to format version 3 for good" in change.notes[0]
     assert feed.version() == 2
     feed.start()
     # The upgrade, and the fence that the start takes.
@@ -96,7 +96,7 @@ def test_a_running_table_is_upgraded_by_the_file_in_one_commit_and_never_back(
     assert feed.read() == expected
     assert feed.without_spark() == expected
     assert planned.changes(feed.rows(0, 0).schema)[0].statements == ()
-    with pytest.raises(ConfigError, match="Iceberg has no way back"):
+    with pytest.raises(ConfigError, match="Iceberg cannot downgrade a table"):
         feed.start(format_version=2)
     feed.start(format_version=None)
     assert feed.version() == 3

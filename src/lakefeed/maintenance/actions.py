@@ -1,7 +1,7 @@
-"""Runs the steps of maintenance: Iceberg's own Spark actions, in pieces that are short and can fail without harm.
+"""Runs the steps of maintenance: Iceberg's own Spark actions, in short pieces that can fail without harm.
 
-A piece is one commit. Appends never conflict with it: the second committer's commit is based on the first one's. If
-another writer rewrites the same rows, Iceberg refuses the second commit; here the piece is then tried again.
+A piece is one commit. Appends never conflict with it, because Iceberg bases the later commit on the earlier one. If
+another writer rewrites the same rows, Iceberg refuses the later commit; maintenance then tries the piece again.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ Result = TypeVar("Result")
 
 TRIES = 5
 FIRST_WAIT_SECONDS = 0.5
-# Iceberg's exceptions if other commits came first, and its message if it has wrapped them.
 CONFLICTS = ("CommitFailedException", "ValidationException", "Cannot commit rewrite because of")
-# A file that was read is gone: others replaced and expired it meanwhile, or it is lost for good.
+"""Iceberg's exceptions if another commit came first, and the message of an exception that wraps them."""
 GONE = "NotFoundException"
+"""The exception for a missing file: another writer has replaced and expired it, or it is lost for good."""
 NO_CONFLICTS = ("GC is disabled", "lakefeed refuses the commit", "Unable to determine whether certain files are orphan")
 MB = 1024 * 1024
 
 
 class WriteConflict(Exception):
-    """Other commits came first at every try; nothing of this piece is in the table."""
+    """Other commits came first at every attempt; nothing of this piece is in the table."""
 
 
 @dataclass
 class Done:
-    """Counts of the work so far, updated during the work.
+    """The counts of the work so far.
 
     Attributes:
-        bytes: the size of the small files that were read.
-        orphans: the number of unreferenced files that were deleted; with dry_run, of those that would be deleted.
-        conflicts: partitions and steps that were left because other commits came first at every try.
+        bytes: the size of the files that compaction has read.
+        orphans: the number of unreferenced files that were deleted, or would be deleted without ``dry_run``.
+        conflicts: the partitions and steps that were left, because other commits came first at every attempt.
     """
 
     partitions: int = 0
@@ -67,6 +67,9 @@ class MaintenanceActions:
     Args:
         say: called with one line for each piece.
         stopping: returns the reason why no piece may begin or be tried again; None if pieces may begin.
+
+    Attributes:
+        orphans_at: when orphans were last deleted, in seconds since 1970.
     """
 
     def __init__(
@@ -80,14 +83,13 @@ class MaintenanceActions:
         self._say = say
         self._stopping = stopping
         self.orphans_at: float | None = None
-        """When orphans were last deleted, in seconds since 1970."""
 
     def load(self) -> Any:
-        """Load the Java table in its present state."""
+        """Return the Java object of the table in its present state."""
         return self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(self._java_session, self._table)
 
     def compact(self, partition: Partition, settings: Compact, *, target_bytes: int) -> None:
-        """Rewrite the small files of a partition to files of ``target_bytes``, one piece after the other."""
+        """Rewrite the small files of a partition to files of ``target_bytes``, in one piece after the other."""
         group_bytes = settings.group_mb * MB
         average = max(1, partition.small_bytes // max(1, partition.small_files))
         files_at_once = max(settings.min_files, group_bytes // average, 2)
@@ -143,13 +145,13 @@ class MaintenanceActions:
         self._say(f"{done.delete_files_before:,} files of deletes became {done.delete_files_after:,}")
 
     def expire(self, expiry: Expiry) -> None:
-        """Remove snapshots, and the files that only these snapshots use."""
+        """Remove the expired snapshots, and the files that only they use."""
 
         def expire(table: Any) -> tuple[int, Any]:
             before = _count_snapshots(table)
             action = self._actions.expireSnapshots(table).expireOlderThan(int(expiry.before * 1000))
             result = action.retainLast(expiry.keep).option("stream-results", "true").execute()
-            # A writer may have committed meanwhile: the number must not be negative.
+            # A writer may have committed meanwhile, so the difference may be negative.
             return max(0, before - _count_snapshots(table)), result
 
         self._done.snapshots, result = self._retry(expire)
@@ -166,15 +168,15 @@ class MaintenanceActions:
 
     def find_orphans(self, *, before: float, delete: bool) -> None:
         """Count the unreferenced files that are older than ``before``; with ``delete``, delete them."""
-        found = self._upkeep.OrphanFiles.find(self._java_session, self.load(), int(before * 1000), delete)
+        files, size = self._upkeep.OrphanFiles.find(self._java_session, self.load(), int(before * 1000), delete)
         done = self._done
-        done.orphans, done.orphan_bytes = int(found[0]), int(found[1])
+        done.orphans, done.orphan_bytes = int(files), int(size)
         if delete:
             self.orphans_at = time.time()
             self._say(f"{done.orphans:,} orphans of {done.orphan_bytes / 1e6:,.1f} MB were deleted")
 
     def _retry(self, piece: Callable[[Any], Result]) -> Result:
-        """Try a piece until it does not conflict; double the wait after every try."""
+        """Try a piece until it does not conflict; double the wait after every attempt."""
         for attempt in range(1, TRIES + 1):
             try:
                 return self._run_in_turn(piece)
@@ -189,7 +191,7 @@ class MaintenanceActions:
         raise AssertionError("unreachable")
 
     def _run_in_turn(self, piece: Callable[[Any], Result]) -> Result:
-        """Run a piece when no MERGE runs in this process, and no writer of another process has requested a pause."""
+        """Run a piece while no MERGE runs in this process; raise WriteConflict if another process asks for a pause."""
         with turns_at(self._table).maintaining():
             table = self.load()
             if int(table.properties().getOrDefault(QUIET, "0")) > time.time() * 1000:
@@ -202,12 +204,12 @@ class MaintenanceActions:
 
 
 def is_conflict(text: str) -> bool:
-    """Check that a Java exception's text says that other commits came first."""
+    """Return whether a Java exception's text says that another commit came first."""
     return any(conflict in text for conflict in CONFLICTS) and not any(other in text for other in NO_CONFLICTS)
 
 
 def as_text(value: Any) -> str | None:
-    """Return a partition's value as text that Iceberg can read (``Conversions.fromPartitionString``)."""
+    """Return a partition's value in the form of Iceberg's ``Conversions.fromPartitionString``."""
     if value is None:
         return None
     if isinstance(value, bool):

@@ -1,7 +1,7 @@
 """Maintains one table from start to end: inspects it, takes the lease, does what is due, and inspects it again.
 
-Guarantee: whatever happens, the table's rows and the feeds' ledgers do not change. A piece is one commit or none. A
-killed job only leaves unreferenced files behind, and a later maintenance run finds these as orphans.
+Guarantee: maintenance never changes the table's rows or the feeds' ledgers. A piece of work is one commit or none. A
+killed job only leaves unreferenced files, which a later job finds as orphans.
 """
 
 from __future__ import annotations
@@ -36,10 +36,13 @@ LEASE_POLL_SECONDS = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """The report of maintaining one table, with its figures (``Health.figures``) ``before`` and ``after``.
+    """The result of maintaining one table.
 
-    With dry_run only orphans are counted, and ``after`` is None. ``scan_seconds`` has the times in which Spark read all
-    rows before and after, if requested. ``unfinished`` is the reason why not everything that was due was done.
+    Attributes:
+        did: the work; with ``dry_run``, only the number of orphans.
+        before: the table's ``Health.figures`` before the work; ``after`` are those after it, None with ``dry_run``.
+        scan_seconds: the seconds in which Spark read all rows before and after the work, if requested.
+        unfinished: the reason why some of the due work was not done.
     """
 
     table: str
@@ -54,16 +57,15 @@ class Report:
 
     @property
     def gave_up(self) -> bool:
-        """Check that work was left because other commits came first."""
+        """Return whether some work was left, because other writers' commits came first."""
         return bool(self.did.conflicts)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the document of ``--output json``."""
         return {**asdict(self), "seconds": round(self.seconds, 3), "gave_up": self.gave_up}
 
     @property
     def sentence(self) -> str:
-        """The work that was done, in one line for people."""
+        """The work in one line."""
         did, parts = self.did, []
         if did.files_before:
             parts.append(f"{did.files_before:,} files of {did.partitions:,} partitions became {did.files_after:,}")
@@ -78,14 +80,14 @@ class Report:
         if did.conflicts:
             parts.append(f"left to the writers: {', '.join(did.conflicts)}")
         if self.unfinished:
-            reasons = {"time": "the time was over", "stopped": "stopped", "lease": "the lease was lost"}
+            reasons = {"time": "stopped after max_minutes", "stopped": "stopped", "lease": "the lease was lost"}
             parts.append(reasons[self.unfinished])
         return "; ".join(parts) or "nothing was due"
 
 
 @dataclass
 class Maintenance:
-    """Maintains one table once; its session may run a feed too. Set ``stop`` to end after the current piece."""
+    """Maintains one table once, in a session that may run a feed too; ``stop`` ends it after the current commit."""
 
     table: str
     _: KW_ONLY
@@ -108,10 +110,10 @@ class Maintenance:
         """Do the work that is due.
 
         Args:
-            dry_run: change nothing; count orphans, and report what is due.
-            asked: whether a user requests it now; then orphans are searched in any case.
-            measure_scan: read all rows before and after, and report the seconds that this took.
-            wait: seconds to wait while another job maintains the table; then TableBusy is raised.
+            dry_run: change nothing; count orphans, and report the due work.
+            asked: whether a user requests the work; then orphans are searched in any case.
+            measure_scan: read all rows before and after the work, and report the seconds.
+            wait: the seconds to wait for another job that maintains the table; then raise TableBusy.
         """
         began = time.monotonic()
         activate(self.spark)
@@ -145,25 +147,22 @@ class Maintenance:
         )
 
     def _require_no_rewrites(self, health: Health) -> None:
-        """Refuse steps that commit to the published table if a feed lands in a branch: publishing would then fail."""
+        """Raise an error for steps after which a feed's branch could not be published any more."""
         if not health.branches:
             return
-        branch = health.branches[0]
-        without = "publish the branch, and take it out of the pipeline file for the time of the upkeep"
+        without = "publish the branch, and remove it from the pipeline file during the upkeep"
         if asked := [step for step in self.settings.only or () if step in REWRITES]:
-            raise ConfigError(
-                f"a feed lands in the branch {branch} of the table: {' and '.join(asked)} would commit to the table "
-                "that readers see, and the branch could not be published any more",
-                where=f"table {self.table}",
-                hint=f"--only expire,orphans; or {without}",
-            )
-        if not bool(java(self.spark).commit.FeedLedger.guardsProperties(self._actions.load())):
-            raise ConfigError(
-                f"a feed lands in the branch {branch} of the table, and upkeep's lease on this catalog is a commit to "
-                "the table that readers see: the branch could not be published any more",
-                where=f"table {self.table}",
-                hint=without,
-            )
+            commits, hint = f"{' and '.join(asked)} would commit", f"give --only expire,orphans; or {without}"
+        elif not bool(java(self.spark).commit.FeedLedger.guardsProperties(self._actions.load())):
+            commits, hint = "with this catalog, the lease of the upkeep commits", without
+        else:
+            return
+        raise ConfigError(
+            f"a feed writes to the branch {health.branches[0]} of the table, and {commits} to the table that readers "
+            "see: the branch could then not be published any more",
+            where=f"table {self.table}",
+            hint=hint,
+        )
 
     def _do_all(self, planned: MaintenancePlan, health: Health) -> None:
         context, settings = self.spark.sparkContext, self.settings
@@ -173,7 +172,7 @@ class Maintenance:
                 compact = partial(self._actions.compact, partition, settings.compact, target_bytes=health.target_bytes)
                 self._try(partition.key.path or "the table", compact)
             if self._done.partitions:
-                # Plan again: compaction took time, wrote manifests, and left delete files without rows.
+                # Plan again: compaction has taken time, written manifests, and left delete files without rows.
                 asked = planned.orphans_before is not None
                 planned = plan(self._health(), settings, now=time.time(), asked=asked)
             if planned.delete_files:
@@ -185,7 +184,7 @@ class Maintenance:
             if (before := planned.orphans_before) is not None:
                 self._try("orphans", partial(self._actions.find_orphans, before=before, delete=True))
         finally:
-            context.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]  # None ends it.
+            context.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
 
     def _try(self, name: str, work: Callable[[], None]) -> None:
         if self._cut() is not None:
@@ -194,10 +193,10 @@ class Maintenance:
             work()
         except WriteConflict:
             self._done.conflicts.append(name)
-            self.say(f"{name}: left alone, the commits of others came first each time")
+            self.say(f"{name}: not done, because commits of other writers came first at every attempt")
 
     def _cut(self) -> Unfinished | None:
-        """Return the reason why no new piece may begin; None if one may begin."""
+        """Return the reason why no further commit may begin; None if one may begin."""
         if self.stop.is_set():
             self._unfinished = "stopped"
         elif self._lease is not None and self._lease.lost.is_set():
@@ -219,13 +218,13 @@ class Maintenance:
 class Lease:
     """A context manager that lets only one job at a time maintain a table.
 
-    The lease is taken by compare-and-set in the table's properties (``io.lakefeed.upkeep.Lease``) and renewed during
-    the work; the lease of a killed job expires. It only prevents double work: Iceberg's own checks prevent harmful
-    commits. Entering the context raises ``TableBusy`` if another job does not end in time.
+    The job takes the lease by a compare-and-set of the table's properties (``io.lakefeed.upkeep.Lease``) and renews it
+    during the work; the lease of a killed job expires. It only prevents double work: Iceberg's own checks prevent
+    harmful commits. Entering the context raises ``TableBusy`` if another job does not end in time.
 
     Args:
-        wait: seconds to wait for another job's end.
-        seconds: the duration of a lease without renewal; a killed job keeps others out for this time.
+        wait: the seconds to wait for another job's end.
+        seconds: the duration of a lease without renewal; after a killed job, other jobs wait for this time.
 
     Attributes:
         lost: set when another job has the lease, because this job could not renew it in time.
@@ -255,7 +254,7 @@ class Lease:
                 raise TableBusy(
                     f"another upkeep job is at work on the table ({who})",
                     where=self._name,
-                    hint=f"its lease ends in {left:.0f} s unless it makes it longer; --wait waits for it",
+                    hint=f"wait for its end by --wait; its lease ends in {left:.0f} s unless the job renews it",
                 )
             time.sleep(LEASE_POLL_SECONDS)
         self._renewal.start()

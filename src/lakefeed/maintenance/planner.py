@@ -1,4 +1,4 @@
-"""Decides what is due at a table, and why. It decides only from ``Health``: it reads nothing and changes nothing."""
+"""Decides by a table's ``Health`` which maintenance is due, and why; this module reads and changes nothing."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from lakefeed.config.values import seconds_of
 from lakefeed.maintenance.table_stats import Ancestor, Health, Partition
 
 LAST = "lakefeed.upkeep.last"
-"""Table property: the report of the last maintenance, as JSON."""
+"""The table property with the report of the last maintenance, as JSON."""
 
 MANIFEST_BYTES = 8 * 1024 * 1024  # Iceberg's default (commit.manifest.target-size-bytes).
 HELD_DAYS = 30
-"""How long the newest commit of a stopped feed keeps itself and all later snapshots; its position is kept forever."""
+"""For this time, the newest commit of a stopped feed keeps all later snapshots; the feed's position stays forever."""
 
 REWRITES: tuple[Step, ...] = ("compact", "manifests")
 """The steps that commit snapshots."""
 
-DELETED = 0.3  # A share of the rows, as in Iceberg (delete-ratio-threshold of rewrite_data_files).
+DELETED = 0.3  # Compact a partition with this share of deleted rows, as Iceberg's rewrite_data_files.
 
 
 @dataclass(frozen=True, kw_only=True)
 class LastUpkeep:
-    """The times of the last maintenance and of the last search for orphans, in seconds since 1970, and its figures."""
+    """The time of the last maintenance, its work, and the time of the last search for orphans; in seconds since 1970."""
 
     at: float | None = None
     orphans_at: float | None = None
@@ -36,8 +36,8 @@ class LastUpkeep:
     def of(cls, properties: Mapping[str, str]) -> LastUpkeep:
         """Read the table's properties; ignore an invalid value."""
         try:
-            found = json.loads(properties.get(LAST, "{}"))
-            return cls(at=found.get("at"), orphans_at=found.get("orphans_at"), did=found.get("did", {}))
+            last = json.loads(properties.get(LAST, "{}"))
+            return cls(at=last.get("at"), orphans_at=last.get("orphans_at"), did=last.get("did", {}))
         except (ValueError, AttributeError):
             return cls()
 
@@ -47,9 +47,9 @@ class LastUpkeep:
 
 @dataclass(frozen=True, kw_only=True)
 class Expiry:
-    """The snapshots that may expire: those committed ``before`` (in seconds since 1970), except the newest ``keep``.
+    """The snapshots that may expire: committed ``before`` (in seconds since 1970), and not among the newest ``keep``.
 
-    ``held_for`` is the feed whose newest commit keeps more snapshots than the settings do; None if there is none.
+    ``held_for`` is the feed whose newest commit keeps more snapshots than the settings do.
     """
 
     before: float
@@ -60,7 +60,7 @@ class Expiry:
 
 @dataclass(frozen=True)
 class Due:
-    """One step that is due, with the number of files to remove and the bytes to read, if they are known beforehand."""
+    """A step that is due, with the number of files to rewrite and their bytes, if they are known before the work."""
 
     step: Step
     why: str
@@ -70,12 +70,12 @@ class Due:
 
 @dataclass(frozen=True)
 class MaintenancePlan:
-    """The rewrites and removals that are due at a table.
+    """The maintenance that is due at a table.
 
     Attributes:
         partitions: the partitions to compact, coldest first.
         orphans_before: files older than this, in seconds since 1970, may be orphans; None if no search is due.
-        due: the same steps, for people.
+        due: the same steps as texts.
     """
 
     partitions: tuple[Partition, ...]
@@ -87,8 +87,8 @@ class MaintenancePlan:
 
 
 def plan(health: Health, settings: Upkeep, *, now: float, asked: bool = False) -> MaintenancePlan:
-    """Decide what is due; if a user has ``asked``, search for orphans even if the last search was recent."""
-    # A rewrite is a commit to the published table, and a branch could then not be published any more.
+    """Return the maintenance that is due; if a user has ``asked``, search for orphans in any case."""
+    # After a rewrite, which commits to the published table, a branch could not be published any more.
     steps = tuple(step for step in settings.steps if not (health.branches and step in REWRITES))
     due: list[Due] = []
     partitions = _compactable(health, settings.compact) if "compact" in steps else ()
@@ -106,28 +106,29 @@ def plan(health: Health, settings: Upkeep, *, now: float, asked: bool = False) -
 
     delete_files = "manifests" in steps and health.delete_files >= settings.manifests.delete_files
     if delete_files:
-        why = f"{health.delete_files:,} files of deletes have to be read beside the rows"
+        why = f"readers have to read {health.delete_files:,} files of deletes beside the rows"
         due.append(Due("manifests", why, health.delete_files))
 
-    found = expiry(health.ancestors, settings.expire, now=now)
-    expirable = found if "expire" in steps and found.snapshots else None
+    expired = expiry(health.ancestors, settings.expire, now=now)
+    expirable = expired if "expire" in steps and expired.snapshots else None
     if expirable is not None:
-        held = f"; more stay for the newest commit of {found.held_for}" if found.held_for else ""
-        old = f"{found.snapshots:,} of {health.snapshots:,} snapshots are older than {settings.expire.older_than}"
-        due.append(Due("expire", f"{old} and not among the newest {found.keep}{held}"))
+        held = f"; more stay for the newest commit of {expired.held_for}" if expired.held_for else ""
+        old = f"{expired.snapshots:,} of {health.snapshots:,} snapshots are older than {settings.expire.older_than}"
+        due.append(Due("expire", f"{old} and not among the newest {expired.keep}{held}"))
 
     looked = LastUpkeep.of(health.properties).orphans_at
-    is_time = asked or looked is None or now - looked >= seconds_of(settings.orphans.every)
+    is_old = looked is not None and now - looked >= seconds_of(settings.orphans.every)
     orphans_before = None
-    if "orphans" in steps and health.snapshot_id is not None and is_time:
+    if "orphans" in steps and health.snapshot_id is not None and (asked or looked is None or is_old):
         orphans_before = now - seconds_of(settings.orphans.older_than)
-        when = "never" if looked is None else f"more than {settings.orphans.every} ago, or not since you ask"
-        due.append(Due("orphans", f"files that no snapshot knows were last looked for: {when}"))
+        why = f"ran more than {settings.orphans.every} ago" if is_old else "is requested"
+        why = "has never run" if looked is None else why
+        due.append(Due("orphans", f"the search for files that no snapshot references {why}"))
     return MaintenancePlan(partitions, manifests, delete_files, expirable, orphans_before, tuple(due))
 
 
 def _compactable(health: Health, settings: Compact) -> tuple[Partition, ...]:
-    """Return the partitions that are worth a rewrite, coldest first: without writers there are no conflicts."""
+    """Return the partitions that are worth a rewrite; those without recent writes come first: they do not conflict."""
     due = [
         partition
         for partition in health.partitions
@@ -139,13 +140,12 @@ def _compactable(health: Health, settings: Compact) -> tuple[Partition, ...]:
 
 
 def expiry(ancestors: tuple[Ancestor, ...], settings: Expire, *, now: float) -> Expiry:
-    """Decide up to which time snapshots may expire.
+    """Decide which snapshots may expire; ``ancestors`` has the present snapshot and its ancestors, newest first.
 
-    The newest commit of each feed stays, with all later commits. From these, a feed that starts again reads which dead
-    letters it still has to write, and an interrupted replay reads whether it has landed. After ``HELD_DAYS`` days they
-    may expire, since one abandoned feed would otherwise keep the snapshots of all feeds; the feed's position is then
-    only in the table's property. Unpublished snapshots always stay. ``ancestors`` are the present snapshot and its
-    ancestors, newest first.
+    The newest commit of each feed stays, with all later commits: a restarted feed reads there which dead letters it
+    still has to write, and an interrupted replay reads whether it was committed. After ``HELD_DAYS`` days they may
+    expire, because one abandoned feed would otherwise keep the snapshots of all feeds; then only the table's property
+    has the feed's position. Unpublished snapshots always stay.
     """
     requested = now - seconds_of(settings.older_than)
     newest: dict[str, int] = {}
@@ -154,7 +154,7 @@ def expiry(ancestors: tuple[Ancestor, ...], settings: Expire, *, now: float) -> 
             newest.setdefault(ancestor.holds, depth)
     deepest = max(newest.values(), default=-1)
     bound = [ancestor.at for ancestor in ancestors[: deepest + 1]]
-    # Unpublished snapshots, and the commit before them, are the proof that the branch can be published.
+    # Unpublished snapshots, and the commit before them, prove that the branch can be published.
     bound += [ancestor.at for ancestor in ancestors if not ancestor.is_published]
     before = min([requested, *bound])
     kept = _kept(ancestors, before=before, keep=settings.keep)
@@ -168,6 +168,6 @@ def expiry(ancestors: tuple[Ancestor, ...], settings: Expire, *, now: float) -> 
 
 
 def _kept(ancestors: tuple[Ancestor, ...], *, before: float, keep: int) -> int:
-    """Count as Iceberg does: up to the first snapshot that is neither among the newest ``keep`` nor recent enough."""
+    """Return the number of snapshots that stay: Iceberg stops at the first old one after the newest ``keep``."""
     too_old = (depth for depth, ancestor in enumerate(ancestors) if depth >= keep and ancestor.at < before)
     return next(too_old, len(ancestors))

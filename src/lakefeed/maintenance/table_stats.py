@@ -1,4 +1,4 @@
-"""Reads the state of a table at one moment, with pyiceberg: files, deletes, manifests, snapshots; no data files."""
+"""Reads a table's metadata by pyiceberg: numbers and sizes of files, deletes, manifests and snapshots."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 TARGET = "write.target-file-size-bytes"
 TARGET_DEFAULT = 512 * 1024 * 1024  # Iceberg's default.
-SMALL = 0.75  # A share of the target, as in Iceberg (min-file-size-bytes of rewrite_data_files).
-# Upper bounds of the classes of file sizes, in MB; another class is for files above the last bound.
+SMALL = 0.75  # A file below this share of the target is small, as in Iceberg's rewrite_data_files.
 SIZES_MB = (1, 8, 32, 128, 384, 1024)
+"""The upper bounds of the classes of file sizes; one more class is for files above the last bound."""
 FIGURES = (
     "files", "bytes", "small_files", "delete_files", "partitions", "manifests", "manifest_bytes", "snapshots",
     "metadata_files", "metadata_bytes", "planning_seconds",
@@ -29,9 +29,9 @@ FIGURES = (
 
 @dataclass(frozen=True)
 class PartitionKey:
-    """One partition of one partition spec, with the transformed values of the spec's fields.
+    """A partition of one partition spec, with the transformed values of the spec's fields.
 
-    ``path`` is for people, such as ``pickup_at_day=2018-02-08``; it is empty for a table without partitions.
+    ``path`` names it for people, such as ``pickup_at_day=2018-02-08``; it is empty for a table without partitions.
     """
 
     spec_id: int
@@ -45,9 +45,9 @@ class Partition:
 
     Attributes:
         small_files: the number of data files below 3/4 of the target size.
-        records: the number of rows, including deleted ones.
-        deleted: the number of rows that delete files remove, if no row is in two of them.
-        newest: sequence number of the last commit that wrote to the partition; the coldest partition has the lowest.
+        records: the number of rows, including deleted rows.
+        deleted: the number of entries in delete files; a row may have several.
+        newest: the sequence number of the last commit that wrote to the partition.
     """
 
     key: PartitionKey
@@ -62,11 +62,11 @@ class Partition:
 
 @dataclass(frozen=True, kw_only=True)
 class Ancestor:
-    """One snapshot among the ancestors of the table's present state; files, bytes and rows are those that it added.
+    """A snapshot among the ancestors of the table's present snapshot, with the files, bytes and rows that it added.
 
     Attributes:
-        at: when it was committed, in seconds since 1970.
-        holds: the feed whose progress it stores; None for commits of no feed, such as compactions.
+        at: the time of the commit, in seconds since 1970.
+        holds: the feed whose position it stores; None for a commit of no feed, such as a compaction.
         replaces: whether it changed no rows, such as a compaction.
         is_published: whether readers see it; False while it is only in the branch of a feed.
     """
@@ -103,9 +103,9 @@ class Health:
         delete_files: the number of files of position deletes, without deletion vectors.
         snapshots: the number of all snapshots, including those of branches and tags.
         branches: the branches that feeds land in.
-        ancestors: the present snapshot and its ancestors, newest first; with branches those of the longest one,
-            which include the table's.
-        metadata_files: the number of versions of metadata.json that are kept.
+        ancestors: the present snapshot and its ancestors, newest first; with branches, those of the branch with the
+            most snapshots, which include the table's.
+        metadata_files: the number of versions of metadata.json.
         planning_seconds: the time to read the manifests, which every query without a filter needs too.
     """
 
@@ -147,7 +147,7 @@ class Health:
         """The growth over the last 7 days, or since the oldest snapshot; None if the snapshots show no growth."""
         since = max((ancestor.at for ancestor in self.ancestors), default=0) - 7 * 86_400
         recent = [ancestor for ancestor in self.ancestors if ancestor.at >= since]
-        # The oldest snapshot's files were added before the measured time.
+        # The measured time begins with the oldest snapshot, so its files do not count.
         added = [ancestor for ancestor in recent[:-1] if not ancestor.replaces]
         days = (recent[0].at - recent[-1].at) / 86_400 if recent else 0.0
         if not added or days <= 0:
@@ -156,13 +156,13 @@ class Health:
         return Growth(round(days, 3), *(count / days for count in sums))
 
     def figures(self) -> dict[str, Any]:
-        """Return the figures that a report compares before and after maintenance."""
+        """Return the figures for a report's comparison of before and after."""
         figures = {name: getattr(self, name) for name in FIGURES}
         return figures | {"partitions": len(self.partitions), "planning_seconds": round(self.planning_seconds, 3)}
 
 
 def read_health(table: str, *, connections: Connections, target_bytes: int | None = None) -> Health:
-    """Read the present state of a table; ``target_bytes``, the target size of its files, defaults to its property."""
+    """Read the present state of a table; by default, its property has the target size of its files."""
     opened = open_table(table, connections=connections)
     metadata = opened.metadata
     target = target_bytes or int(opened.properties.get(TARGET, TARGET_DEFAULT))
@@ -193,9 +193,9 @@ def read_health(table: str, *, connections: Connections, target_bytes: int | Non
 def _count_files(
     table: Table, manifests: Iterable[ManifestFile], *, small_below: int
 ) -> tuple[Iterable[Partition], list[int], int]:
-    """Count all files manifest by manifest, so that memory only grows with the number of partitions.
+    """Return the partitions, the number of data files by class of ``SIZES_MB``, and the number of delete files.
 
-    Returns the partitions, the number of data files by class of ``SIZES_MB``, and the number of delete files.
+    This reads one manifest after the other, so that memory only grows with the number of partitions.
     """
     from pyiceberg.manifest import DataFileContent, FileFormat
 
@@ -212,7 +212,7 @@ def _count_files(
                 partition = partitions[spec.spec_id, values] = Partition(PartitionKey(spec.spec_id, values, path))
             partition.newest = max(partition.newest, entry.sequence_number or 0)
             if file.content != DataFileContent.DATA:
-                # A data file has only one deletion vector, so there is nothing to merge it with.
+                # Do not count deletion vectors: a data file has only one, so they need no merge.
                 delete_files += file.file_format != FileFormat.PUFFIN
                 partition.deleted += file.record_count
                 continue

@@ -1,4 +1,4 @@
-"""Reads the newest letters of a dead-letter table without reading the whole table or large contents."""
+"""Reads the newest letters of a dead-letter table: only some files, and large values only for samples."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def read_recent(table: Table, feed: str, *, most: int, samples: int, longest: in
     is_whole = len(chosen) == len(tasks) and small.num_rows <= most
     # One file may have millions of letters: cut them in Arrow, before they become Python objects.
     letters: list[dict[str, Any]] = small.take(pc.sort_indices(small, sort_keys=NEWEST)[:most]).to_pylist()
-    found = group_recent(letters, samples=samples, is_whole=is_whole)
-    sampled = [letter for _, _, of_reason in found.reasons for letter in of_reason]
+    recent = group_recent(letters, samples=samples, is_whole=is_whole)
+    sampled = [letter for _, _, of_reason in recent.reasons for letter in of_reason]
     if sampled:
         # Or(*at) builds a balanced tree: a chain with a node for each letter would be deeper than Python's stack.
         at = [And(*(equal(name, letter[name]) for name in POSITION)) for letter in sampled]
@@ -49,11 +49,11 @@ def read_recent(table: Table, feed: str, *, most: int, samples: int, longest: in
             letter["content"] = content.get(tuple(letter[name] for name in POSITION), nothing)
     for letter in letters:
         letter.update({name: time_of(letter[name]) for name in TIMES})
-    return found
+    return recent
 
 
 def _newest(table: Table, tasks: Sequence[FileScanTask], *, most: int) -> list[FileScanTask]:
-    """Return the files with the newest letters, only as many files as ``most`` letters need."""
+    """Return the files with the ``most`` newest letters."""
     field = table.schema().find_field("failed_at").field_id
 
     def failed_at(task: FileScanTask) -> int:
@@ -72,13 +72,17 @@ def _newest(table: Table, tasks: Sequence[FileScanTask], *, most: int) -> list[F
 
 
 def _read(table: Table, tasks: Sequence[FileScanTask], rows: Any, columns: Sequence[str]) -> pa.Table:
-    """Read columns of these files. Times are read as microseconds, since Arrow cannot convert all of them to dates."""
-    import pyarrow as pa
     from pyiceberg.io.pyarrow import ArrowScan
 
     scan = ArrowScan(table.metadata, table.io, table.schema().select(*columns), rows)
-    found = scan.to_table(tasks)
+    return with_numbers(scan.to_table(tasks))
+
+
+def with_numbers(letters: pa.Table) -> pa.Table:
+    """Return letters with times in microseconds, because Arrow cannot convert all times to dates."""
+    import pyarrow as pa
+
     for name in TIMES:
-        if name in columns:
-            found = found.set_column(found.column_names.index(name), name, found[name].cast(pa.int64()))
-    return found
+        if name in letters.column_names:
+            letters = letters.set_column(letters.column_names.index(name), name, letters[name].cast(pa.int64()))
+    return letters

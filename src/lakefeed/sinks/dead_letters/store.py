@@ -1,4 +1,4 @@
-"""Declares the stores of dead letters (a table or a topic), the filter that chooses letters, and their readers."""
+"""Defines the interfaces of dead-letter tables and topics, and the filter that chooses letters."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ from lakefeed.records.sources.kafka import BAD_TIMESTAMP
 from lakefeed.sinks.definition import TableChange
 
 Judge: TypeAlias = "Callable[[DataFrame], DataFrame]"
-"""Decodes records and adds ``RECORD``, in the same way as for the rows of their commit."""
+"""Decodes records and adds ``RECORD``, with the same verdicts as for the rows of their commit."""
 
 RECORD_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """The columns of a record that its letter stores; a replay decodes them again."""
 
 BACKFILLS = ".backfills"
-"""The suffix of a feed's name in its backfills' fence and in the ledger of their dead letters (``Ledger.java``)."""
-
+"""The suffix of a feed's name in the fence of backfills and in the ledger of their dead letters (``Ledger.java``)."""
 
 POSITION = re.compile(r"(?:(?P<topic>[A-Za-z0-9._-]+):)?(?P<partition>\d+):(?P<offset>\d+)")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -35,7 +34,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class DeadLetterFilter:
     """Chooses dead letters of a feed; a field that is None accepts every letter.
 
-    A letter's reason has to contain ``reason``, either literally or as printed: with escapes, and ``#`` for numbers.
+    A letter's reason has to contain the text ``reason``, either literally or as commands print it: with escapes, and
+    ``#`` for numbers.
     """
 
     feed: str
@@ -47,47 +47,45 @@ class DeadLetterFilter:
 
     @classmethod
     def at(cls, feed: str, position: str) -> DeadLetterFilter:
-        """Choose the letter at ``[TOPIC:]PARTITION:OFFSET``."""
+        """Return the filter for the letter at ``[TOPIC:]PARTITION:OFFSET``."""
         match = POSITION.fullmatch(position)
         if match is None:
             raise ConfigError(
-                f"'{position}' is no position of a record", hint="write [TOPIC:]PARTITION:OFFSET, such as 0:1234"
+                f"'{position}' is not the position of a record", hint="write [TOPIC:]PARTITION:OFFSET, such as 0:1234"
             )
         return cls(feed=feed, topic=match["topic"], partition=int(match["partition"]), offset=int(match["offset"]))
 
     def exact(self) -> dict[str, str | int]:
-        """Return the values that columns have to equal; not ``reason``, which a letter's reason only has to contain."""
+        """Return the values that columns have to equal; without ``reason``, which a letter only has to contain."""
         return {name: value for name, value in vars(self).items() if value is not None and name != "reason"}
 
     def reasons(self) -> tuple[str, str]:
-        """Return two texts, one of which the reason has to contain: as given, and without the escapes of a terminal."""
+        """Return the requested text as it is, and without a terminal's escapes; a reason has to contain one of them."""
         part = self.reason or ""
         return part, unescaped(part)
 
     def means(self, reason: str) -> bool:
-        """Check that a reason contains the requested text. ``dead_letters.table.CHOSEN`` is the same in SQL."""
+        """Return whether a reason contains the requested text; ``CHOSEN`` in ``table.py`` does the same in SQL."""
         kind = kind_of(reason)
         return any(part in reason or part in kind for part in self.reasons())
 
 
 class DeadLetterReader(Protocol):
-    """Reads the dead letters of feeds, without Spark."""
+    """Reads the dead letters of feeds, without Spark; ``kind`` is ``table`` or ``topic``."""
 
     kind: str
-    """``table`` or ``topic``, as a pipeline file calls it."""
-
     name: str
 
     def find(self, choice: DeadLetterFilter, *, whole: bool = False) -> list[dict[str, Any]]:
         """Return the chosen letters in order of position; ``whole`` adds key, value and headers, which may be large."""
 
     def recent(self, feed: str, *, most: int, samples: int, longest: int) -> RecentLetters:
-        """Return at most ``most`` of a feed's newest letters by reason; samples are cut to ``longest`` bytes."""
+        """Return at most ``most`` of a feed's newest letters by reason; values in samples have ``longest`` bytes."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """The beginning of a record's key or value; ``data`` is None for null, ``size`` is the whole length in bytes."""
+    """The beginning of a record's key or value; ``data`` is None for null, ``size`` is the full length in bytes."""
 
     data: bytes | None
     size: int
@@ -102,8 +100,8 @@ class RecentLetters:
     """The newest dead letters by reason, the most frequent reason first.
 
     Attributes:
-        reasons: for each kind of reason the reason, the number of its letters, and the newest letters. A letter is a
-            row of the table with ``content``: key and value as ``Content``.
+        reasons: tuples of a reason, the number of its letters, and its newest letters. A letter is a row of the table
+            with ``content``: key and value as ``Content``.
         is_whole: whether there are no older letters.
     """
 
@@ -112,17 +110,25 @@ class RecentLetters:
 
 
 def group_recent(letters: Sequence[dict[str, Any]], *, samples: int, is_whole: bool) -> RecentLetters:
-    """Group letters by reason; the letters come newest first."""
+    """Return letters by reason; they have to be sorted by time, newest first."""
+    reasons = tuple((reason, len(alike), tuple(alike[:samples])) for reason, alike in _by_reason(letters))
+    return RecentLetters(reasons, is_whole)
+
+
+def _by_reason(letters: Sequence[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Group letters whose reasons differ only in numbers, the most frequent reason first."""
     grouped: dict[str, list[dict[str, Any]]] = {}
     for letter in letters:
         grouped.setdefault(kind_of(letter["reason"]), []).append(letter)
-    by_count = sorted(grouped.items(), key=lambda item: -len(item[1]))
-    return RecentLetters(tuple((kind, len(of), tuple(of[:samples])) for kind, of in by_count), is_whole)
+    return sorted(grouped.items(), key=lambda item: -len(item[1]))
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Dead letters whose reasons differ only in numbers; ``first`` and ``last`` ignore timestamps that are no dates."""
+    """The dead letters whose reasons differ only in numbers.
+
+    ``first`` and ``last`` are their timestamps, without those that Python cannot represent; ``sample`` is a position.
+    """
 
     reason: str
     count: int
@@ -133,31 +139,28 @@ class Kind:
 
 def kinds(letters: Sequence[dict[str, Any]]) -> list[Kind]:
     """Group letters by reason, the most frequent reason first."""
-    grouped: dict[str, list[dict[str, Any]]] = {}
-    for letter in letters:
-        grouped.setdefault(kind_of(letter["reason"]), []).append(letter)
-    found = []
-    for reason, alike in grouped.items():
+    kinds = []
+    for reason, alike in _by_reason(letters):
         times: list[datetime] = [each["timestamp"] for each in alike if isinstance(each["timestamp"], datetime)]
         first, last = min(times, default=None), max(times, default=None)
-        found.append(Kind(reason, len(alike), first, last, position_of(alike[0])))
-    return sorted(found, key=lambda kind: -kind.count)
+        kinds.append(Kind(reason, len(alike), first, last, position_of(alike[0])))
+    return kinds
 
 
 def find_one(reader: DeadLetterReader, choice: DeadLetterFilter) -> dict[str, Any]:
-    """Return the one letter at a position, with key, value and headers; raise an error if there is none, or several."""
-    found = reader.find(choice, whole=True)
-    if not found:
+    """Return the only letter at a position, with key, value and headers; raise an error for none or several."""
+    letters = reader.find(choice, whole=True)
+    if not letters:
         raise ResourceMissing(
             f"feed '{choice.feed}' has no dead letter at partition {choice.partition}, offset {choice.offset}",
             where=f"{reader.kind} {reader.name}",
-            hint="lakefeed dead-letters list shows those that it has",
+            hint="lakefeed dead-letters list shows the letters that it has",
         )
-    topics = sorted({letter["topic"] for letter in found})
+    topics = sorted({letter["topic"] for letter in letters})
     if len(topics) > 1:
-        where = ", ".join(topics)
-        raise ConfigError("several topics have a dead letter there", where=where, hint="write TOPIC:PARTITION:OFFSET")
-    return found[0]
+        what, hint = "several topics have a dead letter at this position", "write TOPIC:PARTITION:OFFSET"
+        raise ConfigError(what, where=", ".join(topics), hint=hint)
+    return letters[0]
 
 
 def position_of(letter: dict[str, Any]) -> str:
@@ -170,7 +173,7 @@ def kind_of(reason: str) -> str:
 
 
 def time_of(microseconds: int | None) -> datetime | str | None:
-    """Return a time since 1970; as text if Python has no date for it, since a record may have any timestamp."""
+    """Return a time since 1970 as a date, or as text if Python has no date for it: a record may have any timestamp."""
     if microseconds is None:
         return None
     try:
@@ -180,15 +183,15 @@ def time_of(microseconds: int | None) -> datetime | str | None:
 
 
 def with_bad_timestamp(letters: DataFrame) -> DataFrame:
-    """Return letters as their original records; a timestamp that Spark cannot represent is taken from the reason."""
-    named = sf.regexp_extract("reason", BAD_TIMESTAMP_PATTERN, 1)
-    bad = sf.when(sf.col("timestamp").isNull() & (named != ""), named.cast("bigint"))
+    """Return letters as their original records; the reason has the timestamp if Spark cannot represent it."""
+    number = sf.regexp_extract("reason", BAD_TIMESTAMP_PATTERN, 1)
+    bad = sf.when(sf.col("timestamp").isNull() & (number != ""), number.cast("bigint"))
     return letters.select(*RECORD_COLUMNS, bad.alias(BAD_TIMESTAMP))
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopicCreation:
-    """A topic that the first start creates."""
+    """The dead-letter topic that the first start creates."""
 
     topic: str
     partitions: int
@@ -197,10 +200,10 @@ class TopicCreation:
 
 @dataclass(frozen=True)
 class BackfillOrigin:
-    """The commit of a backfill that dead letters come from; ``committed_at`` is 0 if the commit was just made.
+    """A backfill's commit whose records became dead letters; ``committed_at`` is 0 if it was made just now.
 
-    A backfill's offsets may lie anywhere before the batches', so its dead letters have their own ledger. Instead of
-    offsets it has the number of the rows' commit, ``Backfill.number``: every number once, in ascending order.
+    The offsets of backfills come in any order, so their dead letters have a separate ledger. Instead of offsets, it has
+    the numbers of the rows' commits, ``Backfill.number``, in ascending order.
     """
 
     feed: str
@@ -209,7 +212,7 @@ class BackfillOrigin:
 
     @property
     def batch_id(self) -> int:
-        """Return a negative number: a commit of a backfill is no batch."""
+        """A negative number, so that it differs from the id of every batch."""
         return -self.number
 
     @property
@@ -221,24 +224,24 @@ class BackfillOrigin:
 
 
 SourceCommit: TypeAlias = Commit | BackfillOrigin
-"""The commit whose records became dead letters: a batch's or a backfill's."""
+"""The commit whose records became dead letters."""
 
 
 class DeadLetterStore(Protocol):
     """Stores the dead letters of one feed.
 
-    A letter exists from ``write`` until it is dropped or a replay has landed its record. While a replay runs, its
-    letters are marked with its id, and filters do not choose them.
+    A letter exists from ``write`` until it is dropped, or a replay has written its record as a row. While a replay
+    runs, its letters are marked with its id, and no filter chooses them.
     """
 
     def ensure(self) -> None:
         """Create the table or topic if it is missing."""
 
     def change(self) -> TableChange | TopicCreation | None:
-        """Return the change that ``ensure`` would make; None if it would make none."""
+        """Return the change that ``ensure`` would make; None if the topic exists."""
 
     def write(self, judge: Judge, commit: SourceCommit, *, spans: Sequence[OffsetRange], expected: int) -> None:
-        """Write a commit's dead letters, whose records are in ``spans``; refuse any number other than ``expected``."""
+        """Write a commit's ``expected`` dead letters, whose records are in ``spans``."""
 
     def complete(self, judge: Judge, commit: SourceCommit, *, spans: Sequence[OffsetRange], expected: int) -> bool:
         """Write the last commit's dead letters that are missing after a crash; return False if none are missing."""
@@ -247,23 +250,23 @@ class DeadLetterStore(Protocol):
         """Raise the error that ``follow`` would raise; change nothing."""
 
     def follow(self, position: OffsetRanges | None, *, moved: bool) -> int:
-        """Remove the letters of records past the feed's position, since the feed reads these again; return how many.
+        """Remove the letters of records past the feed's position, which the feed reads again; return their number.
 
         Raises:
             CheckpointMismatch: letters past the position exist, and the feed was not ``moved`` back on purpose.
         """
 
     def records(self, choice: DeadLetterFilter) -> DataFrame:
-        """Return the original records of the chosen letters that are unmarked."""
+        """Return the original records of the chosen unmarked letters."""
 
     def drop(self, choice: DeadLetterFilter) -> int:
-        """Remove the chosen letters that are unmarked; return how many."""
+        """Remove the chosen unmarked letters; return their number."""
 
     def mark(self, positions: DataFrame, replay_id: str) -> None:
         """Mark the letters at these positions (topic, partition, offset)."""
 
     def judge_again(self, reasons: DataFrame) -> None:
-        """Replace the reasons of letters, by topic, partition and offset; keep a reason that contains the timestamp."""
+        """Replace the reasons of letters, by topic, partition and offset, except reasons that have the timestamp."""
 
     def marked(self, replay_id: str) -> DataFrame:
         """Return the original records of the letters that one replay has marked."""

@@ -1,8 +1,8 @@
 """Stores dead letters in a table: complete records that did not become rows, with their position and the reason.
 
 Guarantee: exactly-once. The dead letters of a batch are one commit with the batch's offset ranges. It follows the
-commit of the batch's rows, which says how many letters there must be. After a crash between the two, the next start
-writes the letters. Letters are read from the source again, only if the batch had any: other batches cost nothing.
+commit of the batch's rows, which says how many letters there must be. After a crash between the two commits, the next
+start writes the letters. The writer reads their records from the source again: a batch without letters costs nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lakefeed.ledger.snapshot_summary import BATCH_ID, COMMIT_ID, CONTINUITY, FE
 from lakefeed.ledger.step_back import StepBack, letters_ahead, step_back
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode import RECORD
-from lakefeed.sinks.dead_letters.recent import SMALL, TIMES, read_recent
+from lakefeed.sinks.dead_letters.recent import SMALL, TIMES, read_recent, with_numbers
 from lakefeed.sinks.dead_letters.store import (
     RECORD_COLUMNS,
     DeadLetterFilter,
@@ -40,7 +40,7 @@ from lakefeed.sinks.iceberg.table import with_summary
 
 if TYPE_CHECKING:
     ReadAgain = Callable[[Sequence[OffsetRange], OffsetRanges], DataFrame]
-    """Reads some of a commit's records again: takes their spans, and the ranges of the whole commit."""
+    """Reads some records of a commit again; the arguments are their spans, and the ranges of the commit."""
 
 COLUMNS = (
     "feed STRING, batch_id BIGINT, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, key BINARY, "
@@ -67,26 +67,20 @@ class TableReader:
         self._connections = connections
 
     def find(self, choice: DeadLetterFilter, *, whole: bool = False) -> list[dict[str, Any]]:
-        import pyarrow as pa
         from pyiceberg.expressions import And, EqualTo
 
         table = open_table(self.name, connections=self._connections)
         equal: Any = EqualTo  # Its constructor comes from a plugin that mypy does not load.
         condition = reduce(And, (equal(name, value) for name, value in choice.exact().items()))
-        letters = table.scan(row_filter=condition, selected_fields=("*",) if whole else SMALL).to_arrow()
-        for name in TIMES:
-            # As microseconds: Arrow cannot convert all of them to dates.
-            letters = letters.set_column(letters.column_names.index(name), name, letters[name].cast(pa.int64()))
-        found = [letter for letter in letters.to_pylist() if choice.means(letter["reason"])]
-        for letter in found:
+        rows = table.scan(row_filter=condition, selected_fields=("*",) if whole else SMALL).to_arrow()
+        letters = [letter for letter in with_numbers(rows).to_pylist() if choice.means(letter["reason"])]
+        for letter in letters:
             letter.update({name: time_of(letter[name]) for name in TIMES})
-        return sorted(found, key=lambda letter: (letter["topic"], letter["partition"], letter["offset"]))
+        return sorted(letters, key=lambda letter: (letter["topic"], letter["partition"], letter["offset"]))
 
     def recent(self, feed: str, *, most: int, samples: int, longest: int) -> RecentLetters:
-        """Read only the newest files: first the small columns, then the content of the samples."""
-        return read_recent(
-            open_table(self.name, connections=self._connections), feed, most=most, samples=samples, longest=longest
-        )
+        table = open_table(self.name, connections=self._connections)
+        return read_recent(table, feed, most=most, samples=samples, longest=longest)
 
 
 class DeadLetterTable(DeadLetterStore):
@@ -103,7 +97,6 @@ class DeadLetterTable(DeadLetterStore):
         carry_out(self._spark, self.change())
 
     def change(self) -> TableChange:
-        """Return the change that ``ensure`` would make; raise a ConfigError if the table has another purpose."""
         if self._spark.catalog.tableExists(self._table):
             require_dead_letters(self._table, self._spark.table(self._table).columns)
             return TableChange(table=self._table, is_new=False)
@@ -114,20 +107,19 @@ class DeadLetterTable(DeadLetterStore):
             properties={
                 "write.delete.mode": "merge-on-read",
                 "write.update.mode": "merge-on-read",
-                # Small row groups: a dead letter may be large, and only a few are read at a time.
+                # Small row groups: a dead letter may be large, and readers need only a few letters at a time.
                 "write.parquet.row-group-size-bytes": str(16 * 1024 * 1024),
             },
         )
         return TableChange(table=self._table, is_new=True, statements=statements)
 
     def complete(self, judge: Judge, commit: SourceCommit, *, spans: Sequence[OffsetRange], expected: int) -> bool:
-        """Write the dead letters of the last commit in one commit; return False if the table already has them."""
         ledger = commit.properties()[FEED]
         last = IcebergLedger(self._spark, self._table, ledger).position()
-        reached = {} if last is None else last.ranges.ends
-        marks = spans if ledger == self._feed else commit.ranges.ranges
-        # The ledger is behind only after a crash between the two commits; a feed that is moved back takes it along.
-        if all(reached.get(each.key, 0) >= each.end for each in marks):
+        ends = {} if last is None else last.ranges.ends
+        ranges = spans if ledger == self._feed else commit.ranges.ranges
+        # The letters' ledger is behind only after a crash between the two commits: ``follow`` moves it with the feed.
+        if all(ends.get(each.key, 0) >= each.end for each in ranges):
             return False
         self.write(judge, commit, spans=spans, expected=expected)
         return True
@@ -160,7 +152,7 @@ class DeadLetterTable(DeadLetterStore):
         self._step_back(position, moved=moved)
 
     def follow(self, position: OffsetRanges | None, *, moved: bool) -> int:
-        """Remove the letters of offsets past the feed's position, and move the ledger back; return how many."""
+        """Remove the letters of offsets past the feed's position, and move their ledger back; return their number."""
         step = self._step_back(position, moved=moved)
         if step is None:
             return 0

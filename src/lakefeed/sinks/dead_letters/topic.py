@@ -1,15 +1,15 @@
 """Stores dead letters in a topic of the source's cluster: complete records that did not become rows.
 
-Guarantee: no letter of a landed batch is lost. A letter is written twice only if Spark repeats a task that had already
-sent it; both copies have the same position. The letters of a batch are written right after the commit of its rows,
-which says how many there must be. After a crash before all letters are written, the next start writes the missing ones.
-Letters are read from Kafka again, only if the batch had any: batches without dead letters cost nothing.
+Guarantee: no letter of a committed batch is lost. Only if Spark repeats a task that had already sent a letter, the
+letter is in the topic twice, with the same position. The writer sends the letters of a batch right after the commit of
+its rows, which says how many letters there must be. If it crashes before, the next start sends the missing ones. It
+reads the records of the letters from Kafka again: a batch without dead letters costs nothing.
 
-A letter is the original record, with the headers ``LETTER`` after its own. A note is a message without a value, with
-the headers ``NOTE``. It says that a replay has ``marked`` or ``unmarked`` a letter or found another ``reason``, or that
-the letter is ``gone``. A replay id is used once, and ``failed-at`` distinguishes a letter from an earlier one of the
-same position, so the order of these messages does not matter, and a repeated letter or note counts once. Of several
-reasons the last one counts: all notes on a letter are in the letter's partition.
+A letter is the original record, with the headers ``LETTER`` after its own headers. A note is a message without a value,
+with the headers ``NOTE``. It says that a replay has ``marked`` or ``unmarked`` a letter or found another ``reason``, or
+that the letter is ``gone``. The order of letters and notes does not matter, and repeated ones count once: a replay id
+is used once, and ``failed-at`` distinguishes a letter from an earlier letter of the same position. Only of several
+reasons, the last one counts: all notes on a letter are in the letter's partition.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _silence = logging.getLogger("lakefeed.clients.kafka.librdkafka")
 class DeadLetter:
     """A letter without key, value and headers, which may be large; times are in ms since 1970.
 
-    ``place`` is its partition and offset in the dead-letter topic, ``replay`` the id of the replay that marked it.
+    ``place`` is the letter's partition and offset in the dead-letter topic, ``replay`` the replay that has marked it.
     """
 
     place: tuple[int, int]
@@ -113,12 +113,12 @@ class TopicReader:
         feed: str,
         *,
         starts: Mapping[int, int] | None = None,
-        seen: Callable[[DeadLetter, Any], None] = lambda letter, message: None,
+        on_letter: Callable[[DeadLetter, Any], None] = lambda letter, message: None,
     ) -> list[DeadLetter]:
         """Read the topic to its end; return the feed's letters that are not gone, sorted by their records' positions.
 
-        Memory: a ``DeadLetter`` for every letter in the topic, also those that are gone. ``starts`` are the topic's
-        offsets to begin at, by partition. ``seen`` is called with every letter and its message.
+        The reading begins at the offsets ``starts``, by partition of the topic. ``on_letter`` is called with every
+        letter and its message. Memory: a ``DeadLetter`` for every letter in the topic, also for those that are gone.
         """
         latest: dict[Position, DeadLetter] = {}
         notes: dict[tuple[Position, int], set[tuple[str, str]]] = {}
@@ -126,7 +126,7 @@ class TopicReader:
         for message in scan(self._cluster, self.name, starts=starts):
             headers = message.headers() or ()
             if (letter := _letter(message, headers, feed)) is not None:
-                seen(letter, message)
+                on_letter(letter, message)
                 known = latest.get(letter.record)
                 if known is None or known.failed_at < letter.failed_at:
                     latest[letter.record] = letter
@@ -147,15 +147,14 @@ class TopicReader:
         return present
 
     def chosen(self, choice: DeadLetterFilter) -> list[DeadLetter]:
-        """Return the chosen letters, including marked ones."""
         return [letter for letter in self.letters(choice.feed) if letter.is_chosen(choice)]
 
     def find(self, choice: DeadLetterFilter, *, whole: bool = False) -> list[dict[str, Any]]:
-        found = self.chosen(choice)
-        if not whole or not found:
-            return [letter.as_dict() for letter in found]
-        by_place = {letter.place: letter for letter in found}
-        # The lowest offset of each partition: it comes last in this order, and dict() takes the last.
+        letters = self.chosen(choice)
+        if not whole or not letters:
+            return [letter.as_dict() for letter in letters]
+        by_place = {letter.place: letter for letter in letters}
+        # In this order, the lowest offset of a partition comes last, and dict() takes the last one.
         starts = dict(sorted(by_place, reverse=True))
         rows = {}
         for message in scan(self._cluster, self.name, starts=starts):
@@ -171,19 +170,19 @@ class TopicReader:
                 }
             if not by_place:
                 break
-        return [rows[letter.record] for letter in found if letter.record in rows]
+        return [rows[letter.record] for letter in letters if letter.record in rows]
 
     def recent(self, feed: str, *, most: int, samples: int, longest: int) -> RecentLetters:
-        """Read only the newest messages of each partition: a note that a letter is gone follows in its partition."""
+        # Reading only the newest messages is enough: a note that a letter is gone follows the letter in its partition.
         topics = Topics(self._cluster.bootstrap_servers, options=self._cluster.client_options)
         parts = topics.describe(self.name).partitions
         starts = {part.id: max(part.start_offset, part.end_offset - most) for part in parts}
         records: dict[tuple[int, int], tuple[Content, Content]] = {}
 
-        def keep(letter: DeadLetter, message: Any) -> None:
+        def store(letter: DeadLetter, message: Any) -> None:
             records[letter.place] = Content.of(message.key(), longest), Content.of(message.value(), longest)
 
-        letters = self.letters(feed, starts=starts, seen=keep)
+        letters = self.letters(feed, starts=starts, on_letter=store)
         newest = sorted(letters, key=lambda letter: (letter.failed_at, letter.record), reverse=True)[:most]
         content = {letter.record: records[letter.place] for letter in newest}
         rows = [{**letter.as_dict(), "content": content[letter.record]} for letter in newest]
@@ -195,7 +194,8 @@ class TopicReader:
     ) -> set[Position]:
         """Return the positions of one batch's records that have a letter, even if the letter is gone.
 
-        Reads from the offsets ``starts``, by partition of the topic, and from the time ``since``, seconds since 1970.
+        The reading begins at the offsets ``starts``, by partition of the topic, or at the time ``since``, in seconds
+        since 1970.
         """
         since = None if since is None else since - CLOCKS_DIFFER_SECONDS
         messages = scan(self._cluster, self.name, starts=starts, since=since)
@@ -215,7 +215,7 @@ class DeadLetterTopic(DeadLetterStore):
         self._reader = TopicReader(topic, cluster=source)
 
     def ensure(self) -> None:
-        """Create the topic if it is missing. It keeps messages forever and allows the source's largest ones."""
+        """Create the topic if it is missing, with unlimited retention and room for the source's largest messages."""
         if (new := self.change()) is not None:
             self._topics.create(new.topic, partitions=new.partitions, config=new.config, exist_ok=True)
 
@@ -273,17 +273,17 @@ class DeadLetterTopic(DeadLetterStore):
         found = present | self._reader.positions(self._feed, commit.batch_id, starts=before)
         if len(found) != expected:
             raise CheckpointMismatch(
-                f"batch {commit.batch_id} of feed '{self._feed}' made {expected:,} dead letters, and reading its "
-                f"records again made {len(found):,}",
+                f"batch {commit.batch_id} of feed '{self._feed}' had {expected:,} dead letters, but there are "
+                f"{len(found):,} when its records are read again",
                 where=f"topic {self._topic}",
-                hint="a rule in expect that is not the same each time, or a schema that was changed meanwhile",
+                hint="look for a rule in expect whose result changes, such as one with the current time, or for a "
+                "schema that was changed meanwhile",
             )
 
-    def check(self, position: OffsetRanges | None, *, moved: bool) -> None:
-        """Refuse nothing: a topic keeps no ledger."""
+    def check(self, position: OffsetRanges | None, *, moved: bool) -> None: ...
 
     def follow(self, position: OffsetRanges | None, *, moved: bool) -> int:
-        """Do nothing: letters of records that are read again are in the topic twice."""
+        """Do nothing: a topic has no ledger, and may have the letters of records that are read again twice."""
         return 0
 
     def records(self, choice: DeadLetterFilter) -> DataFrame:
@@ -293,7 +293,6 @@ class DeadLetterTopic(DeadLetterStore):
         return self._read(self._of_replay(replay_id))
 
     def drop(self, choice: DeadLetterFilter) -> int:
-        """Send notes that the chosen letters are gone; return the number of letters."""
         letters = self._unmarked(choice)
         self._send_notes(letters, state="gone")
         return len(letters)
@@ -305,11 +304,11 @@ class DeadLetterTopic(DeadLetterStore):
         self._send_notes(letters, state="marked", replay=replay_id)
 
     def judge_again(self, reasons: DataFrame) -> None:
-        found = {(row.topic, row.partition, row.offset): row.reason for row in reasons.collect()}
+        new = {(row.topic, row.partition, row.offset): row.reason for row in reasons.collect()}
         letters = [
-            replace(letter, reason=found[letter.record])
+            replace(letter, reason=new[letter.record])
             for letter in self._unmarked(DeadLetterFilter(feed=self._feed))
-            if found.get(letter.record, letter.reason) != letter.reason and letter.timestamp is not None
+            if new.get(letter.record, letter.reason) != letter.reason and letter.timestamp is not None
         ]
         self._send_notes(letters, state="reason")
 
@@ -344,7 +343,7 @@ class DeadLetterTopic(DeadLetterStore):
             sf.col("partition").alias("at_partition"), sf.col("offset").alias("at_offset"),
             "key", "value", sf.col("headers").alias("stored_headers"),
         )  # fmt: skip
-        # A span also contains notes, which have fewer headers than the ones that a letter adds.
+        # A span also contains notes, which have fewer headers than ``LETTER``.
         own = sf.slice("stored_headers", 1, sf.greatest(sf.size("stored_headers") - len(LETTER), sf.lit(0)))
         return with_bad_timestamp(
             stored.join(sf.broadcast(requested), ["at_partition", "at_offset"])
@@ -353,7 +352,7 @@ class DeadLetterTopic(DeadLetterStore):
         )
 
     def _send_notes(self, letters: Iterable[DeadLetter], *, state: State, replay: str | None = None) -> None:
-        """Send a note on each letter to the letter's partition, where a letter never stays longer than its notes."""
+        """Send a note on each letter to the letter's partition, which retains the note as long as the letter."""
         failed: list[Any] = []
         producer = Producer(
             {
@@ -386,12 +385,13 @@ class DeadLetterTopic(DeadLetterStore):
             failed.append(error.args[0])
             left = 0
         if failed or left:
-            why = f": {failed[0].str()}" if failed else ""
-            raise Unreachable(f"the broker did not take all notes on dead letters{why}", where=f"topic {self._topic}")
+            what = f"the broker did not accept all notes on dead letters{f': {failed[0].str()}' if failed else ''}"
+            hint = "run the command again: notes that the broker has accepted count once"
+            raise Unreachable(what, where=f"topic {self._topic}", hint=hint)
 
 
 def _messages(letters: DataFrame, commit: SourceCommit) -> DataFrame:
-    """Return the key, value and headers of the messages that are sent to the topic."""
+    """Return the letters as messages: key, value and headers."""
     record = sf.col(f"{RECORD}.record")
     values = (
         sf.lit(commit.feed),
@@ -421,7 +421,7 @@ def note_headers(
 
 
 def _letter(message: Any, headers: Headers, feed: str) -> DeadLetter | None:
-    """Read a letter; return None if it is another feed's, or if the message is no letter."""
+    """Return the message as a letter of the feed; None if it is another message."""
     ours = _ours(headers, LETTER, feed)
     if ours is None:
         return None
@@ -437,7 +437,10 @@ def _letter(message: Any, headers: Headers, feed: str) -> DeadLetter | None:
 
 
 def _ours(headers: Headers, names: Sequence[str], feed: str) -> dict[str, str] | None:
-    """Read lakefeed's headers from the end: a record of a dead-letter topic has an earlier letter's before them."""
+    """Return lakefeed's headers of these names, without their prefix; None for another message or another feed.
+
+    They are the last headers, because a record from another dead-letter topic already has such headers itself.
+    """
     last = headers[-len(names) :]
     if [key for key, _ in last] != [f"{PREFIX}{name}" for name in names]:
         return None

@@ -19,7 +19,7 @@ _ROWS = f"{OWN}_rows"
 
 
 def require_columns(expect: TableExpectations, columns: StructType, *, where: str) -> None:
-    """Refuse expectations of columns that the table does not have, and of an age for columns without a time."""
+    """Raise an error for an expectation of a missing column, or of an age for a column without a time."""
     fresh = () if expect.fresh is None else (expect.fresh.column,)
     for option, names in (
         ("fresh.column", fresh),
@@ -30,28 +30,29 @@ def require_columns(expect: TableExpectations, columns: StructType, *, where: st
             if find_field(columns, name) is None:
                 raise ConfigError(
                     f"publish.expect.{option} names the column '{name}', which the table does not have",
-                    where=f"{where}, columns {', '.join(columns.names)}",
+                    where=where,
+                    hint=f"name one of the table's columns: {', '.join(columns.names)}",
                 )
-    found = find_field(columns, fresh[0]) if fresh else None
-    if found is not None and not isinstance(found.dataType, t.TimestampType | t.TimestampNTZType | t.DateType):
-        what = f"publish.expect.fresh.column: {found.name} is {found.dataType.simpleString()}, which has no age"
-        raise ConfigError(what, where=where, hint="name a timestamp or a date")
+    aged = find_field(columns, fresh[0]) if fresh else None
+    if aged is not None and not isinstance(aged.dataType, t.TimestampType | t.TimestampNTZType | t.DateType):
+        what = f"publish.expect.fresh.column: {aged.name} is {aged.dataType.simpleString()}, which has no age"
+        raise ConfigError(what, where=where, hint="name a column with timestamps or dates")
 
 
 def audit(staged: DataFrame, published: DataFrame | None, expect: TableExpectations, *, snapshot_id: int) -> TableAudit:
-    """Compare a snapshot's rows with the expectations; ``published`` are the rows that readers see now.
+    """Compare a snapshot's rows with the expectations; ``published`` has the rows that readers see now.
 
-    Reads the named columns once, and the columns of each entry of ``unique`` once more.
+    Spark reads all named columns once, and the columns of an entry of ``unique`` once more.
     """
     nulls = tuple(expect.null_share)
-    found: dict[str, Column] = {"rows": sf.count(sf.lit(1))}
+    sums: dict[str, Column] = {"rows": sf.count(sf.lit(1))}
     for at, column in enumerate(nulls):
-        found[f"nulls_{at}"] = sf.count_if(sf.col(_name(column)).isNull())
+        sums[f"nulls_{at}"] = sf.count_if(sf.col(_name(column)).isNull())
     if expect.fresh is not None:
         newest = sf.max(sf.col(_name(expect.fresh.column)).cast("timestamp"))
-        found["newest"] = newest.cast("string")
-        found["age"] = sf.current_timestamp().cast("double") - newest.cast("double")
-    [row] = staged.agg(*(column.alias(name) for name, column in found.items())).collect()
+        sums["newest"] = newest.cast("string")
+        sums["age"] = sf.current_timestamp().cast("double") - newest.cast("double")
+    [row] = staged.agg(*(column.alias(name) for name, column in sums.items())).collect()
     rows = int(row["rows"])
     new_rows = rows - (0 if published is None else published.count())
 

@@ -1,4 +1,4 @@
-"""Lets a feed land in a branch of its table, or leave a branch; the branch must have no unpublished rows of the feed.
+"""Makes a feed write to a branch of its table, or leave the branch; it must leave no unpublished rows there.
 
 The table's property ``lakefeed.branch.<feed>`` names the branch. Everything that reads the feed's ledger reads this
 property, so no command needs the branch as an option. The commit check refuses the feed's commits in other branches.
@@ -19,13 +19,13 @@ from lakefeed.ledger.snapshot_summary import BRANCH
 def branch_statements(
     ledger: IcebergLedger, sink: IcebergSinkConfig, feed: str, properties: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return the statements that make the feed land in the pipeline file's branch; none if it already does.
+    """Return the statements that make the feed write to the pipeline file's branch; none if it already does.
 
-    ``properties`` are the table's; empty for a new table.
+    ``properties`` are the properties of the table; empty for a new table.
 
     Raises:
-        ConfigError: the branch to leave has unpublished rows, or the new branch exists at another snapshot.
-        CheckpointMismatch: the branch was removed.
+        ConfigError: the feed's present branch has unpublished rows, or the new branch exists at another snapshot.
+        CheckpointMismatch: the feed's present branch was removed.
     """
     key = f"{BRANCH}.{feed}"
     have, want = properties.get(key), sink.branch
@@ -34,7 +34,7 @@ def branch_statements(
         state = ledger.publication_state()
         if state == "missing":
             raise CheckpointMismatch(
-                f"the branch {have} of the table is gone, and with it the position of feed '{feed}'",
+                f"the branch {have} of the table was removed, and with it the position of feed '{feed}'",
                 where=f"table {sink.table}",
                 hint=f"create it at its last snapshot: ALTER TABLE {sink.table} CREATE BRANCH {have} AS OF VERSION …",
             )
@@ -42,17 +42,17 @@ def branch_statements(
             return ()
         if state != "published":
             raise ConfigError(
-                f"feed '{feed}' has landed rows in the branch {have} that are not published",
+                f"feed '{feed}' has unpublished rows in the branch {have}",
                 where=f"table {sink.table}",
-                hint=f"put branch: {have} back, and run lakefeed tables publish; then change it",
+                hint=f"restore branch: {have} in the file, run lakefeed tables publish, and then change the branch",
             )
     if want is None:
         return () if have is None else (Statement.of(f"ALTER TABLE {table} UNSET TBLPROPERTIES (:key)", {"key": key}),)
     if properties and not ledger.branch_is_free(want):
         raise ConfigError(
-            f"the table has a branch {want} already, which is not at the snapshot of {MAIN_BRANCH}",
+            f"the table already has a branch {want}, at another snapshot than {MAIN_BRANCH}",
             where=f"table {sink.table}",
-            hint=f"name another branch; or remove it: ALTER TABLE {sink.table} DROP BRANCH {want}",
+            hint=f"name another branch; or remove this one: ALTER TABLE {sink.table} DROP BRANCH {want}",
         )
     return (
         f"ALTER TABLE {table} CREATE BRANCH IF NOT EXISTS {quoted((want,))}",

@@ -1,4 +1,4 @@
-"""The Iceberg sink: chooses the class of the table by the sink's mode, and reads the ledger."""
+"""The definition of the Iceberg sink, which chooses the class of the table."""
 
 from __future__ import annotations
 
@@ -25,17 +25,14 @@ TABLES: dict[tuple[str, str], type[IcebergTable]] = {
 
 
 class IcebergDefinition(SinkDefinition[IcebergSinkConfig]):
-    """An Iceberg table whose snapshots are the ledger."""
-
     def open(self, spark: SparkSession, claim: Claim) -> IcebergTable:
         return self.open_table(spark)
 
     def open_table(self, spark: SparkSession) -> IcebergTable:
-        """Open the table; refuse a catalog that is not declared."""
         settings, context = self.settings, self.context
-        context.connections.catalog(catalog_of(settings.table))
-        if settings.history is not None:
-            context.connections.catalog(catalog_of(settings.history))
+        for name in (settings.table, settings.history):
+            if name is not None:
+                context.connections.catalog(catalog_of(name))
         kind = TABLES.get((settings.mode, context.output_mode), IcebergTable)
         table = kind(
             spark, settings, feed=context.feed, evolves=context.evolves, takes_defaults=not context.is_transformed
@@ -45,9 +42,7 @@ class IcebergDefinition(SinkDefinition[IcebergSinkConfig]):
         return table
 
     def publisher(self, spark: SparkSession) -> Publisher | None:
-        if self.settings.branch is None:
-            return None
-        return Publisher(spark, self.settings, feed=self.context.feed)
+        return None if self.settings.branch is None else Publisher(spark, self.settings, feed=self.context.feed)
 
     def schema_planner(self, spark: SparkSession, noted: str | None) -> IcebergTable:
         return self.open_table(spark)
@@ -63,10 +58,7 @@ class IcebergDefinition(SinkDefinition[IcebergSinkConfig]):
 def append_table(
     spark: SparkSession, table: str, *, feed: str, partition_by: Sequence[str], properties: Mapping[str, str]
 ) -> LedgerTable:
-    """Open a table for appends, for a feed without a pipeline file.
-
-    ``partition_by`` and ``properties`` apply only to a new table.
-    """
+    """Open a table for appends of a feed without a pipeline file; a new one gets partitions and properties."""
     settings = validated(
         IcebergSinkConfig, "write_table", table=table, partition_by=list(partition_by), properties=dict(properties)
     )

@@ -1,7 +1,7 @@
 """Creates tables, and changes their partitions and sort order when the pipeline file has changed.
 
-This change is a commit of metadata alone (partition evolution): existing files stay as they are, and new files get the
-new layout. Readers read every file by its own layout.
+Such a change commits only metadata (partition evolution): existing files stay as they are, and new files get the new
+layout. Iceberg knows the layout of every file.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ TABLE_PROPERTIES = {
     FORMAT_VERSION: "2",
     "write.parquet.compression-codec": "zstd",
     "write.spark.fanout.enabled": "true",
-    # Every commit writes a metadata file, and a feed does not use old ones.
+    # Every commit writes a metadata file, and a feed needs no old ones.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
-    # Others commit to the table too: maintenance, replays, other feeds' dead letters. Iceberg's default is 4.
+    # More than Iceberg's 4, because maintenance, replays and other feeds' dead letters commit to the table too.
     "commit.retry.num-retries": "20",
 }
 
@@ -40,15 +40,17 @@ UNITS = {"years": "year", "months": "month", "days": "day", "hours": "hour"}
 
 @dataclass(frozen=True)
 class FileLayout:
-    """The partitions of a table, and the order of the rows in a file."""
+    """The partitions of a table, and the order of the rows in a file.
+
+    ``partitions`` has the columns and transforms of the partition fields in Iceberg's form: ``("id", "bucket[16]")``.
+    """
 
     partitions: tuple[tuple[str, str], ...] = ()
-    """Column and transform of the partition fields, as Iceberg writes them: ``("id", "bucket[16]")``."""
     order: tuple[SortColumn, ...] = ()
 
     @classmethod
     def of_table(cls, table: Any) -> FileLayout:
-        """Return the layout of an Iceberg table; takes its Java object."""
+        """Return the layout of an Iceberg table, which is a Java object."""
         schema = table.schema()
         partitions = [
             (str(schema.findColumnName(each.sourceId())), str(each.transform().toString()))
@@ -63,7 +65,7 @@ class FileLayout:
             for each in table.sortOrder().fields()
             if str(each.transform().toString()) == "identity"
         ]
-        # A field that was dropped from a table of format version 1 stays, with the transform "void".
+        # In format version 1, a dropped field stays in the spec, with the transform "void".
         return cls(tuple(each for each in partitions if each[1] != "void"), tuple(order))
 
     @classmethod
@@ -71,7 +73,7 @@ class FileLayout:
         return cls(tuple((each.column, _text(each)) for each in sink.partition_by), tuple(sink.sort_by))
 
     def rename_columns(self, columns: Sequence[tuple[tuple[str, ...], str]]) -> FileLayout:
-        """Return the layout after columns were renamed one after the other; ``columns`` has paths and last names."""
+        """Return the layout after these columns were renamed in turn; ``columns`` has paths with new last names."""
 
         def now(column: str) -> str:
             parts = column.split(".")
@@ -89,7 +91,7 @@ class FileLayout:
 def statements(table: str, *, have: FileLayout, want: FileLayout, partitions: bool, order: bool) -> Iterator[str]:
     """Yield the statements that give new files the layout ``want``.
 
-    ``partitions`` and ``order`` say whether the pipeline file sets these.
+    ``partitions`` and ``order`` say whether the pipeline file sets them; otherwise they stay as they are.
     """
     alter = f"ALTER TABLE {quoted_table(table)}"
     if partitions and have.partitions != want.partitions:
@@ -100,7 +102,7 @@ def statements(table: str, *, have: FileLayout, want: FileLayout, partitions: bo
             if partition not in have.partitions:
                 yield f"{alter} ADD PARTITION FIELD {_sql(*partition)}"
     if order and have.order != want.order:
-        # Sort within files only: a global order would shuffle every batch by ranges.
+        # Sort only within files: for a global order, Spark would shuffle every batch by ranges.
         columns = [
             f"{quoted_table(sort.column)} {'DESC' if sort.descending else 'ASC'} NULLS "
             f"{'FIRST' if sort.nulls_first else 'LAST'}"
@@ -110,22 +112,22 @@ def statements(table: str, *, have: FileLayout, want: FileLayout, partitions: bo
 
 
 def upgrade(table: str, *, have: int, want: int | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the statement that upgrades a table's format version, and a note on readers; both empty if it fits.
+    """Return the statements that upgrade a table's format version, and notes on readers; none if the version fits.
 
     Raises:
-        ConfigError: the table has a newer version than the one in the pipeline file.
+        ConfigError: the table has a newer version than the pipeline file.
     """
     if want is None or want == have:
         return (), ()
     if want < have:
         raise ConfigError(
-            f"the table has format version {have}, and format_version is {want}: Iceberg has no way back",
+            f"the table has format version {have}, and format_version is {want}: Iceberg cannot downgrade a table",
             where=f"table {table}",
-            hint=f"format_version: {have}, or leave it out; for readers of version {want} only, land in a new table",
+            hint=f"set format_version: {have}, or leave it out; or write a new table for readers of version {want}",
         )
     note = (
-        f"{table} becomes format version {want} for good, and readers that know only version {have} cannot open it: "
-        f"{page_command('layout')} lists the readers that can"
+        f"{table} is upgraded to format version {want} for good: readers that know only version {have} cannot open it "
+        f"any more; {page_command('layout')} lists the readers that can"
     )
     return (set_properties(table, {FORMAT_VERSION: str(want)}),), (note,)
 
@@ -151,9 +153,9 @@ def partitions_sql(partitions: Iterable[tuple[str, str]]) -> str:
 def creation(
     table: str, *, columns: str, partitioned_by: str = "", properties: Mapping[str, str] | None = None
 ) -> tuple[str, str]:
-    """Return the statements that create a namespace and a table, with table properties for many small commits.
+    """Return the statements that create a namespace and a table; columns and partition transforms are SQL lists.
 
-    Columns and partition transforms are SQL lists; ``properties`` override these defaults.
+    ``properties`` override ``TABLE_PROPERTIES``, which fit many small commits.
     """
     partitioning = f" PARTITIONED BY ({partitioned_by})" if partitioned_by else ""
     return (
@@ -166,7 +168,7 @@ def creation(
 
 
 def carry_out(spark: SparkSession, change: TableChange) -> None:
-    """Run the statements of a change. A statement is one commit of metadata; after a crash, a start plans the rest."""
+    """Run the statements of a change. Each is a commit of metadata; after a crash, the next start plans the rest."""
     statements = change.statements
     if change.is_new:
         namespace = change.table.rpartition(".")[0]
@@ -178,7 +180,7 @@ def carry_out(spark: SparkSession, change: TableChange) -> None:
 
 
 def _make(spark: SparkSession, statement: str, *, is_there: Callable[[], bool]) -> None:
-    # IF NOT EXISTS checks first: if two drivers check at the same time, one of them fails.
+    # Even with IF NOT EXISTS, one of two drivers fails if both run the statement at the same time.
     try:
         run(spark, statement)
     except (py4j.Py4JError, spark_errors.PySparkException):
@@ -187,7 +189,7 @@ def _make(spark: SparkSession, statement: str, *, is_there: Callable[[], bool]) 
 
 
 def require_dead_letters(table: str, columns: Iterable[str]) -> None:
-    """Refuse a table for dead letters that has other columns."""
+    """Raise an error if a table for dead letters lacks some of their columns."""
     if missing := sorted(DEAD_LETTER_COLUMNS - set(columns)):
         raise ConfigError(
             f"{table} is no table of dead letters: it lacks the columns {', '.join(missing)}",
@@ -197,7 +199,7 @@ def require_dead_letters(table: str, columns: Iterable[str]) -> None:
 
 
 def require_own_types(table: str, schema: Schema) -> None:
-    """Refuse a table, read by pyiceberg, whose columns a feed cannot write, as Iceberg and Spark do at a start."""
+    """Raise an error for a table whose columns a feed cannot write, without Spark, as a start would with Spark."""
     from pyiceberg.schema import index_by_id
     from pyiceberg.types import TimestampNanoType, TimestamptzNanoType, TimeType
 
@@ -209,22 +211,22 @@ def require_own_types(table: str, schema: Schema) -> None:
                 f"the table's column {schema.find_column_name(field.field_id)} has the type {field.field_type}, which "
                 "Spark cannot read or write",
                 where=f"table {table}",
-                hint="land in another table, or drop the column: ALTER TABLE … DROP COLUMN, with a tool that has it",
+                hint="write to another table, or drop the column with another tool: ALTER TABLE … DROP COLUMN",
             )
     names = [schema.find_column_name(each) or "" for each in schema.identifier_field_ids]
     if named := [name for name in names if not name.startswith(METADATA_PREFIX)]:
         raise ConfigError(
-            f"{', '.join(named)} identify the table's rows, so they cannot become optional, as columns of a feed are",
+            f"the identifier fields of the table, {', '.join(named)}, are required, and columns of a feed are optional",
             where=f"table {table}",
             hint=f"ALTER TABLE … DROP IDENTIFIER FIELDS {', '.join(named)}",
         )
 
 
 def require_rows(table: str, columns: Iterable[str]) -> None:
-    """Refuse a table for rows that is a table of dead letters."""
+    """Raise an error if a table for rows is a table of dead letters."""
     if set(columns) >= DEAD_LETTER_COLUMNS:
         raise ConfigError(
-            f"{table} is a table of dead letters, which rows would mix with",
+            f"{table} is a table of dead letters, and rows must not mix with them",
             where=table,
             hint="name another table for the rows",
         )

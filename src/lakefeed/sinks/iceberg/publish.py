@@ -1,8 +1,8 @@
-"""Publishes the rows that a feed has landed in its branch, once an audit of the table has passed.
+"""Publishes the rows in a feed's branch after an audit of the table has passed.
 
 Guarantee: readers see the table either as it was audited or as it was before. The commit moves ``main`` to exactly the
-audited snapshot. It fails unless that snapshot descends from ``main``, so rows of other writers are not lost. After an
-interrupted publication, the next one completes it; repeating a completed publication changes nothing.
+audited snapshot. It fails unless that snapshot descends from ``main``, so rows of other writers are not lost. The next
+publication completes an interrupted one; another publication of the same snapshot changes nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Publisher:
     """Publishes the branch of one feed's table.
 
     Attributes:
-        report: called with a message when an audit has passed, or when it has failed and the feed continues.
+        report: called with a message when an audit has passed, or has failed and does not stop the feed.
     """
 
     def __init__(self, spark: SparkSession, sink: IcebergSinkConfig, *, feed: str) -> None:
@@ -41,13 +41,13 @@ class Publisher:
         return self._settings.expect if self._settings is not None else TableExpectations()
 
     def after_batch(self, *, is_new: bool = True, at_end: bool = False) -> str | None:
-        """Publish if it is time; return a message for the user, or None.
+        """Publish if a publication is due; return a message for the user, or None.
 
-        With ``is_new=False``, for a batch that the table had before the start, a failed audit does not stop the feed:
-        after the next batches the audit may pass.
+        After a batch that is not new, because the last run has written it, a failed audit does not stop the feed: it
+        may pass after the next batches.
 
         Raises:
-            AuditFailed: the audit failed, and the feed has to stop.
+            AuditFailed: the audit has failed, with ``on_failure: stop``.
             BranchDiverged: the published table has commits that the branch lacks.
         """
         seconds = self._settings.seconds if self._settings is not None else None
@@ -87,53 +87,52 @@ class Publisher:
             ResourceMissing: there is no such table, or no such branch.
         """
         if not self._spark.catalog.tableExists(self._table):
-            raise ResourceMissing(f"there is no table {self._table}", hint="the feed's first run creates it")
+            raise ResourceMissing(f"there is no table {self._table}", hint="run the feed once: its start creates it")
         state = self._ledger.publication_state()
         if state == "missing" or self._ledger.branch() != self._branch:
             raise ResourceMissing(
-                f"feed '{self._feed}' has not landed in the branch {self._branch} yet",
+                f"feed '{self._feed}' has no rows in the branch {self._branch} yet",
                 where=f"table {self._table}",
-                hint="run it once: its start creates the branch",
+                hint="run the feed once: its start creates the branch",
             )
         if state == "published":
             return self._publication("nothing new")
         if state == "diverged":
             raise self._diverged()
         head = self._ledger.head()
-        found = self._audit(int(head.snapshotId()))
-        if found.failures:
+        done = self._audit(int(head.snapshotId()))
+        if done.failures:
             if not dry_run:
-                self._remember(found)
-            return self._publication("failed", found)
+                self._remember(done)
+            return self._publication("failed", done)
         if dry_run:
-            return self._publication("would be published", found)
-        passed = {f"{AUDIT}.{self._feed}": StoredAudit(found.snapshot_id, time.time()).to_json()}
+            return self._publication("would be published", done)
+        passed = {f"{AUDIT}.{self._feed}": StoredAudit(done.snapshot_id, time.time()).to_json()}
         # The branch may have a later batch by now; publish only the audited snapshot.
-        if java(self._spark).commit.Publication.publish(self._ledger.loaded(), found.snapshot_id, passed) == "diverged":
+        if java(self._spark).commit.Publication.publish(self._ledger.loaded(), done.snapshot_id, passed) == "diverged":
             raise self._diverged()
-        return self._publication("published", found)
+        return self._publication("published", done)
 
     def discard(self) -> None:
-        """Move the branch back to the published table: unpublished rows are dropped, and the feed reads them again.
+        """Drop the unpublished rows: move the branch back to the published table, so that the feed reads them again.
 
         The feed must not run. Raises a ConfigError if the feed has published nothing yet.
         """
         position = self._ledger.position()
         if position is None or not self._ledger.has_published():
             raise ConfigError(
-                f"feed '{self._feed}' has published nothing yet that its branch could go back to",
+                f"feed '{self._feed}' has published nothing yet: its branch cannot go back to a published table",
                 where=f"table {self._table}",
                 hint="to start over, drop the table, and name another checkpoint location if the file names one",
             )
         java(self._spark).commit.Publication.discard(self._ledger.loaded(), self._feed)
 
     def failed(self, done: Publication) -> AuditFailed:
-        """Return the error for a failed audit."""
         return AuditFailed(
             done.sentence,
             where=f"table {self._table}",
             hint="the rows are in the branch, and readers do not see them: correct publish.expect and run lakefeed "
-            "publish; or drop them, and read the records again: lakefeed tables publish --discard",
+            "tables publish; or drop the rows, and read their records again: lakefeed tables publish --discard",
         )
 
     def _audit(self, snapshot_id: int) -> TableAudit:
@@ -147,19 +146,19 @@ class Publisher:
         table = quoted(tuple(self._table.split(".")))
         return run(self._spark, f"SELECT * FROM {table} VERSION AS OF {snapshot_id}")  # noqa: S608
 
-    def _remember(self, found: TableAudit) -> None:
+    def _remember(self, failed: TableAudit) -> None:
         before = StoredAudit.of(self._ledger.properties(), self._feed)
-        if before is None or (before.snapshot_id, before.failures) != (found.snapshot_id, found.failures):
-            text = StoredAudit(found.snapshot_id, time.time(), found.failures).to_json()
+        if before is None or (before.snapshot_id, before.failures) != (failed.snapshot_id, failed.failures):
+            text = StoredAudit(failed.snapshot_id, time.time(), failed.failures).to_json()
             run(self._spark, set_properties(self._table, {f"{AUDIT}.{self._feed}": text}))
 
     def _diverged(self) -> BranchDiverged:
         return BranchDiverged(
             f"the table has commits in {MAIN_BRANCH} that the branch {self._branch} lacks: publishing would lose them",
             where=f"table {self._table}",
-            hint="stop the other writer; then lakefeed tables publish --discard brings the branch to where the table "
-            "is, and the feed reads its unpublished records again",
+            hint="stop the other writer; then run lakefeed tables publish --discard, which moves the branch to the "
+            "table's snapshot, so that the feed reads its unpublished records again",
         )
 
-    def _publication(self, state: State, found: TableAudit | None = None) -> Publication:
-        return Publication(table=self._table, branch=self._branch, state=state, audit=found)
+    def _publication(self, state: State, done: TableAudit | None = None) -> Publication:
+        return Publication(table=self._table, branch=self._branch, state=state, audit=done)

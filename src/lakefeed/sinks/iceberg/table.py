@@ -1,6 +1,6 @@
-"""Iceberg sink: appends a micro-batch in one commit and stores its offset ranges in the snapshot.
+"""Appends micro-batches to an Iceberg table; a batch is one commit, whose snapshot has its offset ranges.
 
-Guarantee: exactly-once. Offset ranges and rows become visible in the same commit. The commit succeeds only if the
+Guarantee: exactly-once. Rows and offset ranges become visible in the same commit. The commit succeeds only if the
 ranges start where the feed's last commit ended, and if no newer driver has taken over (``io.lakefeed.commit``).
 """
 
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 
 
 CREATED_BY = "lakefeed.created-by"
-"""Table property: the feed that created the table."""
-
+"""The table property with the feed that created the table."""
 
 # Adaptive execution fits a batch's shuffles to its size; by default it is off in the session of a stream.
 ADAPTIVE = ("spark.sql.adaptive.enabled", "true")
@@ -59,7 +58,7 @@ class IcebergTable(BaseSink):
         takes_defaults: whether the rows' columns are the fields of the reader's schema, so that its defaults apply.
 
     Attributes:
-        takes: columns whose type allows fewer values than Spark's type, with that type: ``uuid`` or ``fixed[4]``.
+        takes: the columns whose type allows fewer values than Spark's type, with that type: ``uuid`` or ``fixed[4]``.
     """
 
     ledger: IcebergLedger
@@ -88,7 +87,7 @@ class IcebergTable(BaseSink):
 
     @property
     def written(self) -> str:
-        """The name to write rows to: the table, or its branch if the feed lands in one."""
+        """The name of the table to write rows to, with the feed's branch if it has one."""
         return in_branch(self.name, self._sink.branch)
 
     def stored_schema(self) -> StoredSchema | None:
@@ -136,9 +135,9 @@ class IcebergTable(BaseSink):
             has_defaults = stored is not None and self._takes_defaults and max(own_version, version or 0) >= 3
             defaults = column_defaults(stored.schema) if stored is not None and has_defaults else None
             statements = (
-                # First the upgrade: only the newer version allows some of the new columns.
+                # The upgrade comes first: some of the new columns need the newer version.
                 *upgrade,
-                # Properties before columns: after a crash in between, the names for renaming columns are still there.
+                # Properties come before columns: after a crash in between, they still say which columns to rename.
                 *([set_properties(self.name, changed)] if changed else []),
                 *ddl.statements(self.name, have=have, want=rows, changes=known, grow=self._evolves, defaults=defaults),
             )
@@ -150,7 +149,7 @@ class IcebergTable(BaseSink):
         self._hours = [column for column, how in want.partitions or laid_out.partitions if how == "hour"]
         by_file = {"partitions": "partition_by" in named, "order": "sort_by" in named}
         layouts = list(layout.statements(self.name, have=laid_out, want=want, **by_file))
-        # The branch comes last: it needs the table.
+        # The branch comes last, because it needs the table.
         all_ = (*statements, *layouts, *branch_statements(self.ledger, self._sink, self._feed, properties))
         change = TableChange(
             table=self.name, is_new=is_new, is_laid_out_anew=bool(layouts), statements=all_, notes=notes
@@ -158,7 +157,7 @@ class IcebergTable(BaseSink):
         return (change,)
 
     def _try_columns(self, have: StructType, rows: StructType, known: Sequence[Change]) -> None:
-        """Refuse rows if Iceberg would refuse the changes of the table's columns that they need."""
+        """Raise an error if Iceberg would refuse the changes of the table's columns that the rows need."""
         if steps := ddl.trial_steps(have=have, want=rows, changes=known, grow=self._evolves):
             self._refuse(java(self._spark).commit.TrialSchema.refusal(self.ledger.loaded(), json.dumps(steps)))
 
@@ -169,8 +168,8 @@ class IcebergTable(BaseSink):
 
     def _refuse(self, refusal: str | None) -> None:
         if refusal is not None:
-            hint = "land the column under another name, or leave it out, in transform.sql; or change the table in SQL: "
-            hint += "ALTER TABLE … DROP IDENTIFIER FIELDS, for one"
+            hint = "rename the column or leave it out in transform.sql; or change the table in SQL, for example by "
+            hint += "ALTER TABLE … DROP IDENTIFIER FIELDS"
             raise SchemaIncompatible(
                 f"Iceberg refuses the columns of the rows: {refusal}", where=f"table {self.name}", hint=hint
             )
@@ -180,14 +179,14 @@ class IcebergTable(BaseSink):
         return {}
 
     def _require_own(self, properties: Mapping[str, str]) -> None:
-        """Refuse an existing table whose name was derived from a topic's, unless this feed created it."""
+        """Raise an error for a table that another feed has created, if its name was derived from the topic's."""
         if self.name not in self._sink.names_made or properties.get(CREATED_BY) == self._feed:
             return
         if self.ledger.position() is None:
             raise ConfigError(
                 f"the table {self.name} exists, and this feed has not created it",
                 where=f"feed {self._feed}",
-                hint="if the topic belongs there, name it: tables: {topics: {TOPIC: {table: "
+                hint="if the topic belongs to this table, name it in the file: tables: {topics: {TOPIC: {table: "
                 f"{self.name}}}}}; otherwise name another table there",
             )
 
@@ -198,7 +197,6 @@ class IcebergTable(BaseSink):
         return self.ledger.location()
 
     def position(self) -> Position | None:
-        """Return the feed's position; None if there is no table, or if the table has no commit of the feed."""
         return self.ledger.position() if self._spark.catalog.tableExists(self.name) else None
 
     def feeds_of(self, topics: Iterable[str]) -> list[str]:
@@ -218,12 +216,12 @@ class IcebergTable(BaseSink):
         return self.ledger.rows_of(commit_id)
 
     def _writer(self, rows: DataFrame, properties: Mapping[str, str]) -> DataFrameWriterV2:
-        # Read the columns again: since ``apply_schema`` a backfill beside the feed may have added some.
+        # Read the columns again, because a backfill beside the feed may have added some since ``apply_schema``.
         aligned = self.with_countable_hours(align_columns(rows, self.ledger.columns()))
         return with_summary(aligned.writeTo(self.written), properties)
 
     def with_countable_hours(self, rows: DataFrame) -> DataFrame:
-        """Return rows that fail at a time whose hour exceeds an int: Iceberg would use another hour's partition."""
+        """Return rows that fail at a time whose hour exceeds an int: Iceberg would write it to a wrong partition."""
         for column in self._hours:
             micros = sf.unix_micros(sf.col(quoted(tuple(column.split(".")))).cast("timestamp"))
             refusal = sf.raise_error(sf.lit(f"{NO_HOUR}{column}")).cast("boolean")
@@ -233,16 +231,14 @@ class IcebergTable(BaseSink):
     def _run_in_turn(
         self, statement: str, properties: Mapping[str, str], *, session: SparkSession, bounds: Any = None
     ) -> None:
-        """Run a statement; repeat it if another writer has changed what it read."""
+        """Run a statement; repeat it if another writer has changed rows that it has read."""
         act = partial(self.ledger.run, statement, properties, session=session, bounds=bounds)
         run_in_turn(self.name, act, ask_for_quiet=self.ledger.ask_for_quiet)
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
-        """Write files of some of a batch's rows and have their commit refused, so that Iceberg removes the files.
-
-        If ``truncate`` rounds a decimal down to one digit too many, Iceberg notices only at the commit. Spark's cast
-        fails at the row instead.
-        """
+        """Write files of some of a batch's rows, and refuse their commit, so that Iceberg removes the files."""
+        # If ``truncate`` rounds a decimal down to one digit too many, Iceberg only fails at the commit. Spark's cast
+        # fails at the row.
         rounded = [each.alias(f"partition{at}") for at, each in enumerate(self._rounded(rows.schema))]
         if rounded:
             rows.select("*", *rounded).write.format("noop").mode("overwrite").save()
@@ -255,7 +251,7 @@ class IcebergTable(BaseSink):
                     raise
 
     def _rounded(self, rows: StructType) -> Iterator[Column]:
-        """Yield columns that round decimals as their partitions do, and that fail if the result does not fit."""
+        """Yield columns that truncate decimals like their partitions, and that fail if the result does not fit."""
         columns = self._spark.table(self.name).schema
         for transform in self._sink.partition_by:
             column, own = find_field(columns, transform.column), find_field(rows, transform.column)
@@ -267,7 +263,6 @@ class IcebergTable(BaseSink):
                 yield (value - sf.pmod(value, unit)).cast(column.dataType)
 
     def files_of(self, batch_ids: Iterable[int]) -> int:
-        """Return the number of data files that these batches' commits added, from their snapshots."""
         requested, files = set(batch_ids), 0
         for commit in self.ledger.commits():
             if not requested:
@@ -278,7 +273,7 @@ class IcebergTable(BaseSink):
         return files
 
     def encoder_refusal(self, rows: Callable[[], StructType | None]) -> str | None:
-        """Return the reason why Iceberg's own encoder writes the table's files; ``rows`` are those of a new table."""
+        """Return why Iceberg's own encoder writes the table's files; ``rows`` returns the columns of a new table."""
         model, refusal = java(self._spark).parquet.ColumnarModel, None
         if self._spark.catalog.tableExists(self.name):
             refusal = model.refusal(self.ledger.loaded())
@@ -288,7 +283,6 @@ class IcebergTable(BaseSink):
         return None if refusal is None else str(refusal)
 
     def _check_rows(self, rows: StructType) -> None:
-        """Refuse rows that lack a column from the settings."""
         for column in (transform.column for transform in self._sink.partition_by):
             if find_field(rows, column.split(".")[0]) is None:
                 raise ConfigError(
@@ -310,12 +304,12 @@ def columns_sql(rows: StructType) -> str:
 
 
 def write_modes(sink: IcebergSinkConfig) -> dict[str, str]:
-    """Return the properties that make Spark write changes in the sink's way: copy-on-write or merge-on-read."""
+    """Return the properties by which Spark writes changes in the sink's mode: copy-on-write or merge-on-read."""
     return {f"write.{statement}.mode": sink.write for statement in ("merge", "update", "delete")}
 
 
 def with_summary(writer: DataFrameWriterV2, properties: Mapping[str, str]) -> DataFrameWriterV2:
-    """Make a writer add properties to the summary of its snapshot."""
+    """Return a writer that adds properties to the summary of its snapshot."""
     return writer.options(**{f"snapshot-property.{key}": value for key, value in properties.items()})
 
 
@@ -323,9 +317,8 @@ class OverwriteTable(IcebergTable):
     """A table in which a batch replaces all rows, in one commit."""
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Replace all rows by the batch's rows, and return the number of these."""
         properties = {**commit.properties(), COMMIT_ID: commit_id}
         self._writer(rows, properties).overwrite(sf.lit(True))
-        # Commit also if an empty batch replaces no rows.
+        # Spark makes no commit if an empty batch replaces no rows.
         self.ledger.ensure_commit(properties)
         return self.ledger.rows_of(commit_id)
