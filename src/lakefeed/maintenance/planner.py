@@ -26,7 +26,7 @@ DELETED = 0.3  # Compact a partition with this share of deleted rows, as Iceberg
 
 @dataclass(frozen=True, kw_only=True)
 class LastUpkeep:
-    """The time of the last maintenance, its work, and the time of the last search for orphans; in seconds since 1970."""
+    """The time and the work of the last maintenance, and the time of the last search for orphans."""
 
     at: float | None = None
     orphans_at: float | None = None

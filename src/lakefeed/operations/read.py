@@ -116,7 +116,7 @@ class BatchRead:
             self._require_all(ranges, outcomes)
         counts = outcomes.counts if whole else None
         return ReadSummary(
-            target=target.location(),
+            target=target.where,
             ranges=tuple(ranges),
             whole=whole,
             records=counts.records if counts else None,

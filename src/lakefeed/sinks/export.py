@@ -36,8 +36,9 @@ FEED_LOG = "_spark_metadata"
 
 
 class Target(BaseSink, ABC):
-    """A sink for the rows of one read."""
+    """A sink for the rows of one read; ``where`` is its location for users."""
 
+    where: str
     ledger = NoLedger("the rows of one read")
 
     def stored_schema(self) -> StoredSchema | None:
@@ -57,6 +58,8 @@ class ConsoleResult(Target):
     With ``as_json``, a row is a JSON object as text, in the column ``row``; otherwise a row has its columns as texts.
     ``is_whole`` is False if there are more rows than ``limit``; then not all records were read.
     """
+
+    where = "stdout"
 
     def __init__(self, *, limit: int | None, as_json: bool) -> None:
         self._limit = limit
@@ -86,20 +89,20 @@ class Files(Target):
     """
 
     def __init__(self, spark: SparkSession, path: str, *, file_format: FileFormat, append: bool) -> None:
-        self._path = re.sub(r"^s3://", "s3a://", path)
+        self.where = re.sub(r"^s3://", "s3a://", path)
         self._format = file_format
         java: Any = spark._jvm
-        root = java.org.apache.hadoop.fs.Path(self._path)
+        root = java.org.apache.hadoop.fs.Path(self.where)
         files = root.getFileSystem(spark._jsc.hadoopConfiguration())
         names = [status.getPath().getName() for status in files.listStatus(root)] if files.exists(root) else []
         if FEED_LOG in names:
             raise ConfigError(
                 "the path belongs to a feed: Spark would not read other files there, but other readers would",
-                where=self._path,
+                where=self.where,
                 hint="name another path",
             )
         if names and not append:
-            raise _exists("path", self._path)
+            raise _exists("path", self.where)
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         from pyspark.sql import Observation
@@ -111,7 +114,7 @@ class Files(Target):
             writer = (flat(observed) if self._format == "csv" else observed).write.mode("append").format(name)
             if self._format == "csv":
                 writer = writer.option("header", "true")
-            writer.option(COMMIT_ID, commit_id).save(self._path)
+            writer.option(COMMIT_ID, commit_id).save(self.where)
         return int(counted.get["rows"])
 
 
@@ -123,7 +126,7 @@ class PlainTable(Target):
 
     def __init__(self, spark: SparkSession, name: str, *, append: bool) -> None:
         self._spark = spark
-        self._name = name
+        self.where = name
         self._is_new = not spark.catalog.tableExists(name)
         properties = {} if self._is_new else IcebergLedger(spark, name, "").properties()
         if feeds := [key.removeprefix(POSITION) for key in properties if key.startswith(POSITION)]:
@@ -143,7 +146,7 @@ class PlainTable(Target):
             return self._table.land(rows, commit, commit_id=commit_id)
         except Exception:
             if self._is_new:
-                run(self._spark, f"DROP TABLE IF EXISTS {quoted_table(self._name)} PURGE")
+                run(self._spark, f"DROP TABLE IF EXISTS {quoted_table(self.where)} PURGE")
             raise
 
 
