@@ -100,7 +100,7 @@ BEFORE_THE_COMMIT = (
         "if self.fence is not None and (taken := self.sink.fence_taken()) != self.fence:",
         "if False:",
         "tests/unit/feed/test_batch_writer.py::"
-        "test_a_driver_that_was_replaced_does_not_report_its_successors_batch_as_its_own",
+        "test_a_replaced_driver_does_not_report_a_batch_that_its_successor_has_committed",
     ),
     python(
         "fence: taken before the first batch",
@@ -121,14 +121,14 @@ BEFORE_THE_COMMIT = (
         "ledger/checkpoint",
         "    if changes:\n",
         "    if False:\n",
-        f"{START}another_pipeline_is_refused_with_what_differs",
+        f"{START}a_checkpoint_of_another_pipeline_is_refused_with_the_difference",
     ),
     python(
         "checkpoint: not made by lakefeed",
         "ledger/checkpoint",
         "if METADATA in names:",
         "if False:",
-        f"{START}a_note_of_an_older_or_newer_lakefeed_is_read",
+        f"{START}read_note_reads_notes_of_older_and_newer_versions",
     ),
     java(
         "checkpoint: an entry is created once",
@@ -166,7 +166,7 @@ DEAD_LETTERS = (
         "feed/failing_records",
         "return found if some_succeed or (found and works()) else {}",
         "return found",
-        f"{ISOLATES}no_record_is_isolated_where_the_sink_takes_none_or_fails_once",
+        f"{ISOLATES}isolate_blames_no_record_if_the_sink_refuses_all_or_fails_once",
     ),
     python(
         "dead letters: lost to a crash, after Iceberg",

@@ -54,7 +54,6 @@ class ActionRequest:
 
     @property
     def settings(self) -> str:
-        """The ``changes`` as text."""
         return ", ".join(f"{name} = {value}" for name, value in self.changes.items())
 
 
@@ -86,7 +85,6 @@ class FeedControl:
 
     @property
     def pause(self) -> Pause | None:
-        """The pause, while the feed is paused."""
         with self._changed:
             return self._pause
 
@@ -156,7 +154,6 @@ class FeedControl:
             self._beside[action] = perform
 
     def close(self) -> None:
-        """Refuse all further requests."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()

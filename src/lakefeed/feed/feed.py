@@ -143,7 +143,6 @@ class FeedSource:
 
 
 def state_without_checkpoint() -> ConfigError:
-    """Return the error for a query with state and without a checkpoint to store it."""
     return ConfigError(
         "the transform keeps state from batch to batch, and only a checkpoint can store it",
         where="transform",
@@ -234,7 +233,6 @@ class Feed:
         return self._plans[0]
 
     def plan_of(self, frame: DataFrame) -> QueryPlan:
-        """Return the plan of this frame as the feed's query."""
         return QueryPlan.of(frame, output_mode=self.config.output_mode, streams=len(self.transform.streams))
 
     def query_check(self, checkpoint: Claim, *, is_new_query: bool) -> QueryCheck:

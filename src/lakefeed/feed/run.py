@@ -128,7 +128,6 @@ class RunSummary(ReadableResult):
         return self.rows / self.seconds if self.seconds > 0 else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the summary for ``--output json``."""
         return {
             **asdict(self),
             "requests": self.requests.as_dict(),

@@ -171,7 +171,6 @@ class S3Requests:
         return {key_class: dict(operations) for key_class, operations in calls.items()}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the sums for ``--output json``."""
         return {name: getattr(self, name) for name in ("total", "bytes_out", "bytes_in", "errors", "calls")}
 
 

@@ -168,7 +168,6 @@ class Steering:
 
 
 def with_batches_of(config: PipelineConfig, most: int) -> PipelineConfig:
-    """Return the pipeline with at most ``most`` records per batch."""
     source, numbered = config.source, config.source.numbered
     if numbered is None:
         return config

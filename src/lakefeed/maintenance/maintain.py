@@ -65,7 +65,6 @@ class Report:
 
     @property
     def sentence(self) -> str:
-        """The work in one line."""
         did, parts = self.did, []
         if did.files_before:
             parts.append(f"{did.files_before:,} files of {did.partitions:,} partitions became {did.files_after:,}")

@@ -68,7 +68,6 @@ def partitions_for(changes: DataFrame, commit: SnapshotProperties) -> int:
 
 
 def shuffle_limit(session: SparkSession) -> int:
-    """Return the number of shuffle partitions in this session."""
     return int(str(session.conf.get(SHUFFLE_PARTITIONS)))
 
 

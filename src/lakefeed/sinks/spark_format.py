@@ -87,8 +87,6 @@ class MemoryView(PlainWriter):
 
 
 class ConsoleDefinition(SinkDefinition[ConsoleSinkConfig]):
-    """The definition of the sink that prints the first rows of each batch."""
-
     def open(self, spark: SparkSession, claim: Claim) -> BatchedSink:
         return BatchedSink(Console(self.settings), claim, NoLedger("console"), where="console")
 
@@ -105,8 +103,6 @@ class Console(PlainWriter):
 
 
 class SparkFormatDefinition(SinkDefinition[FormatSinkConfig]):
-    """The definition of a sink in a format that Spark knows by name."""
-
     def open(self, spark: SparkSession, claim: Claim) -> BatchedSink:
         writer, where = FormatWriter(self.settings, output_mode=self.context.output_mode), self.settings.target
         return BatchedSink(writer, claim, NoLedger(where), where=where)

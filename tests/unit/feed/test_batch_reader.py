@@ -33,7 +33,7 @@ def rows(**changes: Any) -> Any:
     return SimpleNamespace(**{**parts, **changes})
 
 
-def test_a_plain_feed_is_read_in_one_step() -> None:
+def test_the_direct_reader_accepts_a_plain_feed() -> None:
     assert DirectReader.refusal(session(spark_app_name="trips"), SOURCE, rows()) is None
 
 
@@ -46,17 +46,17 @@ def test_a_plain_feed_is_read_in_one_step() -> None:
         ({"schema": SimpleNamespace(spec=Raw())}, "decode.raw"),
     ],
 )
-def test_what_takes_the_general_path_is_named(changes: dict[str, Any], reason: str) -> None:
+def test_the_direct_reader_names_the_setting_that_it_refuses(changes: dict[str, Any], reason: str) -> None:
     assert DirectReader.refusal(session(), SOURCE, rows(**changes)) == reason
 
 
-def test_spark_reads_what_needs_its_delegation_tokens_or_is_not_kafka() -> None:
+def test_the_direct_reader_refuses_delegation_tokens_and_other_sources() -> None:
     tokens = session(spark_kafka_clusters_main_auth="x")
     assert "delegation tokens" in (DirectReader.refusal(tokens, SOURCE, rows()) or "")
     assert DirectReader.refusal(session(), None, rows()) == "the source is not Kafka"
 
 
-def test_ranges_are_shared_out_evenly_and_each_offset_once() -> None:
+def test_share_out_divides_ranges_evenly_and_without_overlap() -> None:
     spans = [OffsetRange("t", 0, 0, 101), OffsetRange("t", 1, 5, 25), OffsetRange("t", 2, 7, 27)]
     shares = share_out([spans[0].cut(0, 50), spans[0].cut(50, 101), *spans[1:]], 2)
     assert sorted(sum(span.records for span in share) for share in shares) == [70, 71]

@@ -166,7 +166,7 @@ def test_a_refused_batch_ends_the_feed_without_another_attempt(
     assert (counting.attempts, counting.ended) == (1, 1)
 
 
-def test_a_driver_that_was_replaced_does_not_report_its_successors_batch_as_its_own(
+def test_a_replaced_driver_does_not_report_a_batch_that_its_successor_has_committed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Otherwise Spark would log the batch in the checkpoint of the replaced driver before its successor does."""

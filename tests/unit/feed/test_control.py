@@ -20,7 +20,7 @@ def opened(**refusals: str) -> tuple[FeedControl, EventLog, threading.Event]:
     return control, events, stop
 
 
-def test_a_request_is_an_event_with_who_when_and_what() -> None:
+def test_a_request_is_logged_with_its_author_time_and_settings() -> None:
     control, events, _ = opened()
     event = control.request("change", by="anna", reason="too many files", trigger="1 minute", max_records_per_batch=500)
     assert (event.kind, event.at) == ("action", 5.0)
@@ -49,7 +49,7 @@ def test_requests_are_taken_in_their_order() -> None:
     assert [request.by for request in iter(control.take, None)] == ["a", "b", "c"]
 
 
-def test_a_stop_sets_the_runs_own_event_also_before_the_run_has_begun() -> None:
+def test_a_stop_sets_the_stop_event_even_before_the_run_begins() -> None:
     control, _, stop = opened()
     control.request("stop", by="anna")
     assert stop.is_set()
@@ -80,7 +80,7 @@ def test_a_stop_sets_the_runs_own_event_also_before_the_run_has_begun() -> None:
         ("replay", {}, "no replay"),
     ],
 )
-def test_what_does_not_fit_is_refused_and_not_logged(action: str, values: dict[str, Any], words: str) -> None:
+def test_an_invalid_request_is_refused_and_not_logged(action: str, values: dict[str, Any], words: str) -> None:
     control, events, _ = opened()
     with pytest.raises(ConfigError, match=words):
         control.request(action, **{"by": "anna", **values})
@@ -88,7 +88,7 @@ def test_what_does_not_fit_is_refused_and_not_logged(action: str, values: dict[s
     assert not control.is_pending
 
 
-def test_the_feeds_own_refusals_are_the_answer() -> None:
+def test_a_refused_action_is_answered_with_the_feeds_reason() -> None:
     control, _, _ = opened(change="in real time there are no batches")
     with pytest.raises(ConfigError, match="in real time"):
         control.request("change", by="anna", trigger="1 minute")
@@ -96,7 +96,7 @@ def test_the_feeds_own_refusals_are_the_answer() -> None:
     assert control.refusal("pause") is None
 
 
-def test_a_feed_that_is_paused_or_will_be_is_not_paused_twice() -> None:
+def test_a_feed_is_not_paused_again_while_it_is_paused_or_a_pause_waits() -> None:
     control, events, _ = opened()
     control.request("pause", by="anna", reason="repair")
     with pytest.raises(ConfigError, match="already paused by anna"):
@@ -115,7 +115,7 @@ def test_a_feed_that_is_paused_or_will_be_is_not_paused_twice() -> None:
     assert [event.kind for event in events.after()] == ["action", "paused", "action", "resumed"]
 
 
-def test_nothing_is_accepted_after_the_end_and_little_before_the_start() -> None:
+def test_before_the_start_only_a_pause_is_accepted_and_after_the_end_nothing() -> None:
     control = FeedControl(EventLog())
     with pytest.raises(ConfigError, match="still starting"):
         control.request("change", by="anna", trigger="1 minute")
@@ -126,7 +126,7 @@ def test_nothing_is_accepted_after_the_end_and_little_before_the_start() -> None
         control.request("stop", by="anna")
 
 
-def test_control_characters_and_marks_of_direction_are_escaped() -> None:
+def test_a_request_escapes_control_characters_and_direction_marks() -> None:
     control, _, _ = opened()
     event = control.request("pause", by="an\x1bna", reason="one\ntwo\u202e<script>")
     assert "\x1b" not in event.message + event.details["by"]
@@ -160,7 +160,7 @@ def test_upkeep_and_replay_run_beside_the_feed_one_at_a_time() -> None:
         (ValueError("value 4711 of a record"), "replay failed, the feed continues: ValueError"),
     ],
 )
-def test_what_fails_beside_the_feed_is_an_event_without_values(error: Exception, message: str) -> None:
+def test_a_failed_replay_is_logged_without_values_of_records(error: Exception, message: str) -> None:
     control, events, _ = opened()
 
     def perform(request: ActionRequest) -> str:

@@ -8,7 +8,7 @@ from lakefeed.feed.events import EventLog
 from lakefeed.monitor.feed_monitor import FeedMonitor
 
 
-def test_the_oldest_events_go() -> None:
+def test_the_event_log_drops_the_oldest_events() -> None:
     log = EventLog(most=3)
     for i in range(5):
         log.add("note", f"message {i}")
@@ -25,13 +25,13 @@ def test_a_reader_waits_for_the_next_event() -> None:
     assert time.monotonic() - began < 5
 
 
-def test_a_message_is_one_line_without_controls() -> None:
+def test_a_message_has_one_line_and_no_control_characters() -> None:
     event = EventLog().add("note", "a\nb\x1b[31m")
     assert "\n" not in event.message
     assert "\x1b" not in event.message
 
 
-def test_a_run_leaves_its_start_and_its_end() -> None:
+def test_a_run_logs_its_start_its_pauses_and_its_end() -> None:
     monitor = FeedMonitor("taxi")
     monitor.begin(sink="iceberg lake.nyc.trips", fence="7 d4")
     monitor.note("a new column")

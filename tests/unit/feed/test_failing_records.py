@@ -12,7 +12,7 @@ lengths = st.lists(st.integers(0, 40), min_size=1, max_size=4).filter(any)
 
 
 @given(lengths, st.data())
-def test_a_record_that_fails_is_found_in_few_attempts(counts: list[int], data: st.DataObject) -> None:
+def test_find_failing_finds_the_failing_record_in_few_attempts(counts: list[int], data: st.DataObject) -> None:
     ranges = [OffsetRange("t", number, 100, 100 + count) for number, count in enumerate(counts)]
     bad = data.draw(st.sampled_from([(each.partition, at) for each in ranges for at in range(each.start, each.end)]))
     read = []
@@ -25,7 +25,7 @@ def test_a_record_that_fails_is_found_in_few_attempts(counts: list[int], data: s
     assert sum(read) <= 3 * sum(counts) + 3
 
 
-def test_what_no_record_causes_is_not_blamed_on_one() -> None:
+def test_find_failing_blames_no_record_for_another_failure() -> None:
     ranges = [OffsetRange("t", 0, 0, 8), OffsetRange("t", 1, 5, 5)]
     assert find_failing(lambda _: False, ranges) == ()
     # The records fail only together, as duplicates of a key do.
@@ -37,20 +37,20 @@ def test_what_no_record_causes_is_not_blamed_on_one() -> None:
     assert find_failing(lambda _: True, []) == ()
 
 
-def test_the_kind_of_a_failure_has_no_value_of_the_record() -> None:
+def test_kind_of_failure_omits_values_of_records() -> None:
     text = '[CAST_INVALID_INPUT] The value \'secret\' of the type "STRING" cannot be cast to "INT". SQLSTATE: 22018'
     assert kind_of_failure(text) == "[CAST_INVALID_INPUT]"
     assert kind_of_failure("java.lang.IllegalStateException: secret") == "java.lang.IllegalStateException"
 
 
-def test_ranges_are_named_as_a_reader_takes_them() -> None:
+def test_listed_names_offsets_and_at_most_five_partitions() -> None:
     ranges = [OffsetRange("t", number, 4, 4 + number) for number in range(8)]
     assert listed(ranges[:3]) == "t-1 offset 4, t-2 offsets [4, 6)"
     assert listed(ranges).endswith("and 2 more partitions")
 
 
 @given(lengths, st.data())
-def test_each_record_that_fails_is_isolated(counts: list[int], data: st.DataObject) -> None:
+def test_isolate_returns_exactly_the_failing_records(counts: list[int], data: st.DataObject) -> None:
     ranges = [OffsetRange("t", number, 100, 100 + count) for number, count in enumerate(counts)]
     records = [(each.partition, at) for each in ranges for at in range(each.start, each.end)]
     bad = data.draw(st.sets(st.sampled_from(records), max_size=5))
@@ -63,7 +63,7 @@ def test_each_record_that_fails_is_isolated(counts: list[int], data: st.DataObje
     assert isolate(why, ranges, works=lambda: True) == expected
 
 
-def test_no_record_is_isolated_where_the_sink_takes_none_or_fails_once() -> None:
+def test_isolate_blames_no_record_if_the_sink_refuses_all_or_fails_once() -> None:
     ranges = [OffsetRange("t", 0, 0, 4)]
     assert isolate(lambda _: "down", ranges, works=lambda: False) == {}
     # A short failure of the network: a later attempt with the same record succeeds.
@@ -74,7 +74,7 @@ def test_no_record_is_isolated_where_the_sink_takes_none_or_fails_once() -> None
     assert together == {}
 
 
-def test_ranges_are_isolated_whole_where_time_is_up() -> None:
+def test_isolate_returns_whole_ranges_when_the_time_is_over() -> None:
     clock = iter([0.0, *([400.0] * 9)])
     ranges = [OffsetRange("t", 0, 0, 4)]
     found = isolate(lambda _: "bad", ranges, works=lambda: True, clock=lambda: next(clock))

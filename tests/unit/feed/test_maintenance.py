@@ -51,7 +51,7 @@ class Jobs:
         raise TableBusy("another job is at work")
 
 
-def test_each_table_is_looked_after_in_turn_and_new_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_upkeep_maintains_one_table_after_the_other_and_new_tables_too(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = Jobs(enough=5)
     monkeypatch.setattr(schedule, "Maintenance", jobs)
     monkeypatch.setattr(schedule, "next_time", lambda settings, *, now: now)
@@ -69,6 +69,6 @@ def test_each_table_is_looked_after_in_turn_and_new_ones_too(monkeypatch: pytest
     assert jobs.looked[:5] == ["lake.shop.a", "lake.shop.t1", "lake.shop.t2", "lake.shop.a", "lake.shop.t1"]
 
 
-def test_the_tables_of_pipelines_are_named_once() -> None:
+def test_tables_of_names_each_table_once() -> None:
     with_history = config(mode="upsert", keys=["kafka_key"], history="lake.shop.a_history")
     assert tables_of(config(), with_history) == ("lake.shop.a", "lake.shop.dead", "lake.shop.a_history")

@@ -26,7 +26,7 @@ METER = (
 )
 
 
-def test_a_batch_has_the_figures_of_all_three() -> None:
+def test_a_batch_has_figures_of_spark_the_meter_and_the_writer() -> None:
     reasons = (Reason("rare", 1, "x"), Reason("frequent", 9, "y" * 1_000_000))
     result = BatchResult(
         3, rows=990, replayed=False, counts=Counts(1000, 10), reasons=reasons, schema_id=7, notes=("a note",)
@@ -53,13 +53,13 @@ def test_a_batch_has_the_figures_of_all_three() -> None:
     assert (batch.schema_id, batch.ranges, batch.notes) == (7, ranges, ("a note",))
 
 
-def test_a_rate_that_is_no_number_is_unknown() -> None:
+def test_an_infinite_input_rate_is_unknown() -> None:
     report = {**REPORT, "inputRowsPerSecond": math.inf}
     observer = QueryObserver(FeedMonitor("taxi"), cast("Any", None), say=print)
     assert observer.finish(report, batch_of(report, None), is_ours=False).input_rate is None
 
 
-def test_a_report_that_is_not_understood_stops_no_feed() -> None:
+def test_a_malformed_report_does_not_stop_the_feed() -> None:
     monitor = FeedMonitor("taxi")
     observer = QueryObserver(monitor, cast("Any", None), say=print)
     report = {**REPORT, "eventTime": "not a mapping", "sources": [{"latestOffset": {"t": {"0": 2**70}}}]}

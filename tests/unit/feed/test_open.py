@@ -30,15 +30,15 @@ def callers(name: str) -> set[str]:
     return found
 
 
-def test_facts_are_collected_for_a_start_and_for_the_status_only() -> None:
+def test_only_a_start_and_the_status_collect_facts() -> None:
     assert callers("collect_facts") == {OPENS, ASKS}
 
 
-def test_each_way_to_run_a_feed_opens_it_in_one_place() -> None:
+def test_each_way_to_run_a_feed_uses_feed_start() -> None:
     assert callers("FeedStart") == RUNS
 
 
-def test_a_feed_that_runs_beside_the_decision_is_not_ahead_of_its_topic() -> None:
+def test_a_commit_during_collect_facts_does_not_look_like_lost_records() -> None:
     end = 100
 
     def position() -> Position:

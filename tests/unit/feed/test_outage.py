@@ -28,7 +28,7 @@ def outage(*, seconds: float = 300.0) -> tuple[Outage, FeedMonitor, list[str]]:
     return Outage(stop=stop, monitor=monitor, say=said.append, seconds=seconds), monitor, said
 
 
-def test_an_outage_is_said_once_and_shown_until_it_is_over() -> None:
+def test_an_outage_is_reported_once_and_shown_until_it_is_over() -> None:
     waiting, monitor, said = outage()
     waiting.has_landed = True
     assert all(waiting.wait(BROKERS) for _ in range(3))
@@ -40,7 +40,7 @@ def test_an_outage_is_said_once_and_shown_until_it_is_over() -> None:
     assert len(said) == 2
 
 
-def test_the_patience_ends_with_the_server_its_answer_and_what_a_restart_does() -> None:
+def test_the_error_after_the_time_limit_has_the_servers_answer_and_a_hint() -> None:
     waiting, _, _ = outage(seconds=-1.0)
     waiting.has_landed = True
     assert waiting.wait(CATALOG)
@@ -65,7 +65,9 @@ def test_the_patience_ends_with_the_server_its_answer_and_what_a_restart_does() 
         (Unreachable("the broker's proxy of Kafka does not answer"), False, True),
     ],
 )
-def test_a_server_is_waited_for_once_it_has_answered_rightly(error: LakefeedError, before: bool, after: bool) -> None:
+def test_a_run_waits_for_a_server_that_has_answered_correctly_before(
+    error: LakefeedError, before: bool, after: bool
+) -> None:
     waiting, _, _ = outage()
     assert waiting.wait(error) is before
     waiting.is_over()
@@ -90,7 +92,7 @@ def test_a_server_is_waited_for_once_it_has_answered_rightly(error: LakefeedErro
         "org.apache.kafka.common.errors.NotLeaderOrFollowerException: For requests intended only for the leader",
     ],
 )
-def test_what_a_server_in_trouble_answers_is_waited_for(text: str) -> None:
+def test_a_run_waits_after_answers_of_a_server_in_trouble(text: str) -> None:
     waiting, _, _ = outage()
     waiting.has_landed = True
     assert waiting.wait(translate(Exception(text)))

@@ -28,7 +28,7 @@ def batch(**figures: Any) -> FinishedBatch:
     return FinishedBatch(**{"batch_id": 0, "finished_at": 1.0, **figures})
 
 
-def test_rates_lag_and_time_left_come_from_sparks_report() -> None:
+def test_a_batch_takes_rates_lag_and_time_left_from_sparks_report() -> None:
     progress = batch_of(REPORT, BatchResult(7, rows=990, replayed=False))
     assert (progress.batch_id, progress.records, progress.rows, progress.seconds) == (3, 1000, 990, 2.0)
     assert progress.processing_rate == 500
@@ -37,7 +37,7 @@ def test_rates_lag_and_time_left_come_from_sparks_report() -> None:
     assert progress.seconds_left == 0.1
 
 
-def test_the_time_left_counts_offsets_as_the_lag_does() -> None:
+def test_the_time_left_counts_offsets_like_the_lag() -> None:
     """Compacted topics and topics with transactions have offsets without a record."""
     compacted = {
         "latestOffset": {"t": {"0": 90_000}},
@@ -54,7 +54,7 @@ def test_the_time_left_counts_offsets_as_the_lag_does() -> None:
     assert batch(records=0, seconds=2.0, lag=10, offsets=20).seconds_left == 1
 
 
-def test_a_partition_that_a_batch_does_not_name_is_no_lag_from_zero() -> None:
+def test_the_lag_is_unknown_if_a_partition_has_no_end_offset() -> None:
     source = {
         "latestOffset": {"t": {"0": 150, "1": 5_000}},
         "startOffset": {"t": {"0": 90}},
@@ -71,7 +71,7 @@ def test_a_partition_that_a_batch_does_not_name_is_no_lag_from_zero() -> None:
     ],
     ids=["planned by another driver", "files"],
 )
-def test_an_unknown_lag_is_not_reported_as_none(source: dict[str, object]) -> None:
+def test_an_unknown_lag_is_not_shown(source: dict[str, object]) -> None:
     progress = batch_of({**REPORT, "sources": [source]}, None)
     assert progress.lag is None
     assert progress.seconds_left is None
@@ -81,13 +81,13 @@ def test_an_unknown_lag_is_not_reported_as_none(source: dict[str, object]) -> No
     assert "lag" not in out.getvalue()
 
 
-def test_nothing_left_and_nothing_known() -> None:
+def test_seconds_left_is_zero_without_lag_and_none_without_records() -> None:
     assert batch(records=10, seconds=1.0, lag=0).seconds_left == 0
     assert batch(records=0, seconds=1.0, lag=10).seconds_left is None
     assert batch(records=10, seconds=1.0, lag=0).output_rate is None
 
 
-def test_without_a_terminal_each_batch_is_one_line() -> None:
+def test_without_a_terminal_the_view_prints_a_line_per_batch() -> None:
     out = io.StringIO()
     with ProgressView("taxi", console=Console(file=out, width=40)) as view:
         view.batch(batch(records=1000, rows=990, seconds=2.0, lag=5000))
@@ -98,7 +98,7 @@ def test_without_a_terminal_each_batch_is_one_line() -> None:
     ]
 
 
-def test_in_a_terminal_one_line_lives() -> None:
+def test_in_a_terminal_the_view_updates_one_line() -> None:
     out = io.StringIO()
     with ProgressView("taxi", console=Console(file=out, width=120, force_terminal=True)) as view:
         view.batch(batch(records=1000, rows=990, seconds=2.0, lag=5000))
@@ -108,7 +108,7 @@ def test_in_a_terminal_one_line_lives() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0 s"), (59.4, "59 s"), (185, "3 min 05 s"), (7800, "2 h 10 min")])
-def test_durations_read_well(seconds: float, text: str) -> None:
+def test_duration_uses_seconds_minutes_or_hours(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
@@ -119,14 +119,14 @@ AFTER = (
 )
 
 
-def test_driver_and_executors_are_added_up() -> None:
+def test_s3_requests_of_driver_and_executors_are_summed() -> None:
     requests = S3Requests.parse(AFTER)
     assert (requests.total, requests.bytes_out, requests.bytes_in, requests.errors) == (7, 315, 0, 2)
     assert requests.by_operation == {"HeadObject": 1, "PutObject": 6}
     assert requests.by_key_class == {"data": 5, "offsets": 1, "other": 1}
 
 
-def test_a_difference_has_only_what_came_in_between() -> None:
+def test_the_difference_of_s3_requests_has_only_later_requests() -> None:
     between = S3Requests.parse(AFTER) - S3Requests.parse(BEFORE)
     assert between.as_dict() == {
         "total": 4,
@@ -138,13 +138,13 @@ def test_a_difference_has_only_what_came_in_between() -> None:
     assert S3Requests.parse("") == S3Requests()
 
 
-def test_a_location_is_not_one_whose_name_only_begins_alike() -> None:
+def test_below_ignores_a_location_with_the_same_beginning() -> None:
     requests = S3Requests.parse("PutObject\tdata\tlake/t\t2\t0\t0\t0\nPutObject\tdata\tlake/t2\t1\t0\t0\t0")
     assert requests.below([location_of("s3a://lake/t/")]).total == 2
     assert requests.below(["lake"]).total == 3
 
 
-def test_the_line_shows_the_figure_and_a_budget_that_was_passed() -> None:
+def test_the_line_shows_s3_requests_and_an_exceeded_budget() -> None:
     out = io.StringIO()
     requests = S3Requests.parse(AFTER)
     with ProgressView("taxi", console=Console(file=out, width=40)) as view:
@@ -155,7 +155,7 @@ def test_the_line_shows_the_figure_and_a_budget_that_was_passed() -> None:
     assert ends == ["S3 7", "S3 7, budget 6", "S3 7"]
 
 
-def test_offsets_of_a_python_source_have_any_names() -> None:
+def test_offsets_of_a_python_source_may_have_any_partition_names() -> None:
     report = {**REPORT, "sources": [{"startOffset": {"src": {"pos": 1}}, "endOffset": {"src": {"pos": 5}}}]}
     assert batch_of(report, None).offsets == 4
 
@@ -211,7 +211,7 @@ def test_requests_between_two_queries_belong_to_no_batch(monkeypatch: pytest.Mon
         assert (requests.of_startup().total, requests.total().total) == (7, 142)
 
 
-def test_a_place_that_is_known_later_is_counted_from_the_beginning_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_to_a_new_location_count_from_the_beginning_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     class Both(Meter):
         beside, watched = 100, ""
 
@@ -269,13 +269,13 @@ def test_phases_are_in_the_order_of_a_batch() -> None:
     assert phases_of({}, {}) == {}
 
 
-def test_watermark_and_state_are_those_of_all_operators() -> None:
+def test_state_of_sums_all_operators() -> None:
     state = state_of(FULL_REPORT)
     assert (state.watermark, state.rows, state.bytes, state.late_rows) == ("2026-11-20T06:30:00.000Z", 15, 1500, 2)
     assert state_of({}).rows is None
 
 
-def test_ends_are_by_partition_whatever_a_source_calls_its_positions() -> None:
+def test_ends_of_reads_numbers_and_objects_with_a_number() -> None:
     assert ends_of(FULL_REPORT, "latestOffset") == {("t", 0): 150, ("u", 1): 7}
     assert ends_of({"sources": [{"latestOffset": {"logOffset": 4}}, {"latestOffset": None}]}, "latestOffset") == {}
 
@@ -288,7 +288,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_offsets_of_any_source_are_no_error(latest: Any) -> None:
+def test_ends_of_accepts_any_json(latest: Any) -> None:
     assert all(
         isinstance(end, int) for end in ends_of({"sources": [{"latestOffset": latest}]}, "latestOffset").values()
     )

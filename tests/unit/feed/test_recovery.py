@@ -69,7 +69,9 @@ NEW_CHECKPOINT = Start(reset_checkpoint=True, positions={P0: 9})
         pytest.param(checkpoint(2, 200, start=9), position(9), NEW_CHECKPOINT, id="a plan that cannot be read"),
     ],
 )
-def test_what_resumes(state: CheckpointState, last: Position | None, expected: Start) -> None:
+def test_decide_resumes_at_the_checkpoint_or_at_the_table(
+    state: CheckpointState, last: Position | None, expected: Start
+) -> None:
     found = decide(facts(state, last))
     assert (found.reset_checkpoint, found.positions, found.data_loss) == (
         expected.reset_checkpoint,
@@ -88,14 +90,14 @@ def test_what_resumes(state: CheckpointState, last: Position | None, expected: S
         pytest.param(checkpoint(1, 9, start=5), None, id="table dropped, next one planned"),
     ],
 )
-def test_a_table_that_lacks_what_the_checkpoint_has_is_refused(state: CheckpointState, last: Position | None) -> None:
+def test_a_table_behind_its_checkpoint_is_refused(state: CheckpointState, last: Position | None) -> None:
     with pytest.raises(CheckpointMismatch, match="is behind its checkpoint") as refused:
         decide(facts(state, last), accept_loss=True)
     assert refused.value.hint is not None
     assert "--to table" in refused.value.hint
 
 
-def test_a_move_that_the_checkpoint_does_not_know_wins_over_it() -> None:
+def test_a_move_that_the_checkpoint_does_not_know_resets_the_checkpoint() -> None:
     moved = position(3, start=3)
     assert (moved.reset_snapshot_id, replace(moved, is_move=True).reset_snapshot_id) == (None, 7)
     found = decide(facts(checkpoint(1, 9), moved, unknown_move=True))
@@ -104,7 +106,7 @@ def test_a_move_that_the_checkpoint_does_not_know_wins_over_it() -> None:
         decide(facts(checkpoint(1, 9), moved))
 
 
-def test_without_a_checkpoint_the_ledger_alone_says_where_to_resume() -> None:
+def test_without_a_checkpoint_a_feed_resumes_at_the_ledgers_position() -> None:
     alone = facts(checkpoint(None), position(9), has_checkpoint=False, unknown_move=True)
     assert decide(alone) == Start(positions={P0: 9})
     assert decide(replace(alone, last=None)) == Start()
@@ -114,7 +116,7 @@ def test_without_a_checkpoint_the_ledger_alone_says_where_to_resume() -> None:
         decide(replace(alone, last=Position(with_batch(position(9).ranges, batch_id=3, query_id="q"), snapshot_id=7)))
 
 
-def test_a_partition_that_is_new_begins_where_it_begins() -> None:
+def test_a_new_partition_begins_at_its_first_offset() -> None:
     grown = {"t": topic((0, 100), (40, 50))}
     assert starting_offsets({P0: 9}, grown) == {"t": {0: 9, 1: -2}}
     # The new checkpoint planned its first batch with the new partition, and the batch did not land.
@@ -143,7 +145,7 @@ def test_a_partition_that_is_new_begins_where_it_begins() -> None:
         (None, "gone", None),
     ],
 )
-def test_records_that_are_lost_are_given_up_only_when_asked_to(
+def test_lost_records_are_given_up_only_with_accept_loss(
     now: TopicDescription | None, kind: str, resume_at: int | None
 ) -> None:
     known = facts(checkpoint(1, 9), position(9), topics={"t": now})
@@ -157,11 +159,11 @@ def test_records_that_are_lost_are_given_up_only_when_asked_to(
     assert (found.reset_checkpoint, found.positions) == (True, {} if resume_at is None else {P0: resume_at})
 
 
-def test_a_topic_that_was_cut_off_behind_the_position_has_lost_nothing() -> None:
+def test_a_topic_that_was_cut_off_after_the_position_has_lost_nothing() -> None:
     assert list(find_data_loss({P0: 9}, {}, {"t": cut_off(topic((0, 90)), 9)})) == []
 
 
-def test_a_topic_that_the_pipeline_reads_no_more_is_a_loss() -> None:
+def test_a_topic_that_the_pipeline_no_longer_reads_is_a_loss() -> None:
     [lost] = find_data_loss({("old", 0): 4}, {"old": "C"}, {"t": topic((0, 9))})
     assert lost.kind == "unread"
     both = OffsetRanges((OffsetRange("old", 0, 0, 4), OffsetRange("t", 0, 0, 9)), {"old": "C", "t": "A"})
@@ -171,18 +173,18 @@ def test_a_topic_that_the_pipeline_reads_no_more_is_a_loss() -> None:
     assert (commit.move.positions, commit.move.left_ids) == ({}, {"old": "C"})
 
 
-def test_a_misspelt_topic_is_no_loss_to_accept() -> None:
+def test_a_misspelt_topic_gets_a_hint_with_the_known_name() -> None:
     with pytest.raises(RecordsLost) as refused:
         decide(facts(checkpoint(1, 9), position(9), topics={"t1": None}))
     assert refused.value.hint == "there is no topic 't1': correct source.kafka.topics; did you mean t?"
 
 
-def test_a_position_at_the_edge_of_the_topic_loses_nothing() -> None:
+def test_a_position_at_the_topics_start_or_end_loses_nothing() -> None:
     assert list(find_data_loss({P0: 9}, {"t": "A"}, {"t": topic((9, 9))})) == []
     assert list(find_data_loss({P0: 9}, {}, {"t": topic((0, 20))})) == []
 
 
-def test_the_move_of_a_topic_recreated_has_the_old_id_and_the_new() -> None:
+def test_the_loss_commit_of_a_recreated_topic_has_both_topic_ids() -> None:
     before = position(9, 4).ranges
     now = {"t": topic((0, 3), topic_id="B")}
     lost = tuple(find_data_loss({P0: 9, P1: 4}, {"t": "A"}, now))
@@ -207,7 +209,7 @@ def test_the_move_of_a_topic_recreated_has_the_old_id_and_the_new() -> None:
         (checkpoint(3, 9), None, "is empty"),
     ],
 )
-def test_a_log_of_batch_ids_must_be_the_checkpoints(
+def test_a_sinks_log_must_end_at_the_checkpoints_batch(
     state: CheckpointState, logged: int | None, refused: str | None
 ) -> None:
     known = facts(state, None, keeps_ledger=False, logged=logged, noted_ids={"t": "A"})
@@ -218,7 +220,7 @@ def test_a_log_of_batch_ids_must_be_the_checkpoints(
         decide(known, accept_loss=True)
 
 
-def test_without_a_ledger_no_loss_can_be_accepted() -> None:
+def test_accept_loss_is_refused_without_a_ledger() -> None:
     again = {"t": topic((0, 50), topic_id="B")}
     known = facts(checkpoint(3, 9), None, keeps_ledger=False, logged=3, noted_ids={"t": "A"}, topics=again)
     with pytest.raises(RecordsLost, match="recreated"):
@@ -255,7 +257,7 @@ def without(*names: str) -> Files:
     return Files({name: text for name, text in WHOLE.items() if name not in names})
 
 
-def test_a_checkpoint_is_read() -> None:
+def test_checkpoint_state_reads_position_and_commits() -> None:
     assert checkpoint_state(without()) == checkpoint(1, 9)
     assert checkpoint_state(without("commits/1")) == checkpoint(1, 9, start=5)
     assert checkpoint_state(without("offsets/1", "commits/1", "commits/0")) == checkpoint(0, 5, start=2)
@@ -276,7 +278,7 @@ def test_a_checkpoint_is_read() -> None:
         (Files({**WHOLE, "offsets/1": "v1\n{}"[:4]}), "'offsets/1' is broken"),
     ],
 )
-def test_damage_of_a_checkpoint_is_seen(files: Files, damage: str | None) -> None:
+def test_checkpoint_state_finds_damage(files: Files, damage: str | None) -> None:
     found = checkpoint_state(files).damage
     if damage is None:
         # The only entry in commits is newer than all in offsets, which Spark never leaves.
@@ -286,7 +288,7 @@ def test_damage_of_a_checkpoint_is_seen(files: Files, damage: str | None) -> Non
         assert damage in found
 
 
-def test_a_note_of_an_older_or_newer_lakefeed_is_read() -> None:
+def test_read_note_reads_notes_of_older_and_newer_versions() -> None:
     older = Files({"lakefeed.json": '{"feed": "f", "sink": "s"}'})
     assert read_note(older, where="x") == Note("f", "s")
     newer = Files({"lakefeed.json": '{"feed": "f", "sink": "s", "move": 3, "more": 1}'})
@@ -299,7 +301,7 @@ def test_a_note_of_an_older_or_newer_lakefeed_is_read() -> None:
             read_note(Files(wrong), where="x")
 
 
-def test_another_pipeline_is_refused_with_what_differs() -> None:
+def test_a_checkpoint_of_another_pipeline_is_refused_with_the_difference() -> None:
     with pytest.raises(LakefeedError) as refused:
         require_owner(Note("f", "iceberg a.b.c"), Owner("f", "iceberg a.b.d"), where="x")
     assert "sink: iceberg a.b.c → iceberg a.b.d: the rows until now are in the old sink" in str(refused.value)
@@ -322,7 +324,7 @@ def batches(landed: int, *, end: int = 9, query: str = "Q") -> Position:
         pytest.param(checkpoint(3, 20, start=9, query_id="Q"), batches(3), id="one ahead"),
     ],
 )
-def test_a_feed_with_state_resumes_where_its_state_is(state: CheckpointState, last: Position | None) -> None:
+def test_a_feed_with_state_resumes_at_its_checkpoint(state: CheckpointState, last: Position | None) -> None:
     assert decide(facts(state, last, stateful=True)) == Start()
 
 
@@ -340,20 +342,20 @@ def test_a_feed_with_state_resumes_where_its_state_is(state: CheckpointState, la
         pytest.param(checkpoint(None), position(9), "keeps state now", id="without state before: checkpoint lost"),
     ],
 )
-def test_a_feed_with_state_is_refused_where_its_state_is_not(
+def test_a_feed_with_state_is_refused_without_its_checkpoint(
     state: CheckpointState, last: Position | None, said: str
 ) -> None:
     with pytest.raises(CheckpointMismatch, match=said):
         decide(facts(state, last, stateful=True))
 
 
-def test_state_cannot_be_moved_over_records_that_are_lost() -> None:
+def test_a_feed_with_state_cannot_skip_lost_records() -> None:
     gone = {"t": topic((20, 100))}
     with pytest.raises(RecordsLost, match="state cannot skip records"):
         decide(facts(checkpoint(2, 9, query_id="Q"), batches(3), stateful=True, topics=gone), accept_loss=True)
 
 
-def test_a_feed_that_has_lost_its_transform_does_not_resume_without_state() -> None:
+def test_a_feed_does_not_resume_without_the_state_that_its_table_has() -> None:
     with pytest.raises(CheckpointMismatch, match="a transform with state has filled the table"):
         decide(facts(checkpoint(2, 9), batches(3)))
     with pytest.raises(CheckpointMismatch, match="a transform with state has filled the table"):

@@ -80,12 +80,12 @@ def watched(query: Query, observer: Observer, batches: MicroBatches | None = Non
 
 
 @pytest.mark.parametrize("turns", [([0], [1], [2], [3]), ([0, 1, 2, 3],), ([0], [2], [3]), ([3],), ([], [1]), ()])
-def test_no_batch_is_lost_with_an_event_of_the_listener(turns: tuple[list[int], ...]) -> None:
+def test_each_batch_is_reported_although_the_listener_loses_events(turns: tuple[list[int], ...]) -> None:
     observer = Observer(*turns)
     assert watched(Query(batches=4, turns=6), observer) == [0, 1, 2, 3] == observer.finished
 
 
-def test_a_stop_waits_for_the_batch_that_is_being_written() -> None:
+def test_a_stop_waits_for_the_batch_in_progress() -> None:
     batches = MicroBatches(threading.Event())
     batches.stop.set()
     batches.is_writing = True
@@ -97,7 +97,7 @@ def test_a_stop_waits_for_the_batch_that_is_being_written() -> None:
     assert query.stopped_at == 4
 
 
-def test_a_batch_is_being_written_until_its_function_ends() -> None:
+def test_is_writing_is_true_until_the_batch_function_ends() -> None:
     batches = MicroBatches(threading.Event())
 
     def write(batch: object, batch_id: int) -> BatchResult:
@@ -129,7 +129,7 @@ def test_no_batch_begins_while_a_request_waits() -> None:
     assert [result.batch_id for result in batches.landed] == [0]
 
 
-def test_a_query_does_not_end_before_its_last_batch_is_logged() -> None:
+def test_a_query_is_stopped_only_after_spark_has_logged_its_last_batch() -> None:
     """Batch 1 is written but not yet in Spark's log; if the query ended now, batch 1 would be repeated."""
     batches = MicroBatches(threading.Event(), interrupts=lambda: True)
     batches.landed.extend(BatchResult(number, rows=1, replayed=False) for number in range(2))
@@ -145,7 +145,7 @@ def test_a_query_does_not_end_before_its_last_batch_is_logged() -> None:
     assert query.stopped_at == 6
 
 
-def test_a_failure_in_the_moment_of_a_stop_is_not_lost() -> None:
+def test_a_failure_during_a_stop_is_raised() -> None:
     """The failure has ended the query, so ``stop`` raises nothing; after a pause, the query would start again."""
     batches = MicroBatches(threading.Event(), interrupts=lambda: True)
     batches.failure = CheckpointMismatch("another driver has the feed")

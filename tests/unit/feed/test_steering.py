@@ -100,7 +100,7 @@ def test_without_a_request_the_run_continues() -> None:
     assert run.kinds == []
 
 
-def test_a_pause_holds_until_it_is_ended_and_the_driver_lives_meanwhile() -> None:
+def test_a_paused_run_waits_for_a_resume_and_reports_that_it_is_alive() -> None:
     run = Run()
     run.ask("pause", reason="too many files")
     assert run.steering.interrupts
@@ -122,7 +122,7 @@ def test_a_pause_holds_until_it_is_ended_and_the_driver_lives_meanwhile() -> Non
     assert run.steering.settle() == "go"
 
 
-def test_a_stop_ends_a_paused_run_at_once_and_the_pause_stays() -> None:
+def test_a_stop_ends_a_paused_run_immediately_and_the_pause_stays_stored() -> None:
     run = Run()
     run.ask("pause", reason="repair")
     thread = later(run.stop.set)
@@ -133,7 +133,7 @@ def test_a_stop_ends_a_paused_run_at_once_and_the_pause_stays() -> None:
     assert run.store.pause is not None
 
 
-def test_a_change_while_the_feed_is_paused_holds_afterwards() -> None:
+def test_a_change_during_a_pause_applies_after_it() -> None:
     run = Run()
     run.ask("pause")
     thread = later(lambda: run.ask("change", max_records_per_batch=5), lambda: run.ask("resume"))
@@ -142,14 +142,14 @@ def test_a_change_while_the_feed_is_paused_holds_afterwards() -> None:
     assert run.changes == [{"max_records_per_batch": 5}]
 
 
-def test_a_pause_and_its_end_between_two_looks_still_count_as_a_pause() -> None:
+def test_a_pause_and_a_resume_in_one_batch_count_as_a_pause() -> None:
     run = Run()
     run.ask("pause")
     run.ask("resume")
     assert run.steering.settle() == "resumed"
 
 
-def test_the_next_start_waits_with_the_pause_of_the_last_run() -> None:
+def test_a_start_waits_while_the_last_run_was_paused() -> None:
     run = Run(Store(EARLIER))
     thread = later(lambda: run.ask("resume"))
     assert run.steering.wait_for_start(sink="iceberg a.b.c")
@@ -181,7 +181,7 @@ def test_a_run_that_ends_by_itself_is_refused_while_the_feed_is_paused(run: dict
     assert started.store.pause == EARLIER
 
 
-def test_a_pause_that_cannot_be_kept_holds_and_says_so() -> None:
+def test_a_pause_that_cannot_be_stored_still_pauses_and_says_so() -> None:
     run = Run(Store(fails=True))
     run.ask("pause")
     thread = later(lambda: run.ask("resume"))
@@ -192,7 +192,7 @@ def test_a_pause_that_cannot_be_kept_holds_and_says_so() -> None:
     assert "secret" not in "".join(run.said)
 
 
-def test_a_pause_requested_in_the_last_batch_is_kept_also_after_an_error() -> None:
+def test_a_pause_requested_in_the_last_batch_is_stored_even_after_an_error() -> None:
     run = Run()
 
     def fail() -> None:
@@ -216,7 +216,7 @@ def test_a_pause_requested_in_the_last_batch_is_kept_also_after_an_error() -> No
         (pipeline(min_records_per_batch=100), False, {"max_records_per_batch": 99}, "which is 100"),
     ],
 )
-def test_a_change_that_the_feed_does_not_have_is_refused(
+def test_a_change_that_does_not_fit_the_feed_is_refused(
     config: PipelineConfig, once: bool, values: dict[str, Any], words: str
 ) -> None:
     run = Run(config=config, once=once)
@@ -225,7 +225,7 @@ def test_a_change_that_the_feed_does_not_have_is_refused(
     assert not run.steering.interrupts
 
 
-def test_the_size_of_batches_is_changed_in_a_copy() -> None:
+def test_with_batches_of_returns_a_changed_copy() -> None:
     before = pipeline(max_records_per_batch=1000)
     assert with_batches_of(before, 7).kafka.max_records_per_batch == 7
     assert before.kafka.max_records_per_batch == 1000

@@ -79,19 +79,19 @@ def run_on(run: Run) -> None:
 
 
 @pytest.mark.parametrize(("at", "reached"), [(50, 50), (None, 50), (50, None), (None, None)])
-def test_a_feed_that_stands_where_it_was_resumes(at: int | None, reached: int | None) -> None:
+def test_a_paused_feed_resumes_at_an_unchanged_position(at: int | None, reached: int | None) -> None:
     with pytest.raises(Started):
         run_on(Run(decided(at=at), reached=reached))
 
 
-def test_a_resume_is_refused_where_a_start_is() -> None:
+def test_a_resume_is_refused_like_a_start() -> None:
     with pytest.raises(RecordsLost):
         run_on(Run(RecordsLost("the topic was recreated")))
     with pytest.raises(CheckpointMismatch, match="moved while it was paused"):
         run_on(Run(decided(leaves_checkpoint=True)))
 
 
-def test_a_driver_that_was_overtaken_while_paused_leaves_the_checkpoint_alone() -> None:
+def test_a_paused_driver_that_was_replaced_does_not_touch_the_checkpoint() -> None:
     with pytest.raises(DriverReplaced, match="another driver has taken over"):
         run_on(Run(decided(at=70), fence="2 other"))
     with pytest.raises(CheckpointMismatch, match="was rolled back while it was paused"):
@@ -101,7 +101,7 @@ def test_a_driver_that_was_overtaken_while_paused_leaves_the_checkpoint_alone() 
         run_on(Run(decided(at=20), fence=f"2 {REWIND}other"))
 
 
-def test_a_change_without_a_pause_decides_nothing_again() -> None:
+def test_a_change_without_a_pause_makes_no_new_decision() -> None:
     with pytest.raises(Started):
         run_on(Run(RecordsLost("not asked"), outcome="go"))
 
@@ -124,7 +124,7 @@ class Ends(Run):
         raise self._error
 
 
-def test_a_driver_that_meets_its_successor_in_the_checkpoint_says_that_it_was_replaced() -> None:
+def test_a_checkpoint_in_use_by_the_successor_is_reported_as_a_replaced_driver() -> None:
     with pytest.raises(DriverReplaced, match="fence 2 other, this driver's 1 own"):
         run_on(Ends(IN_USE, fence="2 other"))
     with pytest.raises(Unreachable):
@@ -132,7 +132,7 @@ def test_a_driver_that_meets_its_successor_in_the_checkpoint_says_that_it_was_re
 
 
 @pytest.mark.parametrize("fence", ["1 own", None], ids=["its own", "of a table that was removed"])
-def test_a_driver_that_an_older_one_disturbs_decides_again_a_few_times(fence: str | None) -> None:
+def test_a_driver_disturbed_by_an_older_one_decides_again_a_few_times(fence: str | None) -> None:
     run = Ends(IN_USE, fence=fence)
     with pytest.raises(CheckpointInUse):
         run_on(run)
@@ -152,7 +152,7 @@ def test_a_driver_that_an_older_one_disturbs_decides_again_a_few_times(fence: st
         (FeedMoved("the feed was moved to other offsets"), True, False, False),
     ],
 )
-def test_what_an_older_driver_may_have_caused_is_decided_again(
+def test_an_error_that_an_older_driver_may_have_caused_leads_to_a_new_decision(
     error: LakefeedError, in_batch: bool, has_landed: bool, again: bool
 ) -> None:
     run = Ends(error, fence="1 own", in_batch=in_batch)
@@ -162,7 +162,7 @@ def test_what_an_older_driver_may_have_caused_is_decided_again(
     assert bool(run.applied) is again
 
 
-def test_a_feed_without_a_checkpoint_meets_no_driver_in_it() -> None:
+def test_without_a_checkpoint_no_older_driver_is_suspected() -> None:
     run = Ends(IN_USE, fence="1 own")
     run.by_ledger = True
     with pytest.raises(CheckpointInUse):

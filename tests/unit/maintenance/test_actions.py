@@ -22,7 +22,7 @@ from lakefeed.maintenance.actions import as_text, is_conflict
         ("java.lang.OutOfMemoryError", False),
     ],
 )
-def test_only_commits_of_others_are_tried_again(text: str, conflict: bool) -> None:
+def test_is_conflict_recognizes_only_commits_of_others(text: str, conflict: bool) -> None:
     assert is_conflict(text) is conflict
 
 
@@ -37,11 +37,11 @@ def test_only_commits_of_others_are_tried_again(text: str, conflict: bool) -> No
         (date(2018, 2, 3), "2018-02-03"),
     ],
 )
-def test_a_partitions_value_as_text(value: Any, text: str | None) -> None:
+def test_as_text_has_icebergs_form_of_partition_values(value: Any, text: str | None) -> None:
     assert as_text(value) == text
 
 
-def test_the_next_time_by_the_clock_and_by_the_interval() -> None:
+def test_next_time_follows_the_clock_or_the_interval() -> None:
     noon = datetime(2018, 2, 3, 12, 0, tzinfo=UTC).timestamp()
     assert next_time(Upkeep(), now=noon) == noon + 3600
     assert next_time(Upkeep(every="10 minutes"), now=noon) == noon + 600

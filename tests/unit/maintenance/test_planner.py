@@ -63,11 +63,11 @@ def line(count: int, *, every: float = 60.0, **holders: int) -> tuple[Ancestor, 
     )
 
 
-def test_a_table_in_order_has_nothing_due() -> None:
+def test_plan_is_empty_for_a_table_in_order() -> None:
     assert steps(table(partition("1", small=4, large=9))) == []
 
 
-def test_partitions_with_enough_small_files_the_coldest_first() -> None:
+def test_plan_compacts_partitions_with_enough_small_files_coldest_first() -> None:
     health = table(
         partition("hot", small=9, newest=30),
         partition("cold", small=5, newest=2),
@@ -89,12 +89,12 @@ def test_manifests_are_rewritten_only_if_they_become_fewer() -> None:
     assert steps(table(manifests=40, manifest_bytes=40 * 8 * MB)) == []
 
 
-def test_delete_files() -> None:
+def test_plan_rewrites_ten_or_more_delete_files() -> None:
     assert steps(table(delete_files=10)) == ["manifests"]
     assert steps(table(delete_files=9)) == []
 
 
-def test_orphans_once_a_day_and_at_each_request() -> None:
+def test_plan_searches_orphans_once_a_day_and_on_request() -> None:
     def looked(at: float | None) -> Health:
         return table(properties={LAST: LastUpkeep(at=NOW, orphans_at=at).to_json()})
 
@@ -106,7 +106,7 @@ def test_orphans_once_a_day_and_at_each_request() -> None:
     assert steps(table(snapshot_id=None, properties={})) == []
 
 
-def test_only_some_steps() -> None:
+def test_plan_has_only_the_steps_of_the_settings() -> None:
     health = table(partition("1", small=9), manifests=99, properties={}, ancestors=line(20_000), snapshots=20_000)
     assert steps(health) == ["compact", "manifests", "expire", "orphans"]
     assert steps(health, only=["orphans", "compact"]) == ["compact", "orphans"]
@@ -122,17 +122,17 @@ def test_only_some_steps() -> None:
         ({"trips": 999, "quiet": 500}, 0, "trips"),
     ],
 )
-def test_snapshots_that_may_go(holders: dict[str, int], goes: int, held: str | None) -> None:
+def test_expiry_keeps_the_newest_commit_of_each_feed(holders: dict[str, int], goes: int, held: str | None) -> None:
     found = expiry(line(1000, **holders), Expire(older_than="6540 seconds", keep=10), now=NOW)
     assert (found.snapshots, found.held_for) == (goes, held)
 
 
-def test_a_number_of_snapshots_stays_in_any_case() -> None:
+def test_expiry_always_keeps_a_number_of_snapshots() -> None:
     assert expiry(line(1000), Expire(older_than="1 second", keep=200), now=NOW).snapshots == 800
     assert expiry(line(100), Expire(older_than="1 second", keep=200), now=NOW).snapshots == 0
 
 
-def test_what_writers_add_meanwhile_takes_nothing_from_what_is_held() -> None:
+def test_later_commits_do_not_shorten_the_expiry_limit() -> None:
     """Other writers commit between the look and the expiry: the limit is a time, so their commits do not use it up."""
     before = line(100, quiet=50)
     found = expiry(before, Expire(older_than="1 second", keep=10), now=NOW)
@@ -141,14 +141,14 @@ def test_what_writers_add_meanwhile_takes_nothing_from_what_is_held() -> None:
     assert before[50] in kept
 
 
-def test_a_feed_that_is_gone_for_a_month_holds_nothing() -> None:
+def test_a_feed_stopped_for_a_month_keeps_no_snapshots() -> None:
     old = line(5000, every=3600.0, gone=800, trips=0)
     found = expiry(old, Expire(older_than="7 days", keep=10), now=NOW)
     assert found.held_for is None
     assert found.before == NOW - 7 * DAY
 
 
-def test_growth_a_day_without_what_replaces() -> None:
+def test_growth_counts_no_snapshots_that_replace_files() -> None:
     ancestors = tuple(
         Ancestor(snapshot_id=100 - hour, at=NOW - hour * 3600, files=2, bytes=50, rows=10, replaces=hour % 2 == 1)
         for hour in range(49)
@@ -171,19 +171,19 @@ def test_growth_a_day_without_what_replaces() -> None:
         ({"only": ["sweep"]}, "compact"),
     ],
 )
-def test_settings_that_could_do_harm_are_refused(block: dict[str, Any], because: str) -> None:
+def test_harmful_upkeep_settings_are_refused(block: dict[str, Any], because: str) -> None:
     with pytest.raises(ValidationError, match=because):
         Upkeep.model_validate(block)
 
 
-def test_beside_the_branch_of_a_feed_nothing_is_rewritten() -> None:
+def test_plan_rewrites_nothing_if_a_feed_writes_to_a_branch() -> None:
     due = {"manifests": 99, "delete_files": 20, "ancestors": line(20_000), "snapshots": 20_000}
     health = table(partition("1", small=9), **due, branches=("staging",))
     assert steps(health) == ["expire"]
     assert steps(health, only=["compact"]) == []
 
 
-def test_snapshots_that_are_not_published_stay_however_old_they_are() -> None:
+def test_unpublished_snapshots_never_expire() -> None:
     every = DAY
     waiting = [replace(each, is_published=depth >= 30) for depth, each in enumerate(line(200, every=every))]
     found = expiry(tuple(waiting), Expire(older_than="1 day", keep=10), now=NOW)

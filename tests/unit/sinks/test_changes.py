@@ -9,7 +9,7 @@ from lakefeed.sinks.changes import upsert_sql
 COLUMNS = ("id", "v", "kafka_topic", "kafka_partition", "kafka_offset")
 
 
-def test_deletes_remove_or_are_marked() -> None:
+def test_upsert_sql_removes_or_marks_deleted_rows() -> None:
     removing = upsert_sql("lake.a.b", "changes", columns=COLUMNS, keys=["id"])
     assert "MERGE INTO `lake`.`a`.`b` t USING `changes` s" in removing
     assert "THEN DELETE" in removing
@@ -19,7 +19,7 @@ def test_deletes_remove_or_are_marked() -> None:
     assert "WHEN NOT MATCHED THEN INSERT" in marking
 
 
-def test_the_offset_orders_one_partition_and_columns_order_all() -> None:
+def test_upsert_sql_orders_by_offset_or_by_columns() -> None:
     by_offset = upsert_sql("lake.a.b", "changes", columns=COLUMNS, keys=["id"])
     assert "s.kafka_offset > t.kafka_offset ELSE CAST(raise_error(" in by_offset
     assert "partition %d, offset %d', s.kafka_topic, s.kafka_partition, s.kafka_offset)" in by_offset
@@ -30,7 +30,7 @@ def test_the_offset_orders_one_partition_and_columns_order_all() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=5, unique=True))
-def test_a_column_may_have_any_name(columns: list[str]) -> None:
+def test_upsert_sql_quotes_any_column_name(columns: list[str]) -> None:
     statement = upsert_sql("lake.a.b", "changes", columns=columns, keys=columns[:1])
     for column in columns:
         assert f"t.`{column.replace('`', '``')}` = s.`" in statement
@@ -41,7 +41,7 @@ counts = st.integers(0, 10**12)
 
 @settings(deadline=None)
 @given(counts, counts, counts)
-def test_counts_go_through_a_summary(changes: int, keys: int, deletes: int) -> None:
+def test_upsert_counts_are_stored_in_and_read_from_a_summary(changes: int, keys: int, deletes: int) -> None:
     upserts = Upserts(changes, keys, deletes)
     assert Upserts.of({"lakefeed.upserted": upserts.to_json()}) == upserts
     assert Upserts.of({}) is None

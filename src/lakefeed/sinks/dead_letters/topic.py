@@ -83,7 +83,6 @@ class DeadLetter:
     replay: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the letter as a row of the dead-letter table."""
         return {
             **dict(zip(POSITION, self.record, strict=True)),
             "timestamp": time_of(None if self.timestamp is None else self.timestamp * 1000),
@@ -194,8 +193,7 @@ class TopicReader:
     ) -> set[Position]:
         """Return the positions of one batch's records that have a letter, even if the letter is gone.
 
-        The reading begins at the offsets ``starts``, by partition of the topic, or at the time ``since``, in seconds
-        since 1970.
+        The reading begins at the offsets ``starts``, by partition of the topic, or at the time ``since``.
         """
         since = None if since is None else since - CLOCKS_DIFFER_SECONDS
         messages = scan(self._cluster, self.name, starts=starts, since=since)
@@ -421,7 +419,6 @@ def note_headers(
 
 
 def _letter(message: Any, headers: Headers, feed: str) -> DeadLetter | None:
-    """Return the message as a letter of the feed; None if it is another message."""
     ours = _ours(headers, LETTER, feed)
     if ours is None:
         return None

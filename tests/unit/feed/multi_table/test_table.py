@@ -34,7 +34,7 @@ def topic(*spans_: tuple[int, int]) -> TopicDescription:
 
 @settings(deadline=None)
 @given(st.lists(spans, min_size=1, max_size=6), st.integers(1, 300))
-def test_batch_after_batch_takes_each_offset_once(given_spans: list[tuple[int, int]], limit: int) -> None:
+def test_consecutive_batches_take_each_offset_once(given_spans: list[tuple[int, int]], limit: int) -> None:
     described = topic(*given_spans)
     position: dict[int, int] = {}
     taken: list[tuple[int, int]] = []
@@ -48,7 +48,7 @@ def test_batch_after_batch_takes_each_offset_once(given_spans: list[tuple[int, i
 
 
 @given(st.lists(spans, min_size=1, max_size=6), st.integers(1, 300))
-def test_every_partition_is_in_every_batch_and_none_with_records_waits(
+def test_each_batch_has_all_partitions_and_records_of_those_with_lag(
     given_spans: list[tuple[int, int]], limit: int
 ) -> None:
     ranges = next_ranges({}, topic(*given_spans), limit=limit).ranges
@@ -56,13 +56,13 @@ def test_every_partition_is_in_every_batch_and_none_with_records_waits(
     assert all(each.records or start == end for each, (start, end) in zip(ranges, given_spans, strict=True))
 
 
-def test_a_bound_holds_and_what_comes_later_waits() -> None:
+def test_a_batch_ends_at_until() -> None:
     described = topic((0, 10), (0, 4))
     assert next_ranges({0: 3}, described, until={0: 5, 1: 0}).records == 2
     assert [each.end for each in next_ranges({0: 3}, described, limit=100, until={0: 5, 1: 0}).ranges] == [5, 0]
 
 
-def test_a_position_beyond_the_end_is_not_read_backwards() -> None:
+def test_a_position_after_the_topics_end_gives_an_empty_range() -> None:
     assert next_ranges({0: 12}, topic((0, 10))).records == 0
     assert [(each.start, each.end) for each in next_ranges({0: 12}, topic((0, 10)), limit=5).ranges] == [(12, 12)]
 
@@ -85,12 +85,12 @@ def table(folder: Path, **source: Any) -> TableTask:
     return made
 
 
-def test_without_a_lower_bound_one_record_is_enough(tmp_path: Path) -> None:
+def test_without_min_records_a_table_is_due_at_one_record(tmp_path: Path) -> None:
     assert table(tmp_path).is_due(topic((0, 1)))
     assert not table(tmp_path).is_due(topic((0, 0)))
 
 
-def test_a_batch_comes_together_or_its_first_record_has_waited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_is_due_at_min_records_or_after_max_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     gathering = table(tmp_path, min_records_per_batch=100, max_wait="30 seconds")
     assert gathering.is_due(topic((0, 100)))
@@ -101,7 +101,7 @@ def test_a_batch_comes_together_or_its_first_record_has_waited(tmp_path: Path, m
     assert gathering.is_due(topic((0, 99)))
 
 
-def test_nothing_is_waited_for_at_the_end(tmp_path: Path) -> None:
+def test_a_run_that_ends_by_itself_ignores_min_records(tmp_path: Path) -> None:
     gathering = table(tmp_path, min_records_per_batch=100)
     gathering.until = {0: 1}
     assert gathering.is_due(topic((0, 1)))
@@ -121,7 +121,7 @@ def test_nothing_is_waited_for_at_the_end(tmp_path: Path) -> None:
         (JobFailed("the disk is full"), 1, True, False),
     ],
 )
-def test_a_server_that_has_answered_a_table_of_the_job_is_waited_for(
+def test_a_table_waits_for_a_server_that_has_answered_the_job(
     error: LakefeedError, batches: int, *, others: bool, waits: bool, tmp_path: Path
 ) -> None:
     failing = table(tmp_path)
@@ -149,7 +149,7 @@ MINE, EARLIER = f"2 {DRIVER}ab", f"3 {'0' * len(DRIVER)}cd"
     # Fixed ids: driver names differ between the processes of pytest's workers.
     ids=["earlier", "later", "same process", "has landed", "three minutes ago", "no fence"],
 )
-def test_of_two_jobs_that_began_together_the_later_one_takes_its_tables_back(
+def test_the_later_of_two_jobs_that_began_together_takes_its_tables_back(
     taken: str | None, batches: int, minutes: int, takes_back: bool, tmp_path: Path
 ) -> None:
     replaced = table(tmp_path)

@@ -40,7 +40,7 @@ def test_any_reason_as_printed_chooses_its_letters(reason: str) -> None:
     assert is_chosen_as_printed(reason)
 
 
-def test_a_number_is_exact_where_it_is_given() -> None:
+def test_a_filter_with_a_number_requires_this_number() -> None:
     assert not DeadLetterFilter(feed="f", reason="byte 18").means(REASONS[0])
     assert DeadLetterFilter(feed="f", reason="byte # of #").means(REASONS[0])
     assert DeadLetterFilter(feed="f").means(REASONS[0])

@@ -92,17 +92,17 @@ HISTORY = [
 
 
 @given(st.permutations(HISTORY), st.sets(st.sampled_from(range(len(HISTORY)))))
-def test_neither_order_nor_repetition_counts(history: list[Message], twice: set[int]) -> None:
+def test_letters_do_not_depend_on_order_or_repetition_of_messages(history: list[Message], twice: set[int]) -> None:
     repeated = history + [Message(HISTORY[number].of, body=HISTORY[number].body) for number in twice]
     assert read(repeated) == {1: None, 2: "a", 3: None, 4: "b", 7: None}
 
 
-def test_what_others_wrote_does_not_count() -> None:
+def test_messages_of_other_feeds_and_programs_are_ignored() -> None:
     foreign = [Message([]), Message([("lakefeed.feed", FEED.encode())]), letter(8, feed="other")]
     noted = note(1, "gone", None, feed="other")
     assert read([*foreign, letter(1), noted]) == {1: None}
 
 
-def test_a_record_may_have_headers_of_our_names_itself() -> None:
+def test_a_record_may_already_have_the_headers_of_a_letter() -> None:
     own = letter(9, feed="other").of
     assert read([letter(1, own=own)]) == {1: None}

@@ -19,7 +19,7 @@ def said(have: FileLayout, want: FileLayout, *, partitions: bool = True, order: 
     return list(statements("lake.a.b", have=have, want=want, partitions=partitions, order=order))
 
 
-def test_partitions_that_changed_are_dropped_and_added() -> None:
+def test_statements_drop_and_add_changed_partitions() -> None:
     have = layout(partition_by=["days(at)", "bucket(16, id)", "city"])
     assert have.partitions == (("at", "day"), ("id", "bucket[16]"), ("city", "identity"))
     want = layout(partition_by=["hours(at)", "bucket(16, id)", "truncate(3, name)"])
@@ -32,7 +32,7 @@ def test_partitions_that_changed_are_dropped_and_added() -> None:
     assert said(have, want, partitions=False) == []
 
 
-def test_order_is_said_within_files() -> None:
+def test_statements_order_rows_only_within_files() -> None:
     have, want = layout(), layout(sort_by=["at desc", "id", "name asc nulls last"])
     assert said(have, want) == [
         "ALTER TABLE `lake`.`a`.`b` WRITE LOCALLY ORDERED BY `at` DESC NULLS LAST, `id` ASC NULLS FIRST, "
@@ -42,7 +42,7 @@ def test_order_is_said_within_files() -> None:
     assert said(want, have, order=False) == []
 
 
-def test_partitions_and_order_follow_columns_to_their_new_names() -> None:
+def test_a_layout_follows_renamed_columns() -> None:
     have = layout(partition_by=["days(stop.at)", "zone"], sort_by=["stop.x desc", "zone"])
     renamed = have.rename_columns([(("stop", "at"), "time"), (("zone",), "area"), (("stop",), "halt"), (("x",), "y")])
     assert renamed == layout(partition_by=["days(halt.time)", "area"], sort_by=["halt.x desc", "area"])
@@ -50,7 +50,7 @@ def test_partitions_and_order_follow_columns_to_their_new_names() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a b", "a desc desc", "a; DROP TABLE x", "a nulls middle"])
-def test_what_is_no_sort_column(text: str) -> None:
+def test_an_invalid_sort_column_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no sort column"):
         SortColumn.parse(text)
 
@@ -68,7 +68,7 @@ orders = st.builds(
 
 @settings(deadline=None)
 @given(st.lists(transforms, max_size=4, unique=True), st.lists(orders, max_size=3))
-def test_what_is_there_already_is_not_said(partition_by: list[str], sort_by: list[str]) -> None:
+def test_statements_are_empty_for_an_equal_layout(partition_by: list[str], sort_by: list[str]) -> None:
     have = layout(partition_by=partition_by, sort_by=sort_by)
     assert said(have, layout(partition_by=partition_by, sort_by=sort_by)) == []
     assert len(said(layout(), have)) == len(partition_by) + bool(sort_by)
