@@ -25,11 +25,6 @@ def test_a_reader_waits_for_the_next_event() -> None:
     assert time.monotonic() - began < 5
 
 
-def test_a_message_has_one_line_and_no_control_characters() -> None:
-    event = EventLog().add("note", "a\nb\x1b[31m")
-    assert "\n" not in event.message
-    assert "\x1b" not in event.message
-
 
 def test_a_run_logs_its_start_its_pauses_and_its_end() -> None:
     monitor = FeedMonitor("taxi")

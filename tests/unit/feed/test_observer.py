@@ -38,7 +38,8 @@ def test_a_batch_has_figures_of_spark_the_meter_and_the_writer() -> None:
         monitor.stopwatch.seconds["write"] = 1.2
     plain = batch_of(REPORT, result, requests=S3Requests.parse(METER), request_budget=12)
     batch = observer.finish(REPORT, plain, is_ours=True)
-    assert (batch.batch_id, batch.records, batch.rows, batch.lag) == (3, 1000, 990, 50)
+    assert (batch.batch_id, batch.records, batch.rows, batch.lag, batch.seconds) == (3, 1000, 990, 50, 2.0)
+    assert batch.seconds_left == 0.1
     assert (batch.input_rate, batch.processing_rate, batch.output_rate) == (250.0, 500.0, 495.0)
     assert batch.phases == {"write": 1.2, "add": 1.5, "log": 0.1}
     assert batch.requests is not None

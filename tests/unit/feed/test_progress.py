@@ -28,14 +28,6 @@ def batch(**figures: Any) -> FinishedBatch:
     return FinishedBatch(**{"batch_id": 0, "finished_at": 1.0, **figures})
 
 
-def test_a_batch_takes_rates_lag_and_time_left_from_sparks_report() -> None:
-    progress = batch_of(REPORT, BatchResult(7, rows=990, replayed=False))
-    assert (progress.batch_id, progress.records, progress.rows, progress.seconds) == (3, 1000, 990, 2.0)
-    assert progress.processing_rate == 500
-    assert progress.output_rate == 495
-    assert progress.lag == 50
-    assert progress.seconds_left == 0.1
-
 
 def test_the_time_left_counts_offsets_like_the_lag() -> None:
     """Compacted topics and topics with transactions have offsets without a record."""

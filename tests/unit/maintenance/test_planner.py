@@ -63,9 +63,6 @@ def line(count: int, *, every: float = 60.0, **holders: int) -> tuple[Ancestor, 
     )
 
 
-def test_plan_is_empty_for_a_table_in_order() -> None:
-    assert steps(table(partition("1", small=4, large=9))) == []
-
 
 def test_plan_compacts_partitions_with_enough_small_files_coldest_first() -> None:
     health = table(
@@ -82,16 +79,14 @@ def test_plan_compacts_partitions_with_enough_small_files_coldest_first() -> Non
     assert "17 files of 4 partitions" in found.due[0].why
 
 
-def test_manifests_are_rewritten_only_if_they_become_fewer() -> None:
+def test_plan_rewrites_manifests_if_they_become_fewer_and_ten_delete_files() -> None:
+    assert steps(table(partition("1", small=4, large=9), delete_files=9)) == []
+    assert steps(table(delete_files=10)) == ["manifests"]
     assert steps(table(manifests=31)) == ["manifests"]
     assert steps(table(manifests=30)) == []
     # 40 manifests of 8 MB each cannot become fewer.
     assert steps(table(manifests=40, manifest_bytes=40 * 8 * MB)) == []
 
-
-def test_plan_rewrites_ten_or_more_delete_files() -> None:
-    assert steps(table(delete_files=10)) == ["manifests"]
-    assert steps(table(delete_files=9)) == []
 
 
 def test_plan_searches_orphans_once_a_day_and_on_request() -> None:

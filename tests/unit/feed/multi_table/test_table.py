@@ -56,15 +56,12 @@ def test_each_batch_has_all_partitions_and_records_of_those_with_lag(
     assert all(each.records or start == end for each, (start, end) in zip(ranges, given_spans, strict=True))
 
 
-def test_a_batch_ends_at_until() -> None:
+def test_a_batch_ends_at_until_and_does_not_begin_after_the_topics_end() -> None:
+    assert [(each.start, each.end) for each in next_ranges({0: 12}, topic((0, 10)), limit=5).ranges] == [(12, 12)]
     described = topic((0, 10), (0, 4))
     assert next_ranges({0: 3}, described, until={0: 5, 1: 0}).records == 2
     assert [each.end for each in next_ranges({0: 3}, described, limit=100, until={0: 5, 1: 0}).ranges] == [5, 0]
 
-
-def test_a_position_after_the_topics_end_gives_an_empty_range() -> None:
-    assert next_ranges({0: 12}, topic((0, 10))).records == 0
-    assert [(each.start, each.end) for each in next_ranges({0: 12}, topic((0, 10)), limit=5).ranges] == [(12, 12)]
 
 
 class Clock:
