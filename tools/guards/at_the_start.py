@@ -56,7 +56,7 @@ AT_THE_START = (
     python(
         "start: a topic that an unclean leader has cut off",
         "feed/recovery",
-        "elif found.agreed is not None and found.agreed < position:",
+        "elif current.agreed is not None and current.agreed < position:",
         "elif False:",
         f"{START}lost_records_are_given_up_only_with_accept_loss",
     ),
@@ -126,14 +126,14 @@ AT_THE_START = (
     python(
         "start: records removed before they were read",
         "feed/recovery",
-        "elif position < found.start_offset:",
+        "elif position < current.start_offset:",
         "elif False:",
         f"{START}lost_records_are_given_up_only_with_accept_loss",
     ),
     python(
         "start: a topic that ends before the feed's position",
         "feed/recovery",
-        "elif position > found.end_offset:",
+        "elif position > current.end_offset:",
         "elif False:",
         f"{START}lost_records_are_given_up_only_with_accept_loss",
     ),

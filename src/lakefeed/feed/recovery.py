@@ -353,15 +353,15 @@ def find_data_loss(positions: Mapping[Partition, int], ids: Mapping[str, str], t
     partitions = partitions_of(topics)
     for (topic, number), position in sorted(positions.items()):
         described = topics.get(topic)
-        found = partitions.get((topic, number))
+        current = partitions.get((topic, number))
         noun = described.noun if described is not None else "topic"
         first = ids.get(topic, "")
         name = f"{topic}-{number}"
         kind: Kind
         resume_at = None
         if described is not None and first and first != described.topic_id:
-            kind, resume_at = "recreated", found.start_offset if found else None
-            offsets = f"the offsets [{found.start_offset}, {found.end_offset})" if found else "no such partition"
+            kind, resume_at = "recreated", current.start_offset if current else None
+            offsets = f"the offsets [{current.start_offset}, {current.end_offset})" if current else "no such partition"
             message = (
                 f"the {noun} was recreated (its id was {first}, and is {described.topic_id}); the feed has "
                 f"read the old one up to {position}, the new one has {offsets}"
@@ -369,26 +369,26 @@ def find_data_loss(positions: Mapping[Partition, int], ids: Mapping[str, str], t
         elif topic not in topics:
             kind = "unread"
             message = f"the pipeline does not read it any more; the feed has read it up to {position}"
-        elif found is None:
+        elif current is None:
             kind, message = "gone", f"it does not exist any more; the feed has read it up to {position}"
-        elif found.lost is not None:
-            kind, resume_at, name, message = "overtaken", position, topic, found.lost
-        elif found.agreed is not None and found.agreed < position:
-            kind, resume_at = "cut-off", found.agreed
+        elif current.lost is not None:
+            kind, resume_at, name, message = "overtaken", position, topic, current.lost
+        elif current.agreed is not None and current.agreed < position:
+            kind, resume_at = "cut-off", current.agreed
             message = (
                 f"the feed has read it up to {position}, but a replica without all records became the leader, and the "
-                f"{noun} was cut off at {found.agreed}: its later offsets have other records than the feed has read"
+                f"{noun} was cut off at {current.agreed}: its later offsets have other records than the feed has read"
             )
-        elif position < found.start_offset:
-            kind, resume_at = "overtaken", found.start_offset
+        elif position < current.start_offset:
+            kind, resume_at = "overtaken", current.start_offset
             message = (
-                f"the feed is at {position}, the {noun} begins at {found.start_offset}: "
-                f"{found.start_offset - position:,} offsets were removed before they were read"
+                f"the feed is at {position}, the {noun} begins at {current.start_offset}: "
+                f"{current.start_offset - position:,} offsets were removed before they were read"
             )
-        elif position > found.end_offset:
-            kind, resume_at = "ahead", found.end_offset
+        elif position > current.end_offset:
+            kind, resume_at = "ahead", current.end_offset
             message = (
-                f"the feed is at {position}, the {noun} ends at {found.end_offset}: the broker has lost "
+                f"the feed is at {position}, the {noun} ends at {current.end_offset}: the broker has lost "
                 "records, or the servers are those of another cluster"
             )
         else:

@@ -84,12 +84,12 @@ class KafkaDefinition(SinkDefinition[KafkaSinkConfig]):
 
     def _require_topic(self, topics: Topics) -> None:
         name, source = self.settings.topic, self.context.source
-        found = topics.describe(name)
+        sink_topic = topics.describe(name)
         if source is None or not source.reads(name):
             return
         # Different lists of brokers may belong to one cluster. Topic ids are unique across clusters.
         read = Topics(source.bootstrap_servers, options=source.client_options).describe_all([name]).get(name)
-        if read is not None and read.topic_id == found.topic_id:
+        if read is not None and read.topic_id == sink_topic.topic_id:
             raise ConfigError(
                 f"the source reads the sink's topic {name} through other brokers of the same cluster: the feed would "
                 "read its own rows",

@@ -129,9 +129,9 @@ class FormatWriter(PlainWriter):
 
 def _require_plain_names(rows: StructType, *, where: str) -> None:
     """Refuse column names with ``${…}``: Spark stores them in a Hadoop setting, and Hadoop would replace that."""
-    if found := re.search(r'"name":"([^"]*\$\{[^"]*)"', rows.json()):
+    if match := re.search(r'"name":"([^"]*\$\{[^"]*)"', rows.json()):
         raise SchemaUnusable(
-            f"Hadoop would replace ${{…}} in the name of the column '{found[1]}' by one of its settings or variables",
+            f"Hadoop would replace ${{…}} in the name of the column '{match[1]}' by one of its settings or variables",
             where=where,
             hint="rename the column in transform.sql; or write Parquet (sink.parquet), or an Iceberg table",
         )

@@ -1,4 +1,4 @@
-"""The feeds that are read and decoded in one step; their offset ranges are divided among tasks."""
+"""The feeds that a ``DirectReader`` can read, and its division of offset ranges among tasks."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -25,7 +25,6 @@ def test_a_reader_waits_for_the_next_event() -> None:
     assert time.monotonic() - began < 5
 
 
-
 def test_a_run_logs_its_start_its_pauses_and_its_end() -> None:
     monitor = FeedMonitor("taxi")
     monitor.begin(sink="iceberg lake.nyc.trips", fence="7 d4")

@@ -1,4 +1,4 @@
-"""All ways to run a feed open it by one function; apart from them, only the status decides how it would start."""
+"""Every way to run a feed uses ``FeedStart``; besides that, only the status decides how a feed would start."""
 
 import ast
 from pathlib import Path

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from lakefeed.feed import s3_requests
-from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.progress import FinishedBatch, batch_of, ends_of, phases_of, state_of
 from lakefeed.feed.s3_requests import FeedRequests, S3Requests, location_of
 from lakefeed.messages.text import duration
@@ -26,7 +25,6 @@ REPORT = {
 
 def batch(**figures: Any) -> FinishedBatch:
     return FinishedBatch(**{"batch_id": 0, "finished_at": 1.0, **figures})
-
 
 
 def test_the_time_left_counts_offsets_like_the_lag() -> None:

@@ -1,4 +1,4 @@
-"""How a feed starts: the facts that it finds, and the decision."""
+"""The decision how a feed starts, by facts about its checkpoint, table and topics."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -58,15 +58,19 @@ NEW_CHECKPOINT = Start(reset_checkpoint=True, positions={P0: 9})
         pytest.param(checkpoint(None), None, Start(), id="a new feed"),
         pytest.param(checkpoint(0, 9, start=0), None, Start(), id="first batch planned"),
         pytest.param(checkpoint(1, 9), position(9), Start(), id="equal"),
-        pytest.param(checkpoint(1, 9, start=5), position(9), Start(), id="landed, not marked done"),
+        pytest.param(checkpoint(1, 9, start=5), position(9), Start(), id="committed, not logged by Spark"),
         pytest.param(checkpoint(2, 20, start=9), position(9), Start(), id="one ahead"),
         pytest.param(checkpoint(None), position(9), NEW_CHECKPOINT, id="checkpoint lost"),
         pytest.param(checkpoint(0, 5), position(9), NEW_CHECKPOINT, id="rolled back"),
-        pytest.param(checkpoint(1, 7, start=5), position(9), NEW_CHECKPOINT, id="rolled back, planned another way"),
+        pytest.param(checkpoint(1, 7, start=5), position(9), NEW_CHECKPOINT, id="rolled back, another batch planned"),
         pytest.param(checkpoint(1, 9, damage="x"), position(9), NEW_CHECKPOINT, id="damaged"),
-        pytest.param(checkpoint(None, damage="x"), position(9), NEW_CHECKPOINT, id="removal cut off"),
-        pytest.param(checkpoint(None, damage="x"), None, Start(reset_checkpoint=True), id="removal cut off, no table"),
-        pytest.param(checkpoint(2, 200, start=9), position(9), NEW_CHECKPOINT, id="a plan that cannot be read"),
+        pytest.param(
+            checkpoint(None, damage="x"), position(9), NEW_CHECKPOINT, id="removal of the checkpoint interrupted"
+        ),
+        pytest.param(
+            checkpoint(None, damage="x"), None, Start(reset_checkpoint=True), id="removal interrupted, no table"
+        ),
+        pytest.param(checkpoint(2, 200, start=9), position(9), NEW_CHECKPOINT, id="planned batch ends after the topic"),
     ],
 )
 def test_decide_resumes_at_the_checkpoint_or_at_the_table(
@@ -157,7 +161,6 @@ def test_lost_records_are_given_up_only_with_accept_loss(
     [lost] = found.data_loss
     assert (lost.kind, lost.position, lost.resume_at) == (kind, 9, resume_at)
     assert (found.reset_checkpoint, found.positions) == (True, {} if resume_at is None else {P0: resume_at})
-
 
 
 def test_a_topic_that_the_pipeline_no_longer_reads_is_a_loss() -> None:
@@ -318,7 +321,7 @@ def batches(landed: int, *, end: int = 9, query: str = "Q") -> Position:
         pytest.param(checkpoint(None), None, id="a new feed"),
         pytest.param(checkpoint(0, 9, start=0, query_id="Q"), None, id="first batch planned"),
         pytest.param(checkpoint(2, 9, query_id="Q"), batches(3), id="equal"),
-        pytest.param(checkpoint(2, 9, start=5, query_id="Q"), batches(3), id="landed, not marked done"),
+        pytest.param(checkpoint(2, 9, start=5, query_id="Q"), batches(3), id="committed, not logged by Spark"),
         pytest.param(checkpoint(3, 20, start=9, query_id="Q"), batches(3), id="one ahead"),
     ],
 )
@@ -333,11 +336,13 @@ def test_a_feed_with_state_resumes_at_its_checkpoint(state: CheckpointState, las
         pytest.param(checkpoint(2, 9, damage="x", query_id="Q"), batches(3), "is damaged", id="damaged"),
         pytest.param(checkpoint(2, 9, query_id="R"), batches(3), "of query R", id="another query"),
         pytest.param(checkpoint(1, 5, query_id="Q"), batches(3), "at batch 1", id="rolled back"),
-        pytest.param(checkpoint(2, 20, start=5, query_id="Q"), batches(3), "other records", id="back, and new data"),
+        pytest.param(
+            checkpoint(2, 20, start=5, query_id="Q"), batches(3), "other records", id="rolled back, then new records"
+        ),
         pytest.param(checkpoint(3, 20, query_id="Q"), batches(3), "is behind its checkpoint", id="table behind"),
         pytest.param(checkpoint(4, 20, query_id="Q"), None, "has no commit", id="table empty"),
         pytest.param(checkpoint(2, 9, query_id="Q"), position(9), "keeps state now", id="without state before"),
-        pytest.param(checkpoint(None), position(9), "keeps state now", id="without state before: checkpoint lost"),
+        pytest.param(checkpoint(None), position(9), "keeps state now", id="without state before, checkpoint lost"),
     ],
 )
 def test_a_feed_with_state_is_refused_without_its_checkpoint(

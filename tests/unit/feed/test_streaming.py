@@ -25,7 +25,7 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 
 
 class Started(Exception):
-    """Raised instead of starting the query again."""
+    """Raised in place of a start of the query."""
 
 
 class Run(StreamRun):
@@ -131,7 +131,7 @@ def test_a_checkpoint_in_use_by_the_successor_is_reported_as_a_replaced_driver()
         run_on(Ends(Unreachable("no broker answers"), fence="2 other"))
 
 
-@pytest.mark.parametrize("fence", ["1 own", None], ids=["its own", "of a table that was removed"])
+@pytest.mark.parametrize("fence", ["1 own", None], ids=["own fence", "table removed"])
 def test_a_driver_disturbed_by_an_older_one_decides_again_a_few_times(fence: str | None) -> None:
     run = Ends(IN_USE, fence=fence)
     with pytest.raises(CheckpointInUse):

@@ -1,4 +1,4 @@
-"""Small decisions of upkeep: which error is a conflict, when to look next, how to write a partition's value."""
+"""Conflicts of maintenance, its next time, and the form of a partition's value."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal

@@ -63,7 +63,6 @@ def line(count: int, *, every: float = 60.0, **holders: int) -> tuple[Ancestor, 
     )
 
 
-
 def test_plan_compacts_partitions_with_enough_small_files_coldest_first() -> None:
     health = table(
         partition("hot", small=9, newest=30),
@@ -86,7 +85,6 @@ def test_plan_rewrites_manifests_if_they_become_fewer_and_ten_delete_files() -> 
     assert steps(table(manifests=30)) == []
     # 40 manifests of 8 MB each cannot become fewer.
     assert steps(table(manifests=40, manifest_bytes=40 * 8 * MB)) == []
-
 
 
 def test_plan_searches_orphans_once_a_day_and_on_request() -> None:

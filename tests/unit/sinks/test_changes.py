@@ -1,4 +1,4 @@
-"""The text of the MERGE: the names in it, and that no name can end it."""
+"""The text of the MERGE; no name of a column can change its meaning."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

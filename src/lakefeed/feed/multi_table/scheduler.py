@@ -167,9 +167,9 @@ class MultiTableScheduler:
 
     def _add_tables(self) -> None:
         config = self._feed.config
-        found = sorted(name for name in self._topics.list() if self._source.reads(name) and name not in self.tables)
-        has_begun = bool(self.tables) or self._has_begun(found)
-        for topic in found:
+        new = sorted(name for name in self._topics.list() if self._source.reads(name) and name not in self.tables)
+        has_begun = bool(self.tables) or self._has_begun(new)
+        for topic in new:
             feed = self._feed.for_topic(topic)
             table = TableTask(
                 topic,

@@ -268,11 +268,11 @@ class DeadLetterTopic(DeadLetterStore):
         }
         before = self._topics.end_offsets(self._topic)
         _messages(letters, commit).write.format("kafka").options(**producer).option("topic", self._topic).save()
-        found = present | self._reader.positions(self._feed, commit.batch_id, starts=before)
-        if len(found) != expected:
+        positions = present | self._reader.positions(self._feed, commit.batch_id, starts=before)
+        if len(positions) != expected:
             raise CheckpointMismatch(
                 f"batch {commit.batch_id} of feed '{self._feed}' had {expected:,} dead letters, but there are "
-                f"{len(found):,} when its records are read again",
+                f"{len(positions):,} when its records are read again",
                 where=f"topic {self._topic}",
                 hint="look for a rule in expect whose result changes, such as one with the current time, or for a "
                 "schema that was changed meanwhile",

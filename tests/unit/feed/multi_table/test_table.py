@@ -63,7 +63,6 @@ def test_a_batch_ends_at_until_and_does_not_begin_after_the_topics_end() -> None
     assert [each.end for each in next_ranges({0: 3}, described, limit=100, until={0: 5, 1: 0}).ranges] == [5, 0]
 
 
-
 class Clock:
     """A clock that the test sets."""
 

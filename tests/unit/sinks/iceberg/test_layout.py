@@ -1,4 +1,4 @@
-"""The statements for partitions and sort order, and tables that need none."""
+"""The statements that change a table's partitions and sort order."""
 
 import pytest
 from hypothesis import given, settings
