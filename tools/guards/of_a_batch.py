@@ -164,8 +164,8 @@ DEAD_LETTERS = (
     python(
         "isolated records: the world's failures are no record's",
         "feed/failing_records",
-        "return found if some_succeed or (found and works()) else {}",
-        "return found",
+        "return isolated if some_succeed or (isolated and works()) else {}",
+        "return isolated",
         f"{ISOLATES}isolate_blames_no_record_if_the_sink_refuses_all_or_fails_once",
     ),
     python(
@@ -192,7 +192,7 @@ DEAD_LETTERS = (
     python(
         "dead letters: those that are there",
         "sinks/dead_letters/table",
-        "if all(reached.get(each.key, 0) >= each.end for each in marks):",
+        "if all(ends.get(each.key, 0) >= each.end for each in ranges):",
         "if False:",
         f"{LETTERS}dead_letters_lost_to_a_crash_are_written_at_the_next_start",
     ),
