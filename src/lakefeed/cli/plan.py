@@ -25,6 +25,7 @@ from lakefeed.cli.output import (
     wrapped,
 )
 from lakefeed.clients.spark.session import log_path
+from lakefeed.messages.printable import counted
 
 if TYPE_CHECKING:
     from lakefeed.operations.plan.estimates import Estimates
@@ -46,10 +47,9 @@ OWN_PROPERTY = re.compile(r"('lakefeed\.[^']*' = )'((?:[^'\\]|\\.){60,})'")
 def plan(pipeline: Path, overrides: tuple[str, ...], topic: str | None, master: str | None) -> None:
     """Predict a run: start, DDL, offsets, files, requests, time.
 
-    Changes nothing, and may run beside the feed. Starts Spark, but only to find out the rows' columns: Spark reads no
-    record.
+    Changes nothing, and may run beside the feed. Starts Spark to find out the rows' columns; Spark reads no record.
 
-    Exit status: 0 if the start would work, otherwise the status with which the run would be refused.
+    Exit status: 0 if the run would start, otherwise the status of the refused run.
     """
     declared = lakefeed.Pipeline.from_file(pipeline, overrides=overrides)
     found = declared.plan(topic=topic, master=master, log_file=log_path(f"{declared.config.name}-plan"))
@@ -62,7 +62,7 @@ def _lines(found: Plans) -> Iterator[str]:
         yield from _plan_lines(found.tables[0])
         return
     if not found.tables:
-        yield f"{found.pipeline}: there is no topic yet that it reads"
+        yield f"{found.pipeline}: none of its topics exists yet"
         return
     yield styled(f"{found.pipeline}: {len(found.tables)} topics, each into a table of its own", bold=True)
     rows = [("topic", "start", "table", "records", "batches", "files", "S3 requests")]
@@ -79,7 +79,7 @@ def _lines(found: Plans) -> Iterator[str]:
         if feed.refusal is not None:
             yield styled(f"\n{feed.topics[0]}: the start would be refused", fg="red", bold=True)
             yield str(feed.refusal)
-    yield f"\nin full: lakefeed plan … --topic {found.tables[0].topics[0]}"
+    yield f"\nlakefeed plan … --topic {found.tables[0].topics[0]} shows the whole plan of a topic"
 
 
 def _table_outcome(feed: RunPlan) -> str:
@@ -101,8 +101,8 @@ def _plan_lines(feed: RunPlan) -> Iterator[str]:
         settings = ", ".join(f"{key}={value}" for key, value in created.config.items())
         yield from field_lines("topic", f"{created.topic}: new, with {created.partitions} partitions; {settings}")
     if (again := feed.again) is not None:
-        outcome = "is in the table already: it is left out" if again.is_landed else "is landed first, as it was planned"
-        yield from field_lines("again", f"batch {again.batch_id}, which Spark had planned before, {outcome}")
+        outcome = "has landed already: the run skips it" if again.is_landed else "lands first, with the same offsets"
+        yield from field_lines("again", f"batch {again.batch_id}, which Spark had planned in the last run, {outcome}")
     if feed.path is not None:
         yield from field_lines("reader", feed.path.reader)
         yield from field_lines("encoder", feed.path.encoder)
@@ -141,11 +141,12 @@ def _statement_lines(text: str) -> Iterator[str]:
 
 def _reading_lines(feed: RunPlan) -> Iterator[str]:
     if not feed.batches:
-        yield from field_lines("reads", "nothing: all that the topics hold has landed")
+        yield from field_lines("reads", "nothing: all records of the topics have landed")
         return
     first = sum(part.first for part in feed.partitions)
     number = "" if feed.batch_id is None else f" (batch {feed.batch_id})"
-    yield from field_lines("reads", f"{first:,} offsets in the first batch{number}, all there is in {feed.batches:,}")
+    batches = counted(feed.batches, "batch", "batches")
+    yield from field_lines("reads", f"{first:,} offsets in the first batch{number}, all present offsets in {batches}")
     rows = [("partition", "first batch", "offsets", "there now", "offsets")]
     for part in feed.partitions[:MOST_PARTITIONS]:
         batch, all_now = span(part.start, part.first_end), span(part.start, part.end)

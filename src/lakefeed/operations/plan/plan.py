@@ -1,7 +1,7 @@
-"""Plan a run without running it: its start, statements to the catalog, batches and cost.
+"""Predict a run: its start, its statements to the catalog, its batches and their cost.
 
-The same functions as in a start find the statements; nothing is executed, and no record is decoded. The rows' columns
-come from Spark's analysis of decode and transform, over the columns of the Kafka source.
+A plan calls the functions of a start, but executes no statement and decodes no record. Spark analyzes decode and
+transform over the columns of the Kafka source; the rows' columns come from this analysis.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointPlan:
-    """The planned action on the checkpoint, and a sentence about it."""
+    """The planned action on the checkpoint, and ``told``, a sentence about it."""
 
     location: str
     action: Literal["make", "keep", "make anew"]
@@ -83,9 +83,9 @@ class PartitionPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Again:
-    """A batch that Spark had planned before the feed ended, and repeats with the same offsets.
+    """A batch that Spark had planned before the last run ended, and repeats with the same offsets.
 
-    If it ``is_landed``, the sink already has it, and it is skipped; otherwise it is the first batch.
+    If it ``is_landed``, the sink already has it, and the run skips it; otherwise it is the first batch.
     """
 
     batch_id: int
@@ -99,13 +99,13 @@ class RunPlan:
 
     Attributes:
         sink: ``iceberg catalog.namespace.table`` or ``parquet s3a://…``.
-        kind: whether the feed starts new, continues, would be refused, or waits for its topic's first record.
-        start: how it would start, or why it would not, in a sentence.
-        checkpoint: None if the table's ledger is the only stored state.
-        tables: changes of the feed's table and of other tables; only of tables that a run would reach.
-        batch_id: of the first batch that lands records; None if batches have no numbers.
+        kind: whether the feed begins, resumes, is refused, or waits for its topic's first record.
+        start: a sentence that says how it would start, or why not.
+        checkpoint: None if the feed has none.
+        tables: the changes of the feed's table and of other tables.
+        batch_id: the id of the first batch that lands records; None without a checkpoint.
         batches: the number of batches that land the present records.
-        path: what reads and encodes the records; None if nothing is read yet.
+        path: the reader and the encoder of the records; None if the feed waits or is refused.
     """
 
     feed: str
@@ -127,7 +127,7 @@ class RunPlan:
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """All statements before the first batch, in order, except the statement of the fence that every start takes."""
+        """All statements before the first batch, in order, except the one that takes the fence."""
         return tuple(statement for table in self.tables for statement in table.statements)
 
     @property
@@ -159,7 +159,7 @@ class Plans(ReadableResult):
 
     @property
     def figures(self) -> dict[str, str]:
-        """Return how the first tables would start, for a notebook."""
+        """The starts of the first tables, for a notebook."""
         shown = {plan.sink: plan.start if plan.refusal is None else str(plan.refusal) for plan in self.tables[:20]}
         return shown | ({"more": f"{len(self.tables) - 20:,} tables"} if len(self.tables) > 20 else {})
 
@@ -169,7 +169,7 @@ class Plans(ReadableResult):
 
     @property
     def total(self) -> Estimates | None:
-        """The cost of all tables that would start; None if no table would."""
+        """The cost of all tables that would start; None if all are refused."""
         known = [each.estimates for each in self.tables if each.estimates]
         return total(known) if known else None
 
@@ -192,7 +192,7 @@ class Plans(ReadableResult):
 
 @dataclass
 class _Table:
-    """One table, and what a start would do to it; ``status`` is None if the checkpoint belongs to another pipeline."""
+    """The plan of one table while it is made; ``status`` is None if the checkpoint belongs to another pipeline."""
 
     feed: Feed
     status: FeedStatus | None = None
@@ -217,13 +217,13 @@ class _Table:
 def plan_run(pipeline: str, feeds: Sequence[Feed], *, many: bool, spark: Callable[[], SparkSession]) -> Plans:
     """Plan a run into one table, or into ``many``, one for each topic; call ``spark`` only if a feed would start.
 
-    The feeds have to be newly built, one for each table, so that they use the registry's present schemas.
+    ``feeds`` must be new, one for each table, so that they use the registry's present schemas.
     """
     session = cache(spark)
     tables = [_look(feed, spark=session) for feed in feeds]
     if many:
         if any(table.has_landed for table in tables):
-            # As in a run: topics without a position are new, since the others have begun.
+            # As in a run, a topic without a position is new if another topic has landed.
             is_new = [table.status is not None and table.status.position is None for table in tables]
             pairs = zip(tables, is_new, strict=True)
             tables = [_look(table.feed.as_new_topic(), spark=session) if new else table for table, new in pairs]
@@ -251,7 +251,7 @@ def _look(feed: Feed, *, spark: Callable[[], SparkSession]) -> _Table:
 
 
 def _refuse_shared_tables(tables: Sequence[_Table]) -> None:
-    """Refuse a second topic for a table: it belongs to the topic whose rows it has, or else to the first."""
+    """Refuse the second topic of a table, which belongs to the topic whose rows it has, or else to the first topic."""
     taken: Taken[_Table] = Taken()
     for table in tables:
         clash = taken.take(table.topic, table.feed.config, table)
@@ -267,7 +267,7 @@ def _refuse_shared_tables(tables: Sequence[_Table]) -> None:
 
 
 def _describe_topics(starting: Sequence[_Table]) -> dict[str, TopicDescription]:
-    """Describe the topics as a reader sees them: it may have to stop at an open transaction."""
+    """Describe the topics as the feed's consumers see them, which may stop at an open transaction."""
     if not starting:
         return {}
     source = starting[0].feed.config.kafka
@@ -284,7 +284,7 @@ def _count_batches(table: _Table, status: FeedStatus, topics: Mapping[str, Topic
     if many:
         [topic] = topics.values()
         if not any(partition.end_offset for partition in topic.partitions):
-            # A topic without records does not start; it may also lack a schema.
+            # The table of a topic without records does not start yet; the topic may also lack a schema.
             return
         table.begin = begin_of_topic(status.position, topic, first=first)
         spread = spread_by_round(limit, topic)
@@ -384,7 +384,7 @@ def _prepare(table: _Table, status: FeedStatus, spark: SparkSession) -> None:
 
 
 class _PlannedSink(BaseSink):
-    """A sink that plans changes of its columns and executes none."""
+    """A sink that only plans the changes of its columns."""
 
     ledger = NoLedger("a plan")
 
@@ -410,29 +410,30 @@ def _checkpoint(config: PipelineConfig, status: FeedStatus) -> CheckpointPlan | 
         return None
     owner = f"feed '{config.name}' into {Owner.of(config).sink}"
     if status.note is None:
-        return CheckpointPlan(location=location, action="make", told=f"new; it becomes that of {owner}")
+        return CheckpointPlan(location=location, action="make", told=f"new, for {owner}")
     if state.batch_id is None and state.damage is None:
-        return CheckpointPlan(location=location, action="make", told=f"is that of {owner}, and empty")
+        return CheckpointPlan(location=location, action="make", told=f"belongs to {owner}, and is empty")
     if status.decided is not None and status.decided.reset_checkpoint:
-        message = f"is that of {owner}, and is removed: {status.start}"
+        message = f"belongs to {owner}, and is removed: {status.start}"
         return CheckpointPlan(location=location, action="make anew", told=message)
     has = f"batch {state.batch_id} {'done' if state.committed else 'planned'}"
-    return CheckpointPlan(location=location, action="keep", told=f"is that of {owner}, and has {has}")
+    return CheckpointPlan(location=location, action="keep", told=f"belongs to {owner}, and has {has}")
 
 
 def _notes(config: PipelineConfig, status: FeedStatus, past: Past) -> list[str]:
     notes = []
     if config.decode.registry is not None and config.schema_.on_change == "evolve":
-        met = "records may name schemas that the table has not met"
-        notes.append(f"{met}: its columns follow when their batch comes, not at the start")
+        met = "records may have schemas that are new to the table"
+        notes.append(f"{met}: their batch, and not the start, then adds the columns")
     if config.decode.is_sampled and status.position is None:
-        notes.append("unless the sink remembers a schema, the start guesses its columns from the newest records")
+        notes.append("unless the sink has stored a schema, the start guesses the columns from the newest records")
     if dead := sum(batch.dead_letters > 0 for batch in past.batches):
         had = f"{dead} of the last {len(past.batches)} batches had dead letters"
-        notes.append(f"{had}, which make a commit and requests of their own")
+        notes.append(f"{had}, which need a commit and requests of their own")
     if merged := Counter(batch.merged_because for batch in past.batches if batch.merged_because):
         [(why, count)] = merged.most_common(1)
         notes.append(f"{merged.total()} of the last {len(past.batches)} batches were a MERGE; of {count}: {why}")
     if config.trigger != AVAILABLE_NOW:
-        notes.append(f"what comes later is landed at each trigger ({config.trigger}); lakefeed run --once ends before")
+        later = f"a run lands later records at each trigger ({config.trigger})"
+        notes.append(f"{later}; lakefeed run --once ends before them")
     return notes
