@@ -161,22 +161,17 @@ def read_note(files: CheckpointFiles, *, where: str) -> Note | None:
     names = files.names()
     if OWNER_FILE not in names:
         if METADATA in names:
-            raise CheckpointMismatch(
-                "the checkpoint location has a Spark checkpoint that lakefeed did not make",
-                where=where,
-                hint="name another checkpoint location for this pipeline",
-            )
+            what = "the checkpoint location has a Spark checkpoint that lakefeed did not make"
+            raise CheckpointMismatch(what, where=where, hint="name another checkpoint location for this pipeline")
         return None
     try:
         document = json.loads(files.read(OWNER_FILE))
         # A newer version of lakefeed may have written more fields.
         return Note(**{each.name: document[each.name] for each in fields(Note) if each.name in document})
     except (ValueError, TypeError, AttributeError):
-        raise CheckpointMismatch(
-            f"{OWNER_FILE} in the checkpoint location is broken, or lakefeed did not write it",
-            where=f"{where}/{OWNER_FILE}",
-            hint="restore the file, or name another checkpoint location for this pipeline",
-        ) from None
+        what = f"{OWNER_FILE} in the checkpoint location is broken, or lakefeed did not write it"
+        hint = "restore the file, or name another checkpoint location for this pipeline"
+        raise CheckpointMismatch(what, where=f"{where}/{OWNER_FILE}", hint=hint) from None
 
 
 def require_owner(found: Note | None, owner: Owner, *, where: str) -> Note:
@@ -378,13 +373,8 @@ class StoredCheckpoint:
 
     def _error(self, error: OSError) -> AccessDenied | Unreachable:
         if "ACCESS_DENIED" in str(error) or "403" in str(error):
-            return AccessDenied(
-                f"the S3 store refuses access to the {self._content}",
-                where=self._location,
-                hint="check the access key, and the rights of its user on this bucket and path",
-            )
-        return Unreachable(
-            f"the {self._content} is unavailable: {str(error).splitlines()[0][:200]}",
-            where=self._location,
-            hint="test the connection to the store: lakefeed check pipeline.yaml --connect",
-        )
+            hint = "check the access key, and the rights of its user on this bucket and path"
+            return AccessDenied(f"the S3 store refuses access to the {self._content}", where=self._location, hint=hint)
+        what = f"the {self._content} is unavailable: {str(error).splitlines()[0][:200]}"
+        hint = "test the connection to the store: lakefeed check pipeline.yaml --connect"
+        return Unreachable(what, where=self._location, hint=hint)

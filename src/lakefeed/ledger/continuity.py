@@ -149,23 +149,17 @@ class ServerLedger(ABC):
         # A sink that was added to a running feed begins with a later batch, but never with a move.
         if last is None:
             if commit.move is not None:
-                raise CheckpointMismatch(
-                    f"the sink has no commit of feed '{self.feed}', so its position cannot be moved",
-                    where=self.where,
-                    hint="run the feed until its first batch is committed, then move it",
-                )
+                what = f"the sink has no commit of feed '{self.feed}', so its position cannot be moved"
+                hint = "run the feed until its first batch is committed, then move it"
+                raise CheckpointMismatch(what, where=self.where, hint=hint)
         elif found := violations(last.commit.ranges, commit):
-            raise CheckpointMismatch(
-                f"the batch does not continue where feed '{self.feed}' ended: {'; '.join(found)}",
-                where=self.where,
-                hint="compare the batch with the feed's position: lakefeed offsets show pipeline.yaml",
-            )
+            what = f"the batch does not continue where feed '{self.feed}' ended: {'; '.join(found)}"
+            hint = "compare the batch with the feed's position: lakefeed offsets show pipeline.yaml"
+            raise CheckpointMismatch(what, where=self.where, hint=hint)
         return CommitCheck.NEW
 
     def removed(self, name: str) -> CheckpointMismatch:
         """Return the error for a running feed whose entries another program has removed from ``name``."""
-        return CheckpointMismatch(
-            f"the ledger no longer has entries of feed '{self.feed}': another program has changed {name}",
-            where=self.where,
-            hint="restore it; or start again with another checkpoint location",
-        )
+        what = f"the ledger no longer has entries of feed '{self.feed}': another program has changed {name}"
+        hint = "restore it; or start again with another checkpoint location"
+        return CheckpointMismatch(what, where=self.where, hint=hint)

@@ -100,11 +100,9 @@ class EntryLedger(ServerLedger):
 
     def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
         if delete_where is not None:
-            raise ConfigError(
-                "this sink cannot delete rows with a move of the feed's position",
-                where=self.where,
-                hint="move the feed with --keep-rows, and delete the rows in the sink yourself",
-            )
+            what = "this sink cannot delete rows with a move of the feed's position"
+            hint = "move the feed with --keep-rows, and delete the rows in the sink yourself"
+            raise ConfigError(what, where=self.where, hint=hint)
         self.add(None, commit, commit_id=commit_id)
 
     def add(self, rows: DataFrame | None, commit: Commit, *, commit_id: str) -> None:

@@ -255,8 +255,6 @@ class IcebergLedger:
 
 
 def position_unknown(feed: str, *, where: str) -> CheckpointMismatch:
-    return CheckpointMismatch(
-        f"the table was rolled back to before the commits of feed '{feed}', so the feed's position is unknown",
-        where=where,
-        hint="restore the table; or choose a position: lakefeed offsets rewind pipeline.yaml --to timestamp:…",
-    )
+    what = f"the table was rolled back to before the commits of feed '{feed}', so the feed's position is unknown"
+    hint = "restore the table; or choose a position: lakefeed offsets rewind pipeline.yaml --to timestamp:…"
+    return CheckpointMismatch(what, where=where, hint=hint)

@@ -61,11 +61,9 @@ class OffsetRange:
 
     def __post_init__(self) -> None:
         if self.partition < 0 or self.start < 0 or self.end < self.start:
-            raise ConfigError(
-                f"[{self.start}, {self.end}) of partition {self.partition} is no offset range",
-                where=f"topic {self.topic}",
-                hint="count offsets and partitions from 0, and write the smaller offset first",
-            )
+            what = f"[{self.start}, {self.end}) of partition {self.partition} is no offset range"
+            hint = "count offsets and partitions from 0, and write the smaller offset first"
+            raise ConfigError(what, where=f"topic {self.topic}", hint=hint)
 
     @property
     def key(self) -> Partition:
@@ -88,10 +86,8 @@ class OffsetRange:
         """Parse ``TOPIC:PARTITION:START:END``, as ``str`` writes it."""
         match = _RANGE.fullmatch(text)
         if match is None:
-            raise ConfigError(
-                f"'{text}' is no offset range",
-                hint="write TOPIC:PARTITION:START:END, such as some-topic:0:110:220 for the offsets 110 to 219",
-            )
+            hint = "write TOPIC:PARTITION:START:END, such as some-topic:0:110:220 for the offsets 110 to 219"
+            raise ConfigError(f"'{text}' is no offset range", hint=hint)
         return cls(match[1], int(match[2]), int(match[3]), int(match[4]))
 
 
@@ -110,11 +106,9 @@ class OffsetRanges:
     def __post_init__(self) -> None:
         ordered = tuple(sorted(self.ranges))
         if len({span.key for span in ordered}) != len(ordered):
-            raise ConfigError(
-                "a partition has more than one offset range",
-                where=", ".join(map(str, ordered)),
-                hint="join its ranges to one, or use one command or batch per range",
-            )
+            what = "a partition has more than one offset range"
+            hint = "join its ranges to one, or use one command or batch per range"
+            raise ConfigError(what, where=", ".join(map(str, ordered)), hint=hint)
         object.__setattr__(self, "ranges", ordered)
 
     @classmethod

@@ -151,11 +151,9 @@ def with_deleted(rows: DataFrame, rule: DeleteRule, *, null_value: Column) -> Da
         kind = rows.schema[next(name for name in rows.columns if name.lower() == column.lower())].dataType
         fitting = {"string": str, "boolean": bool}.get(kind.typeName(), int)
         if wrong := [value for value in values if type(value) is not fitting]:
-            raise ConfigError(
-                f"delete.equals has {', '.join(map(repr, wrong))}, but the column {column} is {kind.simpleString()}",
-                where="delete.equals",
-                hint="write values of the column's type: texts with quotes, such as ['1'], numbers and true without",
-            )
+            what = f"delete.equals has {', '.join(map(repr, wrong))}, but the column {column} is {kind.simpleString()}"
+            hint = "write values of the column's type: texts with quotes, such as ['1'], numbers and true without"
+            raise ConfigError(what, where="delete.equals", hint=hint)
         deleted = deleted | sf.coalesce(sf.col(quoted((column,))).isin(*values), sf.lit(False))
     marked = rows.withColumn(DELETED, deleted)
     return marked.withColumns(_key_columns(marked, rule.keys)).drop(OWN_KEY)

@@ -168,11 +168,9 @@ def _registry_options(spark: SparkSession, spec: specs.RegisteredFormat) -> dict
         options["subjects"] = json.dumps(spec.subjects)
     if spec.credentials is not None:
         if not jvm.has_credentials(spark, spec.credentials):
-            raise ConfigError(
-                "The JVM does not have the schema registry's credentials",
-                where=f"credentials {spec.credentials!r}",
-                hint="call lakefeed.jvm.put_credentials(spark, name, username=…, password=…) before",
-            )
+            what = "The JVM does not have the schema registry's credentials"
+            hint = "call lakefeed.jvm.put_credentials(spark, name, username=…, password=…) before"
+            raise ConfigError(what, where=f"credentials {spec.credentials!r}", hint=hint)
         options["credentials"] = spec.credentials
     return options
 
@@ -210,11 +208,9 @@ def _table_type(spark: SparkSession, text: str, *, of: str) -> StructType:
             f"The schema for {of} values cannot be used: {unusable.what}", where=text[:120], hint=unusable.hint
         ) from None
     except Exception as unreadable:
-        raise ConfigError(
-            f"The schema for {of} values cannot be read: {jvm.cause_of(unreadable)}",
-            where=text[:120],
-            hint="give Spark DDL (id BIGINT, name STRING), an Avro record schema or the JSON of a StructType",
-        ) from None
+        what = f"The schema for {of} values cannot be read: {jvm.cause_of(unreadable)}"
+        hint = "give Spark DDL (id BIGINT, name STRING), an Avro record schema or the JSON of a StructType"
+        raise ConfigError(what, where=text[:120], hint=hint) from None
     if not isinstance(schema, t.StructType) or not schema.fields:
         what = f"The schema for {of} values has no fields"
         raise ConfigError(what, where=text[:120], hint="give at least one column, such as id BIGINT")

@@ -97,10 +97,9 @@ def avro_schema(text: str, references: Mapping[str, str] | None = None, *, name:
     except RecursionError:
         raise too_deep() from None
     if not isinstance(made, dict) or made.get("type") != "record":
-        raise ConfigError(
-            "The JSON Schema does not describe an object with properties, so it has no columns",
-            hint='decode as json with schema_ddl, or give the schema "type": "object" and properties',
-        )
+        what = "The JSON Schema does not describe an object with properties, so it has no columns"
+        hint = 'decode as json with schema_ddl, or give the schema "type": "object" and properties'
+        raise ConfigError(what, hint=hint)
     return json.dumps(made)
 
 
@@ -173,11 +172,9 @@ class _Translation:
     def _count(self, place: _Place) -> None:
         self._steps += 1
         if self._columns > MOST_COLUMNS or self._steps > _MOST_STEPS:
-            raise ConfigError(
-                f"The JSON Schema has more than {MOST_COLUMNS:,} columns, including those behind its references",
-                where=str(place.path),
-                hint="replace repeated schemas by an object without properties: it becomes a column of JSON text",
-            )
+            what = f"The JSON Schema has more than {MOST_COLUMNS:,} columns, including those behind its references"
+            hint = "replace repeated schemas by an object without properties: it becomes a column of JSON text"
+            raise ConfigError(what, where=str(place.path), hint=hint)
 
     def _choice(self, place: _Place, word: str) -> _Made:
         rest = [({key: value for key, value in part.items() if key != word}, at) for part, at in place.parts]
@@ -264,11 +261,8 @@ class _Translation:
         self._count(place)
         name = key or "_"
         if name in fields:
-            raise ConfigError(
-                "The JSON Schema has a property '_' and one with the empty name, whose column is also called '_'",
-                where=str(place.path),
-                hint="rename one of them, or decode as json with schema_ddl",
-            )
+            what = "The JSON Schema has a property '_' and one with the empty name, whose column is also called '_'"
+            raise ConfigError(what, where=str(place.path), hint="rename one of them, or decode as json with schema_ddl")
         column: dict[str, Any] = {"name": name, "type": made.schema}
         if made.nullable:
             column["default"] = None

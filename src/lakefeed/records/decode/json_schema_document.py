@@ -64,10 +64,8 @@ def malformed(pointer: Pointer, what: str) -> ConfigError:
 
 
 def too_deep() -> ConfigError:
-    return ConfigError(
-        f"The JSON Schema is nested deeper than {DEEPEST} levels",
-        hint="replace the deeper schemas by an object without properties: it becomes a column of JSON text",
-    )
+    hint = "replace the deeper schemas by an object without properties: it becomes a column of JSON text"
+    return ConfigError(f"The JSON Schema is nested deeper than {DEEPEST} levels", hint=hint)
 
 
 class SchemaDocuments:
@@ -107,11 +105,9 @@ class SchemaDocuments:
             except (Unresolvable, ValueError, LookupError, TypeError, AttributeError):
                 target = None
             if target is None or not isinstance(target.contents, dict | bool):
-                raise ConfigError(
-                    f"The JSON Schema refers to {schema[word]}, which does not exist",
-                    where=str(path),
-                    hint="correct $ref, or register the other schema as a reference of this one",
-                )
+                what = f"The JSON Schema refers to {schema[word]}, which does not exist"
+                hint = "correct $ref, or register the other schema as a reference of this one"
+                raise ConfigError(what, where=str(path), hint=hint)
             yield target.contents, target.resolver
 
     def _resource(self, document: dict[str, Any]) -> Resource[Any]:

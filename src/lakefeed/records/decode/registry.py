@@ -128,11 +128,9 @@ class SchemaRegistry:
             schema = self._version(subject, str(version or "latest"))
         if block is not None and schema.kind != KINDS[block]:
             other = next((name for name, kind in KINDS.items() if kind == schema.kind), None)
-            raise ConfigError(
-                f"version {schema.version} of subject {subject} is of kind {schema.kind}, not {KINDS[block]}",
-                where=self.url,
-                hint=f"use the block {other} instead of {block} in decode" if other else None,
-            )
+            what = f"version {schema.version} of subject {subject} is of kind {schema.kind}, not {KINDS[block]}"
+            hint = f"use the block {other} instead of {block} in decode" if other else None
+            raise ConfigError(what, where=self.url, hint=hint)
         return schema
 
     def versions(self, subject: str) -> list[RegisteredSchema]:
@@ -271,11 +269,8 @@ class SchemaRegistry:
             raise explain(error, server="the schema registry", where=self.url) from None
         except (OSError, http.client.HTTPException) as error:
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise Unreachable(
-                f"The schema registry does not answer: {why}",
-                where=self.url,
-                hint="check that it runs at this address; for the local stack: lakefeed local status",
-            ) from None
+            hint = "check that it runs at this address; for the local stack: lakefeed local status"
+            raise Unreachable(f"The schema registry does not answer: {why}", where=self.url, hint=hint) from None
 
     def _error_of(self, answer: Response, what: str) -> LakefeedError:
         status, where = answer.status, f"{what} of {self.url}"
@@ -343,16 +338,11 @@ def _token_of(settings: Registry) -> Callable[[], str] | None:
 
 def _not_a_registry(url: str, status: int) -> NotARegistry:
     if 300 <= status < 400:
-        return NotARegistry(
-            f"This address redirects to another one (HTTP status {status}), to which lakefeed sends no login",
-            where=url,
-            hint="write the other address, which curl -sI shows in the line Location",
-        )
-    return NotARegistry(
-        f"This is not the address of a schema registry: another server answers (HTTP status {status})",
-        where=url,
-        hint="give the base address of Confluent's API; Apicurio's ends in /apis/ccompat/v7",
-    )
+        what = f"This address redirects to another one (HTTP status {status}), to which lakefeed sends no login"
+        return NotARegistry(what, where=url, hint="write the other address, which curl -sI shows in the line Location")
+    what = f"This is not the address of a schema registry: another server answers (HTTP status {status})"
+    hint = "give the base address of Confluent's API; Apicurio's ends in /apis/ccompat/v7"
+    return NotARegistry(what, where=url, hint=hint)
 
 
 def _checked(kind: type[T], answer: Any) -> T:

@@ -88,11 +88,9 @@ def subject_of(named: str | None, source: NumberedSource, part: Part) -> str:
         return named
     if source.topics:
         return f"{source.topics[0]}-{part}"
-    raise ConfigError(
-        "with topics_pattern, the subject of the table's schema is unknown",
-        where="decode.key" if part == "key" else "decode",
-        hint=f"set subject: <topic>-{part} for one of the topics, or for Avro a schema_file",
-    )
+    what = "with topics_pattern, the subject of the table's schema is unknown"
+    hint = f"set subject: <topic>-{part} for one of the topics, or for Avro a schema_file"
+    raise ConfigError(what, where="decode.key" if part == "key" else "decode", hint=hint)
 
 
 def _resolve(
@@ -137,11 +135,8 @@ def _allowed_subjects(encoded: Encoded, source: NumberedSource) -> tuple[str, ..
     named = encoded.avro.subjects if encoded.avro is not None else []
     topics = source.topics or ()
     if not topics and any("{topic}" in subject for subject in named):
-        raise ConfigError(
-            "with topics_pattern, {topic} in subjects has no value",
-            where="decode.avro.subjects",
-            hint="write the names of the subjects",
-        )
+        what = "with topics_pattern, {topic} in subjects has no value"
+        raise ConfigError(what, where="decode.avro.subjects", hint="write the names of the subjects")
     names = [s.replace("{topic}", topic) for s in named for topic in (topics if "{topic}" in s else [""])]
     return tuple(dict.fromkeys(names))
 
@@ -233,11 +228,9 @@ def _imported(text: str, folder: Path, seen: set[str]) -> Iterator[str]:
         try:
             imported = path.read_text("utf-8")
         except FileNotFoundError:
-            raise ResourceMissing(
-                f"the .proto file imports '{name}', which does not exist",
-                where=str(path),
-                hint="put it into the file's folder, or give a descriptor set: protoc --include_imports",
-            ) from None
+            what = f"the .proto file imports '{name}', which does not exist"
+            hint = "put it into the file's folder, or give a descriptor set: protoc --include_imports"
+            raise ResourceMissing(what, where=str(path), hint=hint) from None
         yield imported
         yield from _imported(imported, folder, seen)
 
@@ -252,11 +245,9 @@ def _json_schema(block: JsonDecode, source: NumberedSource) -> str:
     assert isinstance(source, KafkaSource)  # The pipeline's model refuses samples from other sources.
     guess = infer_schema(newest_values(source, records=block.sample_records))
     if not guess.ddl:
-        raise ConfigError(
-            f"no columns can be guessed from {guess.records} record(s): they are no JSON objects with fields",
-            where=", ".join(source.topics or [str(source.topics_pattern)]),
-            hint="give schema_ddl; lakefeed schema infer shows why the records cannot be used",
-        )
+        what = f"no columns can be guessed from {guess.records} record(s): they are no JSON objects with fields"
+        hint = "give schema_ddl; lakefeed schema infer shows why the records cannot be used"
+        raise ConfigError(what, where=", ".join(source.topics or [str(source.topics_pattern)]), hint=hint)
     text = json.dumps(guess.avro)
     require_usable(text)
     return text

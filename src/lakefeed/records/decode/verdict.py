@@ -250,11 +250,8 @@ def _rule(rows: DataFrame, expectation: RowExpectation) -> Column:
             hint="write the rule over these columns",
         ) from None
     if rule_type != "boolean":
-        raise ConfigError(
-            f"expectation '{expectation.name}' is no condition: its value is of type {rule_type}",
-            where=expectation.rule,
-            hint="write a rule that is true or false, such as fare >= 0",
-        )
+        what = f"expectation '{expectation.name}' is no condition: its value is of type {rule_type}"
+        raise ConfigError(what, where=expectation.rule, hint="write a rule that is true or false, such as fare >= 0")
     return rule
 
 

@@ -30,10 +30,8 @@ def struct_of(spark: SparkSession, schema: str) -> StructType:
             "rows cannot be written with a schema that contains itself", hint="remove the recursive field"
         ) from None
     if str(parsed.getType()) != "RECORD":
-        raise ConfigError(
-            f"the Avro schema is of type {str(parsed.getType()).lower()}, but rows need a record",
-            hint='give a schema with "type": "record"',
-        )
+        what = f"the Avro schema is of type {str(parsed.getType()).lower()}, but rows need a record"
+        raise ConfigError(what, hint='give a schema with "type": "record"')
     return t.StructType.fromJson(json.loads(sql_type.json()))
 
 
@@ -43,10 +41,8 @@ def derived(rows: DataFrame, *, name: str) -> str:
         converters = _avro(rows.sparkSession).SchemaConverters
         return str(converters.toAvroType(rows._jdf.schema(), False, name, "").toString())
     except py4j.Py4JJavaError as error:
-        raise ConfigError(
-            f"no Avro schema can be made from the rows: {cause_of(error)}",
-            hint="rename or cast the column, give a schema, or encode as json",
-        ) from None
+        hint = "rename or cast the column, give a schema, or encode as json"
+        raise ConfigError(f"no Avro schema can be made from the rows: {cause_of(error)}", hint=hint) from None
 
 
 def require_fit(rows: DataFrame, schema: str, *, key: str | None = None) -> None:
@@ -103,11 +99,8 @@ def _avro(spark: SparkSession) -> Any:
 
 def _misfit(what: str, rows: DataFrame) -> ConfigError:
     types = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in rows.schema.fields)
-    return ConfigError(
-        f"the rows do not fit the Avro schema: {what}",
-        where=f"the rows' columns: {types}",
-        hint="change the schema or the columns, or encode as json",
-    )
+    hint = "change the schema or the columns, or encode as json"
+    return ConfigError(f"the rows do not fit the Avro schema: {what}", where=f"the rows' columns: {types}", hint=hint)
 
 
 def row_error(text: str) -> ConfigError | None:
@@ -125,8 +118,6 @@ def row_error(text: str) -> ConfigError | None:
     if NULL_MARK not in text:
         return None
     field = text.partition(NULL_MARK)[2].split()[0].strip("'\"")
-    return ConfigError(
-        f"a row has no value for the field '{field}', which must not be null",
-        where=f"field {field}",
-        hint="fix the row, or make the field a union with null in the schema",
-    )
+    what = f"a row has no value for the field '{field}', which must not be null"
+    hint = "fix the row, or make the field a union with null in the schema"
+    return ConfigError(what, where=f"field {field}", hint=hint)

@@ -110,11 +110,9 @@ def settle(
         ConfigError: the rows do not fit the schema, the registry refuses the schema, or the key column is missing.
     """
     if key is not None and key not in rows.columns:
-        raise ConfigError(
-            f"there is no column '{key}' for the key",
-            where=f"the columns are {', '.join(rows.columns)}",
-            hint="name one of these columns as key",
-        )
+        what = f"there is no column '{key}' for the key"
+        hint = "name one of these columns as key"
+        raise ConfigError(what, where=f"the columns are {', '.join(rows.columns)}", hint=hint)
     kind = FRAMED.get(format) or ("PROTOBUF" if format == "protobuf" else "AVRO")
     if isinstance(schema, str):
         schema = SchemaText(text=schema, kind=kind)
@@ -254,11 +252,9 @@ def subject_name(strategy: NameStrategy, *, topic: str, record: str) -> str:
 def _only_column(rows: DataFrame, key: str | None) -> str:
     names = [name for name in rows.columns if name != key]
     if len(names) != 1:
-        raise ConfigError(
-            "the format string needs rows of one column beside the key",
-            where=f"the columns are {', '.join(rows.columns)}",
-            hint="encode as csv or json, or select one column",
-        )
+        what = "the format string needs rows of one column beside the key"
+        hint = "encode as csv or json, or select one column"
+        raise ConfigError(what, where=f"the columns are {', '.join(rows.columns)}", hint=hint)
     return names[0]
 
 
@@ -266,11 +262,9 @@ def _require_plain(rows: DataFrame) -> None:
     """Refuse arrays, maps and structs, which Spark would write as texts that no reader can parse."""
     for field in rows.schema.fields:
         if isinstance(field.dataType, t.ArrayType | t.MapType | t.StructType):
-            raise ConfigError(
-                f"the column {field.name} cannot be written as CSV",
-                where=f"{field.name} is {field.dataType.simpleString()}",
-                hint="encode as json, or omit the column",
-            )
+            what = f"the column {field.name} cannot be written as CSV"
+            hint = "encode as json, or omit the column"
+            raise ConfigError(what, where=f"{field.name} is {field.dataType.simpleString()}", hint=hint)
 
 
 def _require_kind(name: str, schema: SchemaText, kind: str) -> None:

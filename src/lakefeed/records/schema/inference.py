@@ -215,11 +215,9 @@ def newest_values(source: KafkaSource, *, records: int) -> list[bytes]:
     ranges = list(newest_ranges(source, records))
     if not any(span.records for span in ranges):
         topics = ", ".join(sorted({span.topic for span in ranges})) or source.topics_pattern
-        raise ResourceMissing(
-            f"no schema can be guessed: {topics} has no records yet",
-            where=source.bootstrap_servers,
-            hint="try again when the topic has records, or give schema_ddl",
-        )
+        what = f"no schema can be guessed: {topics} has no records yet"
+        hint = "try again when the topic has records, or give schema_ddl"
+        raise ResourceMissing(what, where=source.bootstrap_servers, hint=hint)
     return [record.value for record in read_ranges(source, ranges) if record.value is not None]
 
 

@@ -250,8 +250,5 @@ class SourceTopics:
         return OffsetRanges(ranges.ranges, ids).in_epochs(epochs)
 
     def _lost(self, what: str) -> RecordsLost:
-        return RecordsLost(
-            f"{what}; this batch is not written",
-            where=self._source.bootstrap_servers,
-            hint="start the feed again: it then names the lost records and the ways to resume",
-        )
+        hint = "start the feed again: it then names the lost records and the ways to resume"
+        return RecordsLost(f"{what}; this batch is not written", where=self._source.bootstrap_servers, hint=hint)
