@@ -79,7 +79,7 @@ AT_THE_START = (
         "offsets/ranges",
         "epoch: int | None = field(default=None, compare=False)",
         "epoch: int | None = field(default=None)",
-        "tests/unit/offsets/test_ranges.py::test_a_leader_says_nothing_of_the_records",
+        "tests/unit/offsets/test_ranges.py::test_ranges_with_and_without_leader_epochs_are_equal",
     ),
     python(
         "start: a checkpoint that is older than the table",

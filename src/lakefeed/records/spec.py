@@ -119,8 +119,7 @@ class Raw:
     """Undecoded bytes, in the column ``value``."""
 
 
-OwnSpec = ConfluentAvro | ConfluentProtobuf | ConfluentJson | PlainAvro | PlainProtobuf | Json | String | Raw
-DecodeSpec = OwnSpec | JavaFormat | ExpressionFormat
+DecodeSpec = RegisteredFormat | PlainAvro | PlainProtobuf | Json | String | Raw | JavaFormat | ExpressionFormat
 
 
 @dataclass(frozen=True, kw_only=True)

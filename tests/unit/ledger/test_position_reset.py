@@ -1,4 +1,4 @@
-"""Moves of a feed's position, and the offsets that its table covers: as JSON, as arithmetic, and in an audit."""
+"""Moves of a feed's position: as JSON, and in an audit."""
 
 import json
 
@@ -20,8 +20,9 @@ keys = st.tuples(st.sampled_from(["a", "b.c"]), st.integers(0, 12))
 offsets = st.integers(0, 10**12)
 
 
-def at(*offsets_: int, topic_id: str = "one", start: int | None = None) -> OffsetRanges:
-    ranges = (OffsetRange("t", number, end if start is None else start, end) for number, end in enumerate(offsets_))
+def at(*ends: int, topic_id: str = "one", start: int | None = None) -> OffsetRanges:
+    """Return ranges of topic t that end at these offsets; by default empty ones."""
+    ranges = (OffsetRange("t", number, end if start is None else start, end) for number, end in enumerate(ends))
     return OffsetRanges(tuple(ranges), {"t": topic_id})
 
 
@@ -31,6 +32,7 @@ def batch(number: int, start: int, end: int, *, topic_id: str = "one") -> Commit
 
 
 def kinds(*commits: Commit, fault: bool) -> list[str]:
+    """Return the kinds of an audit's faults or notes."""
     found = findings(Evidence(commits=commits, recorded=commits[-1].ranges))
     return [each.kind for each in found if each.fault is fault and each.kind != "topic-missing"]
 
@@ -41,7 +43,7 @@ def kinds(*commits: Commit, fault: bool) -> list[str]:
     st.none() | st.dictionaries(keys, offsets),
     st.booleans(),
 )
-def test_moves_survive_json(
+def test_a_move_is_read_from_its_json(
     reason: str,
     positions: dict[tuple[str, int], tuple[int, int]],
     deleted: dict[tuple[str, int], int] | None,
@@ -56,16 +58,16 @@ def test_moves_survive_json(
 @pytest.mark.parametrize(
     "text", ["", "{}", "[]", '{"reason":"rewind","positions":{"t":{"id":"x","ranges":{"0":[1]}}}}']
 )
-def test_what_is_no_move_says_so(text: str) -> None:
+def test_from_json_refuses_a_text_that_is_no_move(text: str) -> None:
     with pytest.raises(ConfigError, match="not a move"):
         PositionReset.from_json(text)
 
 
-def test_a_move_reaches_where_it_goes_and_leaves_the_rest() -> None:
+def test_reaches_moves_only_the_partitions_of_the_move() -> None:
     assert PositionReset("rewind", {("t", 1): (7, 3)}).reaches(at(5, 7, start=1)) == at(5, 3)
 
 
-def test_a_position_is_read_as_the_jvm_module_writes_it() -> None:
+def test_a_position_is_read_from_the_json_of_the_jvm_module() -> None:
     text = json.dumps(
         {
             "commit-id": "c",
@@ -83,7 +85,7 @@ def test_a_position_is_read_as_the_jvm_module_writes_it() -> None:
     assert position is not None
     assert position.kept == CommittedOffsets({("t", 0): ((2, 9),), ("t", 1): ()}, {"t": "one"})
     assert Position.from_json("rolled-back") is None
-    # A batch may have no records, so a commit without records need not be a move.
+    # Only "moved" marks a move, because a batch may also have empty ranges.
     empty = {"snapshot-id": 7, "ranges": json.loads(at(5).to_json())}
     found = [Position.from_json(json.dumps({**empty, "moved": moved})) for moved in (False, True)]
     assert [each.reset_snapshot_id for each in found if each] == [None, 7]
@@ -91,7 +93,7 @@ def test_a_position_is_read_as_the_jvm_module_writes_it() -> None:
         Position.from_json("{}")
 
 
-def test_an_auditor_sees_moves_as_notes() -> None:
+def test_an_audit_notes_moves_and_finds_no_fault_in_them() -> None:
     rewind = Commit(
         "f", 0, at(2), snapshot_id=9, move=PositionReset("rewind", {("t", 0): (4, 2)}, {"t": "one"}, {("t", 0): 2})
     )
@@ -102,7 +104,7 @@ def test_an_auditor_sees_moves_as_notes() -> None:
     assert "accepted-loss" in kinds(batch(0, 0, 4), given_up, batch(1, 9, 10), fault=False)
 
 
-def test_a_move_excuses_nothing_but_itself() -> None:
+def test_an_audit_finds_gaps_and_overlaps_beside_a_move() -> None:
     rewind = Commit("f", 0, at(2), move=PositionReset("rewind", {("t", 0): (4, 2)}, {"t": "one"}))
     assert kinds(batch(0, 0, 4), rewind, batch(1, 3, 6), fault=True) == ["gap"]
     assert kinds(batch(0, 0, 5), rewind, batch(1, 2, 6), fault=True) == ["overlap"]
@@ -110,20 +112,20 @@ def test_a_move_excuses_nothing_but_itself() -> None:
     assert kinds(batch(0, 0, 4), elsewhere, fault=True) == ["gap"]
 
 
-def test_another_topic_is_a_fault_unless_a_move_has_left_the_old_one() -> None:
+def test_an_audit_accepts_a_recreated_topic_only_after_a_move() -> None:
     left = Commit("f", 0, at(0, topic_id="two"), move=PositionReset("accepted-loss", {("t", 0): (4, 0)}, {"t": "one"}))
     assert kinds(batch(0, 0, 4), left, batch(1, 0, 3, topic_id="two"), fault=True) == []
     assert kinds(batch(0, 0, 4), batch(1, 0, 3, topic_id="two"), fault=True) == ["topic-changed"]
 
 
 def moved(move: PositionReset, ranges: OffsetRanges) -> list[Finding]:
-    """Return the audit's notes on a move that follows a batch of four records."""
+    """Return the audit's notes on a move after a batch of four records."""
     commits = (batch(0, 0, 4), Commit("f", 0, ranges, snapshot_id=9, move=move))
     return [each for each in findings(Evidence(commits=commits)) if each.kind == move.reason]
 
 
 @pytest.mark.parametrize("begin", [0, 2])
-def test_a_recreated_topic_gives_up_no_committed_offset(begin: int) -> None:
+def test_an_audit_reports_no_lost_offsets_for_a_recreated_topic(begin: int) -> None:
     move = PositionReset("accepted-loss", {("t", 0): (4, begin)}, {"t": "one"})
     found = moved(move, at(begin, topic_id="two"))
     assert not [each for each in found if "given up" in each.what]
@@ -134,7 +136,7 @@ def test_a_recreated_topic_gives_up_no_committed_offset(begin: int) -> None:
     assert (partition.start, partition.end) == (None, None)
 
 
-def test_a_topic_that_ends_before_the_position_gives_up_no_committed_offset() -> None:
+def test_an_audit_reports_lost_offsets_only_for_a_move_forward() -> None:
     [found] = moved(PositionReset("accepted-loss", {("t", 0): (4, 3)}, {"t": "one"}), at(3))
     assert "given up" not in found.what
     assert "t-0 went back from 4 to 3; the rows of the offsets [3, 4) were kept" in found.what
@@ -142,7 +144,7 @@ def test_a_topic_that_ends_before_the_position_gives_up_no_committed_offset() ->
     assert "5 offsets of t-0, [4, 9), were given up" in forward.what
 
 
-def test_rows_of_a_recreated_topic_are_not_distinguished_although_its_commits_have_expired() -> None:
+def test_an_audit_accepts_rows_of_the_old_topic_after_a_recreation() -> None:
     move = PositionReset("accepted-loss", {("t", 0): (4, 0)}, {"t": "one"})
     left = Commit("f", 0, at(0, topic_id="two"), move=move)
     after = batch(1, 0, 3, topic_id="two")
@@ -150,6 +152,6 @@ def test_rows_of_a_recreated_topic_are_not_distinguished_although_its_commits_ha
     found = findings(Evidence(commits=(left, after), history_complete=False, recorded=after.ranges, row_coverage=rows))
     assert [each.kind for each in found if each.fault] == []
     assert "renamed" in [each.kind for each in found]
-    # The pipeline no longer reads this topic, so no new topic has its name.
+    # A topic that the pipeline no longer reads was not recreated.
     dropped = Commit("f", 0, at(4), move=PositionReset("accepted-loss", {}, {"other": "o"}))
     assert renamed_topics((dropped,)) == set()

@@ -1,4 +1,4 @@
-"""All ledgers have one protocol: mypy compares their signatures here; tests/spark compares their behaviour."""
+"""All ledgers have the methods of ``Ledger``; tests/spark compares their behaviour."""
 
 import pytest
 
@@ -12,5 +12,5 @@ LEDGERS: tuple[type[Ledger], ...] = (IcebergLedger, EntryLedger, NoLedger, Range
 
 
 @pytest.mark.parametrize("ledger", LEDGERS)
-def test_a_ledger_can_be_called_as_its_protocol_says(ledger: type[Ledger]) -> None:
+def test_each_ledger_has_the_methods_of_the_protocol(ledger: type[Ledger]) -> None:
     require_protocol(ledger)

@@ -1,4 +1,4 @@
-"""How much of a feed's branch readers see, from the metadata of a real Iceberg table in a folder."""
+"""The state of a feed's branch, read from a real Iceberg table in a folder."""
 
 from pyiceberg.catalog import Catalog
 
@@ -8,7 +8,7 @@ from lakefeed.ledger.snapshots import position_in, scanned
 from tests.unit.ledger.test_snapshots import SCHEMA, rows, summary
 
 
-def test_commits_wait_in_the_branch_until_they_are_published_or_the_table_diverges(catalog: Catalog) -> None:
+def test_branch_state_counts_unpublished_commits_and_detects_divergence(catalog: Catalog) -> None:
     table = catalog.create_table("ns.branched", schema=SCHEMA)
     assert branch_state(table, "f") is None
     table.append(rows(0, 2), snapshot_properties=summary(0, 2))
@@ -42,6 +42,6 @@ def test_commits_wait_in_the_branch_until_they_are_published_or_the_table_diverg
     assert "the branch cannot be published" in state.sentence
 
 
-def test_an_audit_that_is_none_is_none() -> None:
+def test_stored_audit_ignores_an_invalid_property() -> None:
     for text in ("", "{}", "[]", '{"snapshot-id": 1, "at": "x", "failures": []}'):
         assert StoredAudit.of({f"{AUDIT}.f": text}, "f") is None

@@ -16,10 +16,10 @@ unreadable                null        id if known  the reason
 from __future__ import annotations
 
 from lakefeed.clients.spark.errors import decode_error_of, registry_error_of
-from lakefeed.config.decoding import ExpressionFormat, JavaFormat
+from lakefeed.config.decoding import JavaFormat
 from lakefeed.ledger.outcomes import RECORD
 from lakefeed.records.decode.formats import decoded
-from lakefeed.records.decode.verdict import METADATA, OnNull, RecordPolicy, RowExpectation, classify, rows
+from lakefeed.records.decode.verdict import RecordPolicy, RowExpectation, classify, rows
 from lakefeed.records.spec import (
     ConfluentAvro,
     ConfluentJson,
@@ -33,16 +33,13 @@ from lakefeed.records.spec import (
 )
 
 __all__ = [
-    "METADATA",
     "RECORD",
     "ConfluentAvro",
     "ConfluentJson",
     "ConfluentProtobuf",
     "DecodeSpec",
-    "ExpressionFormat",
     "JavaFormat",
     "Json",
-    "OnNull",
     "PlainAvro",
     "PlainProtobuf",
     "Raw",

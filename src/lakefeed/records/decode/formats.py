@@ -117,14 +117,14 @@ def _has_one_value(spec: DecodeSpec) -> bool:
     match spec:
         case specs.String() | specs.Raw():
             return True
-        case specs.ConfluentAvro(reader_schema=schema) | specs.PlainAvro(reader_schema=str(schema)):
-            pass
-        case specs.PlainAvro(writer_schema=schema):
-            pass
-        case _:
-            return False
-    document = json.loads(schema)
-    return not isinstance(document, dict) or document.get("type") != "record"
+        case (
+            specs.ConfluentAvro(reader_schema=text)
+            | specs.PlainAvro(reader_schema=str(text))
+            | specs.PlainAvro(writer_schema=text)
+        ):
+            schema = json.loads(text)
+            return not isinstance(schema, dict) or schema.get("type") != "record"
+    return False
 
 
 def decoder_options(spark: SparkSession, spec: DecodeSpec) -> dict[str, str]:

@@ -149,11 +149,8 @@ def rows(
     Args:
         decoded_records: the result of ``decoded``, with the columns topic, partition and offset.
         on_null: the treatment of a null value (a tombstone): ``fail`` stops the job, ``skip`` omits the record,
-            ``keep`` makes it a row of nulls.
-        on_bad_timestamp: as in ``RecordPolicy``.
+            ``keep`` makes it a row of nulls. For the other arguments see ``RecordPolicy``.
         keep: names from ``METADATA``; ``offset`` becomes the column ``kafka_offset``.
-        deletes: the rule for records that delete the row of their key; it adds the column ``lakefeed_deleted``.
-        unavailable: the rule for values that a change event lacks.
 
     Raises:
         ConfigError: ``keep`` has an unknown name, the records lack a column, or a field of the value has the name of
