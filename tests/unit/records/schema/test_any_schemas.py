@@ -1,9 +1,8 @@
-"""Chains of random schemas: each change is applied or refused with words, and the table can follow applied ones."""
+"""Chains of random schemas: each change is applied or refused with a reason, and the table can follow."""
 
 import json
 from contextlib import suppress
 
-import pytest
 from pyspark.sql.types import StructType
 
 from lakefeed.errors import ConfigError, LakefeedError, SchemaIncompatible
@@ -56,10 +55,9 @@ def run_of(seed: int) -> dict[str, int]:
     return counts
 
 
-@pytest.mark.parametrize("begin", [0])
-def test_every_change_is_applied_or_refused_with_words(begin: int) -> None:
+def test_each_random_change_is_applied_or_refused_with_a_reason() -> None:
     counts = {"merged": 0, "refused": 0, "first": 0}
-    for seed in range(begin, begin + CHAINS):
+    for seed in range(CHAINS):
         try:
             for key, count in run_of(seed).items():
                 counts[key] += count

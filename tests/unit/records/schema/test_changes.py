@@ -21,13 +21,13 @@ AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ADDED = Change("added", "address.zip", None, "string or null")
 
 
-def test_nothing_yet() -> None:
+def test_a_table_without_properties_has_no_history() -> None:
     assert read_history({}) == History()
     assert read_ids({}) == frozenset()
     assert history_properties({}, []) == {}
 
 
-def test_entries_are_kept_newest_last() -> None:
+def test_history_appends_new_entries_at_the_end() -> None:
     first = history_properties({}, [Entry(AT, 3, (ADDED,))], ids=[1, 2])
     assert first == {
         HISTORY: '{"dropped":0,"entries":[{"at":"2026-01-02T03:04:05Z","id":3,'
@@ -39,13 +39,13 @@ def test_entries_are_kept_newest_last() -> None:
     assert both.entries == (Entry(AT, 3, (ADDED,)), rename)
 
 
-def test_an_id_without_changes_is_only_remembered() -> None:
+def test_an_entry_without_changes_adds_only_its_id() -> None:
     before = history_properties({}, [Entry(AT, 3, (ADDED,))])
     assert history_properties(before, [Entry(AT, 7, ())]) == {IDS: "3,7"}
     assert history_properties(before, [Entry(AT, 3, ())]) == {}
 
 
-def test_old_entries_go_and_are_counted() -> None:
+def test_history_drops_the_oldest_entries_and_counts_them() -> None:
     properties: dict[str, str] = {}
     for number in range(LIMIT + 3):
         properties |= history_properties(properties, [Entry(AT, number, (ADDED,))])
@@ -54,7 +54,7 @@ def test_old_entries_go_and_are_counted() -> None:
     assert [history.entries[0].schema_id, history.entries[-1].schema_id] == [3, LIMIT + 2]
 
 
-def test_times_are_kept_in_utc_and_long_types_short() -> None:
+def test_history_has_times_in_utc_and_shortens_long_types() -> None:
     local = datetime(2026, 1, 2, 5, 4, 5, tzinfo=timezone(timedelta(hours=2)))
     properties = history_properties({}, [Entry(local, 1, (Change("added", "e", None, "x" * 200),))])
     (entry,) = read_history(properties).entries
@@ -63,11 +63,11 @@ def test_times_are_kept_in_utc_and_long_types_short() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"dropped":0,"entries":[{}]}', '{"dropped":"x","entries":[]}'])
-def test_what_a_hand_has_broken(text: str) -> None:
+def test_an_invalid_history_is_an_error(text: str) -> None:
     with pytest.raises(ConfigError, match=r"lakefeed\.schema-history cannot be read"):
         read_history({HISTORY: text})
 
 
-def test_ids_that_a_hand_has_broken() -> None:
+def test_an_invalid_list_of_ids_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"lakefeed\.schema-ids cannot be read"):
         read_ids({IDS: "1,two"})

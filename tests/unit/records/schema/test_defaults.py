@@ -1,4 +1,4 @@
-"""Write defaults of an Avro schema as SQL, but only those that a table's column can have."""
+"""Defaults of an Avro schema in SQL, as far as a table's column can have them."""
 
 import json
 from typing import Any
@@ -32,16 +32,16 @@ def schema(type_: Any, **default: Any) -> str:
         (["string", "long"], "x", None),
     ],
 )
-def test_plain_types_have_a_default_and_others_none(type_: Any, default: Any, expected: tuple[str, str] | None) -> None:
+def test_only_plain_types_have_a_default_in_sql(type_: Any, default: Any, expected: tuple[str, str] | None) -> None:
     assert column_defaults(schema(type_, default=default)).get("c") == expected
 
 
-def test_a_field_without_a_default_has_none() -> None:
+def test_a_field_without_a_default_has_none_in_sql() -> None:
     assert column_defaults(schema("long")) == {}
 
 
 @given(st.text())
-def test_any_text_is_one_literal(text: str) -> None:
+def test_any_text_becomes_one_sql_literal(text: str) -> None:
     _, sql = column_defaults(schema("string", default=text))["c"]
     inner = sql[1:-1].replace("\\\\", "").replace("\\'", "")
     assert sql[0] == sql[-1] == "'"

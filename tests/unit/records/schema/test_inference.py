@@ -1,4 +1,4 @@
-"""Infer a schema from JSON records."""
+"""Guess a schema from JSON records."""
 
 import json
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ def said(guess: InferredSchema) -> list[str]:
     return [str(each) for each in guess.conflicts]
 
 
-def test_records_that_agree() -> None:
+def test_records_of_one_schema_give_all_types_without_conflicts() -> None:
     guess = of(
         {"id": 1, "name": "a", "ok": True, "share": 0.5, "at": {"x": 1}, "tags": ["t"], "lines": [{"n": 1}]},
         {"id": None, "share": 1, "at": {"y": "z"}, "lines": []},
@@ -37,13 +37,13 @@ def test_records_that_agree() -> None:
     assert guess.avro["fields"][6]["type"][1]["items"][1]["name"] == "lines_element"
 
 
-def test_types_that_differ_are_reported_and_most_wins() -> None:
+def test_the_most_frequent_type_is_guessed_and_others_are_conflicts() -> None:
     guess = of({"a": 1}, {"a": 2}, {"a": "x"}, {"a": {"b": 1}})
     assert guess.ddl == "`a` BIGINT"
     assert said(guess) == ["a: 2 times long, but 1 times string, 1 times object, which this schema cannot decode"]
 
 
-def test_what_was_never_seen_is_reported() -> None:
+def test_fields_without_values_are_strings_and_conflicts() -> None:
     guess = of({"a": None, "b": [], "c": {}})
     assert guess.ddl == "`a` STRING, `b` ARRAY<STRING>, `c` STRING"
     assert said(guess) == [
@@ -53,11 +53,11 @@ def test_what_was_never_seen_is_reported() -> None:
     ]
 
 
-def test_whole_numbers_that_no_bigint_holds() -> None:
+def test_whole_numbers_beyond_bigint_are_decimals() -> None:
     assert of({"a": 2**63}, {"a": 1}).ddl == "`a` DECIMAL(38,0)"
 
 
-def test_records_that_are_none_are_counted() -> None:
+def test_unusable_records_are_counted_by_reason() -> None:
     guess = infer_schema([b'{"a": 1}', b"oops", b"[1]", b'{"a": 1, "a": 2}', b"\xff", b'{"a": NaN}', b"[" * 100_000])
     assert (guess.records, guess.ddl) == (7, "`a` BIGINT")
     assert said(guess) == [
@@ -67,7 +67,7 @@ def test_records_that_are_none_are_counted() -> None:
     ]
 
 
-def test_names_that_avro_or_spark_do_not_take() -> None:
+def test_names_that_avro_or_spark_refuse_are_conflicts() -> None:
     guess = of({"a-b": 1, "id": 1, "ID": 2})
     assert guess.ddl == "`a-b` BIGINT, `id` BIGINT, `ID` BIGINT"
     assert [each["name"] for each in guess.avro["fields"]] == ["a-b", "id", "ID"]
@@ -77,13 +77,13 @@ def test_names_that_avro_or_spark_do_not_take() -> None:
     ]
 
 
-def test_objects_may_be_called_like_the_record_or_a_type_of_avro() -> None:
+def test_a_field_may_have_the_name_of_the_record_or_of_an_avro_type() -> None:
     guess = of({"Value": {"a": 1}, "string": {"b": 2}})
     assert guess.ddl == "`Value` STRUCT<`a`: BIGINT>, `string` STRUCT<`b`: BIGINT>"
     parse(json.dumps(guess.avro))
 
 
-def test_hostile_records_cost_no_traceback_and_no_table_without_end() -> None:
+def test_hostile_records_give_a_schema_within_the_limits() -> None:
     deep: Any = 1
     for _ in range(300):
         deep = {"x": deep}
@@ -109,7 +109,7 @@ def test_hostile_records_cost_no_traceback_and_no_table_without_end() -> None:
 
 class Cluster:
     def __init__(self, bootstrap_servers: str, *, options: object) -> None:
-        assert options == {"kafka.client.id": "me"}  # the options that the Kafka client takes
+        assert options == {"kafka.client.id": "me"}
         self.topics = {"a": [(0, 100), (90, 100), (7, 7)], "b": [(0, 2)]}
 
     def list(self) -> Sequence[str]:
@@ -132,7 +132,7 @@ class Cluster:
         ({"topics_pattern": "[ab]"}, 9, [97, 97, 7, 0]),
     ],
 )
-def test_the_newest_of_each_partition(
+def test_newest_ranges_spread_the_records_over_the_partitions(
     monkeypatch: pytest.MonkeyPatch, source: dict[str, object], records: int, starts: list[int]
 ) -> None:
     monkeypatch.setattr(inference, "Topics", Cluster)

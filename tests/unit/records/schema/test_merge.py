@@ -1,4 +1,4 @@
-"""The rules by which schemas are merged, one by one."""
+"""The rules for merging schemas."""
 
 import io
 import json
@@ -24,7 +24,7 @@ DATE = {"type": "int", "logicalType": "date"}
 
 
 def joined_type(reader: Json, writer: Json) -> Json:
-    """Return the merged type of a field from the readers' type and the writer's."""
+    """Return the type of a field after a merge."""
     return json.loads(join(record(field("f", reader)), record(field("f", writer))).schema)["fields"][0]["type"]
 
 
@@ -32,14 +32,14 @@ def said(merge: SchemaMerge) -> list[str]:
     return [str(each) for each in merge.changes]
 
 
-def test_a_schema_that_reads_the_writer_stays_to_the_letter() -> None:
+def test_the_text_of_a_schema_that_covers_the_writer_stays_unchanged() -> None:
     text = json.dumps(record(field("a", "long", doc="an id")), indent=3)
     merge = merge_schemas(text, json.dumps(record(field("a", "int"))))
     assert merge.schema is text
     assert merge.changes == ()
 
 
-def test_a_new_field_is_optional_unless_it_has_a_default() -> None:
+def test_a_new_field_becomes_optional_unless_it_has_a_default() -> None:
     merge = join(record(field("a")), record(field("a"), field("b"), field("c", "int", default=7)))
     assert json.loads(merge.schema)["fields"][1:] == [
         {"name": "b", "type": ["null", "string"], "default": None},
@@ -59,7 +59,7 @@ def test_a_field_that_the_writer_lacks_becomes_optional_unless_it_has_a_default(
     assert said(lacking_all) == ["a made optional, because the writer lacks it", "z added (string or null)"]
 
 
-def test_a_default_stays_the_unions_first_member() -> None:
+def test_the_type_of_the_default_stays_the_first_member_of_a_union() -> None:
     merge = join(record(field("a", "int", default=5)), record(field("a", ["null", "int"], default=None)))
     assert json.loads(merge.schema)["fields"] == [{"name": "a", "type": ["int", "null"], "default": 5}]
     assert said(merge) == ["a made optional (int or null)"]
@@ -106,7 +106,7 @@ def test_a_default_stays_the_unions_first_member() -> None:
         ),
     ],
 )
-def test_types_join(reader: Json, writer: Json, joined: Json) -> None:
+def test_the_merged_type_reads_both_types(reader: Json, writer: Json, joined: Json) -> None:
     assert joined_type(reader, writer) == joined
 
 
@@ -160,7 +160,7 @@ def test_types_join(reader: Json, writer: Json, joined: Json) -> None:
         ),
     ],
 )
-def test_types_that_no_column_holds_together(reader: Json, writer: Json, words: str) -> None:
+def test_types_without_a_common_column_type_are_incompatible(reader: Json, writer: Json, words: str) -> None:
     with pytest.raises(SchemaIncompatible) as refused:
         joined_type(reader, writer)
     assert words in refused.value.what
@@ -168,7 +168,7 @@ def test_types_that_no_column_holds_together(reader: Json, writer: Json, words: 
 
 @pytest.mark.parametrize("time", [MICROS, MILLIS, DATE])
 @pytest.mark.parametrize("order", [1, -1])
-def test_a_number_is_no_time_where_times_are_not_written_as_numbers(time: Json, order: int) -> None:
+def test_numbers_and_times_are_incompatible_if_times_are_no_numbers(time: Json, order: int) -> None:
     reader, writer = [json.dumps(record(field("f", each))) for each in ("long", time)][::order]
     with pytest.raises(SchemaIncompatible, match="no column has both"):
         merge_schemas(reader, writer, times_are_numbers=False)
@@ -185,7 +185,7 @@ def test_an_enum_gets_the_writers_symbols() -> None:
     assert said(merge) == ["e widened from enum(A, B) to enum(A, B, C)"]
 
 
-def test_a_rename_by_alias() -> None:
+def test_an_alias_of_the_writer_renames_the_field() -> None:
     merge = join(record(field("old", "int")), record(field("new", "long", aliases=["old"])))
     assert json.loads(merge.schema)["fields"] == [{"name": "new", "type": "long", "aliases": ["old"]}]
     assert said(merge) == ["new renamed from old", "new widened from int to long"]
@@ -199,19 +199,18 @@ def test_an_older_writer_does_not_undo_a_rename() -> None:
     assert join(newest, record(field("a"))).changes == ()
 
 
-def test_a_field_that_is_there_is_not_renamed_away() -> None:
-    """The writer's field has the name of one field, so its alias does not rename the other field."""
+def test_an_alias_is_ignored_if_the_reader_has_a_field_of_the_new_name() -> None:
     merge = join(record(field("a"), field("b")), record(field("b", aliases=["a"])))
     assert said(merge) == ["a made optional, because the writer lacks it"]
     assert [each.get("aliases") for each in json.loads(merge.schema)["fields"]] == [None, None]
 
 
-def test_an_older_name_cannot_be_given_to_another_field() -> None:
+def test_a_new_field_with_an_older_name_of_another_field_is_incompatible() -> None:
     with pytest.raises(SchemaIncompatible, match="the new field a has an older name of the field b"):
         join(record(field("b", aliases=["a"])), record(field("b", aliases=["a"]), field("a")))
 
 
-def test_names_that_differ_in_case_only() -> None:
+def test_fields_that_differ_in_case_only_are_incompatible() -> None:
     address = record(field("zip"), name="Address")
     with pytest.raises(SchemaIncompatible, match=r"the fields address\.zip and address\.ZIP differ in case only"):
         join(
@@ -220,7 +219,7 @@ def test_names_that_differ_in_case_only() -> None:
         )
 
 
-def test_nested_changes_have_their_paths() -> None:
+def test_changes_inside_arrays_and_maps_have_their_paths() -> None:
     def order(*line: Json) -> Json:
         lines = {"type": "array", "items": record(*line, name="Line")}
         return record(field("lines", lines), field("by_day", {"type": "map", "values": ["null", "Line"]}))
@@ -235,7 +234,7 @@ def test_nested_changes_have_their_paths() -> None:
     assert json.loads(merge.schema)["fields"][1]["type"] == {"type": "map", "values": ["null", "Line"]}
 
 
-def test_a_type_may_be_defined_at_another_place() -> None:
+def test_the_writer_may_define_a_type_in_another_field() -> None:
     address, wider = record(field("zip"), name="Address"), record(field("zip"), field("city"), name="Address")
     merge = join(
         record(field("home", address), field("work", "Address")), record(field("work", wider), field("home", "Address"))
@@ -243,8 +242,7 @@ def test_a_type_may_be_defined_at_another_place() -> None:
     assert said(merge) == ["home.city added (string or null)", "work.city added (string or null)"]
 
 
-def test_a_type_that_was_split_in_two_is_one_again() -> None:
-    """The reader uses one definition in both places, so both get the fields of both writer types."""
+def test_one_type_of_the_reader_gets_the_fields_of_two_types_of_the_writer() -> None:
     point = record(field("x", "int"), name="Point")
     writer = record(field("a", record(field("x", "int"), field("y", "int"), name="P2")), field("b", point))
     merge = join(record(field("a", point), field("b", "Point")), writer)
@@ -253,7 +251,7 @@ def test_a_type_that_was_split_in_two_is_one_again() -> None:
     assert read(merge.schema, writer, value) == {"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": None}}
 
 
-def test_namespaces_do_not_count() -> None:
+def test_types_with_different_namespaces_match() -> None:
     def schema(namespace: str, *fields: Json) -> Json:
         color = {"type": "enum", "name": "Color", "symbols": ["RED"]}
         return record(field("color", ["null", color]), *fields, namespace=namespace)
@@ -264,7 +262,7 @@ def test_namespaces_do_not_count() -> None:
     assert read(merge.schema, writer, {"color": "RED", "n": 3}) == {"color": "RED", "n": 3}
 
 
-def test_recursive_types_join() -> None:
+def test_types_that_contain_themselves_are_merged() -> None:
     def node(*fields: Json) -> Json:
         return record(*fields, field("next", ["null", "Node"], default=None), name="Node")
 
@@ -275,7 +273,7 @@ def test_recursive_types_join() -> None:
     assert read(merge.schema, writer, value) == value
 
 
-def test_records_of_unions_are_found_by_name() -> None:
+def test_members_of_unions_match_by_name() -> None:
     def event(*members: Json) -> Json:
         return record(field("event", list(members)))
 
@@ -285,7 +283,7 @@ def test_records_of_unions_are_found_by_name() -> None:
 
 
 def events(names: list[str]) -> Json:
-    """Return a union of records; each has a field that is named after the record's full name."""
+    """Return a union of records; the only field of a record has the record's full name."""
 
     def event(full: str) -> Json:
         namespace, _, name = full.rpartition(".")
@@ -301,29 +299,29 @@ FULL_NAMES = [f"{namespace}.{name}" for namespace in ("shop.a", "shop.b", "c") f
 
 @given(*[st.lists(st.sampled_from(FULL_NAMES), unique=True, min_size=2)] * 2)
 @settings(max_examples=60, deadline=None)
-def test_members_of_unions_belong_together_by_their_full_names(one: list[str], two: list[str]) -> None:
+def test_members_of_unions_match_by_full_name_first(one: list[str], two: list[str]) -> None:
     for first, second in ((one, two), (two, one)):
         joined = join(events(first), events(second)).schema
         _, *found = json.loads(joined)["fields"][0]["type"]
         names = [f"{each['namespace']}.{each['name']}" for each in found]
-        assert names[: len(first)] == first  # Columns keep their order.
+        assert names[: len(first)] == first
         assert len({*names}) == len(names)
         for name, each in zip(names, found, strict=True):
             fields = {inner["name"].replace("_", ".") for inner in each["fields"]}
             shared = {*first} & {*second}
             if name in shared:
-                assert fields == {name}  # Never fields of another record.
+                assert fields == {name}
             assert {given.rpartition(".")[2] for given in fields} == {name.rpartition(".")[2]}
         assert merge_schemas(joined, json.dumps(events(second))).schema == joined
 
 
-def test_a_record_with_the_name_of_a_container_is_not_one() -> None:
+def test_a_record_named_array_does_not_match_an_array() -> None:
     items = {"type": "array", "items": "int"}
     assert joined_type([record(name="array"), "string"], [items, "string"]) == [record(name="array"), "string", items]
     assert joined_type([record(name="array"), items], items) == [record(name="array"), items]
 
 
-def test_without_growing_new_fields_are_left_out_and_names_stay() -> None:
+def test_without_grow_new_fields_are_left_out_and_names_stay() -> None:
     reader = record(field("a", "int"))
     writer = record(field("b", "long", aliases=["a"]), field("c"))
     merge = join(reader, writer, grow=False)
@@ -334,7 +332,7 @@ def test_without_growing_new_fields_are_left_out_and_names_stay() -> None:
 
 
 @pytest.mark.parametrize("type_", ["string", {"type": "array", "items": "string"}, ["null", "string"]])
-def test_text_that_becomes_any_json(type_: Json) -> None:
+def test_a_string_that_becomes_any_json_is_a_change(type_: Json) -> None:
     text, mixed = record(field("v", type_)), record(field("v", type_, **{"lakefeed.json": True}))
     merge = join(text, mixed)
     assert said(merge)[0].endswith("to any JSON as text")
@@ -342,7 +340,7 @@ def test_text_that_becomes_any_json(type_: Json) -> None:
     assert json.loads(join(mixed, text).schema) == mixed
 
 
-def test_docs_and_other_attributes_stay() -> None:
+def test_a_merge_keeps_doc_and_other_attributes() -> None:
     merge = join(record(field("a", doc="first"), doc="all"), record(field("a"), field("b", doc="second")))
     schema = json.loads(merge.schema)
     assert (schema["doc"], [each["doc"] for each in schema["fields"]]) == ("all", ["first", "second"])
@@ -351,7 +349,7 @@ def test_docs_and_other_attributes_stay() -> None:
 @pytest.mark.parametrize(
     "text", ["{", '"string"', '{"type": "record"}', '{"type": "array", "items": "int"}', "[]", "7"]
 )
-def test_what_is_no_record_schema(text: str) -> None:
+def test_a_schema_of_no_record_is_an_error(text: str) -> None:
     with pytest.raises(ConfigError, match="Avro schema"):
         merge_schemas(text, json.dumps(record()))
 

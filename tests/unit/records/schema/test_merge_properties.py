@@ -1,8 +1,7 @@
-"""For every chain of compatible versions, any order gives the same schema, and this schema reads every record."""
+"""For every chain of compatible versions, any order of merges gives the same schema, which reads every record."""
 
 import io
 import json
-from functools import reduce
 from typing import Any
 
 import fastavro
@@ -16,16 +15,15 @@ QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCh
 
 
 def joined(versions: list[Json]) -> Json:
-    """Return the merge of all versions, one after the other."""
-    return json.loads(
-        reduce(
-            lambda so_far, each: merge_schemas(so_far, json.dumps(each)).schema, versions[1:], json.dumps(versions[0])
-        )
-    )
+    """Merge all versions, one after the other."""
+    schema, *others = map(json.dumps, versions)
+    for other in others:
+        schema = merge_schemas(schema, other).schema
+    return json.loads(schema)
 
 
 def meaning(schema: Json, known: dict[str, Json] | None = None) -> Any:
-    """Return a schema without order, names of types, and values of defaults, for comparisons."""
+    """Return a schema without the order of fields, names of types and values of defaults, for comparisons."""
     known = {} if known is None else known
     if isinstance(schema, list):
         return frozenset(meaning(each, known) for each in schema)
@@ -58,14 +56,14 @@ def may_be_absent(field: Json) -> bool:
 
 @QUICK
 @given(chains(), st.randoms(use_true_random=False))
-def test_the_order_of_versions_does_not_matter(versions: list[Json], random: Any) -> None:
+def test_merges_in_any_order_give_the_same_schema(versions: list[Json], random: Any) -> None:
     shuffled = random.sample(versions, len(versions))
     assert meaning(joined(shuffled)) == meaning(joined(versions))
 
 
 @QUICK
 @given(chains())
-def test_joining_again_changes_nothing(versions: list[Json]) -> None:
+def test_a_second_merge_changes_nothing(versions: list[Json]) -> None:
     schema = json.dumps(joined(versions))
     for each in versions:
         merge = merge_schemas(schema, json.dumps(each))
@@ -75,7 +73,7 @@ def test_joining_again_changes_nothing(versions: list[Json]) -> None:
 
 @QUICK
 @given(chains(), st.data())
-def test_every_writers_records_are_read(versions: list[Json], draw: Any) -> None:
+def test_the_merged_schema_reads_the_records_of_every_version(versions: list[Json], draw: Any) -> None:
     schema = joined(draw.draw(st.permutations(versions)))
     for version in versions:
         value = draw.draw(data(version))
@@ -87,7 +85,7 @@ def test_every_writers_records_are_read(versions: list[Json], draw: Any) -> None
 
 
 def expected(value: Any, writer: Json, reader: Json) -> Any:
-    """Return the value as the reader's schema has to show it: fields are matched by uid, others get their defaults."""
+    """Return the value as the reader has to read it: fields are matched by uid, other fields get their defaults."""
     if value is None:
         return None
     reader, writer = member(value, reader), member(value, writer)
@@ -110,7 +108,7 @@ def expected(value: Any, writer: Json, reader: Json) -> Any:
 
 
 def member(value: Any, schema: Json) -> Json:
-    """Return the union's member that holds the value; return other schemas unchanged."""
+    """Return the union's member that the value belongs to; return other schemas unchanged."""
     if not isinstance(schema, list):
         return schema
     some = [each for each in schema if each != "null"]

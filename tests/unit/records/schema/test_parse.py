@@ -1,4 +1,4 @@
-"""Avro schemas that any client may register: malformed ones are errors with words, large ones are limited."""
+"""Avro schemas that any client may register: malformed and too large ones are errors with a reason."""
 
 import json
 import time
@@ -12,11 +12,11 @@ from lakefeed.records.schema.changes import renames
 from lakefeed.records.schema.fit import columns_of
 from lakefeed.records.schema.merge import merge_schemas
 from lakefeed.records.schema.parse import parse, parse_any
-from tests.support.avro_documents import MALFORMED, bomb, deep, field, nested_arrays, record
+from tests.support.avro_documents import MALFORMED, bomb, deep, field, join, nested_arrays, record
 
 
 @pytest.mark.parametrize(("document", "words"), MALFORMED, ids=[words for _, words in MALFORMED])
-def test_a_malformed_schema_is_an_error_with_words(document: Any, words: str) -> None:
+def test_a_malformed_schema_is_an_error_with_a_reason(document: Any, words: str) -> None:
     with pytest.raises(ConfigError) as refused:
         parse_any(json.dumps(document))
     assert f"not an Avro schema: {words}" in refused.value.what or words in refused.value.what
@@ -25,7 +25,7 @@ def test_a_malformed_schema_is_an_error_with_words(document: Any, words: str) ->
 
 
 @pytest.mark.parametrize("text", ["", "{", "nonsense", "[" * 100_000, '{"type":' * 100_000])
-def test_text_that_is_no_json(text: str) -> None:
+def test_a_text_that_is_no_json_is_an_error(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_any(text)
 
@@ -33,18 +33,18 @@ def test_text_that_is_no_json(text: str) -> None:
 @pytest.mark.parametrize(
     "text", [json.dumps(deep(DEEPEST + 1)), nested_arrays(DEEPEST + 1), nested_arrays(300), nested_arrays(3_000)]
 )
-def test_levels_are_bounded(text: str) -> None:
+def test_a_schema_with_too_many_levels_is_an_error(text: str) -> None:
     with pytest.raises(ConfigError, match=f"more than {DEEPEST} levels"):
         parse(text)
 
 
-def test_a_deep_schema_within_the_limit_is_taken() -> None:
+def test_a_deep_schema_within_the_limit_is_accepted() -> None:
     text = json.dumps(deep(DEEPEST - 5))
     assert columns_of(text).names == ["x"]
     assert merge_schemas(text, text).schema is text
 
 
-def test_a_bomb_costs_nothing() -> None:
+def test_a_small_schema_of_millions_of_columns_is_refused_fast() -> None:
     text = json.dumps(bomb())
     assert len(text) < 6_000
     began = time.process_time()
@@ -58,15 +58,15 @@ def test_a_bomb_costs_nothing() -> None:
     assert time.process_time() - began < 2
 
 
-def test_two_schemas_within_the_limit_may_be_beyond_it_together() -> None:
+def test_a_merge_with_too_many_columns_is_refused() -> None:
     half = MOST_COLUMNS * 2 // 3
     one, two = (json.dumps(record(*(field(f"{name}{at}", "int") for at in range(half)))) for name in "ab")
     with pytest.raises(SchemaIncompatible, match="after the merge"):
         merge_schemas(one, two)
 
 
-def test_what_means_nothing_is_passed_over() -> None:
-    """Like Avro's reader, ignore a logical type that does not fit, and a default that is not a value."""
+def test_invalid_logical_types_and_defaults_are_ignored() -> None:
+    """Avro's reader ignores them, too."""
     schema = parse(
         json.dumps(
             record(
@@ -90,11 +90,7 @@ def test_what_means_nothing_is_passed_over() -> None:
     assert [each.name for each in root.fields if each.default is not NO_DEFAULT] == ["n"]
 
 
-def test_a_wrong_default_of_one_writer_does_not_come_to_the_readers_schema() -> None:
-    """With this default in the readers' schema, the records of all other writers would be unreadable."""
-    reader = json.loads(
-        merge_schemas(
-            json.dumps(record(field("a", "int"))), json.dumps(record(field("a", "int"), field("b", "int", default="x")))
-        ).schema
-    )
-    assert reader["fields"][1] == {"name": "b", "type": ["null", "int"], "default": None}
+def test_a_merge_omits_an_invalid_default() -> None:
+    """With this default in the reader's schema, the records of all other writers would be unreadable."""
+    merge = join(record(field("a", "int")), record(field("a", "int"), field("b", "int", default="x")))
+    assert json.loads(merge.schema)["fields"][1] == {"name": "b", "type": ["null", "int"], "default": None}

@@ -1,4 +1,4 @@
-"""A running feed refuses the id of a writer's schema that its table cannot take, and continues."""
+"""A running feed refuses a writer's schema whose rows its table cannot take, and continues."""
 
 import json
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ V2 = record(of("id", "int"), of("fare", "double"), name="Trip")
 
 @dataclass
 class Keeper:
-    """A table to which only columns can be added; with ``broken``, it refuses every change."""
+    """A table that only accepts new columns; with ``broken``, it refuses every change."""
 
     columns: StructType | None = None
     broken: bool = False
@@ -50,11 +50,10 @@ class Rows:
 
 @dataclass
 class Feed:
-    """The reader's schema of a feed; a registry has these writers' schemas."""
+    """The reader's schema of a feed; a registry has the schemas of ``writers``. The rows have a column kafka_offset."""
 
     writers: dict[int, Any]
     keeper: Keeper = field(default_factory=Keeper)
-    taken: frozenset[str] = frozenset({"kafka_offset"})
 
     def __post_init__(self) -> None:
         spec = ConfluentAvro(registry_url="http://r", reader_schema=json.dumps(V1))
@@ -71,11 +70,12 @@ class Feed:
         spec: Any = self.schema.spec
         columns = columns_of(spec.reader_schema)
         for each in columns.names:
-            if each.lower() in self.taken:
+            if each.lower() == "kafka_offset":
                 raise ConfigError(f"The value has a field {each} already")
         return Rows(columns)
 
     def meet(self, *ids: int) -> tuple[str, ...]:
+        """Merge the writers' schemas with these ids; return the messages."""
         self.schema.merge_writer_schemas(ids, rows_of=self.rows)
         return self.schema.notes()
 
@@ -85,7 +85,7 @@ class Feed:
         return self.keeper.columns.names
 
 
-def test_one_schema_that_does_not_fit_does_not_hold_up_the_others() -> None:
+def test_a_refused_schema_does_not_stop_the_merge_of_others() -> None:
     feed = Feed({2: V2, 3: record(of("id", "int"), of("KAFKA_offset", "long"), name="Trip"), 4: V2})
     notes = feed.meet(2, 3, 4)
     assert feed.names == ["id", "fare"]
@@ -100,7 +100,7 @@ def test_one_schema_that_does_not_fit_does_not_hold_up_the_others() -> None:
     assert feed.meet(3) == ()
 
 
-def test_a_column_that_was_changed_by_hand_refuses_the_schema_that_needs_another() -> None:
+def test_a_schema_is_refused_if_the_table_has_a_column_of_another_type() -> None:
     feed = Feed({2: V2})
     assert feed.keeper.columns is not None
     feed.keeper.columns.add("fare", "string")
@@ -109,15 +109,15 @@ def test_a_column_that_was_changed_by_hand_refuses_the_schema_that_needs_another
     assert "fare is string in the table and double in the rows" in feed.schema.refused_ids[2]
 
 
-def test_a_table_that_takes_nothing_stops_the_feed() -> None:
+def test_a_table_that_refuses_the_old_rows_stops_the_feed() -> None:
     feed = Feed({2: V2})
     feed.keeper.broken = True
     with pytest.raises(SchemaIncompatible, match="changed by hand"):
         feed.meet(2)
 
 
-def test_a_schema_that_is_none_is_passed_over() -> None:
-    """The decoder refuses the records of these schemas and gives the reason."""
+def test_an_invalid_schema_is_skipped_with_a_note() -> None:
+    """The decoder refuses the records of these schemas."""
     documents = [*(each for each, _ in MALFORMED), bomb(), deep(300), ["null", V1], "int"]
     writers: dict[int, Any] = {at + 2: each for at, each in enumerate(documents)}
     feed = Feed(writers)
@@ -130,11 +130,11 @@ def test_a_schema_that_is_none_is_passed_over() -> None:
     assert feed.keeper.stored.ids == {1}
 
 
-def test_a_foreign_schema_is_refused() -> None:
+def test_a_schema_of_another_record_is_judged_again_when_the_readers_schema_grows() -> None:
     feed = Feed({2: record(of("amount", "int"), name="Payment"), 3: V2})
     feed.meet(2, 3)
     assert feed.names == ["id", "fare"]
-    assert list(feed.schema.refused_ids) == []  # The feed judges it again, because the reader's schema grew.
+    assert feed.schema.refused_ids == {}
     assert set(feed.schema.covered_ids or ()) == {1, 3}
     feed.meet(2)
     assert feed.schema.refused_ids == {2: "the record is a Payment, but the table's rows are Trip"}

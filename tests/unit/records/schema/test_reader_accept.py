@@ -1,4 +1,4 @@
-"""``schema.accept`` decides whose records become rows; a table does not follow a refused schema."""
+"""``schema.accept`` decides which writers' records become rows; a refused schema does not change the table."""
 
 import json
 from typing import Any
@@ -35,15 +35,15 @@ def why(writer: Any, accept: Accept = "same_record", reader: Any = TRIP) -> str 
         record(field("id", "string"), field("other"), name="Trip"),  # Another rule refuses the type.
     ],
 )
-def test_a_version_of_the_same_record_is_taken(writer: Any) -> None:
+def test_same_record_accepts_a_version_of_the_record(writer: Any) -> None:
     assert why(writer) is None
 
 
-def test_an_alias_of_the_readers_is_enough() -> None:
+def test_same_record_accepts_a_record_that_is_an_alias_of_the_readers() -> None:
     assert why({**TRIP, "name": "Ride"}, reader={**TRIP, "aliases": ["nyc.Ride"]}) is None
 
 
-def test_another_record_is_refused() -> None:
+def test_same_record_refuses_another_name_and_a_record_without_shared_fields() -> None:
     assert why(PAYMENT) == FOREIGN
     # Shared fields prove nothing: two kinds of records may both have an id.
     assert why({**TRIP, "name": "Payment", "namespace": "shop"}) == FOREIGN
@@ -51,7 +51,7 @@ def test_another_record_is_refused() -> None:
     assert why(record(name="Trip")) == "the record shares no field with the table's rows, which are nyc.Trip"
 
 
-def test_resolvable_refuses_what_avro_would() -> None:
+def test_resolvable_refuses_a_writer_without_a_required_field() -> None:
     writer = record(field("id", "long"), name="Trip")
     assert why(writer, "resolvable") == "the record has no field fare, which is required and has no default"
     with_default = record(field("id", "long"), {**field("fare", "double"), "default": 0.0}, name="Trip")
@@ -60,24 +60,24 @@ def test_resolvable_refuses_what_avro_would() -> None:
     assert why(writer, "resolvable", nullable) is None
 
 
-def test_any_takes_all() -> None:
+def test_any_accepts_another_record() -> None:
     assert why(PAYMENT, "any") is None
 
 
-def test_titles_of_json_schemas_are_no_names() -> None:
+def test_titles_of_json_schemas_do_not_count_as_names() -> None:
     renamed, foreign = {**TRIP, "name": "Fahrt"}, {**PAYMENT, "name": "Trip"}
     assert refusal(json.dumps(TRIP), json.dumps(renamed), "same_record", by_name=False) is None
     assert refusal(json.dumps(TRIP), json.dumps(foreign), "same_record", by_name=False) is not None
 
 
-def test_no_record_is_an_error() -> None:
+def test_refusal_raises_an_error_for_a_schema_of_no_record() -> None:
     with pytest.raises(ConfigError):
         why(["null", TRIP])
 
 
 @pytest.mark.parametrize("policy", ["evolve", "ignore", "fail"])
-def test_the_table_does_not_follow_a_foreign_schema(policy: ChangePolicy) -> None:
-    """This holds for ``fail``, too: a misrouted record does not change the schema; it counts as unreadable."""
+def test_a_refused_schema_does_not_change_the_readers_schema(policy: ChangePolicy) -> None:
+    """With ``fail`` it is no error either: a misrouted record only counts as unreadable."""
     evolution = Evolution(policy, json.dumps(TRIP), known_ids={1})
     assert evolution.merge_writer_schema(2, json.dumps(PAYMENT)) is None
     assert evolution.reader_schema == json.dumps(TRIP)
@@ -86,22 +86,21 @@ def test_the_table_does_not_follow_a_foreign_schema(policy: ChangePolicy) -> Non
     assert evolution.take_notes() == (f"schema id 2: {FOREIGN}; its records are not landed",)
 
 
-def test_any_lets_the_table_follow() -> None:
+def test_any_merges_the_schema_of_another_record() -> None:
     evolution = Evolution("evolve", json.dumps(TRIP), known_ids={1}, accept="any")
     assert evolution.merge_writer_schema(2, json.dumps(PAYMENT)) is not None
     assert fields_of(evolution.reader_schema) == ["id", "fare", "amount", "currency"]
 
 
-def test_versions_may_come_in_any_order() -> None:
-    """A version without a field of the first version may share fields with a later one."""
+def test_a_refused_version_is_accepted_after_a_version_that_shares_its_fields() -> None:
     first, last = record(field("a"), name="R"), record(field("b"), name="R")
     between = record(field("a"), field("b"), name="R")
     evolution = Evolution("evolve", json.dumps(first), known_ids={1})
     assert evolution.merge_writer_schema(2, json.dumps(last)) is None
     assert 2 in evolution.known_ids
     assert evolution.merge_writer_schema(3, json.dumps(between)) is not None
-    assert 2 not in evolution.known_ids  # To be judged again: it now
-    assert evolution.merge_writer_schema(2, json.dumps(last)) is not None  # shares a field.
+    assert 2 not in evolution.known_ids
+    assert evolution.merge_writer_schema(2, json.dumps(last)) is not None
     assert evolution.incompatible == {}
     assert evolution.take_notes() == ()
     assert evolution.merge_writer_schema(4, json.dumps(last)) is None

@@ -1,4 +1,4 @@
-"""The three policies for schema changes, and what a feed remembers of the schemas it has met."""
+"""The three policies for schema changes."""
 
 import json
 
@@ -15,7 +15,7 @@ MISFIT = json.dumps(record(field("a", "string")))
 POLICIES: list[ChangePolicy] = ["evolve", "ignore", "fail"]
 
 
-def test_evolve_follows() -> None:
+def test_evolve_changes_the_readers_schema() -> None:
     evolution = Evolution("evolve", V1, known_ids={1})
     merge = evolution.merge_writer_schema(2, V2)
     assert merge is not None
@@ -25,7 +25,7 @@ def test_evolve_follows() -> None:
     assert evolution.take_notes() == ()
 
 
-def test_ignore_names_each_new_field_once_and_still_widens() -> None:
+def test_ignore_notes_each_new_field_once_and_widens_types() -> None:
     evolution = Evolution("ignore", V1, known_ids={1})
     assert evolution.merge_writer_schema(2, V2) is None
     assert evolution.take_notes() == ("schema id 2: left out by schema.on_change: ignore: b added (string)",)
@@ -37,7 +37,7 @@ def test_ignore_names_each_new_field_once_and_still_widens() -> None:
     assert evolution.take_notes() == ()
 
 
-def test_fail_stops_and_stays_as_it_was() -> None:
+def test_fail_raises_at_each_change_and_keeps_the_readers_schema() -> None:
     evolution = Evolution("fail", V1, known_ids={1})
     for _ in range(2):
         with pytest.raises(SchemaChanged) as stopped:
@@ -52,7 +52,7 @@ def test_fail_stops_and_stays_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("policy", ["evolve", "ignore"])
-def test_a_writer_that_does_not_fit_is_remembered(policy: ChangePolicy) -> None:
+def test_an_incompatible_schema_is_refused_once(policy: ChangePolicy) -> None:
     evolution = Evolution(policy, V1, known_ids={1})
     assert evolution.merge_writer_schema(4, MISFIT) is None
     assert evolution.merge_writer_schema(4, MISFIT) is None
@@ -66,7 +66,7 @@ def test_a_writer_that_does_not_fit_is_remembered(policy: ChangePolicy) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_what_reads_as_it_is_changes_nothing(policy: ChangePolicy) -> None:
+def test_a_schema_that_the_reader_covers_changes_nothing(policy: ChangePolicy) -> None:
     evolution = Evolution(policy, V1, known_ids={1})
     assert evolution.merge_writer_schema(1, V3) is None
     assert evolution.merge_writer_schema(5, json.dumps(record(field("a", "int"), doc="the same"))) is None
@@ -75,8 +75,8 @@ def test_what_reads_as_it_is_changes_nothing(policy: ChangePolicy) -> None:
     assert evolution.take_notes() == ()
 
 
-def test_a_new_name_of_a_type_is_read_without_a_change() -> None:
-    """The decoder needs the alias, but the table does not change, so even policy fail continues."""
+def test_fail_accepts_a_new_alias_of_the_record() -> None:
+    """The decoder needs the alias, but the table does not change."""
     evolution = Evolution("fail", V1)
     merge = evolution.merge_writer_schema(2, json.dumps(record(field("a", "int"), name="Other", aliases=["R"])))
     assert merge is not None

@@ -1,4 +1,4 @@
-"""The number of tasks of a batch: few for a small batch, all for one of the largest size."""
+"""The number of tasks of a batch."""
 
 import pytest
 from hypothesis import given
@@ -20,17 +20,17 @@ def batch(*records: int) -> OffsetRanges:
         ([10] * 20, 1_000_000, 1),
         ([RECORDS_PER_TASK] * 20, 1_000_000, 20),
         ([RECORDS_PER_TASK // 4] * 20, 1_000_000, 5),
-        # Where records are large, the limit is small; a batch at the limit is read by all tasks, whatever its size.
+        # A small limit means large records: a batch at the limit has all tasks.
         ([50] * 20, 1_000, 20),
         ([5] * 20, 1_000, 2),
-        # With practically no limit, the number of records decides.
+        # Without a practical limit, the number of records decides.
         ([1_000_000] * 10, 10**12, 10),
     ],
 )
-def test_small_batches_are_few_tasks(records: list[int], most: int, tasks: int) -> None:
+def test_a_small_batch_has_few_tasks(records: list[int], most: int, tasks: int) -> None:
     assert task_count(batch(*records), most=most) == tasks
 
 
 @given(st.lists(st.integers(0, 200_000), min_size=1, max_size=30), st.integers(1, 5_000_000))
-def test_never_more_tasks_than_partitions_with_records_and_never_none(records: list[int], most: int) -> None:
+def test_a_batch_has_at_most_one_task_per_partition_with_records(records: list[int], most: int) -> None:
     assert 1 <= task_count(batch(*records), most=most) <= max(1, sum(each > 0 for each in records))

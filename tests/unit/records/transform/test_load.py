@@ -1,4 +1,4 @@
-"""A pipeline's Python is loaded from its own folder, whatever another pipeline of the process has imported."""
+"""A pipeline's Python is loaded from its own folder, even if another pipeline has modules of the same names."""
 
 import json
 import sys
@@ -34,12 +34,12 @@ def test_two_folders_may_have_modules_of_one_name(tmp_path: Path) -> None:
     assert load("prices.rates:SAYS", where="transform", folder=one) == "one"
 
 
-def test_a_folder_is_imported_once(tmp_path: Path) -> None:
+def test_a_second_load_returns_the_same_function(tmp_path: Path) -> None:
     folder = pipeline(tmp_path / "one", "one")
     assert load("steps:say", where="transform", folder=folder) is load("steps:say", where="transform", folder=folder)
 
 
-def test_a_module_that_no_pipeline_has_brought_stays(tmp_path: Path) -> None:
+def test_a_module_in_the_folder_does_not_replace_an_imported_library(tmp_path: Path) -> None:
     (tmp_path / "json.py").write_text("dumps = None")
     assert load("json:dumps", where="transform", folder=tmp_path) is json.dumps
     assert sys.modules["json"] is json

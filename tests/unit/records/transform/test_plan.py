@@ -1,4 +1,4 @@
-"""The id of a transform changes with everything that can change its state."""
+"""The id of a transform."""
 
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,14 @@ def steps(**step: Any) -> dict[str, Any]:
     return {"steps": {"one": {"python": "own:f", **step}}}
 
 
-def test_a_pipeline_without_transform_keeps_no_state() -> None:
+def test_only_a_pipeline_without_transform_and_deduplication_surely_keeps_no_state() -> None:
     assert keeps_no_state(config(None))
     assert not keeps_no_state(config({"sql": "SELECT 1 FROM f"}))
     assert not keeps_no_state(config(None, deduplicate=True))
     assert transform_id(config(None), folder=None) is None
 
 
-def test_a_transform_is_known_by_what_can_change_its_state(tmp_path: Path) -> None:
+def test_the_id_changes_with_each_part_that_can_change_the_state(tmp_path: Path) -> None:
     own = tmp_path / "own.py"
     own.write_text("def f(rows): return rows")
     step = config(steps())
@@ -53,7 +53,7 @@ def test_a_transform_is_known_by_what_can_change_its_state(tmp_path: Path) -> No
     assert transform_id(step, folder=tmp_path) not in ids
 
 
-def test_texts_that_may_be_secrets_are_no_part_of_it() -> None:
+def test_the_id_ignores_texts_that_may_be_secrets() -> None:
     one, other = (config(steps(options={"password": each})) for each in ("a", "b"))
     assert transform_id(one, folder=None) == transform_id(other, folder=None)
     tables = [{"j": {"format": "jdbc", "options": {"password": each}}} for each in ("a", "b")]
