@@ -168,12 +168,7 @@ class IcebergLedger:
         self.ensure_commit(properties)
 
     def run(
-        self,
-        statement: str,
-        properties: Mapping[str, str],
-        *,
-        session: SparkSession | None = None,
-        bounds: Any = None,
+        self, statement: str, properties: Mapping[str, str], *, session: SparkSession | None = None, bounds: Any = None
     ) -> None:
         """Run a statement that changes rows, and write properties to its snapshot's summary.
 

@@ -94,12 +94,7 @@ def subject_of(named: str | None, source: NumberedSource, part: Part) -> str:
 
 
 def _resolve(
-    spark: SparkSession,
-    encoded: Encoded,
-    source: NumberedSource,
-    part: Part,
-    accept: Accept,
-    kept: str | None = None,
+    spark: SparkSession, encoded: Encoded, source: NumberedSource, part: Part, accept: Accept, kept: str | None = None
 ) -> Iterator[ResolvedDecoder]:
     """Yield a decoder of the values or keys; with a registry, one for every usable version of the subject."""
     if kept is not None and encoded.json_ is not None and encoded.is_sampled:

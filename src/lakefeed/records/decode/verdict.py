@@ -157,11 +157,7 @@ def rows(
             a metadata column.
     """
     policy = RecordPolicy(
-        on_null=on_null,
-        on_bad_timestamp=on_bad_timestamp,
-        envelope=envelope,
-        deletes=deletes,
-        unavailable=unavailable,
+        on_null=on_null, on_bad_timestamp=on_bad_timestamp, envelope=envelope, deletes=deletes, unavailable=unavailable
     )
     record, verdict = sf.col(f"{RECORD}.record"), sf.col(f"{RECORD}.verdict")
     position = sf.format_string(POSITION, record["topic"], record["partition"], record["offset"])

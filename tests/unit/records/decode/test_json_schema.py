@@ -44,10 +44,7 @@ def optional(kind: Any) -> dict[str, Any]:
             {"type": "array", "items": {"type": ["integer", "null"]}},
             optional({"type": "array", "items": ["null", "long"]}),
         ),
-        (
-            {"type": "object", "additionalProperties": {"type": "number"}},
-            optional({"type": "map", "values": "double"}),
-        ),
+        ({"type": "object", "additionalProperties": {"type": "number"}}, optional({"type": "map", "values": "double"})),
         ({"oneOf": [{"type": "null"}, {"type": "integer"}]}, optional("long")),
         ({"anyOf": [{"type": "string"}, {"type": "null"}]}, optional("string")),
         ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, TEXT),
@@ -89,10 +86,7 @@ def test_references_into_other_documents_are_resolved() -> None:
     other["$defs"] = {"n": {"type": "integer"}}
     schema = {
         "type": "object",
-        "properties": {
-            "a": {"$ref": "other.json"},
-            "b": {"$ref": "http://example.com/other.json#/$defs/n"},
-        },
+        "properties": {"a": {"$ref": "other.json"}, "b": {"$ref": "http://example.com/other.json#/$defs/n"}},
     }
     document = json.loads(avro_schema(json.dumps(schema), {"other.json": json.dumps(other)}))
     [a, b] = document["fields"]
