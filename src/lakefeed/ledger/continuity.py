@@ -28,11 +28,7 @@ DRIVER = f"{time.time_ns() // 1_000_000:011x}{uuid.uuid4().hex[:5]}"
 
 
 def check_commit(commit: Commit, last: Position | None, *, where: str) -> CommitCheck:
-    """Compare a batch with the last commit of its feed; errors name the sink by ``where``.
-
-    Raises:
-        CheckpointMismatch: the batch neither is the last commit nor begins where the last commit ended.
-    """
+    """Return whether a batch has to be written; refuse a batch that does not begin where the last commit ended."""
     if last is None:
         if commit.batch_id == 0:
             return CommitCheck.NEW

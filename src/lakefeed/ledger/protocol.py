@@ -25,11 +25,7 @@ class Ledger(Protocol):
     """False if the sink stores no offsets; the feed then resumes from its checkpoint."""
 
     def position(self) -> Position | None:
-        """Return the feed's position; None if the sink has no commit of the feed.
-
-        Raises:
-            CheckpointMismatch: the sink was rolled back to before the feed's known commits.
-        """
+        """Return the feed's position; None without a commit. Raise CheckpointMismatch if a rollback made it unknown."""
 
     def commits(self) -> Iterator[Commit]:
         """Yield the feed's commits that the sink still has, newest first."""
@@ -43,22 +39,15 @@ class Ledger(Protocol):
     def check(self, commit: Commit) -> CommitCheck:
         """Return whether a batch has to be written.
 
-        Raises:
-            CheckpointMismatch: the batch neither is the last commit nor begins where that commit ended, or another
-                driver has taken the feed over.
+        Raises CheckpointMismatch if the batch does not begin where the last commit ended, or another driver has taken
+        the feed over.
         """
 
     def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        """Commit a move of the feed's position, ``commit.move``.
+        """Commit a move of the feed's position, and delete the rows that meet a condition in Spark SQL.
 
-        Args:
-            commit: begins at the new position.
-            commit_id: the unique id of this commit.
-            delete_where: a condition in Spark SQL; the commit deletes the rows that meet it.
-
-        Raises:
-            CheckpointMismatch: the move does not begin where the last commit ended.
-            ConfigError: the sink cannot delete rows with a move.
+        Raises CheckpointMismatch if the move does not begin where the last commit ended, and ConfigError if the sink
+        cannot delete rows with a move.
         """
 
 

@@ -347,16 +347,13 @@ class Backfill:
 
 @dataclass(frozen=True)
 class Replay:
-    """A commit that writes dead letters as rows, which does not change the feed's position.
-
-    Attributes:
-        letters: the number of letters. They have no offsets, so ``ranges`` numbers them from 0.
-    """
+    """A commit that writes dead letters as rows, which does not change the feed's position."""
 
     feed: str
     replay_id: str
     fence: str
     letters: int = 0
+    """The number of letters. They have no offsets, so ``ranges`` numbers them from 0."""
 
     batch_id: ClassVar[None] = None
 

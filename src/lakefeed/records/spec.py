@@ -146,16 +146,14 @@ class ResolvedDecoder:
 
 def registry_address(url: str) -> str:
     """Return a registry's address, or several with commas, without slashes at the end; refuse an unusable address."""
-    return ",".join(_address(each.strip()) for each in url.split(","))
-
-
-def _address(url: str) -> str:
-    parts = urlsplit(url)
-    if "@" in parts.netloc:
-        what = "The schema registry's address contains credentials, which logs and Spark's settings would show"
-        hint = "remove them from the address, and give them as username and password"
-        raise ConfigError(what, where=f"{parts.scheme}://***@{parts.hostname}", hint=hint)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        hint = "write it as http://host:port"
-        raise ConfigError("The schema registry's address is not an http:// or https:// URL", where=url, hint=hint)
-    return url.rstrip("/")
+    addresses = [each.strip().rstrip("/") for each in url.split(",")]
+    for address in addresses:
+        parts = urlsplit(address)
+        if "@" in parts.netloc:
+            what = "The schema registry's address contains credentials, which logs and Spark's settings would show"
+            hint = "remove them from the address, and give them as username and password"
+            raise ConfigError(what, where=f"{parts.scheme}://***@{parts.hostname}", hint=hint)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            what = "The schema registry's address is not an http:// or https:// URL"
+            raise ConfigError(what, where=address, hint="write it as http://host:port")
+    return ",".join(addresses)

@@ -101,10 +101,17 @@ def _newest_first(client: SchemaRegistry, subject: str) -> Iterator[int | None]:
 
 def avro_schema_of_schema(spark: SparkSession | None, schema: SchemaText, *, message: str | None = None) -> str:
     """Translate a schema like ``avro_schema_of``; ``spark`` may be None for all kinds except Protobuf."""
-    if schema.kind == "JSON":
-        return _of_json_schema(schema)
     if schema.kind == "AVRO":
         return schema.text
+    if schema.kind == "JSON":
+        try:
+            text = json_schema.avro_schema(schema.text, {each.name: each.text for each in schema.references})
+        except RecursionError:
+            raise too_deep() from None
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as malformed:
+            raise ConfigError(f"The JSON Schema is malformed: {malformed}", hint=MALFORMED) from None
+        parse(text)
+        return text
     assert spark is not None  # Its JVM translates Protobuf.
     references = [reference.text for reference in schema.references]
     return avro_schema_of_text(spark, schema.kind, schema.text, references=references, message=message)
@@ -130,15 +137,3 @@ def avro_schema_of_text(
             if message
             else "give the files that it imports, and the message if it is not the first",
         ) from None
-
-
-def _of_json_schema(schema: SchemaText) -> str:
-    try:
-        references = {reference.name: reference.text for reference in schema.references}
-        text = json_schema.avro_schema(schema.text, references)
-    except RecursionError:
-        raise too_deep() from None
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as malformed:
-        raise ConfigError(f"The JSON Schema is malformed: {malformed}", hint=MALFORMED) from None
-    parse(text)
-    return text

@@ -121,7 +121,12 @@ class _Translation:
             return _TEXT
         place = replace(place, parts=tuple(each for each in flat if isinstance(each[0], dict)), around=around)
         words = [] if _having(place.parts, "properties") else [each for each in _CHOICES if _having(place.parts, each)]
-        return self._choice(place, words[0]) if words else self._single(place)
+        if not words:
+            return self._single(place)
+        rest = [({key: value for key, value in part.items() if key != words[0]}, at) for part, at in place.parts]
+        base = [each for each in rest if each[0]]
+        (options, resolver), *_ = _having(place.parts, words[0])
+        return self._one_of(place.having((*base, (option, resolver))) for option in options if option is not False)
 
     def several(self, root: _Place) -> _Made:
         """Return a record with the properties of all choices of the root; text if a choice is no object."""
@@ -175,12 +180,6 @@ class _Translation:
             what = f"The JSON Schema has more than {MOST_COLUMNS:,} columns, including those behind its references"
             hint = "replace repeated schemas by an object without properties: it becomes a column of JSON text"
             raise ConfigError(what, where=str(place.path), hint=hint)
-
-    def _choice(self, place: _Place, word: str) -> _Made:
-        rest = [({key: value for key, value in part.items() if key != word}, at) for part, at in place.parts]
-        base = [each for each in rest if each[0]]
-        (options, resolver), *_ = _having(place.parts, word)
-        return self._one_of(place.having((*base, (option, resolver))) for option in options if option is not False)
 
     def _one_of(self, places: Iterable[_Place]) -> _Made:
         """Return the type of the places if all have the same type, otherwise text."""

@@ -164,11 +164,7 @@ class SchemaRegistry:
     def register(
         self, subject: str, text: str, *, kind: str = "AVRO", references: Sequence[ReferredSchema] = ()
     ) -> int:
-        """Register a schema as the next version of ``subject``, unless a version has it already; return its id.
-
-        Raises:
-            ConfigError: the registry finds the schema invalid, or incompatible with earlier versions.
-        """
+        """Register a schema as the next version of ``subject``, unless a version has it already; return its id."""
         document: dict[str, Any] = {"schema": text}
         if kind != "AVRO":
             document["schemaType"] = kind

@@ -174,7 +174,11 @@ def encoded(
     rows: DataFrame, encoding: Encoding, *, key: str | None = None, headers: Mapping[str, str] | None = None
 ) -> DataFrame:
     """Encode rows with the result of :func:`settle`; see :func:`to_records`."""
-    rows = _computed_before(rows)
+    if len(rows.columns) > _MOST_COMPILED_AS_A_WHOLE:
+        # Compute the columns in a projection of their own, because Janino would compile one method for all code for
+        # minutes. Spark does not merge this projection with the next one, because it is not deterministic.
+        first = rows.columns[0]
+        rows = rows.withColumn(first, sf.when(sf.spark_partition_id() >= 0, sf.col(quoted((first,)))))
     record = [value_of(rows, encoding, key=key).alias("value")]
     if key is not None:
         column = sf.col(quoted((key,)))
@@ -187,15 +191,6 @@ def encoded(
         ]
         record.append(sf.array(*pairs).alias("headers"))
     return rows.select(*record)
-
-
-def _computed_before(rows: DataFrame) -> DataFrame:
-    """Compute many columns in a projection of their own: Janino would compile one method for all code for minutes."""
-    if len(rows.columns) <= _MOST_COMPILED_AS_A_WHOLE:
-        return rows
-    # Spark does not merge this projection with the next one, because it is not deterministic.
-    first = rows.columns[0]
-    return rows.withColumn(first, sf.when(sf.spark_partition_id() >= 0, sf.col(quoted((first,)))))
 
 
 def value_of(rows: DataFrame, encoding: Encoding, *, key: str | None = None) -> Column:

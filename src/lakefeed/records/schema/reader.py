@@ -113,11 +113,7 @@ class Evolution:
         return frozenset(self.known_ids - self.incompatible.keys())
 
     def merge_writer_schema(self, schema_id: int, writer_schema: str) -> SchemaMerge | None:
-        """Merge a writer's schema; return None if the reader's schema stays unchanged.
-
-        Raises:
-            SchemaChanged: with the policy ``fail``, if the schema would change or the two are incompatible.
-        """
+        """Merge a writer's schema; None if the reader's schema stays. The policy ``fail`` raises SchemaChanged."""
         if schema_id in self.known_ids:
             return None
         if foreign := refusal(self.reader_schema, writer_schema, self.accept, by_name=self.by_name):

@@ -197,14 +197,10 @@ def mark_copies(records: DataFrame) -> DataFrame:
 
 
 class SourceTopics:
-    """The topics of a source; detects topics that were recreated (KIP-516) or cut off since the feed read them.
-
-    Attributes:
-        has_new_leaders: whether the last ``identify`` has found a partition with a new leader. Then discard the records
-            that were fetched in advance from the old leader.
-    """
+    """The topics of a source; detects topics that were recreated (KIP-516) or cut off since the feed read them."""
 
     has_new_leaders = False
+    """Whether ``identify`` has found a new leader: records that were fetched in advance must then be discarded."""
 
     def __init__(self, source: KafkaSource) -> None:
         self._source = source

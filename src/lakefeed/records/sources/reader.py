@@ -16,13 +16,10 @@ __all__ = ["PartitionDescription", "Position", "SourceReader", "TopicDescription
 
 
 class SourceReader(Protocol):
-    """Reads one source in one session; the core calls its class with the session and the validated settings.
-
-    Attributes:
-        has_new_leaders: see ``SourceTopics.has_new_leaders``.
-    """
+    """Reads one source in one session; the core calls its class with the session and the validated settings."""
 
     has_new_leaders: bool
+    """See ``SourceTopics``."""
 
     def read_stream(
         self, *, starting: Mapping[str, Mapping[int, int]] | None = None, marks: Mapping[Partition, str] | None = None

@@ -34,14 +34,10 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 
 @dataclass(frozen=True)
 class QueryPlan:
-    """The state that a transform keeps between batches.
-
-    Attributes:
-        state: descriptions of the operators with state, from ``io.lakefeed.query.StreamingPlan``; empty if every row
-            depends on only one record.
-    """
+    """The state that a transform keeps between batches."""
 
     state: tuple[str, ...] = ()
+    """The operators with state, from ``io.lakefeed.query.StreamingPlan``; empty if a row depends on one record only."""
 
     @property
     def stateful(self) -> bool:
