@@ -13,7 +13,7 @@ from pyspark.sql import Row, SparkSession
 
 from lakefeed.errors import ConfigError
 from lakefeed.records.decode import ConfluentProtobuf, PlainProtobuf, decoded
-from lakefeed.records.decode.avro_schema import avro_schema_of_text
+from lakefeed.records.decode.avro_schema import avro_schema_of_protobuf
 from tests.support import wire_format
 from tests.support.proto_rows import json_of, row_of
 from tests.support.proto_rows import same as equal
@@ -92,9 +92,8 @@ def test_descriptor_set_decodes_as_the_text_does(spark: SparkSession) -> None:
     spec = PlainProtobuf(schema=files, message="shop.v1.Order")
     [found] = results(decoded(records(spark, [encoded(**FULL)]), spec))
     assert same(found.value, order()(**FULL))
-    assert avro_schema_of_text(spark, "PROTOBUF", files, message="shop.v1.Order") == avro_schema_of_text(
-        spark, "PROTOBUF", RICH, references=[MONEY]
-    )
+    by_text = avro_schema_of_protobuf(spark, RICH, references=[MONEY])
+    assert avro_schema_of_protobuf(spark, files, message="shop.v1.Order") == by_text
 
 
 def anything() -> st.SearchStrategy[Any]:
@@ -238,7 +237,7 @@ def test_pieces_of_messages_that_become_text(spark: SparkSession) -> None:
 
 @pytest.mark.quick
 def test_the_wire_format_with_message_indexes(spark: SparkSession, registry: RegistryInAThread) -> None:
-    reader = avro_schema_of_text(spark, "PROTOBUF", RICH, references=[MONEY])
+    reader = avro_schema_of_protobuf(spark, RICH, references=[MONEY])
     spec = ConfluentProtobuf(registry_url=registry.url, reader_schema=reader)
     body = encoded(**FULL)
     values: list[bytes | None] = [
@@ -311,7 +310,7 @@ def test_proto2_groups_and_required_fields_are_decoded(spark: SparkSession) -> N
 
 @pytest.mark.quick
 def test_the_avro_schema_of_a_message(spark: SparkSession) -> None:
-    schema = json.loads(avro_schema_of_text(spark, "PROTOBUF", RICH, references=[MONEY]))
+    schema = json.loads(avro_schema_of_protobuf(spark, RICH, references=[MONEY]))
     fields = {field["name"]: field for field in schema["fields"]}
     assert (schema["namespace"], schema["name"]) == ("shop.v1", "Order")
     assert fields["f_int64"] == {"name": "f_int64", "type": "long", "default": 0}

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakefeed.errors import ConfigError
 from lakefeed.records.decode import ConfluentProtobuf, Json, PlainProtobuf, decoded
-from lakefeed.records.decode.avro_schema import avro_schema_of_text
+from lakefeed.records.decode.avro_schema import avro_schema_of_protobuf
 from lakefeed.records.decode.registry import ReferredSchema, SchemaText
 from lakefeed.records.encode import derive
 from lakefeed.records.encode.encode import Encoding, encoded, settle, subject_name, to_records
@@ -68,7 +68,7 @@ def test_protobuf_of_a_given_schema_is_what_the_reference_library_reads(spark: S
             "references": [{"name": "money.proto", "subject": "money", "version": 1}],
         }
         registry.versions["money", 1] = {"schema": MONEY, "schemaType": "PROTOBUF"}
-        avro = avro_schema_of_text(spark, "PROTOBUF", RICH, references=[MONEY])
+        avro = avro_schema_of_protobuf(spark, RICH, references=[MONEY])
         # A recursive message can be read, as text, but not written.
         document = json.loads(avro)
         document["fields"] = [field for field in document["fields"] if field["name"] != "folder"]

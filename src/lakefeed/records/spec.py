@@ -83,13 +83,11 @@ class PlainProtobuf:
         message: the message's name, with or without the package. Default: the first message of the file, or of the
             descriptor set's last file.
         references: the texts of the files that the ``.proto`` file imports, without Protobuf's own files.
-        reader_schema: the Avro schema (JSON) of the rows. Default: the translated message.
     """
 
     schema: str | bytes
     message: str | None = None
     references: tuple[str, ...] = ()
-    reader_schema: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -114,15 +114,13 @@ def avro_schema_of_schema(spark: SparkSession | None, schema: SchemaText, *, mes
         return text
     assert spark is not None  # Its JVM translates Protobuf.
     references = [reference.text for reference in schema.references]
-    return avro_schema_of_text(spark, schema.kind, schema.text, references=references, message=message)
+    return avro_schema_of_protobuf(spark, schema.text, references=references, message=message)
 
 
-def avro_schema_of_text(
-    spark: SparkSession, kind: str, schema: str | bytes, *, references: Sequence[str] = (), message: str | None = None
+def avro_schema_of_protobuf(
+    spark: SparkSession, schema: str | bytes, *, references: Sequence[str] = (), message: str | None = None
 ) -> str:
-    """Translate the text of an ``AVRO`` or ``PROTOBUF`` schema, or the bytes of a Protobuf descriptor set."""
-    if kind == "AVRO":
-        return str(schema)
+    """Translate a ``.proto`` text or the bytes of a descriptor set."""
     try:
         schemas = jvm.java(spark).decode.ProtobufSchemas
         if isinstance(schema, bytes):
@@ -131,9 +129,5 @@ def avro_schema_of_text(
             types = schemas.types(schema, list(references))
         return str(schemas.avroSchema(types, message))
     except (py4j.Py4JJavaError, spark_errors.PySparkException) as error:
-        raise ConfigError(
-            f"The Protobuf schema cannot be used: {jvm.cause_of(error)}",
-            hint="correct the name of the message"
-            if message
-            else "give the files that it imports, and the message if it is not the first",
-        ) from None
+        hint = "give the files that it imports, and the message if it is not the first"
+        raise ConfigError(f"The Protobuf schema cannot be used: {jvm.cause_of(error)}", hint=hint) from None

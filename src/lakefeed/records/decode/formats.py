@@ -10,9 +10,9 @@ from typing import Any, Literal
 from lakefeed.clients.spark import jvm
 from lakefeed.config.decoding import ExpressionFormat, JavaFormat
 from lakefeed.errors import ConfigError, LakefeedError
-from lakefeed.lazy import Column, DataFrame, DataType, SparkSession, StructType, py4j, sf, spark_errors, t
+from lakefeed.lazy import Column, DataFrame, SparkSession, StructType, py4j, sf, spark_errors, t
 from lakefeed.records import spec as specs
-from lakefeed.records.decode.avro_schema import avro_schema_of_text
+from lakefeed.records.decode.avro_schema import avro_schema_of_protobuf
 from lakefeed.records.schema.fit import refuse_same_but_for_case
 from lakefeed.records.schema.parse import require_usable
 from lakefeed.records.spec import DecodeSpec
@@ -176,9 +176,7 @@ def _registry_options(spark: SparkSession, spec: specs.RegisteredFormat) -> dict
 
 
 def _protobuf_options(spark: SparkSession, spec: specs.PlainProtobuf) -> dict[str, str]:
-    reader = spec.reader_schema or avro_schema_of_text(
-        spark, "PROTOBUF", spec.schema, references=spec.references, message=spec.message
-    )
+    reader = avro_schema_of_protobuf(spark, spec.schema, references=spec.references, message=spec.message)
     options = {"reader-schema": reader}
     if spec.message is not None:
         options["message"] = spec.message
@@ -190,7 +188,6 @@ def _protobuf_options(spark: SparkSession, spec: specs.PlainProtobuf) -> dict[st
 def _table_type(spark: SparkSession, text: str, *, of: str) -> StructType:
     """Return the Spark type of a schema: DDL, an Avro record schema or the JSON of a StructType."""
     try:
-        schema: DataType
         java: Any = spark._jvm
         if text.lstrip().startswith("{"):
             document = json.loads(text)
@@ -211,7 +208,7 @@ def _table_type(spark: SparkSession, text: str, *, of: str) -> StructType:
         what = f"The schema for {of} values cannot be read: {jvm.cause_of(unreadable)}"
         hint = "give Spark DDL (id BIGINT, name STRING), an Avro record schema or the JSON of a StructType"
         raise ConfigError(what, where=text[:120], hint=hint) from None
-    if not isinstance(schema, t.StructType) or not schema.fields:
+    if not schema.fields:
         what = f"The schema for {of} values has no fields"
         raise ConfigError(what, where=text[:120], hint="give at least one column, such as id BIGINT")
     refuse_same_but_for_case(schema, where=f"the schema for {of} values")

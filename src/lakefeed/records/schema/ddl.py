@@ -175,7 +175,7 @@ def find_renames(
     """Return the renames (path, new name) that apply to the table and the rows, and the table's columns after them."""
     have = deepcopy(have)
     applied = []
-    renames = [change for change in changes if change.kind == "renamed" and change.before is not None]
+    renames = [change for change in changes if change.kind == "renamed"]
     for index, change in enumerate(renames):
         *parent, name = change.path.split(".")
         final = name
