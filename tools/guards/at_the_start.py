@@ -42,7 +42,7 @@ AT_THE_START = (
     python(
         "state: variables of a user's own that are others",
         "records/transform/plan",
-        'f"{each}; {next(kept)}" if each.startswith(PROCESSOR) else each',
+        'f"{each}; {next(variables)}" if each.startswith(PROCESSOR) else each',
         "each",
         "tests/integration/test_pandas.py::test_state_of_ones_own_resumes_after_a_restart_and_is_refused_if_it_is_another",
     ),

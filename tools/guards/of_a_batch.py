@@ -82,7 +82,7 @@ BEFORE_THE_COMMIT = (
     python(
         "ledger: a batch that does not continue",
         "ledger/continuity",
-        "if not (found := violations(last.ranges, commit)):",
+        "if not (faults := violations(last.ranges, commit)):",
         "if True:",
         f"{CHECK}a_batch_is_left_out_only_if_the_table_ends_with_its_ranges",
     ),

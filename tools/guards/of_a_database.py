@@ -19,8 +19,8 @@ IN_A_DATABASE = (
     python(
         "jdbc: continuity",
         "ledger/continuity",
-        "elif found := violations(last.commit.ranges, commit):",
-        "elif found := []:",
+        "elif faults := violations(last.commit.ranges, commit):",
+        "elif faults := []:",
         f"{JDBC}a_batch_that_does_not_begin_at_the_ledgers_end_is_refused",
     ),
     python(

@@ -18,8 +18,8 @@ IN_AN_INDEX = (
     python(
         "elasticsearch: continuity",
         "ledger/continuity",
-        "elif found := violations(last.commit.ranges, commit):",
-        "elif found := []:",
+        "elif faults := violations(last.commit.ranges, commit):",
+        "elif faults := []:",
         f"{SEARCH}a_batch_that_does_not_begin_at_the_ledgers_end_is_refused",
     ),
     python(

@@ -170,6 +170,6 @@ class FeedDecoder:
             self._resolved = (
                 ResolvedDecoder(spec=Raw())
                 if source is None
-                else resolve_decoder(spark, config.decode, source, kept=schema, accept=config.schema_.accept)
+                else resolve_decoder(spark, config.decode, source, stored=schema, accept=config.schema_.accept)
             )
         return self._resolved

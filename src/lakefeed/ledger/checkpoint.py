@@ -174,9 +174,9 @@ def read_note(files: CheckpointFiles, *, where: str) -> Note | None:
         raise CheckpointMismatch(what, where=f"{where}/{OWNER_FILE}", hint=hint) from None
 
 
-def require_owner(found: Note | None, owner: Owner, *, where: str) -> Note:
+def require_owner(note: Note | None, owner: Owner, *, where: str) -> Note:
     """Return the note; if it has another owner, raise an error with the differences and their consequences."""
-    note = found or Note(owner.feed, owner.sink)
+    note = note or Note(owner.feed, owner.sink)
     meanings = {
         "feed": ("name", "a feed resumes only under its own name; under another name it starts from the beginning"),
         "sink": ("sink", "the rows until now are in the old sink, and the new sink would lack them"),

@@ -40,10 +40,10 @@ def check_commit(commit: Commit, last: Position | None, *, where: str) -> Commit
         )
     if last.ranges == commit.ranges:
         return CommitCheck.ALREADY_COMMITTED
-    if not (found := violations(last.ranges, commit)):
+    if not (faults := violations(last.ranges, commit)):
         return CommitCheck.NEW
     raise CheckpointMismatch(
-        f"batch {commit.batch_id} does not continue where feed '{commit.feed}' ended in the table: {'; '.join(found)}",
+        f"batch {commit.batch_id} does not continue where feed '{commit.feed}' ended in the table: {'; '.join(faults)}",
         where=f"{where}, snapshot {last.snapshot_id}" if last.snapshot_id else where,
         hint="the checkpoint belongs to another table, or the table or the checkpoint was rolled back or lost: restore "
         "it, or start with a new table and a new checkpoint location",
@@ -52,29 +52,29 @@ def check_commit(commit: Commit, last: Position | None, *, where: str) -> Commit
 
 def violations(last: OffsetRanges, commit: Commit) -> list[str]:
     """Return the reasons why a commit cannot follow a commit with the ranges ``last``; empty if it can."""
-    found: list[str] = []
+    faults: list[str] = []
     left, ends, marks = commit.left_ids, last.ends, last.end_marks
     positions = commit.move.positions if commit.move else {}
     for topic, topic_id in commit.ranges.topic_ids.items():
         if (before := last.topic_ids.get(topic, topic_id)) != topic_id and left.get(topic) != before:
-            found.append(f"topic {topic} was recreated (id {topic_id}, was {before})")
+            faults.append(f"topic {topic} was recreated (id {topic_id}, was {before})")
 
     for span in commit.ranges.ranges:
         key, name = span.key, f"{span.topic}-{span.partition}"
         ended, moves = ends.get(key), positions.get(key)
         if moves is not None and ended is not None and moves[0] != ended:
-            found.append(f"{name} is to be moved from {moves[0]}, the table ends at {ended}")
+            faults.append(f"{name} is to be moved from {moves[0]}, the table ends at {ended}")
         elif moves is not None and moves[1] != span.start:
-            found.append(f"{name} is to be moved to {moves[1]} and begins at {span.start}")
+            faults.append(f"{name} is to be moved to {moves[1]} and begins at {span.start}")
         elif moves is None and ended is not None and span.start != ended:
-            found.append(f"{name} begins at {span.start}, the table ends at {ended}")
+            faults.append(f"{name} begins at {span.start}, the table ends at {ended}")
         elif moves is None and span.marks is not None and span.marks[0] != marks.get(key, span.marks[0]):
-            found.append(f"{name} begins after {span.marks[0]}, the table ends at {marks[key]}")
+            faults.append(f"{name} begins after {span.marks[0]}, the table ends at {marks[key]}")
 
     for topic, partition in sorted(ends.keys() - commit.ranges.ends.keys()):
         if topic not in left or left[topic] != last.topic_ids.get(topic):
-            found.append(f"{topic}-{partition} is in the table but not in the batch")
-    return found
+            faults.append(f"{topic}-{partition} is in the table but not in the batch")
+    return faults
 
 
 def recreated_topic(known: Mapping[str, str], ranges: OffsetRanges) -> str | None:
@@ -148,8 +148,8 @@ class ServerLedger(ABC):
                 what = f"the sink has no commit of feed '{self.feed}', so its position cannot be moved"
                 hint = "run the feed until its first batch is committed, then move it"
                 raise CheckpointMismatch(what, where=self.where, hint=hint)
-        elif found := violations(last.commit.ranges, commit):
-            what = f"the batch does not continue where feed '{self.feed}' ended: {'; '.join(found)}"
+        elif faults := violations(last.commit.ranges, commit):
+            what = f"the batch does not continue where feed '{self.feed}' ended: {'; '.join(faults)}"
             hint = "compare the batch with the feed's position: lakefeed offsets show pipeline.yaml"
             raise CheckpointMismatch(what, where=self.where, hint=hint)
         return CommitCheck.NEW

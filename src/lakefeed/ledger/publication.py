@@ -71,8 +71,8 @@ class StoredAudit:
     def of(cls, properties: Mapping[str, str], feed: str) -> StoredAudit | None:
         """Read the table property; None if it is missing or not valid."""
         try:
-            found = json.loads(properties[f"{AUDIT}.{feed}"])
-            return cls(int(found["snapshot-id"]), float(found["at"]), tuple(map(str, found["failures"])))
+            document = json.loads(properties[f"{AUDIT}.{feed}"])
+            return cls(int(document["snapshot-id"]), float(document["at"]), tuple(map(str, document["failures"])))
         except (KeyError, TypeError, ValueError):
             return None
 

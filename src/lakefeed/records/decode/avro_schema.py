@@ -80,16 +80,16 @@ def usable_versions(
     is_usable = False
     for number in _newest_first(client, subject):
         try:
-            found = client.latest(subject, block=block, version=number)
-            known = spark is None and found.kind == "PROTOBUF"
-            text = found.text if known else table_schema(spark, found, registry=client.url, message=message)
+            schema = client.latest(subject, block=block, version=number)
+            known = spark is None and schema.kind == "PROTOBUF"
+            text = schema.text if known else table_schema(spark, schema, registry=client.url, message=message)
         except NotARegistry:
             raise
         except (ConfigError, ResourceMissing) as unusable:
             refused.append(unusable)
         else:
             is_usable = True
-            yield found, text, [each.what for each in refused]
+            yield schema, text, [each.what for each in refused]
     if not is_usable:
         raise refused[0]
 

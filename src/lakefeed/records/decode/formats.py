@@ -78,12 +78,12 @@ def _by_expression(records: DataFrame, spec: ExpressionFormat) -> DataFrame:
     name = getattr(spec.decode, "__qualname__", repr(spec.decode))
     try:
         result = records.withColumn("decoded", sf.when(sf.col("value").isNotNull(), spec.decode(sf.col("value"))))
-        found = result.schema["decoded"].dataType.simpleString()
+        returned = result.schema["decoded"].dataType.simpleString()
     except spark_errors.PySparkException as refused:
         what = f"the format's expression cannot be used: {jvm.cause_of(refused)}"
         raise ConfigError(what, where=name, hint="correct the package that has this function") from None
-    if not re.fullmatch(r"struct<value:struct<.+>,error:string>", found):
-        what = f"the format's expression returns {found} instead of struct<value: struct<…>, error: string>"
+    if not re.fullmatch(r"struct<value:struct<.+>,error:string>", returned):
+        what = f"the format's expression returns {returned} instead of struct<value: struct<…>, error: string>"
         raise ConfigError(what, where=name, hint="correct the package that has this function")
     value, error = sf.col("decoded.value"), sf.col("decoded.error")
     nothing = sf.when(sf.col("value").isNotNull() & value.isNull(), "the format returns neither a value nor an error")

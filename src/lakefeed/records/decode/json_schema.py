@@ -233,7 +233,7 @@ class _Translation:
         A property that only some choices describe can have any type in objects of the others, unless these forbid
         ``additionalProperties``.
         """
-        found: dict[str, list[_Part] | None] = {}
+        added: dict[str, list[_Part] | None] = {}
         visited: set[int] = set()
         left = [(choice, False) for part in place.parts for choice in _choices_of(part)]
         while left:
@@ -252,8 +252,8 @@ class _Translation:
                 left += [(choice, True) for part in parts for choice in _choices_of(part)]
             for key in dict.fromkeys(key for each in described for key in each):
                 known = not free and all(key in each or none for each, none in zip(described, closed, strict=True))
-                found.setdefault(key, [part for each in described for part in each.get(key, ())] if known else None)
-        return found
+                added.setdefault(key, [part for each in described for part in each.get(key, ())] if known else None)
+        return added
 
     def _field(self, fields: dict[str, dict[str, Any]], place: _Place, key: str, made: _Made) -> None:
         self._columns += 1

@@ -197,10 +197,10 @@ class SchemaRegistry:
         return {"text": text, "kind": kind, "references": references}
 
     def _referred(
-        self, answer: Mapping[str, Any], seen: set[tuple[str, int]], depth: int, context: str
+        self, answer: Mapping[str, Any], visited: set[tuple[str, int]], depth: int, context: str
     ) -> Iterator[ReferredSchema]:
         """Yield all schemas that a schema refers to, dependencies first. The JVM's decoder has the same limits."""
-        if depth > DEEPEST_REFERENCE or len(seen) > MOST_REFERENCES:
+        if depth > DEEPEST_REFERENCE or len(visited) > MOST_REFERENCES:
             raise ConfigError(
                 f"the schema refers to more than {MOST_REFERENCES:,} other schemas, or through more than "
                 f"{DEEPEST_REFERENCE} schemas",
@@ -210,11 +210,11 @@ class SchemaRegistry:
         for reference in answer.get("references") or ():
             name, subject, version = str(reference["name"]), str(reference["subject"]), int(reference["version"])
             subject = subject if _context(subject) else context + subject
-            if (subject, version) not in seen:
-                seen.add((subject, version))
+            if (subject, version) not in visited:
+                visited.add((subject, version))
                 with self._failures(f"version {version} of subject {subject}, which the schema refers to"):
                     referred = self._ask(dict, "GET", "subjects", subject, "versions", str(version))
-                yield from self._referred(referred, seen, depth + 1, context)
+                yield from self._referred(referred, visited, depth + 1, context)
                 yield ReferredSchema(name=name, text=str(referred["schema"]), subject=subject, version=version)
 
     def _ask(

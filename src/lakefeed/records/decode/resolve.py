@@ -39,24 +39,24 @@ def resolve_decoder(
     decode: Decode,
     source: NumberedSource,
     *,
-    kept: str | None = None,
+    stored: str | None = None,
     accept: Accept = "same_record",
 ) -> ResolvedDecoder:
     """Return the decoder of a source's records.
 
-    ``kept`` is the reader's schema that the table stores, either a guess of ``json: {schema: sample}`` or a merge of
+    ``stored`` is the reader's schema that the table stores, either a guess of ``json: {schema: sample}`` or a merge of
     writers' schemas. Without it, the subject's newest version that can be used becomes the reader's schema.
     """
-    choices = partial(_choices, spark, decode, source, kept, accept)
+    choices = partial(_choices, spark, decode, source, stored, accept)
     return replace(next(choices()), older=lambda: islice(choices(), 1, None))
 
 
 def _choices(
-    spark: SparkSession, decode: Decode, source: NumberedSource, kept: str | None, accept: Accept
+    spark: SparkSession, decode: Decode, source: NumberedSource, stored: str | None, accept: Accept
 ) -> Iterator[ResolvedDecoder]:
     """Yield the decoders for all usable versions, newest first: for every version of the keys, all of the values."""
     keys = iter([None]) if decode.key is None else _resolve(spark, decode.key, source, "key", accept)
-    values = _resolve(spark, decode, source, "value", accept, kept)
+    values = _resolve(spark, decode, source, "value", accept, stored)
     for key in keys:
         values, again = tee(values)
         for value in again:
@@ -94,17 +94,17 @@ def subject_of(named: str | None, source: NumberedSource, part: Part) -> str:
 
 
 def _resolve(
-    spark: SparkSession, encoded: Encoded, source: NumberedSource, part: Part, accept: Accept, kept: str | None = None
+    spark: SparkSession, encoded: Encoded, source: NumberedSource, part: Part, accept: Accept, stored: str | None = None
 ) -> Iterator[ResolvedDecoder]:
     """Yield a decoder of the values or keys; with a registry, one for every usable version of the subject."""
-    if kept is not None and encoded.json_ is not None and encoded.is_sampled:
-        yield ResolvedDecoder(spec=specs.Json(schema=kept, sampled=True, lenient=encoded.json_.lenient))
+    if stored is not None and encoded.json_ is not None and encoded.is_sampled:
+        yield ResolvedDecoder(spec=specs.Json(schema=stored, sampled=True, lenient=encoded.json_.lenient))
         return
     if encoded.registry is None or (encoded.avro is not None and encoded.avro.schema_file is not None):
-        found = ResolvedDecoder(spec=_spec(spark, encoded, source))
-        is_registered = isinstance(found.spec, specs.RegisteredFormat)
+        decoder = ResolvedDecoder(spec=_spec(spark, encoded, source))
+        is_registered = isinstance(decoder.spec, specs.RegisteredFormat)
         known = encoded.subject or (f"{source.topics[0]}-{part}" if source.topics else None)
-        yield _accepting(found, accept, _allowed_subjects(encoded, source), known) if is_registered else found
+        yield _accepting(decoder, accept, _allowed_subjects(encoded, source), known) if is_registered else decoder
         return
     own, subjects = subject_of(encoded.subject, source, part), _allowed_subjects(encoded, source)
     if subjects and own is not None and own not in subjects:
@@ -113,16 +113,16 @@ def _resolve(
             where="decode.avro.subjects" if part == "value" else "decode.key.avro.subjects",
             hint=f"add {own} to subjects, or set subject to one of them",
         )
-    find = _registered if kept is None else partial(_kept, kept)
+    find = _registered if stored is None else partial(_of_stored, stored)
     for each in find(spark, encoded, encoded.registry, own):
         yield _accepting(each, accept, subjects, own)
 
 
 def _accepting(
-    found: ResolvedDecoder, accept: Accept, subjects: tuple[str, ...], subject: str | None
+    decoder: ResolvedDecoder, accept: Accept, subjects: tuple[str, ...], subject: str | None
 ) -> ResolvedDecoder:
-    assert isinstance(found.spec, specs.RegisteredFormat)
-    return replace(found, spec=replace(found.spec, accept=accept, subjects=subjects, subject=subject))
+    assert isinstance(decoder.spec, specs.RegisteredFormat)
+    return replace(decoder, spec=replace(decoder.spec, accept=accept, subjects=subjects, subject=subject))
 
 
 def _allowed_subjects(encoded: Encoded, source: NumberedSource) -> tuple[str, ...]:
@@ -159,7 +159,7 @@ def _spec(spark: SparkSession, encoded: Encoded, source: NumberedSource) -> Deco
     return specs.String() if encoded.string is not None else specs.Raw()
 
 
-def _kept(
+def _of_stored(
     reader: str, spark: SparkSession, encoded: Encoded, registry: Registry, subject: str
 ) -> Iterator[ResolvedDecoder]:
     """Yield the decoder for the table's schema; ``ReaderSchema`` later merges the subject's newest version into it."""
@@ -175,10 +175,10 @@ def _registered(spark: SparkSession, encoded: Encoded, registry: Registry, subje
     """Yield the decoders for all usable versions of a subject."""
     message = encoded.protobuf.message if encoded.protobuf else None
     client = SchemaRegistry.of(registry)
-    for found, text, passed in usable_versions(spark, client, subject, block=encoded.kind, message=message):
-        notes = tuple(f"{what}; version {found.version} is used as the reader's schema" for what in passed)
+    for schema, text, passed in usable_versions(spark, client, subject, block=encoded.kind, message=message):
+        notes = tuple(f"{what}; version {schema.version} is used as the reader's schema" for what in passed)
         spec = _registered_spec(encoded, registry, text)
-        yield ResolvedDecoder(spec=spec, latest_id=found.schema_id, notes=notes)
+        yield ResolvedDecoder(spec=spec, latest_id=schema.schema_id, notes=notes)
 
 
 def _registered_spec(encoded: Encoded, registry: Registry, reader: str) -> DecodeSpec:
@@ -213,13 +213,13 @@ def _protobuf_file(protobuf: ProtobufDecode) -> DecodeSpec:
     return specs.PlainProtobuf(schema=text, message=protobuf.message, references=imported)
 
 
-def _imported(text: str, folder: Path, seen: set[str]) -> Iterator[str]:
+def _imported(text: str, folder: Path, visited: set[str]) -> Iterator[str]:
     """Yield the texts of the files that a .proto file imports directly or indirectly, without Protobuf's own files."""
     for name in re.findall(r'^\s*import\s+(?:public\s+|weak\s+)?"([^"]+)"\s*;', text, re.MULTILINE):
         path = folder / name
-        if name in seen or (name.startswith("google/") and not path.is_file()):
+        if name in visited or (name.startswith("google/") and not path.is_file()):
             continue
-        seen.add(name)
+        visited.add(name)
         try:
             imported = path.read_text("utf-8")
         except FileNotFoundError:
@@ -227,7 +227,7 @@ def _imported(text: str, folder: Path, seen: set[str]) -> Iterator[str]:
             hint = "put it into the file's folder, or give a descriptor set: protoc --include_imports"
             raise ResourceMissing(what, where=str(path), hint=hint) from None
         yield imported
-        yield from _imported(imported, folder, seen)
+        yield from _imported(imported, folder, visited)
 
 
 def _json_schema(block: JsonDecode, source: NumberedSource) -> str:

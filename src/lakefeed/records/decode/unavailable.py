@@ -42,7 +42,7 @@ class Unavailable:
     then: OnUnavailable = "set_null"
     """What becomes of a missing value that the sink cannot read from its stored row."""
 
-    def found(self, column: Column, type_: DataType) -> Column | None:
+    def is_placeholder(self, column: Column, type_: DataType) -> Column | None:
         """Return the condition that a value is the placeholder; None if no value of the type is."""
         data = self.placeholder.encode()
         match type_:
@@ -51,7 +51,7 @@ class Unavailable:
             case t.BinaryType():
                 return column == sf.lit(bytearray(data))
             case t.ArrayType(elementType=t.StringType() | t.BinaryType() as item):
-                inner = self.found(sf.get(column, sf.lit(0)), item)
+                inner = self.is_placeholder(sf.get(column, sf.lit(0)), item)
                 return None if inner is None else (sf.size(column) == 1) & inner
             case t.ArrayType(elementType=t.ShortType() | t.IntegerType() | t.LongType() as item):
                 numbers = [int.from_bytes(bytes([byte]), signed=True) for byte in data]
@@ -106,14 +106,14 @@ class Unavailable:
         leaves: list[Leaf] = []
 
         def note(path: Path, column: Column, leaf: DataType) -> None:
-            if (lacking := self.found(column, leaf)) is not None:
+            if (lacking := self.is_placeholder(column, leaf)) is not None:
                 leaves.append(Leaf(path, column, leaf, lacking))
 
         rebuilt(value, type_, note, path)
         return leaves
 
     def _null(self, _: Path, column: Column, type_: DataType) -> Column | None:
-        lacking = self.found(column, type_)
+        lacking = self.is_placeholder(column, type_)
         return None if lacking is None else sf.when(lacking, sf.lit(None)).otherwise(column)
 
     def _texts(self) -> set[str]:

@@ -83,21 +83,21 @@ def _object(columns: StructType) -> dict[str, Any]:
 
 
 def _json_type(type_: DataType, column: str, *, nullable: bool) -> dict[str, Any]:
-    found: dict[str, Any]
+    schema: dict[str, Any]
     if isinstance(type_, t.StructType):
-        found = _object(type_)
+        schema = _object(type_)
     elif isinstance(type_, t.ArrayType):
-        found = {"type": "array", "items": _json_type(type_.elementType, column, nullable=type_.containsNull)}
+        schema = {"type": "array", "items": _json_type(type_.elementType, column, nullable=type_.containsNull)}
     elif isinstance(type_, t.MapType):
         values = _json_type(type_.valueType, column, nullable=type_.valueContainsNull)
-        found = {"type": "object", "additionalProperties": values}
+        schema = {"type": "object", "additionalProperties": values}
     elif isinstance(type_, t.DecimalType):
-        found = {"type": "integer" if type_.scale == 0 and type_.precision < 19 else "number"}
+        schema = {"type": "integer" if type_.scale == 0 and type_.precision < 19 else "number"}
     elif (known := _JSON.get(type_.typeName())) is not None:
-        found = dict(known)
+        schema = dict(known)
     else:
         raise _no_schema(f"JSON has no type for the column {column}, {type_.simpleString()}", "cast the column")
-    return {"oneOf": [{"type": "null"}, found]} if nullable else found
+    return {"oneOf": [{"type": "null"}, schema]} if nullable else schema
 
 
 def _no_schema(what: str, hint: str) -> ConfigError:

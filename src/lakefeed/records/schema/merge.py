@@ -264,36 +264,36 @@ class _Merge:
 
     def _unify_fields(self, ours: Named, other: Named, path: str) -> None:
         pairs, mine, theirs = _pair_fields(ours.fields, other.fields)
-        for found, field in pairs:
-            if field.name != found.name and field.name not in found.aliases:
-                found.aliases.append(found.name if self._grow else field.name)
+        for own, field in pairs:
+            if field.name != own.name and field.name not in own.aliases:
+                own.aliases.append(own.name if self._grow else field.name)
                 if self._grow:
-                    found.name = field.name
+                    own.name = field.name
                 else:
-                    self.left_out.append(Change("renamed", child_path(path, field.name), found.name, field.name))
-            _add_missing(found.aliases, field.aliases)
+                    self.left_out.append(Change("renamed", child_path(path, field.name), own.name, field.name))
+            _add_missing(own.aliases, field.aliases)
         older = {alias: field.name for field in reversed(ours.fields) for alias in field.aliases}
         for field in theirs:
             self._add(field, ours, path, older)
-        for found in mine:
-            found.absent = True
-            if found.default is NO_DEFAULT:
-                found.type, found.default = with_null(found.type), None
+        for own in mine:
+            own.absent = True
+            if own.default is NO_DEFAULT:
+                own.type, own.default = with_null(own.type), None
         refuse_same_but_for_case(ours, path)
         names = {field.name for field in ours.fields}
-        for found in ours.fields:
-            found.aliases = [alias for alias in found.aliases if alias not in names]
-        for found, field in pairs:
-            if not members(found.type):
+        for own in ours.fields:
+            own.aliases = [alias for alias in own.aliases if alias not in names]
+        for own, field in pairs:
+            if not members(own.type):
                 # Until now the field could only be null, so it takes the writer's attributes.
-                found.extra = {**field.extra, **found.extra}
+                own.extra = {**field.extra, **own.extra}
             elif field.extra.get(ANY):
-                found.extra = {**found.extra, ANY: True}
-            found.type = self._merge(found.type, field.type, child_path(path, found.name))
-            null_first = isinstance(found.type, Union) and found.type.members[0] == NULL
-            if nullable(found.type) and found.default is not NO_DEFAULT and null_first != (found.default is None):
+                own.extra = {**own.extra, ANY: True}
+            own.type = self._merge(own.type, field.type, child_path(path, own.name))
+            null_first = isinstance(own.type, Union) and own.type.members[0] == NULL
+            if nullable(own.type) and own.default is not NO_DEFAULT and null_first != (own.default is None):
                 # Avro requires that a default is a value of the union's first member.
-                found.type = with_null(found.type, first=not null_first)
+                own.type = with_null(own.type, first=not null_first)
 
     def _add(self, field: Field, ours: Named, path: str, older: dict[str, str]) -> None:
         place = child_path(path, field.name)

@@ -52,9 +52,9 @@ class QueryPlan:
         """
         java = jvm.java(frame.sparkSession).query.StreamingPlan
         dataset: Any = frame
-        kept = iter([state_variables(each) for each in java.processors(dataset._jdf)])
+        variables = iter([state_variables(each) for each in java.processors(dataset._jdf)])
         operators = [str(operator) for operator in java.state(dataset._jdf)]
-        plan = cls(tuple(f"{each}; {next(kept)}" if each.startswith(PROCESSOR) else each for each in operators))
+        plan = cls(tuple(f"{each}; {next(variables)}" if each.startswith(PROCESSOR) else each for each in operators))
         where = f"transform, output_mode: {output_mode}"
         if any(operator.startswith("distinct") for operator in plan.state):
             raise ConfigError(
