@@ -104,7 +104,7 @@ class Claim:
         return self.noted.schema
 
     def note(self, **changes: Any) -> None:
-        """Change ``lakefeed.json``, also by the changes of ``remember``, in one request; none if nothing changes."""
+        """Apply these changes and those of ``remember`` to ``lakefeed.json`` by one request, if anything changes."""
         self.remember(**changes)
         if self.noted != self._written:
             self._create(OWNER_FILE, self.noted.to_json())

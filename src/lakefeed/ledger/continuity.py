@@ -78,7 +78,7 @@ def violations(last: OffsetRanges, commit: Commit) -> list[str]:
 
 
 def recreated_topic(known: Mapping[str, str], ranges: OffsetRanges) -> str | None:
-    """Return a topic of a batch that has another id than in the sink, which ``known`` has by name."""
+    """Return a topic of a batch whose id differs from the sink's id in ``known``, if there is one."""
     return next((topic for topic, own in ranges.topic_ids.items() if known.get(topic, own) != own), None)
 
 
@@ -104,8 +104,6 @@ def is_of_earlier_driver(taken: str | None, fence: str | None) -> bool:
 
 @dataclass(frozen=True)
 class StoredCommit:
-    """A commit as a server stores it."""
-
     commit: Commit
     commit_id: str
     """The id of the attempt, by which a driver recognizes its own commit if the server's answer was lost."""
@@ -117,7 +115,7 @@ class StoredCommit:
 
 
 class ServerLedger(ABC):
-    """The ledger of one feed in the server that has its rows: see ``lakefeed.ledger.protocol.Ledger``."""
+    """The ledger of one feed, stored in the server that has its rows: see ``lakefeed.ledger.protocol.Ledger``."""
 
     keeps_offsets: ClassVar[bool] = True
 

@@ -26,7 +26,7 @@ TRIES = 20
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch, or another step of a feed, as a sink stores it."""
+    """A batch, a fence or a move, as a sink stores it."""
 
     feed: str
     number: int

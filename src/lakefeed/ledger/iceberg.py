@@ -40,7 +40,7 @@ QUIET = "lakefeed.upkeep.quiet"
 
 QUIET_SECONDS = 600.0
 
-# Texts of io.lakefeed.commit.BatchRefused: every refusal begins with the first, the refusal of a fence has the second.
+# Texts of io.lakefeed.commit.BatchRefused: each error begins with REFUSED; a refused fence contains FENCE_REFUSED, too.
 REFUSED = "lakefeed refuses the commit"
 FENCE_REFUSED = "is taken: the table has"
 TRIES = 20
@@ -148,7 +148,7 @@ class IcebergLedger:
         return 0 if head is None else int(head.summary().get("total-records") or 0)
 
     def take_checked(self) -> Any:
-        """Return the table that the last ``check`` loaded, for one use: the next call loads it again."""
+        """Return the table that the last ``check`` loaded, but only once: the next call loads the table again."""
         table, self._checked = self._checked or self.loaded(), None
         return table
 
@@ -192,7 +192,7 @@ class IcebergLedger:
         try:
             return check_commit(commit, self.position(self._checked), where=self._table)
         except CheckpointMismatch:
-            # If another driver replaced this one while it was suspended, it made the newer commits: say that instead.
+            # While this driver was suspended, another driver may have taken over and committed: report that instead.
             taken = self.fence_taken()
             if commit.fence is not None and taken not in (None, commit.fence):
                 raise fence_lost(taken, commit.fence, where=self._table) from None
@@ -218,7 +218,7 @@ class IcebergLedger:
         return str(jvm.java(self._spark).commit.Publication.state(self.loaded(), self._feed))
 
     def branch_is_free(self, branch: str) -> bool:
-        """Return whether the branch does not exist or is at the main branch's snapshot, so that a feed may use it."""
+        """Return whether a feed may begin to use a branch: it does not exist, or is at the main branch's snapshot."""
         table = self.loaded()
         ref, main = table.refs().get(branch), table.currentSnapshot()
         if ref is None or main is not None:

@@ -152,12 +152,12 @@ class BatchOutcomes:
         self.bound(max_rows=-1, max_share=None)
 
     def cover(self, schema_ids: Iterable[int]) -> None:
-        """Refuse the commit if a record has another writer's schema than these, which the reader's schema covers."""
+        """Refuse the commit if a record's schema id is not among these, which the reader's schema covers."""
         self._outcomes.cover(list(schema_ids))
 
     def accepted(self, judged: DataFrame) -> DataFrame:
         """Count all records; return the records that become rows, without the column ``RECORD``."""
-        # The frame may be from another session than this object, which needs the catalog, too.
+        # The frame may be from another session than this object's, and both need the catalog.
         judged.sparkSession.conf.set(f"spark.sql.catalog.{CATALOG}", CATALOG_CLASS)
         record = sf.col(f"{RECORD}.record")
         is_row = sf.call_function(
@@ -207,7 +207,7 @@ class BatchOutcomes:
 
     @property
     def left_out_field(self) -> str:
-        """The path of a JSON field without a column in some row's record; empty if all fields have columns."""
+        """The path of a JSON field that has no column; empty if all fields have columns."""
         return str(self._outcomes.leftOutField())
 
     @property

@@ -306,7 +306,7 @@ def _properties(parts: Iterable[_Part]) -> dict[str, list[_Part]]:
 
 
 def _choices_of(part: _Part) -> Iterator[list[_Part]]:
-    """Yield the schemas of each choice or condition of a part; a value meets at least one schema of each."""
+    """Yield the schemas of each choice and condition in a part; a value meets at least one schema of each."""
     schema, resolver = part
     yield from _alternatives(part)
     several = [[schema.get("then", {}), schema.get("else", {})]] if "then" in schema or "else" in schema else []

@@ -117,7 +117,7 @@ class SchemaDocuments:
         return specification.create_resource(document)
 
     def _retrieve(self, uri: str) -> Resource[Any]:
-        """Return the document with the longest common end of the path, for an address without an exact match."""
+        """Return the document whose path ends like an address that names no document exactly."""
 
         def same(key: str) -> int:
             return sum(1 for _ in takewhile(lambda two: two[0] == two[1], zip(_path(uri), _path(key), strict=False)))

@@ -148,14 +148,14 @@ class SchemaRegistry:
             return int(self._ask(dict, "GET", "subjects", subject, "versions", "latest")["id"])
 
     def schema(self, schema_id: int, subject: str | None = None) -> SchemaText:
-        """Return the schema with an id; in a registry with contexts, the id of the subject's context."""
+        """Return the schema with this id; ``subject`` selects the registry's context."""
         query = {"subject": subject} if subject else None
         with self._failures(f"schema id {schema_id}"):
             answer = self._ask(dict, "GET", "schemas", "ids", str(schema_id), query=query)
             return SchemaText(**self._contents(answer, subject))
 
     def subjects_of(self, schema_id: int, subject: str | None = None) -> set[str]:
-        """Return the subjects that have the schema with an id, which is of the context of ``subject``."""
+        """Return the subjects that have the schema with this id; ``subject`` selects the registry's context."""
         with self._failures(f"schema id {schema_id}"):
             query = {"subject": subject} if subject and _context(subject) else None
             versions = self._ask(list, "GET", "schemas", "ids", str(schema_id), "versions", query=query)
@@ -348,7 +348,7 @@ def _checked(kind: type[T], answer: Any) -> T:
 
 
 def inline(text: str, referred: Sequence[str]) -> str:
-    """Define the types of the schemas ``referred``, dependencies first, at their first use in an Avro schema (JSON)."""
+    """Insert the types of referenced schemas (dependencies first) into an Avro schema, each at its first use."""
     definitions: dict[str, Any] = {}
     try:
         for schema in referred:

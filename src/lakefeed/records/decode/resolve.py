@@ -54,7 +54,7 @@ def resolve_decoder(
 def _choices(
     spark: SparkSession, decode: Decode, source: NumberedSource, stored: str | None, accept: Accept
 ) -> Iterator[ResolvedDecoder]:
-    """Yield the decoders for all usable versions, newest first: for every version of the keys, all of the values."""
+    """Yield decoders for all pairs of usable versions of the keys' and the values' schemas, newest first."""
     keys = iter([None]) if decode.key is None else _resolve(spark, decode.key, source, "key", accept)
     values = _resolve(spark, decode, source, "value", accept, stored)
     for key in keys:
@@ -76,7 +76,7 @@ def _writers(spark: SparkSession, decode: Decode, registry: Registry, spec: Deco
 
 
 def put_credentials(spark: SparkSession, decode: Decode) -> None:
-    """Pass the registries' credentials to the JVM by the names in the specs."""
+    """Pass the registries' credentials to the JVM, which finds them by the names in the specs."""
     for registry in (decode.registry, decode.key.registry if decode.key else None):
         if registry is not None and registry.credentials is not None and registry.credentials_name is not None:
             jvm.put_secret(spark, registry.credentials_name, registry.credentials)
@@ -107,7 +107,7 @@ def _resolve(
         yield _accepting(decoder, accept, _allowed_subjects(encoded, source), known) if is_registered else decoder
         return
     own, subjects = subject_of(encoded.subject, source, part), _allowed_subjects(encoded, source)
-    if subjects and own is not None and own not in subjects:
+    if subjects and own not in subjects:
         raise ConfigError(
             f"the table's schema comes from the subject {own}, but subjects does not allow its records",
             where="decode.avro.subjects" if part == "value" else "decode.key.avro.subjects",
@@ -190,7 +190,9 @@ def _registered_spec(encoded: Encoded, registry: Registry, reader: str) -> Decod
 
 def _avro_file(avro: AvroDecode) -> DecodeSpec:
     file = avro.schema_file
-    assert file is not None  # Without a registry, the model requires a file; with one, the caller uses the registry.
+    assert (
+        file is not None
+    )  # The model requires a file without a registry, and the caller does not come here without a file.
     text = file.read_text("utf-8")
     try:
         require_usable(text)

@@ -36,7 +36,7 @@ class Leaf(NamedTuple):
 
 @dataclass(frozen=True)
 class Unavailable:
-    """The rule for missing values."""
+    """The rule for values that change events lack."""
 
     placeholder: str
     then: OnUnavailable = "set_null"

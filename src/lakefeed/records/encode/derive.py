@@ -45,7 +45,7 @@ def _message(columns: StructType, name: str, *, indent: str) -> str:
 
 
 def _proto_type(type_: DataType, column: str, nested: str, indent: str) -> tuple[str, str]:
-    """Return a type, and the definition of its message if it is a message."""
+    """Return the Protobuf type of a column, and the definition of its message if it is one."""
     if isinstance(type_, t.StructType):
         return nested, _message(type_, nested, indent=indent)
     if isinstance(type_, t.ArrayType) and not isinstance(type_.elementType, t.ArrayType | t.MapType):

@@ -46,7 +46,7 @@ _UNITS = ("millis", "micros", "nanos")
 
 @dataclass(frozen=True)
 class Primitive:
-    """A primitive type; ``logical`` is None if Avro does not define it for the type, because readers then ignore it."""
+    """A primitive type; ``logical`` is None if Avro does not define the logical type for this type."""
 
     name: str
     logical: str | None = None

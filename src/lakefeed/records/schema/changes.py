@@ -69,7 +69,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Entry:
-    """The changes of a table by the merge of one writer's schema."""
+    """The changes of a table after the merge of one writer's schema."""
 
     at: datetime
     schema_id: int | None

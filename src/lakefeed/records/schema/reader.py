@@ -27,7 +27,7 @@ ChangePolicy = Literal["evolve", "ignore", "fail"]
 
 @dataclass(frozen=True)
 class StoredSchema:
-    """A reader's schema, which the sink stores for the next start, with the ids of the writers' schemas it covers."""
+    """A reader's schema, stored in the sink for the next start, and the ids of the writers' schemas that it covers."""
 
     schema: str
     ids: frozenset[int]

@@ -148,7 +148,7 @@ def _assignment(ranges: Sequence[OffsetRange]) -> dict[str, str]:
 
 
 def task_count(ranges: OffsetRanges, *, most: int) -> int:
-    """Return the number of tasks of a batch: one per partition with ``most`` records, fewer with fewer records."""
+    """Return the number of tasks: one per filled partition for ``most`` records, proportionally fewer for less."""
     filled = sum(span.records > 0 for span in ranges.ranges)
     if filled <= 1:
         return max(1, filled)
