@@ -170,7 +170,7 @@ def test_missing_subject_is_named(feed: Feed, versions: list[int]) -> None:
     other = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}", "subject": f"{feed.name}-json-value"}}
     not_avro = run(feed, "show", feed.write_file(decode=other)).exception
     assert isinstance(not_avro, ConfigError)
-    assert "has JSON schemas, and this pipeline decodes AVRO" in not_avro.what
+    assert "has JSON schemas, but this pipeline decodes AVRO" in not_avro.what
 
 
 def test_json_schema_and_protobuf_subjects_are_shown_too(lake: SparkSession, feed: Feed) -> None:
