@@ -139,7 +139,7 @@ def test_an_audit_reports_no_lost_offsets_for_a_recreated_topic(begin: int) -> N
 def test_an_audit_reports_lost_offsets_only_for_a_move_forward() -> None:
     [found] = moved(PositionReset("accepted-loss", {("t", 0): (4, 3)}, {"t": "one"}), at(3))
     assert "given up" not in found.what
-    assert "t-0 went back from 4 to 3; the rows of the offsets [3, 4) were kept" in found.what
+    assert "t-0 moved back from 4 to 3; the rows of the offsets [3, 4) were kept" in found.what
     [forward] = moved(PositionReset("accepted-loss", {("t", 0): (4, 9)}, {"t": "one"}), at(9))
     assert "5 offsets of t-0, [4, 9), were given up" in forward.what
 
