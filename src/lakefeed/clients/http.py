@@ -224,7 +224,7 @@ def fetch_token(
         return token
     if status in (400, 401, 403):
         hint = f"check {setting}"
-        raise AccessDenied(f"{_SERVER} refuses the credential (HTTP status {status})", where=url, hint=hint)
+        raise AccessDenied(f"the OAuth2 server refuses the credential (HTTP status {status})", where=url, hint=hint)
     hint = "correct the address: it must be the token endpoint of the OAuth2 server"
     raise ConfigError(f"this address returns no OAuth2 token (HTTP status {status})", where=url, hint=hint)
 

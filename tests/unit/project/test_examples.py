@@ -21,7 +21,7 @@ ADDRESSES = {
     "DATABASE_URL": "jdbc:postgresql://127.0.0.1:1/shop",
     "DATABASE_USER": "feeder",
     "DATABASE_PASSWORD": "of a test",
-    "KAFKA_JAAS_CONFIG": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+    "KAFKA_PASSWORD": "of a test",
     "PWD": str(ROOT),
 }
 
