@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -19,7 +20,7 @@ from lakefeed_local.stack import Endpoints, Stack
 from tests.support.feed import Feed
 from tests.support.lake import spark_in, spark_on
 from tests.support.own_process import pytest_configure as pytest_configure
-from tests.support.pipeline_text import ENVIRONMENT, GOOD, Reader
+from tests.support.pipeline_text import ENVIRONMENT, GOOD, Acceptor, Reader
 from tests.support.probe import Probe
 from tests.support.remembered import forget_afterwards
 from tests.support.servers.mariadb import MariaDB, mariadb
@@ -164,5 +165,18 @@ def reading(tmp_path: Path) -> Reader:
         path.write_text(text, "utf-8", newline="")
         loaded = read(path, overrides=overrides, environment=environment)
         return loaded.config, loaded.problems
+
+    return of
+
+
+@pytest.fixture
+def accepted(reading: Reader) -> Acceptor:
+    """Return a function that reads a text as ``reading`` does, requires that it has no problems, and returns it."""
+
+    def of(*arguments: Any, **options: Any) -> Any:
+        config, found = reading(*arguments, **options)
+        assert found == []
+        assert config is not None
+        return config
 
     return of

@@ -1,4 +1,4 @@
-"""Reads topics and writes tables with ordinary DataFrames, for applications and notebooks."""
+"""Reads topics into DataFrames and writes DataFrames to tables, for applications and notebooks."""
 
 from __future__ import annotations
 
@@ -55,15 +55,16 @@ def read_topic(
     Args:
         spark: a session from ``lakefeed.session``.
         topics: one topic or several with one schema.
-        stream: True for a stream, False for a batch. Default: a batch with one of the next four, else a stream.
+        stream: True for a stream, False for a batch. Default: a batch if one of the next four arguments is given, else
+            a stream.
         ranges: the offset ranges to read. This argument and the next three are for a batch only.
-        since: or read each partition from its first record at or after this time: ISO 8601, by default UTC.
+        since: read each partition from its first record at or after this time: ISO 8601, by default UTC.
         until: read each partition up to its first record at or after this time; that record is excluded.
-        latest_per_key: read only the newest record of each key in each partition, as in a compacted topic; a key whose
-            newest value is null is left out. All records without a key are read.
+        latest_per_key: read only the newest record of each key in each partition, as in a compacted topic. A key whose
+            newest value is null has no row. All records without a key are read.
         decode: how values become columns, as in the ``decode`` block of a pipeline file. Default: Avro by the registry
             that SCHEMA_REGISTRY_URL names (else the local stack's), with ``kafka_partition`` and ``kafka_offset``.
-        accept: which writers' records are read, as in ``schema.accept`` of a pipeline file.
+        accept: which writers' records become rows, as in ``schema.accept`` of a pipeline file.
         start: where a new stream begins, as in ``source.kafka.start`` of a pipeline file.
         max_records_per_batch: upper bound for one micro-batch of a stream.
         bootstrap_servers: the brokers. Default: KAFKA_BOOTSTRAP_SERVERS, else the running local stack's.
@@ -85,7 +86,8 @@ def read_topic(
     classic(spark)
     chosen = latest_per_key or not (ranges is None and since is None and until is None)
     if stream and chosen:
-        raise ConfigError("chosen records are read as a batch", where="read_topic(…, stream=True)")
+        what = "ranges, since, until and latest_per_key choose the records of a batch, and stream=True reads a stream"
+        raise ConfigError(what, where="read_topic", hint="leave out stream=True, or read from start=…")
     selection = Selection.of(ranges, since=since, until=until)
     environment = default_environment()
     source = validated(
@@ -131,25 +133,25 @@ def write_table(
 ) -> StreamingQuery | None:
     """Append a DataFrame to an Iceberg table, which is created if it is missing.
 
-    A stream is written in micro-batches. As with ``lakefeed run``, each commit also stores the batch's offset ranges.
-    A batch DataFrame is written in one commit.
+    A stream is written in micro-batches; as with ``lakefeed run``, each commit also stores the batch's offset ranges. A
+    batch DataFrame is written in one commit.
 
     Args:
         frame: the rows. A stream must read Kafka (``read_topic``); it may have any transformations.
         table: catalog.namespace.table
         checkpoint: for a stream, where Spark stores its progress: s3a://bucket/path
-        name: for a stream, the feed's name, which its commits carry. Default: derived from the table's name.
+        name: for a stream, the feed's name in its commits. Default: derived from the table's name.
         trigger: for a stream, the time between micro-batches, or ``available-now``.
         partition_by: partition transforms of a new table, as in a pipeline file.
         properties: table properties of a new table.
         bootstrap_servers: for a stream, the brokers that have the topics. Default: as in ``read_topic``.
 
-    Returns the running query of a stream; None for a batch, which is written by then.
+    Returns the running query of a stream; None for a batch, after its commit.
 
     Raises:
         ConfigError: a stream has no checkpoint, or the table's name or a partition transform is invalid.
         CheckpointMismatch: the checkpoint belongs to another feed or table, or its offsets differ from the table's.
-        RecordsLost: a topic was recreated, or it lost records that the feed has not read yet.
+        RecordsLost: a topic was recreated, or it lost records that the feed had not read.
 
     Example:
         >>> import lakefeed as lf
@@ -169,7 +171,7 @@ def write_table(
         frame.writeTo(table).append()
         return None
     if checkpoint is None:
-        hint = "checkpoint='s3a://bucket/path'"
+        hint = "pass checkpoint='s3a://bucket/path'"
         raise ConfigError("a stream needs a checkpoint location", where="write_table", hint=hint)
     brokers = bootstrap_servers or _named(default_environment(), "KAFKA_BOOTSTRAP_SERVERS", "bootstrap_servers")
     topics = SourceTopics(KafkaSource(bootstrap_servers=brokers, topics_pattern=".*"))

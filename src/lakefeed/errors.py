@@ -3,11 +3,11 @@
 ::
 
     LakefeedError             what, where and what to do next
-    ├── UserError             the user can fix it: exit status 2
+    ├── UserError             the user can fix the cause: exit status 2
     │   └── ConfigError (RowsRefused, SchemaUnusable), MissingExtra, JavaError, ResourceMissing,
     │       AccessDenied (FileDenied), CheckpointMismatch (CheckpointInUse, DriverReplaced, FeedMoved), RecordsLost,
     │       BranchDiverged, SchemaIncompatible, DecodeError
-    └── WorldError            something outside failed, perhaps for a moment: exit status 1
+    └── WorldError            a server or the network failed, perhaps for a moment: exit status 1
         └── Unreachable (BrokerUnreachable), DownloadError, PortTaken, SchemaChanged, ErrorBudgetExceeded, AuditFailed,
         TableBusy, JobFailed, FeedPaused
 """
@@ -29,14 +29,15 @@ class LakefeedError(Exception):
         what: what went wrong, one sentence without a full stop at its end.
         where: the file, endpoint, topic, table or option that the error is about.
         hint: what to do next, as a sentence or a command.
-        page: the topic of the page that helps. Default: the class's; if that is general, the text's or module's.
+        page: the topic of the page about the error. Default: the class's page; instead of a general page, the page of
+            the text or of the raising module.
     """
 
     exit_status: int = 1
     topic: ClassVar[str] = "troubleshooting"
     """The page of the documentation that explains the class."""
     passes: bool = False
-    """Whether the error may pass: a server that answered correctly before may recover, and no retry was made yet."""
+    """Whether a retry may succeed, because a server that answered before may recover."""
 
     def __init__(
         self, what: str, *, where: str | None = None, hint: str | None = None, page: str | None = None
@@ -55,23 +56,22 @@ class LakefeedError(Exception):
 
     @property
     def page(self) -> str:
-        """The command that prints the page about such errors."""
+        """The command that prints the page about the error."""
         return page_command(self.page_topic)
 
     def as_dict(self) -> dict[str, str | None]:
-        """Return class and parts for ``--output json``."""
         parts = {"what": self.what, "where": self.where, "hint": self.hint, "page": self.page}
         return {"error": type(self).__name__, **parts}
 
 
 class UserError(LakefeedError):
-    """Something that the user can fix; commands end with exit status 2."""
+    """An error that the user can fix; commands end with exit status 2."""
 
     exit_status = 2
 
 
 class WorldError(LakefeedError):
-    """Something outside failed; commands end with exit status 1."""
+    """A failure of a server or of the network; commands end with exit status 1."""
 
     exit_status = 1
 
@@ -96,7 +96,7 @@ class MissingExtra(UserError):
 
     @classmethod
     def of(cls, package: str, extra: str, purpose: str) -> MissingExtra:
-        """Return the error for a missing ``package`` that ``lakefeed[extra]`` installs."""
+        """Make the error for a ``package`` that ``lakefeed[extra]`` installs."""
         what = f"{purpose} needs the Python package {package}, which is not installed"
         return cls(what, hint=install_command(extra))
 
@@ -134,7 +134,7 @@ class CheckpointMismatch(UserError):
 
 
 class CheckpointInUse(CheckpointMismatch):
-    """While this driver ran, another one wrote to the checkpoint or removed files from it."""
+    """Another driver wrote to this driver's checkpoint, or removed files from it, while this driver ran."""
 
 
 class DriverReplaced(CheckpointMismatch):
@@ -142,7 +142,7 @@ class DriverReplaced(CheckpointMismatch):
 
 
 class FeedMoved(CheckpointMismatch):
-    """While the feed ran, an operator moved it to other offsets; its next start resumes there."""
+    """An operator moved the feed to other offsets while it ran; its next start resumes at these offsets."""
 
 
 class RecordsLost(UserError):
@@ -162,7 +162,7 @@ class SchemaIncompatible(UserError):
 
 
 class SchemaUnusable(SchemaIncompatible, ConfigError):
-    """This feed can write no rows of a schema to any table; another version of the schema may work."""
+    """No table can store rows of this schema; another version of the schema may work."""
 
 
 class DecodeError(UserError):
@@ -189,13 +189,13 @@ class DownloadError(WorldError):
 
 
 class PortTaken(WorldError):
-    """Another process already listens on the requested port."""
+    """Another process listens on the requested port."""
 
     topic = "quickstart"
 
 
 class SchemaChanged(WorldError):
-    """A writer's schema changed, and the pipeline says to stop then."""
+    """A writer changed its schema, and the pipeline has ``schema.on_change: fail``."""
 
     topic = "schema-evolution"
 
@@ -211,13 +211,13 @@ class AuditFailed(WorldError):
 
 
 class TableBusy(WorldError):
-    """Another upkeep job works on the table, or other writers' commits win every time."""
+    """Another upkeep job works on the table, or commits of other writers came first in all attempts."""
 
     topic = "upkeep"
 
 
 class FeedPaused(WorldError):
-    """An operator has paused the feed, and this run does not wait for the end of the pause."""
+    """An operator has paused the feed, and this run does not wait until the pause ends."""
 
     topic = "operate"
 

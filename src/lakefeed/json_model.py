@@ -1,4 +1,4 @@
-"""Values that pydantic writes as JSON for programs, and reads back."""
+"""Types of values that pydantic writes to JSON documents for programs, and reads back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ def iso(seconds: float | None) -> str | None:
 
 
 def rounded(seconds: float | None) -> float | None:
-    """Round seconds to milliseconds for JSON."""
     return None if seconds is None else round(seconds, 3)
 
 
@@ -27,7 +26,7 @@ def _since_1970(value: Any) -> Any:
         raise ValueError("the year is out of range") from None
 
 
-# The bounds are the years 1 to 9999, those of Python's datetime.
+# Python's datetime has the years 1 to 9999.
 Time = Annotated[float, BeforeValidator(_since_1970), Field(ge=-62135596800, lt=253402300800), PlainSerializer(iso)]
 """A time as seconds since 1970; JSON has it in UTC, in ISO 8601."""
 Seconds = Annotated[float, PlainSerializer(rounded)]
@@ -35,13 +34,12 @@ Seconds = Annotated[float, PlainSerializer(rounded)]
 
 
 class JsonModel(BaseModel):
-    """A value whose JSON document has its fields and its computed fields.
+    """A model whose JSON document has its fields and its computed fields.
 
-    Reading ignores unknown keys, since another version may write more; computed fields are computed again.
+    Reading ignores unknown keys, which another version may have written, and computes computed fields again.
     """
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False, populate_by_name=True, serialize_by_alias=True)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the document for JSON."""
         return self.model_dump(mode="json")

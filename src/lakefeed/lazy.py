@@ -1,6 +1,6 @@
 """PySpark's functions, types and errors, imported at their first use: importing lakefeed needs no PySpark.
 
-PySpark's classes here serve annotations only: a function that calls one or compares with it imports it itself.
+The classes below serve annotations only. A function that creates one, or calls ``isinstance`` with it, imports it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""A pipeline, and the operations on it.
-
-The map of the code: ``feed/feed.py`` builds a feed's parts from its settings. ``feed/streaming.py`` runs them as a
-streaming query; ``feed/multi_table`` runs them in rounds over many tables. ``feed/batch_writer.py`` decodes,
-classifies, transforms, writes and commits a micro-batch.
-"""
+"""A pipeline, and the operations on it; docs/architecture.md is the map of the code behind them."""
 
 from __future__ import annotations
 
@@ -97,10 +92,10 @@ class Pipeline:
         Args:
             path: the file.
             overrides: settings that replace the file's, such as ``source.kafka.start=latest``.
-            environment: the variables for ``${NAME}`` in the file and for connections that the file omits. Default:
-                this process's; an endpoint that they do not name is the running local stack's.
-            to_run: False leaves out the blocks that only a run needs, such as ``dashboard``, so that their variables
-                need no value.
+            environment: the variables for ``${NAME}`` in the file, and for connections that the file omits. Default:
+                the variables of this process, with the endpoints of the running local stack for those that are not set.
+            to_run: False ignores the blocks that only a run needs, such as ``dashboard``, so that their variables need
+                no value.
 
         Raises:
             ConfigError: the file has mistakes; the error lists all of them with their lines.
@@ -114,7 +109,7 @@ class Pipeline:
         return self.feed.source.read_stream(classic(spark), starting=starting)
 
     def rows(self, records: DataFrame) -> DataFrame:
-        """Decode and transform the records of a stream or batch; an unreadable record stops the query."""
+        """Decode and transform the records of a stream or batch; an unreadable record fails the query."""
         return self.feed.rows(classic(records))
 
     def read_batch(
@@ -126,7 +121,7 @@ class Pipeline:
         until: str | datetime | None = None,
         latest_per_key: bool = False,
     ) -> DataFrame:
-        """Read chosen records of the topics as a batch, decoded and transformed; an unreadable record stops the read.
+        """Read chosen records of the topics as a batch, decoded and transformed; an unreadable record fails the read.
 
         Arguments and errors are as in ``lakefeed.read_topic``.
         """
@@ -136,12 +131,12 @@ class Pipeline:
         return self.rows(read.records(spark, offset_ranges(read.source, selection), latest=latest_per_key))
 
     def batch_read(self) -> BatchRead:
-        """Return a read of this pipeline's records into another place than its sink."""
+        """Prepare a read of this pipeline's records for another destination than its sink."""
         self._require_one_table()
         return BatchRead.of(self.feed)
 
     def of_topic(self, topic: str) -> Pipeline:
-        """Return the pipeline of one topic if each topic has a table of its own; otherwise raise a ConfigError."""
+        """Return the pipeline of one topic, for a pipeline with a table for each topic; others raise a ConfigError."""
         part = copy(self)
         part.feed = self.feed.for_topic(topic)
         part.config = part.feed.config
@@ -151,19 +146,19 @@ class Pipeline:
         if self.config.has_many_tables:
             raise ConfigError(
                 f"in pipeline '{self.config.name}' each topic has a table of its own",
-                hint="say which topic: --topic, or from Python of_topic",
+                hint="name the topic: --topic TOPIC, or from Python pipeline.of_topic(…)",
             )
 
     def _require_one_sink(self) -> None:
         if self.config.sinks:
             raise ConfigError(
-                f"pipeline '{self.config.name}' has several sinks, which would be at different offsets afterwards",
+                f"pipeline '{self.config.name}' has several sinks, and this operation changes only one of them",
                 where="sinks",
-                hint="take them out of the file for it, and read what they lack with lakefeed read",
+                hint="remove the block sinks for this operation; lakefeed read then writes the records that they lack",
             )
 
     def parts(self) -> list[Pipeline]:
-        """Return the pipelines of all topics that exist now if each has a table of its own; otherwise this pipeline."""
+        """Return a pipeline for each existing topic if each topic has a table of its own; otherwise this pipeline."""
         if not self.config.has_many_tables:
             return [self]
         return [self.of_topic(topic) for topic in SourceTopics(self.config.kafka).names()]
@@ -174,7 +169,7 @@ class Pipeline:
         The JVM writes its log to ``log_file``, or to this process's stderr.
 
         Raises:
-            LakefeedError: broker, topics, registry, buckets or catalog are missing; raised before Spark starts.
+            LakefeedError: a broker, topic, registry, bucket or catalog is missing; raised before Spark starts.
         """
         ui = self.config.spark_ui
         with StartChecks(lambda: raise_first_error(preflight(self.config, connections=self.connections))) as checks:
@@ -204,18 +199,18 @@ class Pipeline:
         monitor: FeedMonitor | None = None,
         resume: bool = False,
     ) -> RunSummary:
-        """Run until stopped; with ``once``, until all records that the topics have now are committed.
+        """Run until ``stop`` is set; with ``once``, until all records that the topics have now are committed.
 
         A restart resumes where the last commit in the table ended; the checkpoint is derived from that commit.
 
         Args:
-            once: use the available-now trigger, whatever the file says.
+            once: use the available-now trigger instead of the file's.
             stop: set it to finish the current batch and return.
-            on_note: called with each message for the user, such as a recreated checkpoint.
+            on_note: receives each message for the user, such as a recreated checkpoint.
             accept_loss: resume although unread records are lost or a topic was recreated, and record the gap in the
                 table's ledger. By default such a start is refused.
             monitor: stores the run's progress for other threads; ``monitor.control`` takes their requests.
-            resume: end a pause that is left from an earlier run; by default the run reports the pause and waits.
+            resume: end a pause that an operator began in an earlier run; by default the run reports it and waits.
 
         Raises:
             FeedPaused: the feed is paused, and a run with ``once`` does not wait.
@@ -254,14 +249,14 @@ class Pipeline:
                 return run_stream(self.feed.with_scratch(f"file:{folder}/checkpoint"), spark, options)
 
     def _offer_replay(self, spark: SparkSession, monitor: FeedMonitor) -> None:
-        """Let operators replay the dead letters beside the run, if the pipeline supports ``replay``."""
+        """Offer the action ``replay`` to operators while the pipeline runs, if the pipeline supports it."""
         if self.config.dead_letters is None or self.config.sinks or self.config.sink.refusal("replay") is not None:
             return
 
         def perform(request: ActionRequest) -> str:
             own = copy_of(spark)
             activate(own)
-            # With a table for each topic, skip topics without dead letters: their tables may not exist yet.
+            # Skip topics without dead letters: if each topic has a table, theirs may not exist yet.
             parts = [part for part in self.parts() if not self.config.has_many_tables or _has_letters(part)]
             done = [part.replay(DeadLetterFilter(feed=part.config.name), spark=own) for part in parts]
             rows, dead = sum(result.rows for result in done), sum(result.still_dead for result in done)
@@ -272,17 +267,16 @@ class Pipeline:
     def serve(
         self, monitor: FeedMonitor, *, port: int | None = 0, probe_port: int | None = None
     ) -> AbstractContextManager[Served]:
-        """Return a context in which ``lakefeed status`` and other programs can read a run's monitor.
+        """Return a context in which ``lakefeed status`` and other programs can read the monitor of a run.
 
         Args:
             monitor: the run's monitor; pass it to ``run`` within the block.
             port: the port of the driver's endpoint on this machine; 0 for a free port, None for no endpoint.
-            probe_port: the port that answers /health/live, /health/ready, /health and /metrics, to all callers.
+            probe_port: the port that answers /health/live, /health/ready, /health and /metrics to all machines.
 
         Raises:
             PortTaken: another process listens on the port.
         """
-        # Only a run needs the server.
         from lakefeed.operations.endpoint import reachable
 
         return reachable(self.config, monitor, port=port, probe_port=probe_port)
@@ -294,9 +288,10 @@ class Pipeline:
         since: str | datetime | None = None,
         until: str | datetime | None = None,
     ) -> BatchSummary:
-        """Write the records that the topics have now in one commit, without a stream: see ``lakefeed.feed.streaming``.
+        """Write the records that the topics have now in one commit, without a streaming query.
 
-        By default these are the records from the feed's position, or else the topics' beginning, to the topics' ends.
+        The default is to write all records from the feed's position to the end of the topics; before the first commit,
+        from the topics' beginning.
         """
         self._require_one_table()
         self._require_one_sink()
@@ -312,11 +307,11 @@ class Pipeline:
         spark: SparkSession | None = None,
         step: Callable[[str], None] = lambda done: None,
     ) -> Replayed:
-        """Decode dead letters with the present schema and policy, and write those that now become rows, exactly once.
+        """Decode dead letters with the present settings, and write the rows of all that are readable now exactly once.
 
-        ``step`` is called when the letters are ``marked`` and when their rows are ``landed``.
+        ``step`` is called with ``marked`` when the letters are marked, and with ``landed`` when their rows are written.
         """
-        self.feed.dead_letters()  # Raises for a pipeline without dead letters, before Spark starts.
+        self.feed.dead_letters()  # A pipeline without dead letters raises its error here, before Spark starts.
         self._require_one_sink()
         self.config.sink.require("replay", where=self.config.name)
         spark = classic(spark) or self.session()
@@ -336,18 +331,18 @@ class Pipeline:
         on_commit: Callable[[BackfillCommit], None] = lambda commit: None,
         step: Callable[[str], None] = lambda done: None,
     ) -> BackfillSummary:
-        """Write old records that the table lacks and the feed will never read; a backfill may run beside the feed.
+        """Write old records that the table lacks and the feed will never read; the feed may run meanwhile.
 
         Args:
-            requested: the choice of records. Default: all that the topics still have.
-            dry_run: only return what the backfill would do.
+            requested: the choice of records. Default: all records that the topics still have.
+            dry_run: write nothing, and return the summary that is expected.
             stop: set it to end after the current commit.
-            step: called when a commit's rows are ``landed``.
+            step: called with ``landed`` after each commit.
 
         Raises:
             ConfigError: the sink stores no offsets, or the feed itself will read a requested range.
             CheckpointMismatch: another backfill has begun, or the table's position is unknown.
-            ResourceMissing: a part of a range is neither in the table nor in the topic.
+            ResourceMissing: neither the table nor the topic has some records of a range.
         """
         requested = requested or BackfillRequest()
         self._require_one_table()
@@ -361,9 +356,9 @@ class Pipeline:
             return job.run(requested, stop=stop or threading.Event(), on_commit=on_commit, step=step)
 
     def status(self, *, spark: SparkSession | None = None, log_file: str | Path | None = None) -> FeedStatus:
-        """Return the feed's position, and what a start would do now; see ``lakefeed.operations.status``.
+        """Return the feed's position, and the decision that a start would make now.
 
-        Starts Spark only if the transform changed since the last start: only Spark knows the transform's state.
+        Starts Spark only if the transform has changed since the last start: only Spark knows whether it keeps state.
         """
         with translating():
             return feed_status(self.feed, lambda: classic(spark) or self.session(log_file=log_file))
@@ -376,14 +371,14 @@ class Pipeline:
         master: str | None = None,
         log_file: str | Path | None = None,
     ) -> Plans:
-        """Return what ``run`` would do now and what it would cost, and change nothing; the feed may run meanwhile.
+        """Predict the actions and the cost of ``run`` without changing anything; the feed may run meanwhile.
 
-        The plan reports the refusal of a start and does not raise it. Starts a session only if some start would work.
+        A start that would be refused is reported in the plan, not raised. Spark starts only if one start would succeed.
         """
         parts = [self.of_topic(topic)] if topic is not None else self.parts()
         return plan_run(
             self.config.name,
-            # A renewed feed asks the registry again, once.
+            # Without the cached schemas, the plan asks the registry for the latest ones.
             [part.feed.renewed() for part in parts],
             many=self.config.has_many_tables,
             spark=lambda: classic(spark) or self.session(master=master, log_file=log_file),
@@ -398,13 +393,13 @@ class Pipeline:
         delete_rows: bool | None = None,
         accept_loss: bool = False,
     ) -> RewindPlan:
-        """Plan a move of the feed, without Spark; see ``lakefeed.operations.rewind.execute.plan_rewind``."""
+        """Plan a move of the feed, without Spark. Arguments: ``lakefeed.operations.rewind.execute.plan_rewind``."""
         return plan_rewind(
             self.feed, to, topic=topic, partition=partition, delete_rows=delete_rows, accept_loss=accept_loss
         )
 
     def rewind(self, agreed: RewindPlan, *, spark: SparkSession | None = None) -> str | None:
-        """Move the feed: ledger, rows, dead letters, checkpoint and monitoring group. A running driver stops.
+        """Move the feed's ledger, rows, dead letters, checkpoint and monitoring group; a running driver stops.
 
         Returns a message for the user, or None. Raises CheckpointMismatch if the feed has committed since the plan.
         """
@@ -414,15 +409,15 @@ class Pipeline:
             return execute_rewind(self.feed, agreed, spark)
 
     def verify(self, *, deep: bool = False) -> Verification:
-        """Prove, without Spark, that each record is in the table once; see ``lakefeed.operations.verify.verify``."""
+        """Verify without Spark that each record is in the table once; see ``lakefeed.operations.verify.verify``."""
         return verify_feed(self.config, connections=self.connections, deep=deep)
 
     def dead_letters(self) -> DeadLetterReader:
-        """Open the dead letters for reading, without Spark; raise a ConfigError if the pipeline keeps none."""
+        """Open the dead letters for reading, without Spark; raise a ConfigError for a pipeline without dead letters."""
         return self.feed.dead_letters()
 
     def dead_letter_store(self, spark: SparkSession) -> DeadLetterStore:
-        """Open the dead letters for writing, replay and deletion; raise a ConfigError if the pipeline keeps none."""
+        """Open the dead letters for writing, replay and deletion; raise a ConfigError for a pipeline without them."""
         return self.feed.dead_letter_store(classic(spark))
 
 

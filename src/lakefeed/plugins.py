@@ -1,7 +1,7 @@
-"""Find the sinks, sources, formats, blocks and commands that installed packages add, by their entry points.
+"""Finds the sinks, sources, formats, blocks and commands that installed packages add, by their entry points.
 
-The core imports no plug-in by name: it looks up the entry point groups below. It only knows which of lakefeed's extras
-brings a command or a key, so that the error for a missing one names the command that installs the extra.
+The core imports no plug-in by name. It knows only which extra of lakefeed brings a command or a key, so that the error
+for a missing one names the command that installs the extra.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -82,7 +82,7 @@ def load(target: str, what: str, *, where: str | None = None) -> Any:
     """Import ``package.module:name`` of an installed package.
 
     Raises:
-        ConfigError: the name cannot be imported; the error calls it ``what``.
+        ConfigError: the name cannot be imported; ``what`` begins the error's text.
     """
     module, _, name = target.partition(":")
     try:
@@ -99,8 +99,8 @@ def installed(group: str) -> list[EntryPoint]:
 
 @cache
 def _entry_points(group: str, path: tuple[str, ...]) -> list[EntryPoint]:
-    """Return a group's entry points on a path, cached: one command asks up to three times."""
-    from importlib.metadata import entry_points  # Imported late: lakefeed --version does not need it.
+    """Return the entry points of a group on a path; cached, since one command asks up to three times."""
+    from importlib.metadata import entry_points  # Imported here so that lakefeed --version starts quickly.
 
     return sorted(entry_points(group=group), key=lambda each: each.name)
 
@@ -111,16 +111,15 @@ def installed_commands() -> dict[str, CliCommand]:
     The value of an entry point of ``lakefeed.commands`` is a mapping of names to ``CliCommand``. A name of two words,
     such as ``offsets export``, adds a command to a group. The module must import quickly: ``lakefeed --help`` loads it.
     """
-    return dict(_commands())
-
-
-def _commands() -> Iterator[tuple[str, CliCommand]]:
+    commands: dict[str, CliCommand] = {}
     for entry in installed(COMMANDS_GROUP):
         try:
-            yield from entry.load().items()
+            commands |= entry.load()
         except Exception as error:
-            # One broken package must not break the other commands: the help shows why, and only its own use fails.
-            yield entry.name, CliCommand(f"{entry.module}:{entry.name}", f"Cannot be imported: {error}", "servers")
+            # A broken package must not break other commands: the help shows the error, and only its own command fails.
+            target, shown = f"{entry.module}:{entry.name}", f"Cannot be imported: {error}"
+            commands[entry.name] = CliCommand(target, shown, "servers")
+    return commands
 
 
 def installed_kinds(group: str) -> dict[str, EntryPoint]:
@@ -129,14 +128,14 @@ def installed_kinds(group: str) -> dict[str, EntryPoint]:
 
 
 def missing_kind(group: str, name: str) -> str | None:
-    """Return the command that installs lakefeed's kind of this or a similar name; None if no extra brings it."""
+    """Return the command that installs lakefeed's kind of this or a similar name; None if no extra has it."""
     missing = [each for each in KINDS_OF_EXTRAS[group] if each not in installed_kinds(group)]
     near = difflib.get_close_matches(name, missing, n=1)
     return install_command(near[0]) if near else None
 
 
 def page_of_kind(key: str) -> str | None:
-    """Return the page for a key such as ``sink.jdbc.url``: the kind's package names it in ``PAGE``."""
+    """Return the page for a key such as ``sink.jdbc.url``, which the kind's package names in ``PAGE``."""
     block, *names = key.replace("decode.key.", "decode.").split(".")
     group = {"sink": SINKS_GROUP, "sinks": SINKS_GROUP, "source": SOURCES_GROUP, "decode": FORMATS_GROUP}.get(block)
     name = next(iter(names[1:] if block == "sinks" else names), "")
@@ -146,20 +145,20 @@ def page_of_kind(key: str) -> str | None:
 
 
 def load_command(name: str) -> Any:
-    """Return an installed package's click command of this name.
+    """Return the click command of this name from an installed package.
 
     Raises:
         MissingExtra: no installed package has it.
         ConfigError: its package cannot be imported.
     """
-    found = installed_commands().get(name)
-    if found is None:
-        raise missing_command(name) or MissingExtra(f"no installed package brings the command {name}")
-    return found.load()
+    if (command := installed_commands().get(name)) is None:
+        what, hint = f"no installed package has the command {name}", "lakefeed --help lists the installed commands"
+        raise missing_command(name) or MissingExtra(what, hint=hint)
+    return command.load()
 
 
 def missing_command(name: str) -> MissingExtra | None:
-    """Return the error for a command whose extra is not installed; None if no extra of lakefeed brings it."""
+    """Make the error for a command whose extra is not installed; None if no extra of lakefeed has the command."""
     for extra, names in OF_EXTRAS.items():
         if name in names:
             return MissingExtra(f"the command {name} is not installed", hint=install_command(extra))
@@ -167,5 +166,5 @@ def missing_command(name: str) -> MissingExtra | None:
 
 
 def extra_of_key(name: str) -> str | None:
-    """Return the extra of lakefeed that brings a key of the pipeline file; None if no extra does."""
+    """Return the extra of lakefeed that adds a key to the pipeline file; None if no extra does."""
     return next((extra for extra, names in KEYS_OF_EXTRAS.items() if name in names), None)

@@ -1,4 +1,4 @@
-"""Tests for a sink that stores rows together with the ledger's entries: run them in the sink package's own suite.
+"""Tests for a sink that stores rows together with the ledger's entries, to run in the suite of the sink's package.
 
     class TestMySink(SinkContract):
         def block(self, folder):
@@ -39,7 +39,7 @@ COLUMNS = "id BIGINT, kafka_topic STRING, kafka_partition INT, kafka_offset BIGI
 
 @dataclass
 class SinkDriver:
-    """A driver of the feed that has opened the sink, created the columns and taken the fence."""
+    """A driver that has opened the sink, created the columns and taken the fence."""
 
     spark: SparkSession
     feed: str
@@ -51,22 +51,22 @@ class SinkDriver:
         self.fence = self.sink.take_fence()
 
     def rows(self, start: int, end: int) -> DataFrame:
-        """Return one row for each offset; its id is the offset."""
+        """Return a row for each offset; the offset is its id."""
         return self.spark.createDataFrame([(at, "topic", 0, at) for at in range(start, end)], COLUMNS)
 
     def batch(self, number: int, start: int, end: int) -> Commit:
-        """Return the commit of a batch with these offsets."""
+        """Return the commit of a batch with the offsets from ``start`` to ``end``."""
         ranges = OffsetRanges((OffsetRange("topic", 0, start, end),), {"topic": "id-of-the-topic"})
         return Commit(self.feed, number, ranges, fence=self.fence)
 
     def land(self, number: int, start: int, end: int, rows: DataFrame | None = None) -> None:
-        """Write a batch as a feed does: only if the sink does not have it."""
+        """Write a batch as a feed does: only if the sink does not have it yet."""
         commit = self.batch(number, start, end)
         if not self.sink.has(commit):
             self.force(commit, rows)
 
     def force(self, commit: Commit, rows: DataFrame | None = None) -> None:
-        """Write a batch without asking the sink first, as a driver does that was suspended after it had asked."""
+        """Write a batch without asking the sink, as a driver does that was suspended between question and write."""
         [span] = commit.ranges.ranges
         rows = self.rows(span.start, span.end) if rows is None else rows
         self.sink.land(rows, commit, commit_id=uuid.uuid4().hex)
@@ -74,7 +74,7 @@ class SinkDriver:
 
 @dataclass
 class SinkPlace:
-    """A sink of a pipeline file that several drivers and feeds write to."""
+    """A sink that several drivers and feeds write to."""
 
     spark: SparkSession
     block: dict[str, Any]
@@ -88,32 +88,31 @@ class SinkPlace:
         return sink_of(self.config(feed), Connections())
 
     def driver(self, feed: str = "contract") -> SinkDriver:
-        """Start a driver of the feed, as another process would."""
+        """Start a driver of the feed as a new process would."""
         config = self.config(feed)
         claim = Claim(self.spark, str(config.checkpoint), Owner.of(config))
         return SinkDriver(self.spark, feed, self.definition(feed).open(self.spark, claim))
 
     def ends_at(self, feed: str = "contract") -> int | None:
-        """Return the feed's end offset in the sink, read as ``lakefeed status`` does; None before the first commit."""
+        """Return the feed's end offset in the sink, as ``lakefeed status`` reads it; None before the first commit."""
         position = self.definition(feed).state().position()
         return None if position is None else int(position.ranges.ends["topic", 0])
 
     def ids(self) -> list[int]:
-        """Return the ids of all rows, read as ``lakefeed verify --deep`` does."""
+        """Return the ids of all rows, as ``lakefeed verify --deep`` reads them."""
         return sorted(self.definition("contract").own.read(["id"]).read_all().column("id").to_pylist())
 
 
 class SinkContract:
-    """The tests. A subclass has a name that begins with Test, and defines ``block``."""
+    """The tests. A subclass defines ``block``; its name begins with Test."""
 
     def block(self, folder: Path) -> dict[str, Any]:
-        """Return the sink's block of a pipeline file, for a new, empty place; ``folder`` belongs to the test alone."""
+        """Return the sink's block of a pipeline file, for a new, empty destination; no other test uses ``folder``."""
         raise NotImplementedError
 
     @pytest.fixture(scope="class")
     @classmethod
     def spark(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-        """Start Spark on this machine."""
         log = tmp_path_factory.mktemp("spark") / "spark.log"
         settings = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
         running = session("sink-contract", connections=Connections(), master="local[2]", conf=settings, log_file=log)
@@ -124,7 +123,7 @@ class SinkContract:
     def place(self, spark: SparkSession, tmp_path: Path) -> SinkPlace:
         return SinkPlace(spark, self.block(tmp_path), tmp_path)
 
-    def test_batches_are_there_in_order_with_their_position(self, place: SinkPlace) -> None:
+    def test_batches_are_stored_in_order_with_the_position(self, place: SinkPlace) -> None:
         assert place.ends_at() is None
         driver = place.driver()
         assert place.ends_at() is None
@@ -139,29 +138,29 @@ class SinkContract:
         assert place.ids() == []
         assert place.ends_at() == 3
 
-    def test_a_batch_that_comes_again_after_a_crash_is_there_once(self, place: SinkPlace) -> None:
+    def test_a_batch_that_is_repeated_after_a_crash_is_stored_once(self, place: SinkPlace) -> None:
         place.driver().land(0, 0, 3)
-        # The first driver died before Spark logged the batch as done; a new checkpoint may count from 0 again.
-        again = place.driver()
-        again.land(7, 0, 3)
-        again.land(8, 3, 4)
+        # The first driver died before Spark recorded the batch. With a new checkpoint, its batch id is another one.
+        restarted = place.driver()
+        restarted.land(7, 0, 3)
+        restarted.land(8, 3, 4)
         assert place.ids() == [0, 1, 2, 3]
 
-    def test_a_batch_whose_write_fails_leaves_nothing(self, place: SinkPlace) -> None:
+    def test_a_refused_write_stores_no_row_and_no_entry(self, place: SinkPlace) -> None:
         driver = place.driver()
         driver.land(0, 0, 3)
         entries = list(self.own(place).entries())
-        # Each sink's client raises an error of its own.
+        # The client of each sink raises its own error.
         with pytest.raises(Exception):  # noqa: B017, PT011
             self.own(place).write(driver.rows(3, 5), Batch("contract", len(entries), entries[0]))
         assert place.ids() == [0, 1, 2]
         assert list(self.own(place).entries()) == entries
-        # The number of an older entry must be refused too, also without rows.
+        # The sink must also refuse the number of an older entry, even without rows.
         with pytest.raises(Exception):  # noqa: B017, PT011
             self.own(place).write(None, Batch("contract", 1, entries[-1]))
         assert list(self.own(place).entries()) == entries
 
-    def test_a_gap_and_an_overlap_are_refused(self, place: SinkPlace) -> None:
+    def test_a_batch_with_a_gap_or_an_overlap_is_refused(self, place: SinkPlace) -> None:
         driver = place.driver()
         driver.land(0, 0, 3)
         for start, end in ((4, 6), (2, 6)):
@@ -171,9 +170,7 @@ class SinkContract:
                 driver.force(driver.batch(1, start, end))
         assert place.ids() == [0, 1, 2]
 
-    def test_a_driver_that_was_replaced_can_write_nothing(
-        self, place: SinkPlace, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_replaced_driver_cannot_write(self, place: SinkPlace, monkeypatch: pytest.MonkeyPatch) -> None:
         first = place.driver()
         first.land(0, 0, 3)
         kind = type(self.own(place))
@@ -184,7 +181,7 @@ class SinkContract:
             place.driver()
             write(own, rows, batch)
 
-        # The driver is replaced after it has read the ledger: only the entry number, taken by its successor, stops it.
+        # The driver is replaced after it has read the ledger: its write fails only because its entry number is taken.
         monkeypatch.setattr(kind, "write", suspended)
         with pytest.raises(DriverReplaced, match="another driver has taken over"):
             first.force(first.batch(1, 3, 5))
@@ -195,7 +192,7 @@ class SinkContract:
             first.force(first.batch(1, 3, 5))
         assert place.ids() == [0, 1, 2, 3]
 
-    def test_of_two_drivers_that_write_at_the_same_moment_one_does(self, place: SinkPlace, tmp_path: Path) -> None:
+    def test_one_of_two_concurrent_writes_is_refused(self, place: SinkPlace, tmp_path: Path) -> None:
         driver = place.driver()
         driver.land(0, 0, 3)
         entries = list(self.own(place).entries())
@@ -203,7 +200,7 @@ class SinkContract:
         began, resume = tmp_path / "began", tmp_path / "resume"
 
         def wait(number: int) -> int:
-            # Spark calls this while write reads the rows. A store that locks the feed makes the other driver wait.
+            # Spark calls this while the write reads its rows. A store that locks the feed makes the other driver wait.
             began.touch()
             deadline = time.monotonic() + 5
             while not resume.exists() and time.monotonic() < deadline:
@@ -230,12 +227,12 @@ class SinkContract:
                 landed = [0, 1, 2]
             are_read = began.exists()
             began.touch()
-            assert answer.result() == (len(landed) == 3), "one of the two has to be refused"
+            assert answer.result() == (len(landed) == 3), "the sink must refuse one of the two writes"
         assert are_read
         assert len(list(self.own(place).entries())) == len(entries) + 1
         assert place.ids() == landed
 
-    def test_two_feeds_do_not_mix(self, place: SinkPlace) -> None:
+    def test_two_feeds_have_separate_positions(self, place: SinkPlace) -> None:
         one, other = place.driver(), place.driver("other")
         one.land(0, 0, 3)
         other.land(0, 10, 12)
@@ -246,18 +243,18 @@ class SinkContract:
         driver = place.driver()
         driver.land(0, 0, 3)
         driver.land(1, 3, 5)
-        again = place.driver()
-        again.land(2, 5, 6)
+        restarted = place.driver()
+        restarted.land(2, 5, 6)
         with place.definition("contract").history() as history:
             commits = history.commits
-            assert history.fence == again.fence
+            assert history.fence == restarted.fence
             assert {"id", "kafka_topic", "kafka_partition", "kafka_offset"} <= history.rows.columns
         assert [commit.rows for commit in commits] == [3, 2, 1]
         assert [commit.ranges.ranges[0].end for commit in commits] == [3, 5, 6]
         assert [commit.snapshot_id for commit in commits] == [1, 2, 3]
         assert all(commit.counts.get(("topic", 0), ZERO).dead_letters == 0 for commit in commits)
 
-    def test_a_move_changes_the_position_and_no_row(self, place: SinkPlace) -> None:
+    def test_a_reset_moves_the_position_and_changes_no_row(self, place: SinkPlace) -> None:
         driver = place.driver()
         driver.land(0, 0, 3)
         move = PositionReset("accepted-loss", {("topic", 0): (3, 9)})
@@ -266,19 +263,16 @@ class SinkContract:
         driver.land(1, 9, 10)
         assert place.ids() == [0, 1, 2, 9]
 
-    def test_a_column_is_added(self, place: SinkPlace) -> None:
+    def test_apply_schema_adds_a_column(self, place: SinkPlace) -> None:
         driver = place.driver()
         driver.land(0, 0, 2)
         rows = driver.rows(2, 3).withColumn("city", sf.lit("Bern"))
         driver.sink.apply_schema(rows.schema)
         driver.land(1, 2, 3, rows)
         with place.definition("contract").history() as history:
-            assert history.rows.read(["id", "city"]).read_all().sort_by("id").column("city").to_pylist() == [
-                None,
-                None,
-                "Bern",
-            ]
+            cities = history.rows.read(["id", "city"]).read_all().sort_by("id").column("city").to_pylist()
+        assert cities == [None, None, "Bern"]
 
     def own(self, place: SinkPlace) -> Any:
-        """Return the sink object that ``lakefeed status`` would create."""
+        """Return the sink as ``lakefeed status`` opens it."""
         return place.definition("contract").own

@@ -1,4 +1,4 @@
-"""Measures the phases of a batch, in the thread that writes it."""
+"""Measures how long the phases of a batch take, in the thread that writes the batch."""
 
 from __future__ import annotations
 
@@ -11,14 +11,11 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Stopwatch:
-    """Measures the phases of one batch."""
-
     seconds: dict[str, float] = field(default_factory=dict)
     current: str | None = None
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Add the time of a block to a phase."""
         before, self.current = self.current, name
         began = time.monotonic()
         try:
@@ -33,7 +30,7 @@ _stopwatch: ContextVar[Stopwatch | None] = ContextVar("lakefeed_stopwatch", defa
 
 @contextmanager
 def timed(phase: str) -> Iterator[None]:
-    """Add the time of a block to a phase of the batch that this thread writes; without a batch do nothing."""
+    """Add the time of a ``with`` block to a phase of the batch that this thread writes; without a batch do nothing."""
     stopwatch = _stopwatch.get()
     if stopwatch is None:
         yield
@@ -43,14 +40,14 @@ def timed(phase: str) -> Iterator[None]:
 
 
 def add_time(phase: str, seconds: float) -> None:
-    """Add a time that was measured elsewhere to a phase of the batch that this thread writes."""
+    """Add seconds to a phase of the batch that this thread writes; without a batch do nothing."""
     if (stopwatch := _stopwatch.get()) is not None:
         stopwatch.seconds[phase] = stopwatch.seconds.get(phase, 0.0) + seconds
 
 
 @contextmanager
 def timing(stopwatch: Stopwatch) -> Iterator[None]:
-    """Let ``timed`` and ``add_time`` of this block add to this stopwatch."""
+    """Make ``timed`` and ``add_time`` use this stopwatch within the ``with`` block."""
     token = _stopwatch.set(stopwatch)
     try:
         yield

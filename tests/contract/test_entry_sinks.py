@@ -70,8 +70,8 @@ def begin_without_a_key(own: Any, columns: Any) -> None:
         database.execute("CREATE TABLE IF NOT EXISTS lakefeed (feed TEXT, number INTEGER, entry TEXT)")
 
 
-REPLACED: Any = SinkContract.test_a_driver_that_was_replaced_can_write_nothing
-AT_ONCE: Any = SinkContract.test_of_two_drivers_that_write_at_the_same_moment_one_does
+REPLACED: Any = SinkContract.test_a_replaced_driver_cannot_write
+AT_ONCE: Any = SinkContract.test_one_of_two_concurrent_writes_is_refused
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ def test_backfill_without_known_covered_ranges_is_refused(lake: SparkSession, fe
     with pytest.raises(ResourceMissing, match="there is no table"):
         feed.pipeline(**blocks(feed)).backfill(spark=lake)
     parquet = {"parquet": {"path": f"s3a://{feed.stack.bucket}/parquet/{feed.name}"}}
-    with pytest.raises(ConfigError, match="a feed of files cannot be backfilled"):
+    with pytest.raises(ConfigError, match="a feed into files cannot be backfilled"):
         feed.pipeline(**blocks(feed, sink=parquet)).backfill(spark=lake)
 
 

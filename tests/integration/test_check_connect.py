@@ -170,8 +170,8 @@ def test_columns_that_the_registered_schema_does_not_have(case: Case) -> None:
     assert status == 0
     assert message == [
         ("sink.iceberg.partition_by.0", "warning", "did you mean 'id'?"),
-        ("sink.iceberg.sort_by.1", "warning", "they have id"),
-        ("sink.iceberg.sort_by.2", "warning", "they have id"),
+        ("sink.iceberg.sort_by.1", "warning", "the columns are id"),
+        ("sink.iceberg.sort_by.2", "warning", "the columns are id"),
     ]
 
 

@@ -41,5 +41,5 @@ def test_a_certificate_that_is_missing_or_a_strangers_is_named_for_each_server(a
         found = problems(asking, change)
         assert found.keys() == EACH_SERVER
         for key, text in found.items():
-            assert "asks for a certificate" in text, (key, text)
+            assert "requests a client certificate" in text, (key, text)
             assert "tls.certificate" in text, (key, text)

@@ -35,8 +35,8 @@ def test_a_topic_and_a_registry_that_are_not_there_are_found_before_a_run(feed: 
     ("sinks", "message"),
     [
         ({"a": {"console": {}, "on_failure": "pause"}}, "keeps no ledger"),
-        ({"a": {"parquet": {"path": "s3a://lake/x"}}}, "cannot be beside another sink"),
-        ({"a": {"iceberg": {"table": "{table}"}}}, "goes where another sink goes"),
+        ({"a": {"parquet": {"path": "s3a://lake/x"}}}, "cannot be under sinks"),
+        ({"a": {"iceberg": {"table": "{table}"}}}, "two sinks cannot write to it"),
         ({"a": {"iceberg": {"table": "nowhere.a.b"}}}, "no catalog is called"),
     ],
 )

@@ -64,7 +64,7 @@ def test_files_are_read_once_each_and_a_lost_checkpoint_is_refused(
     restarted = pipeline(feed, source=source, checkpoint=f"{feed.checkpoint}-2")
     with pytest.raises(CheckpointMismatch, match="read of a source without offsets"):
         restarted.run(spark=lake, once=True)
-    with pytest.raises(ConfigError, match="this is for topics of Kafka"):
+    with pytest.raises(ConfigError, match="needs the offsets of Kafka topics"):
         job.verify()
 
 
@@ -166,8 +166,8 @@ def test_words_from_a_socket_are_counted(
     [
         ({"dead_letters": {"table": "lake.a.b"}}, "dead_letters is for records of topics and streams"),
         ({"sink": {"iceberg": {"table": "lake.a.b", "mode": "upsert", "keys": ["zip"]}}}, "rows of rate have none"),
-        ({"source": {"files": {"path": "/x", "format": "csv"}}}, "require their columns"),
-        ({"source": {"files": {"path": "/x", "format": "text", "done": "archive"}}}, "archive is where files go"),
+        ({"source": {"files": {"path": "/x", "format": "csv"}}}, "requires schema_ddl"),
+        ({"source": {"files": {"path": "/x", "format": "text", "done": "archive"}}}, "archive belong together"),
     ],
 )
 def test_settings_of_kafka_are_refused_for_other_sources(feed: Feed, blocks: dict[str, Any], message: str) -> None:

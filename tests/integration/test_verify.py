@@ -172,7 +172,7 @@ def test_unverifiable_feed_is_refused(lake: SparkSession, feed: Feed) -> None:
     with pytest.raises(ConfigError, match="kafka_partition"):
         checked(feed.pipeline())
     path = f"s3a://{feed.stack.bucket}/parquet/{feed.name}"
-    with pytest.raises(ConfigError, match="feed of files cannot be verified"):
+    with pytest.raises(ConfigError, match="feed into files cannot be verified"):
         checked(feed.pipeline(sink={"parquet": {"path": path}}))
 
 

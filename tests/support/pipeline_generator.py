@@ -98,12 +98,13 @@ def places(values: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
             yield from places(each, (*place, index))
 
 
-def with_mistakes(values: dict[str, Any], dice: random.Random) -> tuple[dict[str, Any], list[Mistake]]:
+def with_mistakes(right: dict[str, Any], dice: random.Random) -> tuple[dict[str, Any], list[Mistake]]:
     """Return the pipeline with 1 to 5 mistakes, none of them inside or next to another one."""
+    values = right
     expected = dice.randint(1, 5)
     made: list[Mistake] = []
     taken: list[Place] = []
-    all_places = [place for place, _ in places(values)]
+    all_places = [place for place, _ in places(right)]
     dice.shuffle(all_places)
     for place in all_places:
         if len(made) == expected:
@@ -113,8 +114,9 @@ def with_mistakes(values: dict[str, Any], dice: random.Random) -> tuple[dict[str
         kinds = list(MUTATIONS)
         dice.shuffle(kinds)
         for kind in kinds:
-            changed = MUTATIONS[kind](values, place)
-            if changed is not None:
+            alone, changed = MUTATIONS[kind](right, place), MUTATIONS[kind](values, place)
+            # Some settings accept the change: any value where any is allowed, a huge number where none is too large.
+            if alone is not None and changed is not None and not is_right(alone[0]):
                 values, where = changed
                 made.append(Mistake(kind, where))
                 taken.append(place)
@@ -159,9 +161,9 @@ def _unknown(values: Any, place: Place) -> tuple[Any, Place] | None:
 
 
 def _wrong_type(values: Any, place: Place) -> tuple[Any, Place] | None:
+    annotation = shape.at(pipeline_model(), place)
     if _model_around(place) is None:
         return None
-    annotation = shape.at(pipeline_model(), place)
     wrong: Any = 5 if shape.model_of(annotation) or shape.free_form(annotation) else {"a": {"b": [1]}}
     return _replaced(values, place, wrong), place
 

@@ -35,6 +35,7 @@ ENVIRONMENT = {
 }
 
 Reader = Callable[..., tuple[PipelineConfig | None, list[Problem]]]
+Acceptor = Callable[..., Any]
 
 
 def problems(

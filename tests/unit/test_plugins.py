@@ -1,4 +1,4 @@
-"""Commands of installed packages are found and listed; missing and broken ones are named."""
+"""Commands and kinds of installed packages are listed; errors name missing and broken packages."""
 
 from importlib.metadata import EntryPoint
 
@@ -13,20 +13,16 @@ from lakefeed.errors import ConfigError, install_command
 from lakefeed.plugins import COMMANDS_GROUP, KEYS_OF_EXTRAS, KINDS_OF_EXTRAS, OF_EXTRAS, SETTINGS_GROUP
 
 
-def found(*entries: tuple[str, str]) -> list[EntryPoint]:
-    return [EntryPoint(name, value, COMMANDS_GROUP) for name, value in entries]
-
-
-def test_each_command_of_an_extra_is_brought_by_it() -> None:
+def test_the_listed_commands_of_extras_exist() -> None:
     assert {name for names in OF_EXTRAS.values() for name in names} <= set(plugins.installed_commands())
 
 
-def test_each_key_of_an_extra_is_brought_by_it() -> None:
+def test_the_listed_keys_of_extras_exist() -> None:
     ours = {entry.name for entry in plugins.installed(SETTINGS_GROUP) if entry.module.startswith("lakefeed_")}
     assert {name for names in KEYS_OF_EXTRAS.values() for name in names} == ours
 
 
-def test_a_command_whose_extra_is_missing_names_the_extra(
+def test_the_error_for_a_missing_command_names_its_extra(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(plugins, "installed", lambda group: [])
@@ -35,8 +31,9 @@ def test_a_command_whose_extra_is_missing_names_the_extra(
     assert f"next:  {install_command('adopt')}" in capsys.readouterr().err
 
 
-def test_a_package_that_cannot_be_imported_is_named_and_stops_no_other_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugins, "installed", lambda group: found(("broken", "no_such_package:COMMANDS")))
+def test_a_broken_package_disables_only_its_own_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = EntryPoint("broken", "no_such_package:COMMANDS", COMMANDS_GROUP)
+    monkeypatch.setattr(plugins, "installed", lambda group: [entry])
     listed = CliRunner().invoke(root, ["--help"])
     assert listed.exit_code == 0
     assert "broken" in listed.output
@@ -47,9 +44,9 @@ def test_a_package_that_cannot_be_imported_is_named_and_stops_no_other_command(m
     assert "the package of the command 'broken' cannot be imported" in str(used.exception)
 
 
-def test_no_package_replaces_a_command_of_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = root.added()["run"]
-    monkeypatch.setattr(plugins, "installed", lambda group: found(("x", f"{__name__}:COMMANDS")))
+def test_a_package_cannot_replace_a_command_of_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, entry = root.added()["run"], EntryPoint("x", f"{__name__}:COMMANDS", COMMANDS_GROUP)
+    monkeypatch.setattr(plugins, "installed", lambda group: [entry])
     assert root.added()["run"] is run
 
 
@@ -57,7 +54,7 @@ COMMANDS = {"run": plugins.CliCommand("nowhere:run", "Another run.", "run")}
 
 
 @pytest.mark.parametrize("name", ["jdbc", "jbdc"])
-def test_a_sink_whose_extra_is_missing_names_the_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_missing_kind_names_its_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(set(names) <= set(plugins.installed_kinds(group)) for group, names in KINDS_OF_EXTRAS.items())
     monkeypatch.setattr(plugins, "installed_kinds", lambda group: {})
     assert SinkChoice.unknown_kind(name) == (f"no such sink is installed: '{name}'", install_command("jdbc"))

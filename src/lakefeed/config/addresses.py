@@ -1,4 +1,4 @@
-"""Places that a pipeline names, in a store, on this machine or on servers, and logins that cross a network."""
+"""The tables, topics and paths that a pipeline names, and logins that cross a network."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Use = Literal["rows", "dead letters", "source"]
 
 @dataclass(frozen=True)
 class Place:
-    """A place that a pipeline names.
+    """A table, topic or path that a pipeline names.
 
     Attributes:
-        key: the setting that names the place, such as ``sink.iceberg.table``; a sink itself gives only ``table``.
-        kind: the kind of place: table, topic and so on.
+        key: the setting that names the place, such as ``sink.iceberg.table``; a sink's own method gives only ``table``.
+        kind: table, topic, path and so on.
         name: the place's name in a normalized spelling.
         feed: the feed's name if the pipeline has a feed for each topic; else empty.
-        servers: addresses, any of which reaches the place; empty if the name alone identifies it.
+        servers: the addresses of the servers that have the place; empty if the name alone identifies it.
     """
 
     key: str
@@ -33,7 +33,7 @@ class Place:
     servers: frozenset[str] = field(default=frozenset(), kw_only=True)
 
     def mixes_with(self, other: Place) -> bool:
-        """Return whether the rows of two places would mix; dead letters of feeds with different names may share one."""
+        """Return whether rows would mix in a place; dead letters of feeds with different names may share a place."""
         if (self.kind, self.name) != (other.kind, other.name):
             return False
         is_one_server = self.servers == other.servers or bool(self.servers & other.servers)
@@ -45,9 +45,9 @@ class PlainTextLogin:
     """A login that crosses a network without TLS, or may do so.
 
     Attributes:
-        key: the setting with the address, such as ``sink.jdbc.url``; a sink itself gives only ``url``.
-        address: the address that receives the login.
-        why: the reason, as a clause after the words "the login".
+        key: the setting with the address, such as ``sink.jdbc.url``; a sink's own method gives only ``url``.
+        address: the address of the server that receives the login.
+        why: the reason, as it continues a sentence that begins "the login".
         hint: what to do next.
     """
 
@@ -58,7 +58,7 @@ class PlainTextLogin:
 
 
 def is_loopback(host: str | None) -> bool:
-    """Return whether requests to the host stay on this machine."""
+    """Return whether requests to the host do not leave this machine."""
     if host is None or host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -68,7 +68,7 @@ def is_loopback(host: str | None) -> bool:
 
 
 def over_http(key: str, urls: Iterable[str]) -> Iterator[PlainTextLogin]:
-    """Yield a login for each http:// address of another machine."""
+    """Yield a login for each address that begins with http:// and names another machine."""
     for url in urls:
         parts = urlsplit(url)
         if parts.scheme == "http" and not is_loopback(parts.hostname):
@@ -77,7 +77,7 @@ def over_http(key: str, urls: Iterable[str]) -> Iterator[PlainTextLogin]:
 
 
 def without_required_tls(key: str, url: str, host: str | None, *, parameter: str) -> Iterator[PlainTextLogin]:
-    """Yield the login to a database on another machine; the caller saw that its URL lacks ``parameter``."""
+    """Yield the login to a database on another machine whose URL lacks ``parameter``."""
     if not is_loopback(host):
         why = "may go over the network as plain text, since the URL does not require TLS"
         yield PlainTextLogin(key, url, why, f"add the parameter {parameter}=verify-full to the URL")
@@ -89,19 +89,19 @@ def servers_of(brokers: str) -> frozenset[str]:
 
 
 def spell_path(path: str) -> str:
-    """Return a path in a normalized spelling: S3A and file systems treat several slashes as one."""
+    """Return a path in a normalized spelling: S3A and file systems read several slashes as one."""
     scheme, _, rest = path.partition("://") if "://" in path else ("file", "", path.removeprefix("file:"))
     return f"{'s3a' if scheme == 's3' else scheme}://{'/'.join(part for part in rest.split('/') if part)}"
 
 
 FORMS = "s3a://bucket/path; or on this machine /path, file:///path"
 _STORE = re.compile(r"s3a?://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(.+)")
-# Hadoop reads some of these characters as a pattern; the others have a meaning in URLs.
+# Hadoop reads some of these characters as patterns, and URLs give the others a meaning.
 _SIGNS = re.compile(r"[?#*{}\[\]\\%\x00-\x1f\x7f]")
 
 
 def is_local(path: str | None) -> bool:
-    """Check that a place is on this machine."""
+    """Return whether a path is on this machine."""
     return path is not None and path.startswith(("/", "~/", "file:"))
 
 
@@ -109,25 +109,25 @@ def local_path(path: str) -> str:
     """Return a folder of this machine as ``file:///path``, without a slash at its end; ``~`` is the user's home."""
     rest = path.removeprefix("file:")
     if path.startswith("file:") and rest.startswith("//"):
-        # file://host/path has a host between the slashes; only an empty host is this machine.
+        # In file://host/path, only an empty host is this machine.
         rest = rest.removeprefix("//")
     if rest.startswith("~/"):
         try:
             rest = str(Path(rest).expanduser())
         except RuntimeError:
-            raise ValueError("this user has no home that '~' could stand for") from None
+            raise ValueError("this user has no home folder to replace '~' by") from None
     parts = [part for part in rest.split("/") if part not in ("", ".")]
     if not rest.startswith("/") or not parts:
-        raise ValueError("a folder of this machine is written from the root on: /path or file:///path")
+        raise ValueError("a folder of this machine is written as /path or file:///path")
     if ".." in parts:
         raise ValueError("write the folder without '..'")
     if (sign := _SIGNS.search(rest)) is not None:
-        raise ValueError(f"the name of the folder has the character {sign[0]!r}, which Spark and Iceberg misread")
+        raise ValueError(f"rename the folder: Spark and Iceberg misread the character {sign[0]!r} in its name")
     return f"file:///{'/'.join(parts)}"
 
 
 def storage_path(path: str) -> str:
-    """Return a place as ``s3a://bucket/key`` or ``file:///path``, without a slash at its end."""
+    """Return a path as ``s3a://bucket/key`` or ``file:///path``, without a slash at its end."""
     if is_local(path):
         return local_path(path)
     match = _STORE.fullmatch(path)
@@ -137,19 +137,19 @@ def storage_path(path: str) -> str:
 
 
 def local_folder(path: str) -> Path:
-    """Return a local place as a folder; the place must be ``is_local``."""
+    """Return a path for which ``is_local`` is true as a folder."""
     return Path(local_path(path).removeprefix("file://"))
 
 
 class DatasetName(NamedTuple):
-    """A dataset's name for lineage: the name of its system, and its own name in that system."""
+    """A dataset's name for lineage: the system that has the dataset, and the name in this system."""
 
     namespace: str
     name: str
 
 
 def topic_name(servers: str, topic: str) -> DatasetName:
-    """Return a topic's dataset name; as in OpenLineage's integrations, the first broker names the cluster."""
+    """Return a topic's dataset name; the first broker names the cluster, as in OpenLineage's integrations."""
     first = servers.split(",")[0].strip().rpartition("://")[2]
     return DatasetName(f"kafka://{first}", topic)
 

@@ -1,6 +1,6 @@
-"""The blocks of a pipeline file together, without the rules between them.
+"""All blocks of a pipeline file in one model, without the rules between them.
 
-The rules take ``PipelineBlocks``, and ``models.PipelineConfig`` runs them, so the rules need not import that model.
+The rules take ``PipelineBlocks``; its subclass ``models.PipelineConfig`` runs them and imports their modules.
 """
 
 from __future__ import annotations
@@ -8,11 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    field_validator,
-)
+from pydantic import AfterValidator, Field, field_validator
 
 from lakefeed import plugins
 from lakefeed.config import sinks, sources
@@ -48,7 +44,7 @@ AddedBlock = TypeVar("AddedBlock", bound="Block")
 
 OnFailure = Literal["pause", "stop", "fail"]
 FastPath = Literal["auto", "reader", "encoder", "off"]
-"""Whether lakefeed's own reader of topics and its own encoder of Parquet files may be used where they can."""
+"""Whether lakefeed's own reader of topics and its own encoder of Parquet files may be used."""
 
 
 class InstalledSource(Model):
@@ -62,20 +58,20 @@ class InstalledSource(Model):
     jars: ClassVar[tuple[str, ...]] = ()
     """Jars of the source's package, as ``package/name.jar``; they are on the class path of every session."""
     jar_groups: ClassVar[tuple[str, ...]] = ()
-    """Groups of locked jars that sessions need to read the source."""
+    """Groups of locked jars that a session needs to read the source."""
     failures: ClassVar[Mapping[str, LakefeedError]] = {}
-    """The errors to raise for Spark's errors, by regular expressions for their texts."""
+    """The errors that replace Spark's errors, by regular expressions for the texts of Spark's errors."""
     max_records_per_batch: int
     """Upper bound on the records of one micro-batch."""
 
     @property
     def topics(self) -> list[str]:
-        """The records' topic names; schemas are registered under them."""
+        """The topic names of the records; subjects of schemas are derived from them."""
         raise NotImplementedError
 
     @property
     def needs_checkpoint(self) -> str | None:
-        """The reason why a feed of this source needs a checkpoint besides the sink's ledger; None if it needs none."""
+        """The reason why the sink's ledger does not replace a checkpoint with this source; None if it does."""
         return None
 
     @property
@@ -84,7 +80,7 @@ class InstalledSource(Model):
         return None
 
     def completed(self, environment: Mapping[str, str]) -> Self:
-        """Return these settings, with those that the file omits taken from the environment."""
+        """Take the settings that the file omits from the environment."""
         return self
 
     def problems(self, config: PipelineBlocks) -> Iterator[ConfigProblem]:
@@ -112,13 +108,13 @@ class Source(OneOfInstalled):
 
     @property
     def installed(self) -> InstalledSource | None:
-        """The source if another package adds it; else None."""
+        """The source if an installed package adds it; else None."""
         chosen = getattr(self, self.kind)
         return chosen if isinstance(chosen, InstalledSource) else None
 
     @property
     def numbered(self) -> sources.KafkaSource | InstalledSource | None:
-        """The source if its records have topic, partition and offset, and bytes for ``decode``; else None."""
+        """The source if its records have a topic, a partition, an offset and undecoded bytes; else None."""
         return self.kafka or self.installed
 
 
@@ -140,33 +136,34 @@ class SinkChoice(OneOfInstalled):
 
     @property
     def chosen(self) -> sinks.SinkConfig:
-        """The block of the chosen kind."""
+        """The settings of the chosen kind."""
         block: sinks.SinkConfig = getattr(self, self.kind)
         return block
 
     @property
     def ledger_table(self) -> str:
-        """The Iceberg table with the ledger; a ConfigError for sinks without one."""
+        """The Iceberg table whose snapshots are the ledger; a ConfigError for other sinks."""
         if (table := self.chosen.snapshot_table) is None:
-            raise ConfigError(f"the ledger of sink.{self.kind} is not in an Iceberg table", where=self.chosen.where)
+            what, hint = f"the ledger of sink.{self.kind} is not in an Iceberg table", "this requires sink.iceberg"
+            raise ConfigError(what, where=self.chosen.where, hint=hint)
         return table
 
     def refusal(self, operation: Operation) -> Refusal | None:
-        """Return why the sink cannot do an operation; None if it can."""
+        """Return why the sink does not support an operation; None if it does."""
         return self.chosen.capabilities.refusal(operation, sink=self.kind)
 
     def require(self, operation: Operation, *, where: str | None = None) -> None:
-        """Raise a ConfigError if the sink cannot do an operation; it names ``where``, by default the sink's place."""
+        """Raise a ConfigError if the sink does not support an operation; its default ``where`` is the sink's target."""
         if (refusal := self.refusal(operation)) is not None:
             raise ConfigError(refusal.what, where=where or self.chosen.where or None, hint=refusal.hint)
 
 
 class SecondarySinkChoice(SinkChoice):
-    """Another sink of the same rows, beside the feed's own."""
+    """A further sink that receives the same rows as the feed's own sink."""
 
     on_failure: Literal["stop", "pause"] = "stop"
-    """If this sink cannot be written. stop: stop the feed. pause: continue without the sink, which later catches up by
-    itself; it must keep a ledger, as iceberg and jdbc do, and the transform must keep no state."""
+    """What happens if a write to this sink fails. stop: stop the feed. pause: continue without the sink, which later
+    catches up by itself; it must keep a ledger, as iceberg and jdbc do, and the transform must keep no state."""
 
     def _contradictions(self) -> Iterator[str | ConfigProblem]:
         yield from super()._contradictions()
@@ -177,21 +174,21 @@ class SecondarySinkChoice(SinkChoice):
 
     @property
     def can_lag(self) -> bool:
-        """Check that the feed continues without this sink if writing to it fails."""
+        """Check that the feed continues if a write to this sink fails."""
         return self.on_failure == "pause"
 
 
 class RequestBudget(Model):
-    """The most that a batch should use. A batch that uses more causes a warning and never stops the feed."""
+    """Limits for what a batch should use. A batch that exceeds one causes a warning; it never stops the feed."""
 
     s3_requests_per_batch: int | None = Field(None, ge=1, le=2**31 - 1)
-    """Requests to S3 that driver and executors together make for one micro-batch."""
+    """The most requests to S3 that the driver and the executors together should make for one micro-batch."""
 
 
 class OneTable(Model):
     """Settings for one topic and its table; they replace the pipeline's."""
 
-    table: TableName | None = Field(None, description="Another table than the template makes of the topic's name.")
+    table: TableName | None = Field(None, description="The table, instead of the one that sink.iceberg.table names.")
     partition_by: list[PartitionTransform] | None = Field(None, description="As in sink.iceberg.")
     sort_by: list[SortColumn] | None = Field(None, description="As in sink.iceberg.")
     properties: dict[str, str] | None = Field(None, description="As in sink.iceberg.")
@@ -210,11 +207,11 @@ class Tables(Model):
     """Rules for the tables of a job that writes a table for each topic."""
 
     on_failure: OnFailure = "pause"
-    """If a table cannot be written. pause: retry it after retry_after; stop: leave it until the next start; the other
-    tables continue. fail: end the whole job."""
+    """What happens if a write to a table fails. pause: retry the table after retry_after. stop: stop the table until
+    the next start. With both, the other tables continue. fail: stop the whole job."""
     retry_after: Period = "5 minutes"
     """How long a paused table waits before the next attempt: '<n> seconds|minutes|hours|days'."""
-    at_once: Count = Field(4, description="How many tables are written at the same time.")
+    at_once: Count = Field(4, description="The number of tables that are written at the same time.")
     topics: dict[str, OneTable] = Field(default_factory=dict)
     """Settings for single topics, by the topic's name."""
 
@@ -223,25 +220,25 @@ class Block(Model):
     """A block that another package adds to the pipeline file, under the name of its ``lakefeed.settings`` entry."""
 
     only_for_runs: ClassVar[bool] = True
-    """Whether only a run needs the block. Commands that inspect or move a feed then need none of its secrets."""
+    """Whether only a run needs the block; other commands then do not need its secrets."""
 
     def problems(self, config: PipelineBlocks) -> Iterator[ConfigProblem]:
-        """Yield contradictions between this block and the rest of the file; one without a key is about this block."""
+        """Yield contradictions between this block and the rest of the file. Their default key is this block."""
         return iter(())
 
     @property
     def shares_the_session(self) -> bool:
-        """Check that this block runs Spark jobs of its own in the feed's session."""
+        """Check that this block starts Spark jobs in the feed's session."""
         return False
 
     @property
     def page_url(self) -> str | None:
-        """The address of a page about the feed that messages link to; None without one."""
+        """The address of a page about the feed, for links in messages; None if the block serves no page."""
         return None
 
     @property
     def open_port(self) -> int | None:
-        """The port that this block opens to other machines, so that a cluster must allow it; 0 for any port."""
+        """The port that this block opens to other machines, and that a cluster must allow; 0 for any free port."""
         return None
 
 
@@ -249,22 +246,22 @@ class PipelineBlocks(Model):
     """All blocks of a pipeline, each valid by itself."""
 
     name: Annotated[
-        str, spelled(Identifier, "a name has up to 200 letters, digits and underscores; it starts with a letter")
+        str, spelled(Identifier, "a name has up to 200 letters, digits and underscores, and starts with a letter")
     ]
-    """The feed's name. Commits and the checkpoint carry it, so do not change it later."""
+    """The feed's name. Commits and the checkpoint store it, so do not change it later."""
     source: Source
     decode: Decode = Field(default_factory=lambda: Decode(raw=RawDecode()))
-    """How records become columns. Required for topics and streams only: other sources have decoded rows."""
+    """How records become columns. Required if the source has topics or streams; other sources have decoded rows."""
     schema_: SchemaChange = Field(default_factory=SchemaChange, alias="schema")
     """What happens when the schema of the records changes."""
     expect: dict[str, Expectation] = Field(default_factory=dict)
     """Rules for decoded records, by name; they are checked in this order."""
     dead_letters: DeadLetters | None = None
-    """Where unreadable records are stored. Default: an unreadable record stops the feed."""
+    """Where unreadable records are stored. Default: none; an unreadable record stops the feed."""
     transform: Transform | None = None
     sink: SinkChoice
     sinks: dict[str, SecondarySinkChoice] = Field(default_factory=dict)
-    """Further sinks for the same rows, by name. Each batch is read once for all sinks."""
+    """Further sinks for the same rows, by name. A batch is read once for all sinks."""
     trigger: Trigger = Field(
         "1 minute",
         description=f"Time between micro-batches ('100 milliseconds', '1 minute'), or {AVAILABLE_NOW}; or from Kafka "
@@ -274,27 +271,27 @@ class PipelineBlocks(Model):
     tables: Tables | None = None
     """With {topic} in the sink's table: what happens if a table fails, and settings for single topics."""
     checkpoint: Annotated[str, AfterValidator(lambda path: path and storage_path(path))] = ""
-    """Checkpoint location of this pipeline alone: s3a://bucket/path, or /path on this machine. Optional if the sink's
-    ledger is enough to resume: one sink such as iceberg or jdbc, a source of topics or streams, and no state. Not
-    allowed with a table for each topic. With the sinks memory and console, each run without a checkpoint starts
-    over."""
+    """The checkpoint location, s3a://bucket/path or /path on this machine; no other pipeline may use it. Optional for a
+    single sink with a ledger, such as iceberg or jdbc, if the source has topics or streams and the query keeps no
+    state. Not allowed with a table for each topic. With the sinks memory and console, each run without a checkpoint
+    starts over."""
     fast_path: FastPath = "auto"
     """auto: where possible, read topics with lakefeed's reader and write Parquet files with lakefeed's encoder. reader,
-    encoder: use only that one. off: use Spark's reader and Iceberg's encoder. The rows and the files' schemas and
-    metrics are always the same."""
-    budget: RequestBudget | None = Field(None, description="What a batch should use at most; more than that warns.")
+    encoder: use only that one. off: use Spark's reader and Iceberg's encoder. All choices give the same rows, and files
+    with the same schemas and metrics."""
+    budget: RequestBudget | None = Field(None, description="Limits for the requests of a batch; exceeding one warns.")
     upkeep: Upkeep | None = None
-    """Maintain the tables while the feed runs. Default: only the command lakefeed tables maintain does it."""
+    """Maintain the tables while the feed runs. Default: only the command lakefeed tables maintain does that."""
     metrics: Metrics = Field(default_factory=Metrics)
-    """Metrics and health of the feed: /metrics, /health, Spark's sinks."""
-    spark_ui: SparkUi | None = Field(None, description="true, or an address: Spark's own pages. Default: none.")
+    """Metrics and health of the feed, at /metrics and /health and in Spark's metrics sinks."""
+    spark_ui: SparkUi | None = Field(None, description="true, or an address, opens Spark's own pages. Default: none.")
     tls: Tls = Field(default_factory=Tls, description="Certificates for all connections.")
     s3: S3 | None = Field(None, description="The store. Default: from the AWS environment variables.")
     catalogs: dict[str, Catalog] = Field(default_factory=dict)
     """Iceberg catalogs by name. Default: one called lake, from LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE."""
     spark: dict[str, Scalar] = Field(default_factory=dict)
-    """Further Spark settings, such as spark.sql.shuffle.partitions. Values for jars, class path, extensions and plugins
-    are added to lakefeed's own."""
+    """Further Spark settings, such as spark.sql.shuffle.partitions. lakefeed adds its own values to those for jars,
+    class path, extensions and plugins."""
 
     @field_validator("fast_path", mode="before")
     @classmethod
@@ -315,15 +312,15 @@ class PipelineBlocks(Model):
             if not key.startswith("spark."):
                 found.append(ConfigProblem(f"'{key}' is no Spark setting", key=key, hint="they start with 'spark.'"))
             elif isinstance(value, SecretText) and OPTIONS_OF_THE_JVM.fullmatch(key):
-                what = f"'{key}' stands on the JVM's command line, which everybody on the machine can read"
-                hint = "write it without ${…}; a secret goes into a file that Java reads"
+                what = f"'{key}' is on the JVM's command line, which all users of the machine can read"
+                hint = "write it without ${…}, and put a secret into a file that Java reads"
                 found.append(ConfigProblem(what, key=key, hint=hint))
         raise_problems(found)
         return settings
 
     @property
     def added_blocks(self) -> dict[str, Block]:
-        """The file's blocks of installed packages, by their keys."""
+        """The blocks of installed packages in the file, by their keys."""
         values = {field.alias or name: getattr(self, name) for name, field in type(self).model_fields.items()}
         return {key: value for key, value in values.items() if isinstance(value, Block)}
 
@@ -333,7 +330,7 @@ class PipelineBlocks(Model):
 
     @property
     def sink_blocks(self) -> list[tuple[str, SinkChoice]]:
-        """The sinks with their places in the file; the feed's own sink is the first."""
+        """All sinks with their places in the file; the feed's own sink is the first."""
         return [("sink", self.sink), *((f"sinks.{name}", sink) for name, sink in self.sinks.items())]
 
     @property
@@ -346,28 +343,25 @@ class PipelineBlocks(Model):
 
     @property
     def output_mode(self) -> OutputMode:
-        """The output mode: which rows a batch passes to the sink."""
         return self.transform.output_mode if self.transform is not None else "append"
 
     @property
     def upserting(self) -> KeyedSink | None:
-        """The sink if records change rows by key; None if it appends, or if a query with state makes the rows."""
+        """The sink if records change its rows by key; None if it appends, or if a query with state makes the rows."""
         return self.sink.chosen.keyed if self.output_mode == "append" else None
 
     @property
     def kafka(self) -> sources.KafkaSource:
         """The source if it is Kafka; else a ConfigError."""
         if self.source.kafka is None:
-            raise ConfigError(
-                f"pipeline '{self.name}' reads {self.source.kind}, and this is for topics of Kafka: other sources have "
-                "no offsets that could be asked for, chosen or compared",
-                where=f"source.{self.source.kind}",
+            what = (
+                f"pipeline '{self.name}' reads {self.source.kind}, and this operation needs the offsets of Kafka topics"
             )
+            raise ConfigError(what, where=f"source.{self.source.kind}", hint="use it for a pipeline with source.kafka")
         return self.source.kafka
 
     @property
     def brokers(self) -> str:
-        """The brokers of the source; empty if it is not Kafka."""
         return self.source.kafka.bootstrap_servers if self.source.kafka is not None else ""
 
     @property
@@ -387,12 +381,12 @@ class PipelineBlocks(Model):
 
     @property
     def shares_its_session(self) -> bool:
-        """Check that jobs of upkeep or of an added block run in the session, besides batches."""
+        """Check that upkeep or an added block starts jobs in the session, beside the batches."""
         return self.upkeep is not None or any(block.shares_the_session for block in self.added_blocks.values())
 
     @property
     def resumes_by_ledger(self) -> bool:
-        """Check that the pipeline is one feed without a checkpoint, so that the sink's ledger says where it resumes."""
+        """Check that the pipeline is a single feed without a checkpoint, which resumes from the sink's ledger."""
         return not self.checkpoint and not self.has_many_tables and self.sink.chosen.is_lasting
 
     @property
@@ -401,7 +395,7 @@ class PipelineBlocks(Model):
         return TOPIC_MARK in (self.sink.chosen.snapshot_table or "")
 
     def connections(self, environment: Mapping[str, str]) -> Connections:
-        """Return the connections that the file declares, and the others from the environment."""
+        """Return the connections that the file declares; the others come from the environment."""
         default = Connections.from_environment(environment)
         source = self.source.installed.completed(environment) if self.source.installed is not None else None
         return Connections(s3=self.s3 or default.s3, catalogs={**default.catalogs, **self.catalogs}, source=source)

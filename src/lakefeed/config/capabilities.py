@@ -1,4 +1,4 @@
-"""Operations that a sink supports: its settings declare them, with a text for each refusal."""
+"""The operations that a sink supports, with a text for each operation that it refuses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Refusal:
     """The reason why a sink cannot do an operation.
 
     Attributes:
-        what: the reason in one sentence without a full stop; ``{sink}`` stands for the sink's name in the file.
+        what: the reason in one sentence without a full stop; ``{sink}`` stands for the kind of sink.
         hint: what to do next.
     """
 
@@ -27,64 +27,67 @@ class Refusal:
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
-    """Operations of a sink. A field is None if the sink can do the operation, else the reason why not.
+    """The operations of a sink; a field is None if the sink supports the operation, else the reason why not.
 
-    The defaults fit a sink without a ledger.
+    The defaults are those of a sink without a ledger.
 
     Attributes:
         rewind: move the feed to other offsets.
-        adopt: take over another tool's table, at that tool's position.
-        backfill: add old records beside the feed.
-        replay: write the rows of dead letters again.
-        verify: prove by ledger and broker that each record was committed once.
-        batch: write a run with one batch, without a streaming query.
+        adopt: continue another tool's table from the position of that tool.
+        backfill: add old records while the feed runs.
+        replay: write rows from dead letters.
+        verify: compare the ledger with the broker to prove that each record was committed once.
+        batch: write one batch without a streaming query.
         lag: fall behind the feed while the sink is unavailable, and catch up later.
-        stand_beside: be a further sink beside the feed's own.
+        stand_beside: be one of ``sinks``, beside the feed's own sink.
         real_time: write single records, without batches.
-        no_checkpoint: resume by the sink's ledger alone, which has the offsets, the topics' ids and the schema.
+        no_checkpoint: resume from the sink's ledger alone, which has the offsets, the topics' ids and the schema.
     """
 
     rewind: Refusal | None = Refusal(
-        "a feed into sink.{sink} cannot be moved: it knows no offsets",
-        "name another path and another checkpoint location, which reads the source again",
+        "a feed into sink.{sink} cannot be moved: the sink stores no offsets",
+        "to read the source again, set another path and another checkpoint location",
     )
     adopt: Refusal | None = Refusal(
-        "a feed into sink.{sink} takes nothing over from another tool: only an Iceberg table can keep that position",
-        "name where the feed begins by source.kafka.start, and a new table or path",
+        "sink.{sink} cannot continue from another tool's position: only an Iceberg table can store that position",
+        "set source.kafka.start to the position, and name a new table or path",
     )
     backfill: Refusal | None = Refusal(
-        "a feed into sink.{sink} cannot be backfilled: nothing would keep old records from landing twice",
-        "lakefeed read writes old records to a path of their own; or land the feed in an Iceberg table",
+        "a feed into sink.{sink} cannot be backfilled: old records could be written twice",
+        "write old records to another path with lakefeed read, or land the feed in an Iceberg table",
     )
-    replay: Refusal | None = Refusal("dead letters can be replayed into an Iceberg table only")
+    replay: Refusal | None = Refusal(
+        "sink.{sink} cannot take replayed dead letters: they could be written twice",
+        "land the feed in an Iceberg table",
+    )
     verify: Refusal | None = Refusal(
-        "sink.{sink} keeps no ledger of all its commits that could be verified from outside",
-        f"land the feed in an Iceberg table; {page_command('sinks')} says what each sink guarantees",
+        "sink.{sink} keeps no ledger of its commits that could be verified",
+        f"land the feed in an Iceberg table; {page_command('sinks')} lists the guarantees of the sinks",
     )
     batch: Refusal | None = None
-    lag: Refusal | None = Refusal("{sink} keeps no ledger that it could catch up from", "on_failure: stop")
+    lag: Refusal | None = Refusal("{sink} keeps no ledger from which it could catch up", "on_failure: stop")
     stand_beside: Refusal | None = None
-    real_time: Refusal | None = Refusal("sink.{sink} takes whole batches only", "trigger: 1 second")
-    no_checkpoint: Refusal | None = Refusal("only that says where a feed into sink.{sink} resumes, and by which schema")
+    real_time: Refusal | None = Refusal("sink.{sink} writes whole batches only", "trigger: 1 second")
+    no_checkpoint: Refusal | None = Refusal("sink.{sink} does not store where the feed resumes, and with which schema")
 
     def refusal(self, operation: Operation, *, sink: str) -> Refusal | None:
-        """Return why the sink of this name cannot do an operation; None if it can."""
+        """Return why a sink of this kind cannot do an operation; None if it can."""
         found: Refusal | None = getattr(self, operation)
         return None if found is None else replace(found, what=found.what.replace("{sink}", sink))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SinkFiles:
-    """The files that a batch stores and its requests, for the estimates of ``lakefeed plan``.
+    """The files and requests of a batch, for the estimates of ``lakefeed plan``.
 
     Attributes:
-        elsewhere: the place of the rows if a batch writes no files; else None.
+        elsewhere: the destination of the rows if a batch writes no files; else None.
         is_unknown: whether the files cannot be estimated.
         merges: whether the number of files depends on which rows a batch replaces.
         reads_rows: whether a batch that ``merges`` reads the table's files.
         is_partitioned: whether a batch writes to several directories or partitions.
-        commit_puts: PUT requests of a batch besides those for its files.
-        commit_name: a text for these requests, such as "3 of metadata".
+        commit_puts: the number of PUT requests of a batch besides those for its files.
+        commit_name: what these requests write, such as "3 of metadata".
     """
 
     elsewhere: str | None = None

@@ -1,4 +1,4 @@
-"""Checks a valid pipeline beyond its models: the columns, Python functions, logins and Spark settings of the file."""
+"""Checks a pipeline that its models accept: the columns, Python functions, logins and Spark settings of the file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import difflib
 import importlib.util
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from lakefeed.config import tls, upserts
 from lakefeed.config.addresses import PlainTextLogin, over_http
+from lakefeed.config.base import leaves
 from lakefeed.config.blocks import InstalledSource, PipelineBlocks
 from lakefeed.config.connections import Connections
 from lakefeed.config.decoding import Encoded
@@ -32,14 +33,14 @@ _MAX_FILE_BYTES = 10 << 20
 
 
 def missing_columns(config: PipelineBlocks, columns: Sequence[str] | None = None) -> Iterator[Problem]:
-    """Yield a problem for each setting that names a missing column; ``columns`` is by default what the file says."""
+    """Yield a problem for each setting that names a missing column. Default of ``columns``: those in the file."""
     decoded = decoded_columns(config) if columns is None else [*columns, *_added_columns(config)]
     if decoded is None:
         return
     beside = [*(f"kafka_{name}" for name in upserts.kept_metadata(config)), *_marks(config)]
     for name in decoded[: len(decoded) - len(_added_columns(config))] if config.source.numbered else ():
         if why := name_taken(name, beside):
-            yield Problem(what=why, key="decode", hint="give the field another name where its records are written")
+            yield Problem(what=why, key="decode", hint="rename the field in the application that writes the records")
     # Spark ignores the case of column names.
     known = {column.lower(): column for column in decoded}
     for key, column in _named_columns(config):
@@ -47,14 +48,14 @@ def missing_columns(config: PipelineBlocks, columns: Sequence[str] | None = None
             continue
         near = difflib.get_close_matches(column.lower(), known, n=1, cutoff=0.7)
         shown = ", ".join(decoded[:20]) + (", …" if len(decoded) > 20 else "")
-        hint = f"did you mean '{known[near[0]]}'?" if near else f"they have {shown or 'none'}"
+        hint = f"did you mean '{known[near[0]]}'?" if near else f"the columns are {shown or 'none'}"
         setting = key.split(".")[-2 if key[-1].isdigit() else -1]
         what = f"'{setting}' names the column '{column}', which the rows do not have"
         yield Problem(what=what, key=key, hint=hint)
 
 
 def refused_columns(config: PipelineBlocks) -> Iterator[Problem]:
-    """Yield problems of sinks with the columns that the file declares in DDL; without a transform only."""
+    """Yield problems of sinks with the columns that the file declares in DDL; a transform may change the columns."""
     decode, source = config.decode, config.source
     given = None if decode.envelope else decode.declaring
     declared = {f"decode.{decode.kind}": given, "source.files": source.files, "source.format": source.format}
@@ -64,7 +65,7 @@ def refused_columns(config: PipelineBlocks) -> Iterator[Problem]:
 
 
 def refusals(config: PipelineBlocks, columns: Sequence[tuple[str, str]], *, place: str) -> Iterator[Problem]:
-    """Yield problems of sinks with columns, given as pairs of a dotted path and a DDL type, at ``place``."""
+    """Yield the problems that the sinks have with columns: pairs of a dotted path and a DDL type, set at ``place``."""
     for at, sink in config.sink_blocks:
         for found in sink.chosen.refuses(columns):
             key = place if found.key is None else f"{at}.{sink.kind}.{found.key}"
@@ -92,7 +93,7 @@ def _columns_of_format(decode: Encoded) -> list[str] | None:
     file: Path | None = getattr(decode.declaring or decode.avro, "schema_file", None)
     if file is None:
         return None
-    # The file is an Avro record schema or a Spark schema; another check reports an unreadable one.
+    # The file has an Avro record schema or a Spark schema. Another check reports an unreadable file.
     try:
         if file.stat().st_size > _MAX_FILE_BYTES:
             return None
@@ -114,7 +115,7 @@ def _marks(config: PipelineBlocks) -> list[str]:
 
 
 def _named_columns(config: PipelineBlocks) -> Iterator[tuple[str, str]]:
-    """Yield the settings that name columns before the transform, each with its column."""
+    """Yield the settings that name columns of decoded records, each with its column."""
     transform = config.transform
     if transform is not None and transform.watermark is not None:
         yield "transform.watermark.column", transform.watermark.column
@@ -126,18 +127,18 @@ def _named_columns(config: PipelineBlocks) -> Iterator[tuple[str, str]]:
             yield f"{place}.{sink.kind}.{option}", column
 
 
-# Python functions are looked up in their source, without an import.
+# Python functions are looked up in the source of their module, without importing it.
 
 
 def function_problems(config: PipelineBlocks, folder: Path, *, static: bool = False) -> Iterator[Problem]:
-    """Yield a problem for each missing function or class; ``static`` looks only in the pipeline file's folder."""
+    """Yield a problem for each missing function or class; ``static`` searches only the pipeline file's folder."""
     for key, path in named_functions(config):
         if (problem := _function_problem(key, path, folder, static=static)) is not None:
             yield problem
 
 
 def _blocks(config: PipelineBlocks, name: str) -> Iterator[tuple[str, Any]]:
-    """Yield the blocks of this name in the file, the pipeline's and those of single topics, with their places."""
+    """Yield the blocks of this name in the file with their places: the pipeline's, and those of single topics."""
     places: dict[str, Any] = {f"tables.topics.{topic}.": own for topic, own in config.table_rules.topics.items()}
     for place, holder in {"": config, **places}.items():
         if (block := getattr(holder, name)) is not None:
@@ -160,19 +161,9 @@ def function_modules(config: PipelineBlocks) -> list[str]:
     return [path.partition(":")[0] for _, path in named_functions(config)]
 
 
-def named_files(value: object) -> Iterator[Path]:
-    """Yield the files that a block's settings name, at any depth."""
-    if isinstance(value, Path):
-        yield value
-    elif isinstance(value, BaseModel):
-        for name in type(value).model_fields:
-            yield from named_files(getattr(value, name))
-    elif isinstance(value, Mapping):
-        for below in value.values():
-            yield from named_files(below)
-    elif isinstance(value, list | tuple):
-        for below in value:
-            yield from named_files(below)
+def named_files(block: BaseModel) -> Iterator[Path]:
+    """Yield the files that a block's settings name."""
+    return (value for _, value in leaves(block) if isinstance(value, Path))
 
 
 def _function_problem(key: str, path: str, folder: Path, *, static: bool) -> Problem | None:
@@ -180,30 +171,32 @@ def _function_problem(key: str, path: str, folder: Path, *, static: bool) -> Pro
     base = folder.joinpath(*module.split("."))
     file = next((file for file in (base / "__init__.py", base.with_suffix(".py")) if file.is_file()), None)
     if file is None and static:
-        return Problem(what=f"{path} was not looked at: the module is not beside the file", key=key, severity="warning")
+        what, hint = f"{path} was not checked: its module is not beside the file", "run the check without --static"
+        return Problem(what=what, key=key, hint=hint, severity="warning")
     if file is None:
-        # For an installed module, look up only the package: to see its contents, it would have to be imported.
+        # Of an installed module, look up the package only: its contents are not visible without an import.
         package = module.partition(".")[0]
         try:
             if importlib.util.find_spec(package) is not None:
                 return None
         except (ImportError, ValueError):
             return None
-        hint = f"looked in {folder} and PYTHONPATH; write package.module:name"
+        hint = f"write package.module:name; the module must be in {folder} or on PYTHONPATH"
         return Problem(what=f"there is no Python module {package}", key=key, hint=hint)
     try:
         tree = ast.parse(file.read_bytes(), filename=str(file))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         what = f"the module {module} cannot be imported: {getattr(error, 'msg', None) or error}"
-        return Problem(what=what, key=key, about=f"{file}{line}")
+        return Problem(what=what, key=key, about=f"{file}{line}", hint="correct the Python file")
     except OSError as error:
-        return Problem(what=f"the module {module} cannot be read: {error.strerror}", key=key, about=str(file))
+        what, hint = f"the module {module} cannot be read: {error.strerror}", "let this user read the file"
+        return Problem(what=what, key=key, about=str(file), hint=hint)
     names, is_certain = _defined_names(tree)
     if name in names or not is_certain:
         return None
     public = sorted(name for name in names if not name.startswith("_"))
-    hint = f"it has {', '.join(public[:20]) or 'nothing to call'}"
+    hint = f"it defines {', '.join(public[:20]) or 'nothing'}"
     return Problem(what=f"the module {module} has no {name}", key=key, hint=hint)
 
 
@@ -216,7 +209,6 @@ def _defined_names(tree: ast.Module) -> tuple[set[str], bool]:
         node = todo.pop()
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                # Names inside of it are not names of the module.
                 names.add(node.name)
                 certain = certain and node.name != "__getattr__"
                 continue
@@ -231,7 +223,7 @@ def _defined_names(tree: ast.Module) -> tuple[set[str], bool]:
     return names, certain
 
 
-# Logins that would cross a network as plain text.
+# Logins that would cross a network without TLS.
 
 
 def plain_text_logins(config: PipelineBlocks, connections: Connections) -> list[Problem]:
@@ -270,7 +262,7 @@ def _plain_text_logins(config: PipelineBlocks, connections: Connections) -> Iter
 
 
 def missing_jars(config: PipelineBlocks) -> Iterator[Problem]:
-    """Yield a warning if a login requires a jar that lakefeed does not have, and the file names no jars."""
+    """Yield a warning for each login that requires a jar that lakefeed does not have, if the file names no jars."""
     sinks = ((f"{at}.{sink.kind}", sink.chosen) for at, sink in config.sink_blocks)
     blocks = [("source.kafka", config.source.kafka), *sinks]
     named = {"spark.jars", "spark.jars.packages", "spark.driver.extraClassPath"} & config.spark.keys()
@@ -278,33 +270,33 @@ def missing_jars(config: PipelineBlocks) -> Iterator[Problem]:
         login = block.login if isinstance(block, KafkaClient) else None
         if login is not None and login.msk_iam is not None and not named:
             what = f"Spark requires {MSK_JAR} for this login, and the block spark names no jars"
-            hint = f"spark: {{spark.jars.packages: '{MSK_JAR}:…'}}, unless the cluster has it"
+            hint = f"add spark: {{spark.jars.packages: '{MSK_JAR}:…'}}, unless the cluster has the jar"
             yield Problem(what=what, key=f"{place}.login.msk_iam", hint=hint, severity="warning")
 
 
 FREE = re.compile(
     r"spark\.(hadoop|executorEnv|sql\.catalog|kubernetes|yarn|metrics|ui\.filters|\w+\.param)\b.*|.*\.param\..*"
 )
-"""Settings below these prefixes are not checked: users and other packages choose their names."""
+"""Names with these prefixes are not checked: users and other packages choose them."""
 
 _NEAR = 0.93
 
 
 @cache
 def known() -> tuple[str, ...]:
-    """Return the names of Spark's settings, from the list that ``tools/spark_settings.py`` writes."""
+    """Return the names of Spark's settings; ``tools/spark_settings.py`` writes the list."""
     return tuple(files("lakefeed.config").joinpath("spark_settings.txt").read_text("utf-8").split())
 
 
 def misspelt_settings(config: PipelineBlocks) -> Iterator[Problem]:
-    """Yield a warning for each unknown Spark setting that differs from a known one by a letter or two.
+    """Yield a warning for each Spark setting that differs from a known one by a letter or two.
 
-    Other unknown names may be another package's settings.
+    Other unknown names may be settings of other packages.
     """
     for key in config.spark:
         if key in known() or FREE.fullmatch(key):
             continue
         alike = [each for each in known() if each.count(".") == key.count(".") and abs(len(each) - len(key)) <= 2]
         if near := difflib.get_close_matches(key, alike, n=1, cutoff=_NEAR):
-            what = f"Spark has no setting '{key}', and would ignore it"
+            what = f"Spark has no setting '{key}' and would ignore it"
             yield Problem(what=what, key=f"spark.{key}", hint=f"did you mean {near[0]}?", severity="warning")

@@ -1,7 +1,7 @@
 """Connections of a pipeline: the S3 store, the Schema Registry and the catalogs.
 
-``pipeline.yaml`` may declare each connection. Missing ones come from environment variables with the names that other
-clients use too. Secrets have no default and print as ``**********``.
+A connection that the pipeline file does not declare comes from environment variables; other clients use the same names.
+Secrets have no default and print as ``**********``.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from lakefeed.config.secrets import Text, hidden, plain, shown, texts_of
 from lakefeed.errors import ConfigError
 from lakefeed.messages.redaction import remember
 
-# Patterns for credentials in URLs.
-
+# Patterns of credentials in URLs.
 _PARAMETER = re.compile(r"[?&;(,#]\s*([^=&;?(),#\s]+)\s*=\s*(?=[^&;)\s])")
 _SECRET = re.compile(
     r"(?i)passw|passphrase|^pass$|pwd|secret|token|credential|(api|access|private|account|shared)[._-]?key"
@@ -33,7 +32,7 @@ _SECRET = re.compile(
 
 
 def credentials_in(url: str) -> str | None:
-    """Return a description of the credentials in a URL, without their values; None if it has none."""
+    """Describe the credentials in a URL without their values; return None for a URL without credentials."""
     if re.search(r"//[^/?#]*@", url):
         return "a user or a password before '@'"
     names = (unquote(found[1]) for found in _PARAMETER.finditer(url))
@@ -41,14 +40,14 @@ def credentials_in(url: str) -> str | None:
 
 
 def refuse_credentials(url: str, *, instead: str) -> None:
-    """Refuse a URL with credentials, since URLs are shown; the message does not repeat them."""
+    """Refuse a URL with credentials, since messages show URLs; this message does not repeat them."""
     if (found := credentials_in(url)) is not None:
         why = "messages, logs and Spark's UI show URLs"
-        raise ValueError(f"credentials do not belong in a URL, since {why}: take out {found}, and use {instead}")
+        raise ValueError(f"credentials do not belong in a URL, since {why}: remove {found}, and use {instead}")
 
 
 def web_address(what: str, *, instead: str, several: bool = False) -> AfterValidator:
-    """Return a validator for a URL, or ``several`` with commas, without credentials; it removes slashes at the end."""
+    """Return a validator that refuses credentials and removes slashes at the end; ``several`` allows a list of URLs."""
 
     def validate(url: str) -> str:
         if several:
@@ -77,7 +76,7 @@ AWS_KEYS = {
 
 
 class AwsAccess(Model):
-    """The address and the keys of a service with AWS's API."""
+    """The address and the keys for a service with AWS's API."""
 
     endpoint: Endpoint | None = Field(None, description="URL of the service; leave out for AWS itself.")
     access_key: SecretStr | None = Field(None, description="Access key id; give it as ${AWS_ACCESS_KEY_ID}.")
@@ -90,7 +89,7 @@ class AwsAccess(Model):
 
 
 def aws_settings(environment: Mapping[str, str], service: str) -> dict[str, str]:
-    """Return a service's settings from the AWS variables of the environment."""
+    """Return the settings of a service from the AWS variables of the environment."""
     settings = {
         "endpoint": environment.get(f"AWS_ENDPOINT_URL_{service}") or environment.get("AWS_ENDPOINT_URL"),
         "region": environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or "us-east-1",
@@ -108,11 +107,10 @@ class S3(AwsAccess):
 
     region: str = Field("us-east-1", description="Region that requests are signed for.")
     path_style: bool | None = None
-    """true puts the bucket into the path instead of the host name. Default: true with an endpoint, else false."""
+    """true puts the bucket into the URLs' path instead of the host name. Default: true with an endpoint, else false."""
 
     @property
     def uses_path_style(self) -> bool:
-        """Check that URLs have the bucket in the path."""
         return self.endpoint is not None if self.path_style is None else self.path_style
 
 
@@ -147,7 +145,7 @@ class Registry(Model):
 
     @classmethod
     def from_environment(cls, url: str, environment: Mapping[str, str]) -> Registry:
-        """Return a registry with the login from the variables ``SCHEMA_REGISTRY_…``."""
+        """Return a registry whose login comes from the variables ``SCHEMA_REGISTRY_…``."""
         validated(cls, f"registry {url}", url=url)
         names = [name for name in cls.model_fields if name != "url"]
         found = {name: environment.get(f"SCHEMA_REGISTRY_{name.upper()}") for name in names}
@@ -156,7 +154,7 @@ class Registry(Model):
 
     @property
     def credentials(self) -> SecretStr | None:
-        """The login as a text for the JVM's client (``io.lakefeed.http.Login``); None without a login."""
+        """The login as the JVM's client reads it (``io.lakefeed.http.Login``); None without a login."""
         if self.username is not None and self.password is not None:
             return SecretStr(f"{self.username}:{self.password.get_secret_value()}")
         names = ("token", "token_url", "client_id", "client_secret", "scope")
@@ -174,15 +172,15 @@ class Registry(Model):
 
 _SQLITE = "jdbc:sqlite:"
 CATALOG_FILE = "catalog.db"
-# The prefixes of the uri by kind of catalog. Glue has no uri: its region locates it.
+# The prefixes of the uri by kind of catalog. Glue has no uri, only a region.
 _URIS = {"jdbc": ("jdbc:",), "rest": ("http://", "https://"), "hive": ("thrift://",), "glue": ()}
-# The settings that only one kind of catalog has.
+# The settings that belong to one kind of catalog only.
 _OF_KIND = {
     **dict.fromkeys(("username", "password"), "jdbc"),
     **dict.fromkeys(("credential", "token", "scope", "oauth2_server_uri", "vended_credentials"), "rest"),
 }
 _NO_HADOOP = (
-    "the Hadoop catalog is not offered: on S3 two commits at once can both succeed, and one of them is lost "
+    "the Hadoop catalog is not supported: on S3, of two simultaneous commits that both succeed one is lost "
     "(apache/iceberg#970)"
 )
 
@@ -194,14 +192,14 @@ def _refuse_login(uri: str) -> None:
 def _warehouse(path: str, info: ValidationInfo) -> str:
     refuse_credentials(path, instead="the block s3")
     if path.startswith("s3a://"):
-        raise ValueError("write the warehouse as s3://…: Iceberg and the other engines that read it want that")
-    # A REST catalog's warehouse is a name that the server defines.
+        raise ValueError("write the warehouse as s3://…, which Iceberg and the other engines expect")
+    # The warehouse of a REST catalog is a name that the server defines.
     is_folder = is_local(path) and info.data.get("type") != "rest"
     return local_path(path) if is_folder else path.rstrip("/")
 
 
 class Catalog(Model):
-    """An Iceberg catalog. The Hadoop catalog is not offered: on S3 it loses commits (apache/iceberg#970)."""
+    """An Iceberg catalog. The Hadoop catalog is not supported: on S3 it loses commits (apache/iceberg#970)."""
 
     type: Literal["jdbc", "rest", "hive", "glue"] = "jdbc"
     """The kind of catalog: jdbc (SQLite, PostgreSQL), rest, hive (a Hive metastore) or glue."""
@@ -209,20 +207,21 @@ class Catalog(Model):
     """jdbc:sqlite:/path/catalog.db, jdbc:postgresql://host/db, the REST URL or thrift://host:9083; none for Glue. With
     a warehouse on this machine, the default is the SQLite file catalog.db in the warehouse."""
     warehouse: Annotated[str, AfterValidator(_warehouse)] | None = None
-    """The place of the tables: s3://bucket/path, or /path on this machine. For rest, the server's name for it."""
+    """Where the tables are: s3://bucket/path, or /path on this machine. For rest, the server's name for the
+    warehouse."""
     username: str | None = Field(None, description="Database user, for jdbc.")
     password: SecretStr | None = Field(None, description="Database password, for jdbc.")
     credential: SecretStr | None = None
-    """OAuth2 client credential 'id:secret', for rest. It is exchanged for tokens, again before they expire."""
+    """OAuth2 client credential 'id:secret', for rest. The client gets tokens with it, and renews them in time."""
     token: SecretStr | None = Field(None, description="Bearer token, for rest.")
     scope: str | None = Field(None, description="OAuth2 scope, for rest. Default: catalog.")
     oauth2_server_uri: Annotated[str, checked(_refuse_login)] | None = None
-    """The URL that exchanges the credential for tokens, for rest. Default: v1/oauth/tokens below the uri."""
+    """The URL of the server that issues tokens for the credential, for rest. Default: v1/oauth/tokens below the uri."""
     vended_credentials: bool = False
-    """For rest: get the keys of the store from the catalog, for each table."""
+    """For rest: get the keys for a table's files from the catalog."""
     properties: dict[str, Text] = Field(default_factory=dict)
-    """Further Iceberg catalog properties, passed unchanged. A value from ${…} is kept secret, and so is a value whose
-    name is that of a secret."""
+    """Further Iceberg catalog properties, passed unchanged. A value from ${…} is kept secret, and so is the value of a
+    property that names a secret."""
 
     @model_validator(mode="before")
     @classmethod
@@ -230,7 +229,7 @@ class Catalog(Model):
         if isinstance(data, dict) and data.get("type", "jdbc") == "jdbc" and not data.get("uri"):
             warehouse = data.get("warehouse")
             if isinstance(warehouse, str) and is_local(warehouse):
-                with suppress(ValueError):  # The validator of warehouse reports a wrong one.
+                with suppress(ValueError):  # The validator of ``warehouse`` reports a wrong path.
                     return {**data, "uri": f"{_SQLITE}{local_folder(warehouse) / CATALOG_FILE}"}
         return data
 
@@ -249,7 +248,7 @@ class Catalog(Model):
         for key, kinds in {"type": "", "catalog-impl": ": jdbc, rest, hive or glue"}.items():
             if key in properties:
                 is_hadoop = "hadoop" in properties[key].lower()
-                what = _NO_HADOOP if is_hadoop else f"'{key}' says what 'type' says"
+                what = _NO_HADOOP if is_hadoop else f"'{key}' repeats the setting 'type'"
                 found.append(ConfigProblem(what, key=key, hint=f"set catalogs.<name>.type{kinds}"))
         raise_problems(found)
         return properties
@@ -259,7 +258,7 @@ class Catalog(Model):
         if prefixes and not self.uri.startswith(prefixes):
             yield f"the uri of a {self.type} catalog starts with {' or '.join(prefixes)}"
         if not prefixes and self.uri:
-            yield "a glue catalog has no uri: s3.region says where it is"
+            yield "a glue catalog has no uri, only a region: s3.region"
         if self.type != "rest" and self.warehouse is None:
             yield f"a {self.type} catalog requires a warehouse: s3://bucket/path, or /path on this machine"
         if self.type == "glue" and self.folder is not None:
@@ -268,18 +267,18 @@ class Catalog(Model):
             if kind != self.type and getattr(self, name):
                 yield f"{name} is for a {kind} catalog, not for {self.type}"
         if self.token is not None and self.credential is not None:
-            yield "token and credential are two ways to log in: give one"
+            yield "token and credential are two logins: give one"
 
     @property
     def folder(self) -> Path | None:
-        """The folder of this machine with the tables; None if they are in a store."""
+        """The folder on this machine that has the tables; None if a store has them."""
         if self.type == "rest" or not is_local(self.warehouse):
             return None
         return local_folder(self.warehouse or "")
 
     @property
     def sqlite_file(self) -> Path | None:
-        """The database file of a catalog on SQLite; None for other catalogs."""
+        """The file of a catalog in SQLite; None for other catalogs."""
         if not self.uri.startswith(_SQLITE):
             return None
         return Path(self.uri.removeprefix(_SQLITE).removeprefix("file:").partition("?")[0])
@@ -291,12 +290,12 @@ class Catalog(Model):
             "uri": self.uri or None,
             "warehouse": self.warehouse,
             "jdbc.schema-version": "V1" if self.type == "jdbc" else None,
-            # On a busy disk, another writer's commit takes time: wait, while the driver's default fails after 3 s.
+            # The driver's default fails after 3 s, and on a busy disk another writer's commit may take longer.
             "jdbc.busy_timeout": "60000" if self.sqlite_file is not None else None,
             "jdbc.user": self.username,
-            # Get each new token with the credential: not every login server exchanges tokens (RFC 8693).
+            # Renew tokens with the credential, since some login servers do not exchange tokens (RFC 8693).
             "token-exchange-enabled": None if self.credential is None else "false",
-            # By default, Iceberg's client waits forever for a server that accepts a connection and never answers.
+            # Iceberg's client has no timeout by default: it would wait forever for a server that does not answer.
             "rest.client.connection-timeout-ms": "10000" if self.type == "rest" else None,
             "rest.client.socket-timeout-ms": "120000" if self.type == "rest" else None,
             "scope": self.scope,
@@ -307,7 +306,7 @@ class Catalog(Model):
         return {**named, **shown(self.properties)}
 
     def secrets(self) -> dict[str, SecretStr]:
-        """Return those of Iceberg's properties for this catalog that must stay secret."""
+        """Return Iceberg's secret properties for this catalog."""
         known = {"jdbc.password": self.password, "credential": self.credential, "token": self.token}
         named = {key: secret for key, secret in known.items() if secret is not None}
         return {**named, **hidden(self.properties)}
@@ -319,7 +318,7 @@ class Connections(Model):
     s3: S3 = Field(default_factory=S3)
     catalogs: dict[str, Catalog] = Field(default_factory=dict)
     source: SerializeAsAny[Model] | None = None
-    """The completed settings of another package's source; None for a source of lakefeed's own."""
+    """The completed settings of a source of an installed package; None for lakefeed's own sources."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Connections:

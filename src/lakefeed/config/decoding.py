@@ -1,4 +1,4 @@
-"""The ``decode`` block of ``pipeline.yaml``, and the blocks for changed schemas and bad records."""
+"""The block ``decode`` of ``pipeline.yaml``, and the blocks about changed schemas and unreadable records."""
 
 from __future__ import annotations
 
@@ -19,29 +19,31 @@ from lakefeed.config.values import Count, Period, TableTemplate, TopicName
 from lakefeed.lazy import Column
 
 _LENIENT = (
-    "Read what other writers take for JSON: numbers and booleans as text, NaN and Infinity, whole numbers with more "
-    "digits than a double keeps, half surrogate pairs (replaced by U+FFFD). Default: such a value is an error."
+    "Also accept numbers and booleans for text, NaN and Infinity, whole numbers with more digits than a double has, "
+    "and lone surrogates (replaced by U+FFFD). Default: such a value is an error."
 )
 
 _SUBJECT = "Subject whose latest version is the table's schema. Default: <topic>-value, for keys <topic>-key."
 SCHEMA_FILE = "Or a file: an .avsc, or a Spark schema as .json."
 
-AFTER_IS_TEXT = "envelope: debezium requires the columns of a row in after, and here it is a text, as of MongoDB"
-UNWRAP_DOCUMENTS = "let the connector unwrap its events (ExtractNewDocumentState), and leave decode.envelope out"
+AFTER_IS_TEXT = (
+    "envelope: debezium requires columns in after, and here after is a text, as MongoDB's connector writes it"
+)
+UNWRAP_DOCUMENTS = "let the connector unwrap its events (ExtractNewDocumentState), and remove decode.envelope"
 UNAVAILABLE = "__debezium_unavailable_value"
-"""The default of Debezium's setting unavailable.value.placeholder."""
+"""Debezium's default of unavailable.value.placeholder."""
 RecordMetadata = Literal["topic", "partition", "offset", "timestamp", "key", "headers", "sequence_number"]
 
 
 class AvroDecode(Model):
-    """Avro values: with a registry, framed by Confluent's header; with a schema file alone, without a header."""
+    """Avro values: with a registry they begin with Confluent's header, with a schema file alone they have no header."""
 
     registry: Registry | None = None
-    """Schema Registry of the values, which then begin with Confluent's 5-byte header with the schema id."""
+    """Schema Registry of the values; Confluent's 5-byte header in front of each value has the schema id."""
     subject: str | None = Field(None, description=_SUBJECT)
     subjects: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
-    """Subjects whose schema ids are accepted; {topic} stands for each topic. A record with another schema id is
-    unreadable: it becomes a dead letter or stops the feed. Default: ids of any subject."""
+    """Subjects whose schema ids are accepted; {topic} is replaced by the name of each topic. A record with another
+    schema id is unreadable: it becomes a dead letter or stops the feed. Default: ids of any subject."""
     schema_file: Path | None = None
     """An .avsc file. With a registry it is the reader's schema, without one the writer's."""
 
@@ -55,10 +57,10 @@ class AvroDecode(Model):
 
 
 class ProtobufDecode(Model):
-    """Protobuf values: with a registry, framed by Confluent's header; with a schema file, without a header."""
+    """Protobuf values: with a registry they begin with Confluent's header, with a schema file they have no header."""
 
     registry: Registry | None = None
-    """Schema Registry of the values, which then begin with Confluent's header with schema id and message indexes."""
+    """Schema Registry of the values; Confluent's header in front of each value has schema id and message indexes."""
     subject: str | None = Field(None, description=_SUBJECT)
     schema_file: Path | None = None
     """Without a registry: a .proto file with its imports beside it, or a descriptor set (protoc --descriptor_set_out
@@ -84,13 +86,13 @@ class JsonSchemaDecode(Model):
 
 
 class JsonDecode(Model):
-    """JSON values; their schema is given or guessed from records."""
+    """JSON values, with a schema from the file or inferred from records."""
 
     schema_ddl: Ddl | None = Field(None, description="Columns as Spark DDL: 'id BIGINT, name STRING'.")
     schema_file: Path | None = Field(None, description=SCHEMA_FILE)
     schema_: Literal["sample"] | None = Field(None, alias="schema")
-    """Or sample: the first run guesses the schema from the newest records and stores it with the table."""
-    sample_records: Count = Field(1_000, description="How many records schema: sample looks at, at most.")
+    """Or sample: the first run infers the schema from the newest records and stores it with the table."""
+    sample_records: Count = Field(1_000, description="The most records that schema: sample reads.")
     lenient: bool = Field(False, description=_LENIENT)
 
     def _contradictions(self) -> Iterator[str]:
@@ -108,12 +110,12 @@ class RawDecode(Model):
 
 @dataclass(frozen=True, kw_only=True)
 class JavaFormat:
-    """A format that a Java class reads; an installed package has the class in a jar.
+    """A format whose reader is a Java class in a jar of an installed package.
 
     Attributes:
         name: the format's name in messages, such as ``CSV``.
         reader: the class; it derives from ``io.lakefeed.decode.RecordReader``.
-        schema: the result's schema: Spark DDL, an Avro record schema (JSON), or the JSON of a Spark ``StructType``.
+        schema: the schema of the rows: Spark DDL, an Avro record schema (JSON), or the JSON of a Spark ``StructType``.
         options: the class's options, by names in lower case.
     """
 
@@ -125,12 +127,12 @@ class JavaFormat:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpressionFormat:
-    """A format that a Spark expression reads, without Python in the tasks.
+    """A format whose reader is a Spark expression, without Python in the tasks.
 
     Attributes:
-        decode: called with the column of bytes; returns a column ``struct<value: struct<…>, error: string>``. For an
-            unreadable record ``value`` is null and ``error`` says why. The expression must not raise errors, so use
-            ``try_cast``, not ``cast``. Two formats are equal if their functions are equal.
+        decode: takes the column of bytes; returns a column ``struct<value: struct<…>, error: string>``. For an
+            unreadable record ``value`` is null and ``error`` has the reason. The expression must not raise errors: use
+            ``try_cast`` instead of ``cast``. Two formats are equal if their functions are equal.
     """
 
     decode: Callable[[Column], Column]
@@ -139,19 +141,19 @@ class ExpressionFormat:
 class InstalledFormat(Model):
     """The settings of a format that another package adds.
 
-    A field ``schema_ddl`` or ``schema_file`` names the columns; ``check`` then compares the file's settings with them.
+    If a field ``schema_ddl`` or ``schema_file`` declares the columns, ``check`` compares the file's settings with them.
     """
 
     jars: ClassVar[tuple[str, ...]] = ()
     """Jars of the format's package, as ``package/name.jar``; they are on the class path of every session."""
 
     def decoder(self) -> JavaFormat | ExpressionFormat:
-        """Return the decoder of the values; a run calls this at its start, and so do commands that decode."""
+        """Return the decoder of the values; called at the start of a run, and by commands that decode."""
         raise NotImplementedError
 
 
 class Encoded(OneOfInstalled):
-    """The format of bytes: exactly one of the kinds."""
+    """The format of keys or values: exactly one of the kinds."""
 
     group: ClassVar[str] = plugins.FORMATS_GROUP
     noun: ClassVar[str] = "format"
@@ -166,7 +168,7 @@ class Encoded(OneOfInstalled):
 
     @property
     def installed(self) -> InstalledFormat | None:
-        """The format's settings if another package adds the format; else None."""
+        """The format's settings if an installed package adds the format; else None."""
         return next((each for each in vars(self).values() if isinstance(each, InstalledFormat)), None)
 
     @property
@@ -181,22 +183,20 @@ class Encoded(OneOfInstalled):
 
     @property
     def registry(self) -> Registry | None:
-        """The registry of the format; None without one."""
         return self.registered.registry if self.registered is not None else None
 
     @property
     def subject(self) -> str | None:
-        """The subject in the format's settings; None without one."""
         return self.registered.subject if self.registered is not None else None
 
     @property
     def is_sampled(self) -> bool:
-        """Check that the feed guesses the schema from records."""
+        """Check that the feed infers the schema from records."""
         return self.json_ is not None and self.json_.schema_ is not None
 
     @property
     def reads_headers(self) -> bool:
-        """Check that decoding needs the records' headers, where serializers may put the schema's id."""
+        """Check that decoding needs the records' headers, in which serializers may write the schema's id."""
         return self.registry is not None
 
 
@@ -213,25 +213,27 @@ class Decode(Encoded):
     """The encoding of the records' values. Values become columns."""
 
     key: KeyDecode | None = None
-    """How keys are encoded; takes the formats of values. The column kafka_key then holds decoded keys, not bytes."""
+    """How keys are encoded, with the same formats as values. The column kafka_key then has decoded keys, not bytes."""
     envelope: Literal["debezium"] | None = None
-    """debezium: values are change events with before, after and op. The row is the content of after, or for a delete of
+    """debezium: values are change events with before, after and op. The row is the content of after; for a delete, of
     before."""
     unavailable_value: str | None = Field(None, min_length=1)
     """The placeholder for a value that the database did not log: the connector's unavailable.value.placeholder. An
     upsert keeps the stored value instead. Default: __debezium_unavailable_value with an envelope, else none."""
     on_unavailable: Literal["set_null", "keep"] | None = None
-    """What replaces the placeholder if no value is stored, as in an append, a history or the row of a new key. Default:
-    set_null. An upsert of documents replaces them as a whole; its default is an error of the record."""
+    """What becomes of the placeholder if there is no stored value, as in an append, a history or the row of a new key:
+    null (set_null) or the placeholder itself (keep). Default: set_null. An upsert of documents, which replaces whole
+    documents, treats the record as unreadable by default."""
     metadata: list[RecordMetadata] = Field(default_factory=list)
     """The record's metadata that become columns: kafka_topic, kafka_partition, kafka_offset and so on. sequence_number
     is for Kinesis."""
     on_null: Literal["fail", "skip", "keep", "dead_letter"] = "fail"
-    """For a null value (tombstone): stop the feed, skip and count it, keep a row of nulls, or make a dead letter."""
+    """For a null value (tombstone): stop the feed, skip and count the record, write a row of nulls, or make a dead
+    letter."""
     on_bad_timestamp: Literal["error", "keep"] | None = None
     """For a record's timestamp that Spark cannot represent, such as nanoseconds sent as milliseconds. error: the record
-    is unreadable (a dead letter, or the feed stops); keep: the row has a null time. Default: error if the rows have
-    the column kafka_timestamp, else keep."""
+    is unreadable (a dead letter, or the feed stops). keep: the row has a null time. Default: error if the rows have the
+    column kafka_timestamp, else keep."""
 
     @property
     def reads_headers(self) -> bool:
@@ -252,11 +254,11 @@ class Decode(Encoded):
 
 
 def _message_problems(file: Path, message: str | None) -> Iterator[ConfigProblem]:
-    """Yield a problem if a .proto file does not define the message; reads its lines without compiling it."""
+    """Yield a problem if a .proto file does not define the message; the file is searched, not compiled."""
     try:
         text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", file.read_text("utf-8"), flags=re.DOTALL)
     except (OSError, UnicodeDecodeError):
-        return  # The code that reads the document reports a missing file.
+        return  # The conversion of the pipeline file reports a missing file.
     names: dict[str, int] = {}
     depth = 0
     for found in re.finditer(r"[{}]|\bmessage\s+([A-Za-z_]\w*)\s*(?=\{)", text):
@@ -267,9 +269,9 @@ def _message_problems(file: Path, message: str | None) -> Iterator[ConfigProblem
     top_level = [name for name, level in names.items() if level == 0]
     known = f"it has {', '.join(top_level[:10])}"
     if not names:
-        yield ConfigProblem(f"{file.name} defines no message", key="schema_file")
+        yield ConfigProblem(f"{file.name} defines no message", key="schema_file", hint="name the file that defines it")
     elif message is None and len(top_level) > 1:
-        what = f"{file.name} has several messages, so it has to be said which one the values are"
+        what = f"{file.name} has several messages, and no setting names the message of the values"
         yield ConfigProblem(what, hint=f"add message: NAME; {known}")
     elif message is not None and message.rpartition(".")[2] not in names:
         yield ConfigProblem(f"{file.name} has no message '{message}'", key="message", hint=known)
@@ -279,37 +281,39 @@ Accept = Literal["same_record", "resolvable", "any"]
 
 
 class SchemaChange(Model):
-    """The reaction to a writer's schema that does not fit the table."""
+    """The policy for writers whose schema does not fit the table."""
 
     on_change: Literal["evolve", "ignore", "fail"] = "evolve"
-    """evolve: change the table before the rows that need it. ignore: omit new fields and report them. fail: stop."""
+    """evolve: change the table before the first rows that need the change. ignore: omit new fields and report them.
+    fail: stop the feed."""
     accept: Accept = "same_record"
-    """Which writers' records become rows. same_record: the writer's record has the name or an alias of the reader's and
-    at least one of its fields. resolvable: it also has all required fields. any: every writer's. Other records are
-    unreadable: they become dead letters or stop the feed."""
+    """Which records become rows, by the schema of their writer. same_record: it has the reader's record name or an
+    alias of it, and at least one of the reader's fields. resolvable: it also has all required fields. any: all records.
+    Other records are unreadable: they become dead letters or stop the feed."""
 
 
 class Expectation(Model):
     """A rule that all decoded records must meet."""
 
     rule: Sql = Field(min_length=1)
-    """SQL over the decoded fields and the record's metadata columns. A record meets it if it is true, not if null."""
+    """An SQL condition over the decoded fields and the metadata columns. A record meets the rule if the condition is
+    true; null breaks it."""
     on_violation: Literal["drop", "dead_letter", "fail"] = "fail"
-    """For a record that breaks the rule: leave it out and count it, make it a dead letter, or stop the feed."""
+    """For a record that breaks the rule: drop and count it, make it a dead letter, or stop the feed."""
 
 
 class Bounds(Model):
     """Upper bounds on the number of dead letters; at least one is required."""
 
-    max_rows: Annotated[int, Field(ge=0)] | None = Field(None, description="So many dead letters at most.")
+    max_rows: Annotated[int, Field(ge=0)] | None = Field(None, description="The most dead letters.")
     max_share: Annotated[float, Field(ge=0, le=1)] | None = None
     """The highest share of dead letters among all records, from 0 to 1: 0.01 for 1 %."""
 
 
 class WindowBudget(Bounds):
-    """Bounds on all batches within a duration together."""
+    """Bounds on the sum of all batches within a duration."""
 
-    duration: Period = Field("1 hour", description="How far it looks back: '<n> seconds|minutes|hours|days'.")
+    duration: Period = Field("1 hour", description="The length of the window: '<n> seconds|minutes|hours|days'.")
 
     def _contradictions(self) -> Iterator[str]:
         if self.max_rows is None and self.max_share is None:
@@ -317,9 +321,9 @@ class WindowBudget(Bounds):
 
 
 class ErrorBudget(Bounds):
-    """Bounds on the dead letters of one batch, and of all batches within a window together."""
+    """Bounds on the dead letters of one batch, and on their sum over all batches within a window."""
 
-    window: WindowBudget | None = Field(None, description="Bounds over the batches of a time, beside those of each.")
+    window: WindowBudget | None = Field(None, description="Bounds on the sum of the latest batches.")
 
     def _contradictions(self) -> Iterator[str]:
         if self.max_rows is None and self.max_share is None and self.window is None:
@@ -327,13 +331,13 @@ class ErrorBudget(Bounds):
 
 
 class DeadLetters(OneOf):
-    """The place for unreadable records and those that break an expectation, so that they do not stop the feed."""
+    """The destination of unreadable records and of records that break an expectation; they do not stop the feed."""
 
     __kinds__ = ("table", "topic")
     table: TableTemplate | None = None
-    """An Iceberg table, catalog.namespace.table. Several feeds may share it. As in the sink's table, the name may
-    contain {topic}."""
+    """An Iceberg table, catalog.namespace.table. Several feeds may share it. The name may contain {topic}, as the name
+    of the sink's table may."""
     topic: TopicName | None = None
     """Or a topic of the source's cluster, created if it is missing. Several feeds may share it."""
     budget: ErrorBudget | None = None
-    """The most dead letters. Above it the feed stops without writing the batch. Default: no limit."""
+    """Bounds on dead letters. A batch that exceeds one is not written, and the feed stops. Default: no bounds."""

@@ -24,7 +24,7 @@ FORMAT_VERSION = "format-version"
 RESERVED = frozenset(
     f"_{name}" for name in ("file", "pos", "deleted", "spec_id", "partition", "row_id", "last_updated_sequence_number")
 )
-"""Iceberg's metadata columns (https://iceberg.apache.org/spec/#reserved-field-ids). Spark cannot read own ones."""
+"""Iceberg's metadata columns (https://iceberg.apache.org/spec/#reserved-field-ids). Spark reads no others by them."""
 
 _TIMES = {"TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"}
 _DATES = {"DATE", *_TIMES}
@@ -39,14 +39,14 @@ _PARTITIONED: dict[str, tuple[set[str], str, str]] = {
     "truncate": (_SLICED, "whole numbers, decimals, texts and bytes", "_trunc"),
     "bucket": (_SLICED | _DATES, "whole numbers, decimals, texts, bytes, dates and timestamps", "_bucket"),
 }
-"""By transform: the types that it takes, these types in words, and the suffix of its partition field's name.
+"""By transform: the accepted types, these types in words, and the suffix of the partition field's name.
 
 Source: https://iceberg.apache.org/spec/#partition-transforms and Iceberg's PartitionSpec.Builder.
 """
 
 
 class IcebergSinkConfig(SinkConfig):
-    """An Iceberg table, created from the rows' schema if it is missing."""
+    """An Iceberg table. If it is missing, the feed creates it with the schema of the rows."""
 
     definition: ClassVar[str] = "lakefeed.sinks.iceberg.definition:IcebergDefinition"
     guarantee: ClassVar[str] = "exactly-once"
@@ -60,68 +60,67 @@ class IcebergSinkConfig(SinkConfig):
     partition_by: list[PartitionTransform] = Field(default_factory=list)
     """Partition transforms: column, years|months|days|hours(column), bucket(n, column), truncate(n, column)."""
     sort_by: list[SortColumn] = Field(default_factory=list)
-    """Order of the rows in each file: column, column desc, column desc nulls first. After a change of partition_by or
-    sort_by, new files follow it from the next start on."""
+    """Order of the rows in each file: column, column desc, column desc nulls first. A change of partition_by or sort_by
+    applies to new files from the next start on."""
     properties: dict[str, str] = Field(default_factory=dict)
     """Table properties. lakefeed sets them when it creates the table."""
     format_version: Literal[2, 3] | None = None
     """Iceberg's format version of the table and its history: `lakefeed docs layout`. 3 upgrades a table of version 2 at
-    the next start, irreversibly. Default: 2 for a new table; an existing table keeps its version."""
+    the next start; this cannot be undone. Default: 2 for a new table; an existing table keeps its version."""
     mode: Literal["append", "upsert", "overwrite"] = "append"
-    """append: add rows. upsert: keep the newest row of each key. overwrite: each batch replaces all rows, which
+    """append: add rows. upsert: keep the newest row of each key. overwrite: a batch replaces all rows, as
     transform.output_mode: complete requires."""
-    keys: list[str] = Field(default_factory=list, description="With upsert: the columns that a row is known by.")
+    keys: list[str] = Field(default_factory=list, description="With upsert: the columns that identify a row.")
     order_by: list[str] = Field(default_factory=list)
     """With upsert: columns that order the changes of a key. Default: the offset; all changes of a key must then be in
     one partition."""
     delete: Deletes = Field(default_factory=Deletes, description="With upsert: which records delete.")
     on_delete: Literal["remove", "mark"] = "remove"
-    """With upsert: remove a deleted row, or mark it by lakefeed_deleted = true. With mark, an older change that arrives
-    late cannot restore the row."""
+    """With upsert: remove a deleted row, or mark it by lakefeed_deleted = true. A row that is marked cannot be restored
+    by an older change that arrives late."""
     write: Literal["merge-on-read", "copy-on-write"] = "merge-on-read"
-    """With upsert. merge-on-read: write changes beside old files. copy-on-write: rewrite files with changed rows."""
-    key_index_mb: int | None = Field(None, ge=0)
-    """With upsert: MB of the driver's memory for an index of the keys. With the index a batch reads none of the table's
-    files; with 0 each batch is a MERGE. Default: a quarter of the driver's memory, shared by all tables."""
+    """With upsert. merge-on-read: write changes to new files. copy-on-write: rewrite the files with changed rows."""
+    key_index_mb: int | None = Field(None, ge=0, le=2**31 - 1)
+    """With upsert: MB of the driver's memory for an index of the keys, with which a batch reads none of the table's
+    files. With 0 each batch is a MERGE. Default: a quarter of the driver's memory, shared by all tables."""
     history: TableTemplate | None = None
-    """With upsert: a second table, to which every change is appended. Default: none."""
+    """With upsert: a second table, to which all changes are appended. Default: none."""
     branch: str | None = Field(None, pattern=f"^{Identifier}$")
     """The branch of the table that the feed writes to. Readers see its rows once it is published: `lakefeed docs
     write-audit-publish`."""
     publish: Publish | None = None
-    """With branch: when the feed publishes it, and the audit before. Default: only `lakefeed tables publish` does,
-    without an audit."""
+    """With branch: when the feed publishes the branch, and what it audits before. Default: only `lakefeed tables
+    publish` publishes the branch, without an audit."""
 
     _names_made: frozenset[str] = PrivateAttr(frozenset())
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
         yield from keyed_problems(self)
         if self.format_version is not None and FORMAT_VERSION in self.properties:
-            what = f"format_version and properties.{FORMAT_VERSION} say the same thing twice"
-            yield ConfigProblem(
-                what, key="format_version", hint="format_version upgrades an existing table too: keep it"
-            )
+            what = f"format_version and properties.{FORMAT_VERSION} both set the format version"
+            hint = f"remove properties.{FORMAT_VERSION}, which does not upgrade an existing table"
+            yield ConfigProblem(what, key="format_version", hint=hint)
         if self.publish is not None and self.branch is None:
-            what = "publish is for a table that is landed in a branch first"
+            what = "publish requires a branch, to which the feed writes first"
             yield ConfigProblem(what, key="publish", hint="branch: staging")
         if TOPIC_MARK in self.table and self.publish is not None and self.publish.seconds:
-            what = "a table for each topic is published after each batch, or by command"
+            what = "with a table for each topic, a table is published after each batch or by command"
             yield ConfigProblem(what, key="publish", hint=f"publish.when: {EACH_BATCH}")
         if self.branch == MAIN_BRANCH:
             what = f"{MAIN_BRANCH} is the branch that readers see"
-            yield ConfigProblem(what, key="branch", hint="branch: staging; or leave it out, to land there")
+            yield ConfigProblem(what, key="branch", hint="branch: staging; or remove branch, to write to main")
         if self.branch is not None and self.history is not None:
-            what = "a history has no branch: it would have changes that are not published"
-            yield ConfigProblem(what, key="history", hint="leave out history, or branch")
+            what = "branch and history exclude each other: the history would show changes that are not published"
+            yield ConfigProblem(what, key="history", hint="remove history or branch")
 
     def refuses(self, columns: Sequence[tuple[str, str]]) -> Iterator[ConfigProblem]:
         paths = [path.lower() for path, _ in columns]
-        rename = "give the column another name, where its records are written or in transform.sql"
+        rename = "give the column another name in transform.sql, or in the records"
         for at, (path, _) in enumerate(columns):
             if path in RESERVED:
                 yield ConfigProblem(f"the name {path} is reserved for a metadata column of Iceberg", hint=rename)
             if paths[at] in paths[:at]:
-                what = f"Iceberg has one column {path}, and a dot in a name or its case alone makes it two here"
+                what = f"two columns would have the name {path}: Iceberg ignores case and reads a dot as nesting"
                 yield ConfigProblem(what, hint=rename)
         kinds = {path.lower(): kind for path, kind in columns}
         for at, partition in enumerate(self.partition_by):
@@ -131,7 +130,7 @@ class IcebergSinkConfig(SinkConfig):
                 what, hint = f"{partition} cannot partition a column of type {kind}", f"{partition.name} takes {words}"
                 yield ConfigProblem(what, key=f"partition_by.{at}", hint=hint)
             if ending and field in kinds:
-                what = f"Iceberg names the partition of {partition} {field}, as a column is named"
+                what = f"Iceberg names the partition field of {partition} {field}, and a column has that name"
                 yield ConfigProblem(what, key=f"partition_by.{at}", hint=rename)
 
     @property
@@ -160,7 +159,7 @@ class IcebergSinkConfig(SinkConfig):
         return "the index of keys" if self.merges_because is None else f"a MERGE, because {self.merges_because}"
 
     def places(self, *, brokers: str) -> Iterator[Place]:
-        """Yield the tables in lower case: Hive, Glue and most engines ignore the case of names."""
+        """Yield the tables in lower case, since Hive, Glue and most engines ignore the case of names."""
         for option, table in self.snapshot_tables.items():
             yield Place(option, "table", table.casefold())
 
@@ -178,7 +177,7 @@ class IcebergSinkConfig(SinkConfig):
 
     @property
     def stored_files(self) -> SinkFiles:
-        """The data files; a commit also writes a manifest, the manifest list and the metadata file."""
+        """Data files; a commit also writes a manifest, the manifest list and the metadata file."""
         merges, is_partitioned = self.mode == "upsert", bool(self.partition_by)
         return SinkFiles(
             merges=merges,
@@ -189,7 +188,7 @@ class IcebergSinkConfig(SinkConfig):
         )
 
     def with_names_made(self, names: Iterable[str]) -> IcebergSinkConfig:
-        """Return the same sink, noting that these tables' names come from a topic's name, not from the file."""
+        """Copy the sink, and note that these tables are named after a topic, not by the file."""
         copy = self.model_copy()
         copy._names_made = frozenset(names)
         return copy

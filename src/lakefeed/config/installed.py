@@ -1,4 +1,4 @@
-"""Kinds of sources, sinks and formats that installed packages add; an entry point names the settings' model."""
+"""Kinds of sources, sinks and formats that installed packages add; an entry point names the model of their settings."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from lakefeed.config.base import ConfigProblems, OneOf, model_of_package
 
 
 class OneOfInstalled(OneOf):
-    """A block with exactly one kind, either one of lakefeed's own or one of an installed package."""
+    """A block with exactly one kind: lakefeed's own or that of an installed package."""
 
     group: ClassVar[str]
     """The entry point group of the kinds."""
     noun: ClassVar[str]
     base: ClassVar[type[BaseModel]]
-    """The base class of the kinds' settings."""
+    """The base class of the models of the kinds."""
 
     @classmethod
     def kinds(cls) -> tuple[str, ...]:
@@ -41,16 +41,16 @@ class OneOfInstalled(OneOf):
 
     @classmethod
     def unknown_kind(cls, name: str) -> tuple[str, str] | None:
-        """Return a message, and as hint the command that installs the kind, or else the kinds that exist."""
+        """Return a message, and a hint: the command that installs the kind, or else the existing kinds."""
         if (command := plugins.missing_kind(cls.group, name)) is not None:
             return f"no such {cls.noun} is installed: '{name}'", command
-        hint = f"installed: {', '.join(cls.kinds())}; a {cls.noun} of another package is used after pip install"
+        hint = f"installed: {', '.join(cls.kinds())}; for another one, pip install its package"
         return f"no such {cls.noun}: '{name}'", hint
 
     @model_validator(mode="wrap")
     @classmethod
     def _of_another_package(cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
-        """Validate a block with a package's kind by a model that has a field for the kind."""
+        """Validate a block with a kind of an installed package by a model that has a field for this kind."""
         given = {data: {}} if isinstance(data, str) else data
         names = [name for name in given if isinstance(name, str)] if isinstance(given, dict) else []
         others = {name: cls.installed_kind(name) for name in names if name not in {*cls.__kinds__, *cls.model_fields}}
@@ -62,7 +62,7 @@ class OneOfInstalled(OneOf):
     @classmethod
     @cache
     def with_kinds(cls, found: tuple[tuple[str, type[BaseModel]], ...]) -> type[Self]:
-        """Return a subclass of this model with fields for these kinds of other packages."""
+        """Return a subclass of this model with fields for these kinds."""
         fields: Any = {name: (settings | None, None) for name, settings in found}
         extended = create_model(cls.__name__, __base__=cls, __doc__=cls.__doc__, **fields)
         extended.__kinds__ = (*cls.__kinds__, *(name for name, _ in found))
@@ -70,7 +70,7 @@ class OneOfInstalled(OneOf):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Return the schema with the kinds of installed packages; leave out those that cannot be imported."""
+        """Return the schema with the kinds of installed packages, except kinds that cannot be imported."""
         found = []
         for name in plugins.installed_kinds(cls.group):
             with suppress(ConfigProblems):
@@ -82,6 +82,6 @@ class OneOfInstalled(OneOf):
         extended.model_rebuild()
         whole: Any = extended.__pydantic_core_schema__
         inner = whole["schema"] if whole["type"] == "definitions" else whole
-        # Without its own name, the extended schema takes the place of this model's schema.
+        # Without a reference of its own, the extended schema replaces this model's schema.
         unnamed = {key: value for key, value in inner.items() if key != "ref"}
         return handler(unnamed if inner is whole else {**whole, "schema": unnamed})

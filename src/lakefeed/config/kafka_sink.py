@@ -23,7 +23,7 @@ from lakefeed.config.values import Brokers, TopicName
 _OUR_HEADERS = "lakefeed."
 """The prefix of lakefeed's own headers."""
 _SAFE = {"kafka.acks": ("all", "-1"), "kafka.enable.idempotence": ("true",)}
-"""The values without which the sink's guarantee would not hold."""
+"""The values that the sink's guarantee depends on."""
 
 
 class AvroValue(Model):
@@ -32,7 +32,7 @@ class AvroValue(Model):
     registry: Registry | None = Field(None, description="Schema Registry that the schema is registered in.")
     subject: str | None = Field(None, description="Its subject. Default: <topic>-value.")
     schema_file: Path | None = None
-    """An .avsc file. Default: the subject's latest schema if the rows fit it, else a schema made from the rows."""
+    """An .avsc file. Default: the subject's latest schema if the rows fit it, else a schema derived from the rows."""
 
     def _contradictions(self) -> Iterator[str]:
         if self.registry is None and self.subject is not None:
@@ -43,8 +43,8 @@ class ProtobufValue(AvroValue):
     """Protobuf; with a registry, Confluent's header precedes the value."""
 
     schema_file: Path | None = None
-    """A .proto file. Default: the subject's latest schema if the rows fit it, else a schema made from the rows."""
-    message: str | None = Field(None, description="The message. Default: the schema's first.")
+    """A .proto file. Default: the subject's latest schema if the rows fit it, else a schema derived from the rows."""
+    message: str | None = Field(None, description="The message. Default: the schema's first message.")
 
 
 class JsonSchemaValue(Model):
@@ -53,7 +53,7 @@ class JsonSchemaValue(Model):
     registry: Registry = Field(description="Schema Registry that the schema is registered in.")
     subject: str | None = Field(None, description="Its subject. Default: <topic>-value.")
     schema_file: Path | None = None
-    """A JSON Schema. Default: the subject's latest schema if the rows fit it, else a schema made from the rows."""
+    """A JSON Schema. Default: the subject's latest schema if the rows fit it, else a schema derived from the rows."""
 
 
 class JsonValue(Model):
@@ -67,7 +67,7 @@ class ColumnValue(Model):
 
 
 class Value(OneOf):
-    """The encoding of a row as the record's value."""
+    """How a row becomes the value of a record."""
 
     avro: AvroValue | None = None
     protobuf: ProtobufValue | None = None
@@ -84,31 +84,30 @@ class Value(OneOf):
 
     @property
     def registered(self) -> AvroValue | JsonSchemaValue | None:
-        """The block of an encoding with a schema; None for the others."""
+        """The settings of an encoding with a schema; None for the others."""
         return self.avro or self.protobuf or self.json_schema
 
     @property
     def registry(self) -> Registry | None:
-        """The registry of the schema; None without one."""
         return self.registered.registry if self.registered is not None else None
 
 
 class KafkaSinkConfig(KafkaClient, SinkConfig):
-    """A topic: each row becomes a record; its headers name the record that the row comes from."""
+    """A topic: each row becomes a record, whose headers name the source record of the row."""
 
     definition: ClassVar[str] = "lakefeed.sinks.kafka:KafkaDefinition"
     capabilities: ClassVar[Capabilities] = Capabilities(real_time=None)
-    # In every mode a batch adds records; with update and complete, readers take the newest record of a key.
+    # In each mode a batch only adds records; with update and complete, readers use the newest record of a key.
     modes: ClassVar[tuple[OutputMode, ...]] = EVERY_MODE
     stored_files: ClassVar[SinkFiles] = SinkFiles(elsewhere="a topic")
 
-    topic: TopicName = Field(description="Its name; it has to be there.", examples=["orders-by-zip"])
+    topic: TopicName = Field(description="The topic's name; the topic must exist.", examples=["orders-by-zip"])
     bootstrap_servers: Brokers | None = None
-    """host:port of one or more brokers. Default: the source's brokers and its way to connect to them."""
+    """host:port of one or more brokers. Default: the source's brokers, with the login and options of the source."""
     key: Sql | list[str] | None = None
     """The record's key: an SQL expression over the row, or columns that become one JSON object. Default: none."""
     value: Value = Field(default_factory=lambda: Value(json_=JsonValue()))
-    """The encoding of a row as the record's value. Default: json."""
+    """How a row becomes the record's value. Default: json."""
     headers: dict[str, Sql] = Field(default_factory=dict)
     """Further headers by name: SQL expressions over the row, such as "'text'"."""
     options: dict[str, Scalar] = Field(default_factory=dict)
@@ -117,8 +116,8 @@ class KafkaSinkConfig(KafkaClient, SinkConfig):
     @field_validator("headers")
     @classmethod
     def _headers_of_the_user(cls, headers: dict[str, str]) -> dict[str, str]:
-        what = f"headers that begin with {_OUR_HEADERS} are lakefeed's own"
-        raise_problems(ConfigProblem(what, key=name) for name in headers if name.startswith(_OUR_HEADERS))
+        what, hint = f"headers that begin with {_OUR_HEADERS} are lakefeed's own", "give the header another name"
+        raise_problems(ConfigProblem(what, key=name, hint=hint) for name in headers if name.startswith(_OUR_HEADERS))
         return headers
 
     @field_validator("options", mode="before")
@@ -130,8 +129,8 @@ class KafkaSinkConfig(KafkaClient, SinkConfig):
         reported = {problem.key for problem in found}
         for key, right in _SAFE.items():
             if key in options and key not in reported and str(options[key]).strip().lower() not in right:
-                what = f"'{key}' has to stay {right[0]}: that no row is lost rests on it"
-                found.append(ConfigProblem(what, key=key))
+                what = f"'{key}' must stay {right[0]}: with other values rows can be lost or doubled"
+                found.append(ConfigProblem(what, key=key, hint="remove the setting"))
         raise_problems(found)
         return options
 
@@ -141,7 +140,7 @@ class KafkaSinkConfig(KafkaClient, SinkConfig):
 
     @property
     def record_positions(self) -> Literal["used"]:
-        """The headers need the record's position if the rows have it."""
+        """The headers have the record's position if the rows have it."""
         return "used"
 
     def places(self, *, brokers: str) -> Iterator[Place]:
@@ -155,13 +154,13 @@ class KafkaSinkConfig(KafkaClient, SinkConfig):
 
     def problems(self, place: str, source: KafkaSource | None) -> Iterator[ConfigProblem]:
         if source is None and self.bootstrap_servers is None:
-            what = f"{place}.kafka.bootstrap_servers has to say where the topic is: the source is not Kafka"
-            yield ConfigProblem(what)
+            what = f"{place}.kafka.bootstrap_servers is required, since the source has no brokers"
+            yield ConfigProblem(what, hint="bootstrap_servers: host:9092")
         if source is None or not source.reads(self.topic):
             return
         if not self.bootstrap_servers or servers_of(self.bootstrap_servers) & servers_of(source.bootstrap_servers):
-            what = f"{place} is the topic {self.topic}, which the source reads: rows would go in a circle"
-            yield ConfigProblem(what)
+            what = f"{place} is the topic {self.topic}, which the source reads: the feed would read its own rows"
+            yield ConfigProblem(what, hint="name another topic")
 
     def columns(self) -> Iterator[tuple[str, str]]:
         if isinstance(self.key, list):

@@ -1,4 +1,4 @@
-"""Sinks with one row for each key: their common settings and rules, and the columns that an upsert needs."""
+"""Sinks that keep one row for each key: their common settings and rules, and the columns that an upsert needs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from lakefeed.errors import ConfigError
 from lakefeed.lazy import DataType, StructType, t
 
 DELETED = "lakefeed_deleted"
-"""The column that is true if a change deletes the row of its key."""
+"""The column that is true in a change that deletes the row of its key."""
 
 OWN = "_lakefeed"
-"""The prefix of the columns that lakefeed adds to rows for its own use; case does not matter."""
+"""The prefix, in any case, of columns that lakefeed adds to rows for its own use."""
 
 POSITION = ("topic", "partition", "offset")
-"""The record metadata in each row of an upsert table; they order the changes."""
+"""The record metadata that each row of an upsert table has; the metadata order the changes."""
 
 POSITION_COLUMNS = tuple(f"kafka_{name}" for name in POSITION)
 TIMESTAMP_COLUMN = "kafka_timestamp"
@@ -30,11 +30,11 @@ class Deletes(Model):
     """Records of an upsert feed that delete the row of their key, besides the deletes of ``envelope: debezium``."""
 
     tombstones: bool | None = None
-    """Whether a null value deletes; its key columns come from the record's key. Default: true with decode.key,
-    otherwise decode.on_null decides."""
-    column: str | None = Field(None, description="A decoded column (before the transform) that says it.")
+    """Whether a null value deletes the row of the record's key. Default: true with decode.key; otherwise decode.on_null
+    decides."""
+    column: str | None = Field(None, description="The decoded column (before the transform) that marks deletes.")
     equals: list[str | int | bool] = Field(default_factory=list)
-    """The values of column that mean a delete, such as [d]."""
+    """The values in this column that mark a delete, such as [d]."""
 
     def _contradictions(self) -> Iterator[str]:
         if (self.column is None) != (not self.equals):
@@ -42,10 +42,10 @@ class Deletes(Model):
 
 
 def name_taken(name: str, added: Collection[str]) -> str | None:
-    """Return why a field cannot have this name, given the columns that lakefeed adds; None if it can."""
+    """Return why a field cannot have this name beside the columns that lakefeed adds; None if it can."""
     if name.lower().startswith(OWN):
-        return f"the field {name} has a name of lakefeed's own: they begin with {OWN}"
-    return f"the field {name} has the name of a column that the rows get beside it" if name.lower() in added else None
+        return f"the field {name} has a reserved name: columns of lakefeed begin with {OWN}"
+    return f"the field {name} has the name of a column that lakefeed adds" if name.lower() in added else None
 
 
 class KeyedSink(Protocol):
@@ -74,7 +74,7 @@ class KeyedSink(Protocol):
 
 
 def keyed_problems(sink: KeyedSink) -> Iterator[ConfigProblem]:
-    """Yield a problem for each contradiction between settings in the sink's own block."""
+    """Yield a problem for each contradiction in the sink's block."""
     if sink.mode != "upsert":
         hint = "this sink appends" if sink.mode == "append" else "this sink replaces all rows"
         for name in ("keys", "write", *ONLY_CHANGES):
@@ -82,60 +82,62 @@ def keyed_problems(sink: KeyedSink) -> Iterator[ConfigProblem]:
                 yield ConfigProblem(f"{name} is for mode: upsert", key=name, hint=hint)
         return
     if not sink.keys and TOPIC_MARK not in sink.table:
-        what = "mode: upsert requires keys: the columns that a row is known by"
+        what = "mode: upsert requires keys: the columns that identify a row"
         yield ConfigProblem(what, key="keys", hint="keys: [id]")
     names = [key.lower() for key in sink.keys]
     if repeated := sorted(key for key in sink.keys if names.count(key.lower()) > 1):
-        yield ConfigProblem(f"the key {repeated[0]} is there twice", key="keys")
+        yield ConfigProblem(f"keys has the column {repeated[0]} twice", key="keys", hint="remove one of them")
     for key in sink.keys:
         if key.lower() in (*POSITION_COLUMNS, DELETED):
-            yield ConfigProblem(f"{key} is of the record, not of its content; it cannot be a key", key="keys")
+            what = f"{key} cannot be a key: it describes the record, not its content"
+            yield ConfigProblem(what, key="keys", hint="name columns of the decoded records")
     history: str | None = getattr(sink, "history", None)
     if history is not None and history.lower() == sink.table.lower():
-        what = "the history is a table of its own, and this is the sink's"
+        what = "history and table name the same table"
         yield ConfigProblem(what, key="history", hint=f"history: {sink.table}_history")
     if sink.order_by and sink.on_delete == "remove":
-        what = "with order_by an older change may come after the delete of its key, and bring it back"
-        yield ConfigProblem(what, key="order_by", hint="on_delete: mark remembers deletes")
+        what = "with order_by, an older change may arrive after the delete of its key and restore the row"
+        yield ConfigProblem(what, key="order_by", hint="write on_delete: mark, which remembers deletes")
 
 
 def keyed(sink: KeyedSink) -> str:
-    """Return a text for how the sink identifies and deletes rows; it cannot change once there are rows."""
+    """Describe how the sink identifies and deletes rows; this cannot change once the table has rows."""
     return f"{','.join(sink.keys)} {sink.on_delete}" if sink.mode == "upsert" else sink.mode
 
 
 def in_rows(sink: KeyedSink, rows: StructType) -> None:
-    """Refuse rows that cannot be upserted: a column is missing, or its type cannot be a key or has no order."""
+    """Refuse rows for an upsert if a column is missing, or if its type cannot be a key or has no order."""
     names = {name.lower() for name in rows.names}
     for column in (*sink.keys, *sink.order_by, *POSITION_COLUMNS, DELETED):
         if column.lower() not in names:
             raise ConfigError(
                 f"an upsert needs the column {column}, which the rows do not have",
                 where=f"table {sink.table}, columns {', '.join(rows.names)}",
-                hint="name another key, or let transform.sql keep the column: SELECT *, …",
+                hint="name another column, or keep this one in transform.sql: SELECT *, …",
             )
     types = keys_in_rows(sink, rows)
     for column in sink.order_by:
         type_ = types[column.lower()]
         if isinstance(type_, t.StructType | t.ArrayType | t.MapType | t.NullType):
             what = f"the column {column} is {type_.simpleString()}, which has no order"
-            raise ConfigError(what, where=f"table {sink.table}")
+            raise ConfigError(what, where=f"table {sink.table}", hint="name another column in order_by")
 
 
 def keys_in_rows(sink: KeyedSink, rows: StructType) -> dict[str, DataType]:
-    """Refuse rows without a key column or with a type that cannot be a key; return the types by lower-case name."""
+    """Return the columns' types by lower-case name; refuse rows without a key column or with a type that cannot be
+    one."""
     types = {field.name.lower(): field.dataType for field in rows.fields}
     for key in sink.keys:
         if (type_ := types.get(key.lower())) is None:
             raise ConfigError(
                 f"keys names the column '{key}', which the rows do not have",
                 where=f"table {sink.table}, columns {', '.join(rows.names)}",
+                hint="correct keys, or keep the column in transform.sql",
             )
         if isinstance(type_, t.FloatType | t.DoubleType | t.StructType | t.ArrayType | t.MapType | t.NullType):
             raise ConfigError(
-                f"the column {key} is {type_.simpleString()}, which can be no key",
+                f"the column {key} is {type_.simpleString()}, which cannot be a key",
                 where=f"table {sink.table}",
-                hint="keys are whole numbers, decimals, strings, bytes, booleans, dates or timestamps; cast it in "
-                "transform.sql",
+                hint="cast it in transform.sql to a whole number, decimal, string, bytes, boolean, date or timestamp",
             )
     return types

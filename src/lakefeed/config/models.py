@@ -1,6 +1,6 @@
-"""``pipeline.yaml`` as a model: its blocks, and the rules that span several of them.
+"""The model of ``pipeline.yaml``: its blocks, and the rules between them.
 
-The reference in the documents and the JSON Schema for editors are generated from here.
+tools/generate_docs.py makes the reference of settings and the JSON Schema for editors from it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lakefeed.config.values import REAL_TIME, TOPIC_MARK, interval_of
 
 CHECKPOINT_HINT = "checkpoint: s3a://bucket/path, or /path on this machine"
 CROSS_BLOCK_ERRORS = "cross_block_errors"
-"""The validation context's key for a list that collects errors of rules between blocks; without it they are raised."""
+"""The key of a list in the validation's context that collects errors between blocks; without it they are raised."""
 
 
 class PipelineConfig(PipelineBlocks):
@@ -32,7 +32,7 @@ class PipelineConfig(PipelineBlocks):
     @model_validator(mode="wrap")
     @classmethod
     def _with_added_blocks(cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Any:
-        """Validate a file with blocks of installed packages by the model that has fields for them."""
+        """Validate a file with blocks of installed packages by the model that has fields for these blocks."""
         if cls is PipelineConfig and isinstance(data, dict) and any(key in data for key in added_models()):
             return pipeline_model().model_validate(data, context=info.context)
         return handler(data)
@@ -51,7 +51,7 @@ class PipelineConfig(PipelineBlocks):
 
 @cache
 def pipeline_model() -> type[PipelineConfig]:
-    """Return the model of a pipeline file: ``PipelineConfig`` with fields for the blocks that packages add."""
+    """Return the model of a pipeline file: ``PipelineConfig`` with fields for the blocks of installed packages."""
     fields: dict[str, Any] = {
         f"{key}_block": (model | None, Field(None, alias=key, description=summary(model)))
         for key, model in added_models().items()
@@ -66,59 +66,68 @@ def _dead_letters(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     makers = [f"expect.{name}" for name, rule in config.expect.items() if rule.on_violation == "dead_letter"]
     makers += ["decode.on_null"] if config.decode.on_null == "dead_letter" else []
     if letters is None and makers:
-        yield ConfigProblem(f"{makers[0]} makes dead letters, and dead_letters does not say where they go")
+        what = f"{makers[0]} makes dead letters, and the block dead_letters is missing"
+        yield ConfigProblem(what, hint="dead_letters: {table: catalog.namespace.table}")
     if letters is not None and kafka is not None and letters.topic is not None and kafka.reads(letters.topic):
-        what = f"the dead letters would go to {letters.topic}, which the source reads"
-        yield ConfigProblem(f"{what}: they would go in a circle")
+        what = f"dead_letters.topic is {letters.topic}, which the source reads"
+        yield ConfigProblem(f"{what}: the feed would read its own dead letters", hint="name another topic")
 
 
 def _real_time(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    """Yield problems of settings that need micro-batches in a pipeline in real time, which has none."""
+    """Yield a problem for each setting that requires micro-batches in a pipeline with the trigger real-time."""
     if interval_of(config.trigger) is None:
         return
-    why = f"trigger: {REAL_TIME} hands each record on by itself, from Kafka to Kafka"
+    why = f"trigger: {REAL_TIME} forwards single records from Kafka to Kafka"
     source = config.source.kafka
     if source is None or config.sink.refusal("real_time") is not None or config.sinks:
         what = f"source.{config.source.kind}" if source is None else f"sink.{config.sink.kind}"
-        yield ConfigProblem(f"{why}; {'several sinks' if config.sinks else what} requires batches: trigger: 1 second")
+        what = "the block sinks" if config.sinks else what
+        yield ConfigProblem(f"{why}; {what} requires batches", hint="trigger: 1 second")
         return
     blocks = {
-        "dead_letters": "are written when a batch is judged",
-        "expect": "counts what a batch has",
-        "schema_": "on_change adapts between two batches; in real time the columns are those of the start",
+        "dead_letters": "dead_letters are written with a batch",
+        "expect": "expect counts the records of a batch",
+        "schema_": "schema.on_change acts between two batches",
     }
-    for name, does in blocks.items():
+    for name, what in blocks.items():
         if name in config.model_fields_set and getattr(config, name):
-            yield ConfigProblem(f"{why}; {name.rstrip('_')} {does}")
+            yield ConfigProblem(f"{why}; {what}", hint="remove the block, or write trigger: 1 second")
     if config.output_mode != "append":
-        yield ConfigProblem(f"{why}; output_mode: {config.output_mode} is for groups, which change with a batch")
+        what = f"output_mode: {config.output_mode} writes the groups that a batch has changed"
+        yield ConfigProblem(f"{why}; {what}", hint="trigger: 1 second")
     for setting in ("deduplicate", "max_records_per_batch", "min_records_per_batch", "monitoring_group"):
         if setting in source.model_fields_set and getattr(source, setting):
-            yield ConfigProblem(f"{why}; source.kafka.{setting} is for batches")
+            hint = "remove the setting, or write trigger: 1 second"
+            yield ConfigProblem(f"{why}; source.kafka.{setting} is for batches", hint=hint)
     if config.decode.is_sampled:
-        yield ConfigProblem(f"{why}; decode.json.schema: sample is settled with a batch: give schema_ddl")
+        what = "decode.json.schema: sample infers the schema with a batch"
+        yield ConfigProblem(f"{why}; {what}", hint="declare the columns with decode.json.schema_ddl")
 
 
 def _sinks_take_the_output(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     letters = config.dead_letters.table if config.dead_letters else None
     if config.upkeep is not None and not config.sink.chosen.snapshot_tables and letters is None:
-        yield ConfigProblem("upkeep looks after Iceberg tables, and this pipeline writes to none")
+        yield ConfigProblem("upkeep maintains Iceberg tables, and this pipeline writes to none", hint="remove upkeep")
     for place, block in config.sink_blocks:
         sink = block.chosen
         if config.output_mode not in sink.modes:
-            other = f" ({sink.other_modes})" if sink.other_modes else ""
-            what = f"transform.output_mode: {config.output_mode} does not fit {place}.{block.kind}, which takes "
-            yield ConfigProblem(f"{what}{' and '.join(sink.modes)}{other}")
+            what = f"transform.output_mode: {config.output_mode} does not fit {place}.{block.kind}, which accepts "
+            hint = sink.other_modes or "change output_mode, or use another sink"
+            yield ConfigProblem(what + " and ".join(sink.modes), hint=hint)
         yield from sink.problems(place, config.source.kafka)
     if config.sinks and config.has_many_tables:
-        yield ConfigProblem(f"with {TOPIC_MARK} in sink.iceberg.table there are no sinks beside it")
+        what = f"sinks cannot be combined with {TOPIC_MARK} in sink.iceberg.table"
+        yield ConfigProblem(what, hint="remove sinks, or name one table in sink.iceberg.table")
     for name, beside in config.sinks.items():
         if TOPIC_MARK in (beside.chosen.snapshot_table or ""):
-            yield ConfigProblem(f"sinks.{name}: a table for each topic is for sink.iceberg alone")
+            what = f"sinks.{name} has {TOPIC_MARK} in its table, which only the feed's own sink may have"
+            yield ConfigProblem(what, hint="name one table")
         if beside.chosen.landing_branch is not None:
-            yield ConfigProblem(f"sinks.{name}: a branch is for the feed's own sink alone")
+            what = f"sinks.{name} has a branch, which only the feed's own sink may have"
+            yield ConfigProblem(what, hint="remove branch")
         if beside.chosen.keyed is not None and config.output_mode == "append":
-            yield ConfigProblem(f"sinks.{name}: records that change rows by key go to the feed's own sink alone")
+            what = f"sinks.{name} changes rows by key, which only the feed's own sink may do"
+            yield ConfigProblem(what, hint="remove mode: upsert there, or make it the feed's own sink")
 
 
 def _streams_of_topics(config: PipelineBlocks) -> Iterator[ConfigProblem]:
@@ -127,85 +136,92 @@ def _streams_of_topics(config: PipelineBlocks) -> Iterator[ConfigProblem]:
         return
     topics = config.source.kafka.topics if config.source.kafka is not None else None
     if topics is None or sorted(stream.topic for stream in streams.values()) != sorted(topics):
-        what = "transform.streams has each topic of source.kafka.topics once, and no other"
-        yield ConfigProblem(f"{what}: a record that is in no stream, or in two, would not be counted once")
+        what = "transform.streams must have each topic of source.kafka.topics once, and no other topic"
+        yield ConfigProblem(
+            what, hint="change source.kafka.topics or transform.streams, so that each record is read once"
+        )
     if config.has_many_tables or any(beside.can_lag for beside in config.sinks.values()):
-        yield ConfigProblem("transform.streams joins, which keeps state: no table for each topic, no sink that pauses")
+        what = "transform.streams keeps state, which excludes a table for each topic and sinks that pause"
+        yield ConfigProblem(what, hint="write to one table, and write on_failure: stop in sinks")
 
 
 def _installed_source(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    """Yield problems of settings that are only for Kafka topics, with a source of another package."""
+    """Yield a problem for each setting that is for Kafka topics only, if the source is of another package."""
     source, kind = config.source.installed, config.source.kind
     if source is None:
         return
     if config.decode.is_sampled:
-        yield ConfigProblem("json: {schema: sample} samples topics of Kafka", hint="decode.json.schema_ddl")
+        what = "decode.json.schema: sample reads topics of Kafka only"
+        yield ConfigProblem(what, hint="declare the columns with decode.json.schema_ddl")
     if config.dead_letters is not None and config.dead_letters.topic is not None:
-        yield ConfigProblem(f"dead letters of source.{kind} are kept in a table", hint="dead_letters.table")
+        yield ConfigProblem("dead_letters.topic requires source.kafka", hint="use dead_letters.table")
     for name, beside in config.sinks.items():
         if beside.can_lag:
-            what = f"sinks.{name} could not be given what it has missed of source.{kind}"
+            what = f"sinks.{name} cannot catch up after a pause: records of source.{kind} cannot be read again"
             yield ConfigProblem(what, hint="on_failure: stop")
     yield from source.problems(config)
 
 
 def _records_or_rows(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    """Yield problems if a source of records lacks ``decode``, or a source of rows has settings for records."""
+    """Yield a problem if a source of records lacks ``decode``, or if a source of rows has settings for records."""
     kind = config.source.kind
     if kind == "kafka" and "sequence_number" in config.decode.metadata:
-        yield ConfigProblem("decode.metadata: records of Kafka have no sequence_number, but an offset")
+        what = "decode.metadata: records of Kafka have no sequence_number"
+        yield ConfigProblem(what, hint="write offset instead")
     if config.source.numbered is not None:
         if "decode" not in config.model_fields_set:
-            yield ConfigProblem("decode has to say how the records become columns")
+            what = "decode is required: it sets how records become columns"
+            yield ConfigProblem(what, hint="for instance decode: raw")
         return
     for name in ("decode", "schema_", "expect", "dead_letters"):
         if name in config.model_fields_set:
-            yield ConfigProblem(f"{name.rstrip('_')} is for records of topics and streams; rows of {kind} come decoded")
+            what = f"{name.rstrip('_')} is for records of topics and streams, and rows of {kind} are decoded already"
+            yield ConfigProblem(what, hint=f"remove {name.rstrip('_')}")
     if config.upserting is not None:
-        yield ConfigProblem(f"mode: upsert orders changes by their offset, and rows of {kind} have none")
+        what = f"mode: upsert orders changes by their offset, and rows of {kind} have none"
+        yield ConfigProblem(what, hint="use a source of topics, or mode: append")
     for place, sink in config.sink_blocks:
         if sink.chosen.record_positions == "required":
-            what = f"{place}.{sink.kind} knows what it appends by the offset of its record, and rows of {kind}"
-            hint = "group them (output_mode: update), with mode: upsert and keys"
-            yield ConfigProblem(f"{what} have none", hint=hint)
+            what = f"{place}.{sink.kind} identifies rows by the offsets of their records, and rows of {kind} have none"
+            hint = "group the rows: transform.output_mode: update, and in the sink mode: upsert and keys"
+            yield ConfigProblem(what, hint=hint)
 
 
 def _one_table_or_many(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     mark, kafka = f"{TOPIC_MARK} in sink.iceberg.table", config.source.kafka
     if config.has_many_tables:
         if kafka is None:
-            yield ConfigProblem(f"{mark} is for topics of Kafka")
+            yield ConfigProblem(f"{mark} requires source.kafka", hint="name one table")
         elif kafka.deduplicate:
-            what = f"source.kafka.deduplicate keeps state, which a table for each topic ({TOPIC_MARK}) cannot"
-            yield ConfigProblem(what)
+            what = f"source.kafka.deduplicate keeps state, which excludes a table for each topic ({TOPIC_MARK})"
+            yield ConfigProblem(what, hint="remove deduplicate, or name one table")
         if config.checkpoint:
-            what = f"means nothing with {mark}: the tables' ledgers say where each resumes"
+            what = f"checkpoint has no effect with {mark}: each table's ledger stores where its topic resumes"
             yield ConfigProblem(what, key="checkpoint", hint="remove it")
         return
     if config.tables is not None:
-        yield ConfigProblem(f"means nothing without {mark}", key="tables")
+        yield ConfigProblem(f"tables has no effect without {mark}", key="tables", hint="remove it")
     if kafka is not None and kafka.new_topics != "earliest":
-        what = (
-            f"source.kafka.new_topics: {kafka.new_topics} is for a table for each topic ({TOPIC_MARK}); into one table"
-        )
-        yield ConfigProblem(f"{what}, topics that come later are read from their first record", hint="remove it")
+        what = f"source.kafka.new_topics: {kafka.new_topics} requires a table for each topic ({TOPIC_MARK})"
+        yield ConfigProblem(what, hint="remove it: one table takes new topics from their first record")
     if config.dead_letters is not None and TOPIC_MARK in (config.dead_letters.table or ""):
-        yield ConfigProblem(f"dead_letters.table has {TOPIC_MARK}, and sink.iceberg.table has not")
+        what = f"dead_letters.table has {TOPIC_MARK}, and sink.iceberg.table does not"
+        yield ConfigProblem(what, hint=f"write {TOPIC_MARK} in both tables or in none")
 
 
 def _checkpoint(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    """Yield a problem if a checkpoint is missing and the sink's ledger is not enough for a start."""
+    """Yield a problem if the checkpoint is missing and the feed cannot resume from the sink's ledger alone."""
     if not config.resumes_by_ledger:
         return
     source, refusal = config.source, config.sink.refusal("no_checkpoint")
     if source.numbered is None:
-        why = f"rows of {source.kind} have no offsets, and only that knows which were read"
+        why = f"rows of {source.kind} have no offsets, so only the checkpoint stores which rows were read"
     elif refusal is not None:
         why = refusal.what
     elif config.output_mode != "append" or (source.kafka is not None and source.kafka.deduplicate):
-        why = "the query keeps state from batch to batch, which is stored there"
+        why = "the query keeps state, which the checkpoint stores between batches"
     elif config.sinks:
-        why = "only that says which of several sinks have begun"
+        why = "only the checkpoint stores which of several sinks have begun"
     elif source.installed is not None and source.installed.needs_checkpoint is not None:
         why = source.installed.needs_checkpoint
     else:
@@ -239,17 +255,17 @@ _OWN_KEYS = frozenset(field.alias or name for name, field in PipelineBlocks.mode
 
 @cache
 def added_models() -> dict[str, type[Block]]:
-    """Return the models of the added blocks by their keys.
+    """Return the models of the blocks of installed packages by their keys.
 
-    The model of a package that cannot be imported refuses the block and names the package, so that files without the
-    block still work. A package cannot replace a key of lakefeed itself.
+    A package cannot replace a key of lakefeed. If a package cannot be imported, its model refuses the block and names
+    the package; files without the block work.
     """
     entries = [entry for entry in plugins.installed(plugins.SETTINGS_GROUP) if entry.name not in _OWN_KEYS]
     return {key: _model_of(list(found)) for key, found in groupby(entries, key=lambda entry: entry.name)}
 
 
 def keys_for_runs() -> tuple[str, ...]:
-    """Return the keys of blocks that only a run needs, also those whose packages are not installed."""
+    """Return the keys of the blocks that only a run needs, including blocks of lakefeed's extras that are missing."""
     models = added_models()
     ours = [key for keys in plugins.KEYS_OF_EXTRAS.values() for key in keys if key not in models]
     return (*(key for key, model in models.items() if model.only_for_runs), *ours)

@@ -1,4 +1,4 @@
-"""Checks the places that a pipeline writes to: none may be used twice, or also be read by the source."""
+"""Checks that no two parts of a pipeline write to one place, and that the source does not read such a place."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from lakefeed.config.values import TOPIC_MARK
 
 
 def shared_places(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    """Yield a problem for each place with two uses, whose rows would mix or be read again by the source."""
+    """Yield a problem for each place whose rows would mix with others or be read by the source."""
     found: list[Place] = []
     for place in _places(config):
         if (other := next((earlier for earlier in found if place.mixes_with(earlier)), None)) is not None:
-            yield ConfigProblem(_explain(place, other))
+            yield ConfigProblem(_explain(place, other), hint=f"change {place.key}")
         found.append(place)
 
 
 def stored_at(config: PipelineBlocks, connections: Connections) -> dict[str, str]:
-    """Return the places of the feed's files, in a store or on this machine, by the settings that name them."""
+    """Return the paths of the feed's files, in a store or on this machine, by the settings that name them."""
     found = {"checkpoint": config.checkpoint} if config.checkpoint else {}
     for place, block in config.sink_blocks:
         sink = block.chosen
@@ -36,7 +36,7 @@ def stored_at(config: PipelineBlocks, connections: Connections) -> dict[str, str
 
 
 def is_on_disk(config: PipelineBlocks, connections: Connections) -> bool:
-    """Check that all of the feed's files are on this machine."""
+    """Return whether all of the feed's files are on this machine."""
     places = stored_at(config, connections).values()
     return bool(places) and all(map(is_local, places))
 
@@ -44,24 +44,24 @@ def is_on_disk(config: PipelineBlocks, connections: Connections) -> bool:
 def _explain(place: Place, other: Place) -> str:
     which = f"{place.kind} {place.name}"
     if other.use == "source":
-        return f"{place.key} is the {which}, which the source reads: {place.use} would go in a circle"
+        return f"{place.key} is the {which}, which the source reads: the feed would read its own {place.use}"
     if place.use == other.use == "rows":
-        return f"{place.key} goes where another sink goes: {other.key} is the {which} too"
+        return f"{place.key} and {other.key} are both the {which}: two sinks cannot write to it"
     why = "rows and dead letters would mix"
     if place.use == other.use:
-        why = "their feeds have one name, and their dead letters could not be distinguished"
-    return f"{place.key} and {other.key} are one place, the {which}: {why}"
+        why = "both feeds have the same name, so their dead letters could not be distinguished"
+    return f"{place.key} and {other.key} are both the {which}: {why}"
 
 
 def _places(config: PipelineBlocks) -> Iterator[Place]:
     source = config.source
-    # Other rules compare the source's topics, since a source may read a pattern of topics.
+    # Topics of the source are not compared here but by other rules, since a source may read a pattern.
     if source.iceberg is not None:
         yield Place("source.iceberg.table", "table", source.iceberg.table.casefold(), "source")
     if source.files is not None:
         yield Place("source.files.path", "path", spell_path(source.files.path), "source")
     for key, block in config.sink_blocks:
-        # With a table for each topic, the tables are compared below, topic by topic.
+        # If each topic has a table, the loop over the topics below yields the sink's tables.
         sink = block.chosen
         for place in sink.places(brokers=config.brokers) if not (config.has_many_tables and key == "sink") else ():
             option = f"{key}.{block.kind}.{place.key}" if place.key else key
@@ -73,7 +73,7 @@ def _places(config: PipelineBlocks) -> Iterator[Place]:
         servers = servers_of(source.kafka.bootstrap_servers)
         yield Place("dead_letters.topic", "topic", letters.topic, "dead letters", servers=servers)
     if config.has_many_tables and source.kafka is not None:
-        # The topics that the file names; {topic} stands for any other one that a pattern may match.
+        # {topic} stands for all topics of a pattern that the file does not name.
         named = [*(source.kafka.topics or (TOPIC_MARK,)), *config.table_rules.topics]
         for topic in dict.fromkeys(named):
             part = config_of(config, topic)
@@ -82,11 +82,11 @@ def _places(config: PipelineBlocks) -> Iterator[Place]:
 
 
 def tables_of_topic(topic: str, part: PipelineBlocks) -> Iterator[Place]:
-    """Yield one topic's tables if each topic has its own; ``part`` is the pipeline of this topic alone."""
+    """Yield the tables of one topic; ``part`` is the pipeline of this topic."""
     of = "" if topic == TOPIC_MARK else f" of topic {topic}"
     sink = part.sink.chosen
     for option, table in sink.snapshot_tables.items():
-        # Topics may differ in case only, so names made from them are compared without case; the file's names are not.
+        # Topics may differ in case only: ignore the case of names made from topics, but not of names in the file.
         name = table.casefold() if table in sink.names_made else table
         yield Place(f"sink.{part.sink.kind}.{option}{of}", "table", name, "rows", part.name)
     letters = part.dead_letters.table if part.dead_letters is not None else None
@@ -95,7 +95,7 @@ def tables_of_topic(topic: str, part: PipelineBlocks) -> Iterator[Place]:
 
 
 def _own_dead_letter_topic(topic: str, part: PipelineBlocks, config: PipelineBlocks) -> Iterator[Place]:
-    # Another rule checks a dead-letter topic that all topics share.
+    # The rule _dead_letters of models.py checks a dead-letter topic that all topics share.
     letters = part.dead_letters
     own = letters.topic if letters is not None and letters != config.dead_letters else None
     if own is not None and config.kafka.reads(own):

@@ -1,4 +1,4 @@
-"""Mistakes in a pipeline with their places, as a list of ``Problem``, so that all are shown at once."""
+"""The mistakes of a pipeline as ``Problem``, each with its place in the file; one run shows all of them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Problem:
     Attributes:
         what: the mistake in one sentence without a full stop.
         file: the file's path; ``--set key`` for an override; None for a problem outside of the file.
-        line: the line, like ``column`` counted from 1; None if there is none.
+        line: the line, counted from 1 as ``column`` is; None if the problem has no line.
         key: the setting's dotted path, such as ``source.kafka.topics``; empty for the whole file.
         hint: what to do next.
-        about: the endpoint, bucket or file that a preflight checked; None for other problems.
-        severity: error or warning; the pipeline can run with warnings.
-        error: the class of exception for this problem alone.
-        page: the topic of the page that helps if the setting has no page.
+        about: the endpoint, bucket or file that the check before the start has tried; None for other problems.
+        severity: error or warning; a pipeline with warnings can run.
+        error: the exception to raise if this is the only problem.
+        page: the topic of the page about the problem; used if no page is about the setting.
     """
 
     what: str
@@ -45,14 +45,14 @@ class Problem:
 
     @classmethod
     def of(cls, error: LakefeedError, *, key: str) -> Problem:
-        """Return an error as a problem of the setting ``key``."""
+        """Make a problem of the setting ``key`` from an error."""
         return cls(
             what=error.what, key=key, hint=error.hint, about=error.where, error=type(error), page=error.page_topic
         )
 
     @property
     def where(self) -> str:
-        """``file:line:column`` as far as they are known; editors and terminals make this form clickable."""
+        """``file:line:column`` without unknown parts; editors and terminals make this form clickable."""
         parts = [self.file or self.key or "pipeline", self.line, self.column]
         return ":".join(str(part) for part in parts if part is not None)
 
@@ -73,16 +73,17 @@ def errors_of(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def exit_status(problems: Iterable[Problem]) -> int:
-    """Return 2 if the user can fix one of the errors, 1 if only servers fail, 0 if there is no error."""
+    """Return 2 if the user can fix one of the errors, 1 if only servers fail, 0 without errors."""
     return max((problem.error.exit_status for problem in errors_of(problems)), key=(0, 1, 2).index, default=0)
 
 
 def raise_first_error(problems: Iterable[Problem]) -> None:
-    """Raise all errors among the problems as one exception; ignore warnings.
+    """Raise one exception for all errors among the problems; ignore warnings.
 
     Raises:
-        LakefeedError: of the problem's own class for one error. For several, of their common class; without one,
-            a ConfigError if the user can fix any of them.
+        LakefeedError: one error raises its own class; several errors raise the class that they share. Without a shared
+            class it is a WorldError if only servers fail, a ConfigError if one of the errors is in the file, and else
+            a UserError.
     """
     errors = errors_of(problems)
     if not errors:
@@ -100,7 +101,7 @@ def raise_first_error(problems: Iterable[Problem]) -> None:
 
 def _page_of(problem: Problem) -> str | None:
     own = page_of_text(problem.what) or (None if problem.page in GENERAL else problem.page)
-    # A problem between blocks has no key, but its text names the settings.
+    # A problem between two blocks has no key: take the settings from its text.
     keys = [problem.key] if problem.key else re.findall(r"[a-z_.]+", problem.what)
     return own or next((page for key in keys if (page := page_of_kind(key) or page_of_setting(key))), problem.page)
 

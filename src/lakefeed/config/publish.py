@@ -1,4 +1,4 @@
-"""The block of a pipeline file for write-audit-publish: when to publish a branch, and what it must fulfil."""
+"""The block of a pipeline file for write-audit-publish: when the feed publishes a branch, and the audit before."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def _require_when(text: str) -> None:
     except ValueError:
         seconds = 0
     if not seconds:
-        raise ValueError(f"a table is published after '{EACH_BATCH}', each '<n> minutes|hours|…', or by '{BY_COMMAND}'")
+        raise ValueError(f"write '{EACH_BATCH}', a time such as '10 minutes', or '{BY_COMMAND}'")
 
 
 class Count(Model):
     """Bounds on a number of rows."""
 
-    at_least: Annotated[int, Field(ge=0)] | None = Field(None, description="So many rows or more.")
-    at_most: Annotated[int, Field(ge=0)] | None = Field(None, description="So many rows or fewer.")
+    at_least: Annotated[int, Field(ge=0)] | None = Field(None, description="The least number of rows.")
+    at_most: Annotated[int, Field(ge=0)] | None = Field(None, description="The largest number of rows.")
 
     def _contradictions(self) -> Iterator[str]:
         if self.at_least is None and self.at_most is None:
@@ -42,20 +42,20 @@ class Count(Model):
 class Fresh(Model):
     """A bound on the age of the newest row."""
 
-    column: Column = Field(description="A timestamp of the rows.")
-    within: Period = Field(description="The newest one is not older: '<n> minutes|hours|days'.")
+    column: Column = Field(description="The column with the rows' timestamp.")
+    within: Period = Field(description="The highest age of the newest row: '<n> minutes|hours|days'.")
 
 
 class TableExpectations(Model):
-    """Expectations of the whole table in its branch, before it is published."""
+    """Conditions that the table in the branch must meet before the feed publishes it."""
 
-    rows: Count | None = Field(None, description="Rows of the table.")
-    new_rows: Count | None = Field(None, description="Rows more than the published table has.")
-    fresh: Fresh | None = Field(None, description="How old the newest row may be.")
+    rows: Count | None = Field(None, description="The number of rows in the table.")
+    new_rows: Count | None = Field(None, description="The number of rows that the published table does not have yet.")
+    fresh: Fresh | None = Field(None, description="The age of the newest row.")
     null_share: dict[Column, Share] = Field(default_factory=dict)
     """By column: the highest share of rows with null, from 0 to 1; 0.01 for 1 %."""
     unique: list[Annotated[list[Column], Field(min_length=1)]] = Field(default_factory=list)
-    """Columns, or lists of columns, whose values no two rows share: [[order_id], [shop, number]]."""
+    """Lists of columns; no two rows may have the same values in all columns of a list: [[order_id], [shop, number]]."""
 
     def _contradictions(self) -> Iterator[str]:
         names = [tuple(column.lower() for column in columns) for columns in self.unique]
@@ -64,13 +64,14 @@ class TableExpectations(Model):
 
 
 class Publish(Model):
-    """When the feed publishes a branch to the table's readers, and what it audits before."""
+    """When the feed publishes the branch to readers of the table, and the audit before."""
 
     when: Annotated[str, checked(_require_when)] = EACH_BATCH
-    """After each batch; or at most once in a duration such as 10 minutes, after a batch and at the end of a run; or by
-    command alone: `lakefeed tables publish`."""
+    """'each batch'; a duration such as '10 minutes', for the first batch after this time and the end of the run; or
+    'command', for `lakefeed tables publish` only."""
     on_failure: Literal["stop", "continue"] = "stop"
-    """If the audit fails, the rows stay in the branch. stop: stop the feed. continue: write more rows to the branch."""
+    """What happens if the audit fails; the rows stay in the branch. stop: stop the feed. continue: write further
+    batches to the branch."""
     expect: TableExpectations = Field(default_factory=TableExpectations)
 
     @property

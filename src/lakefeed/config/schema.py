@@ -1,7 +1,7 @@
-"""The JSON Schema of pipeline files, for editors: completion, hover texts, and mistakes underlined while typing.
+"""Makes the JSON Schema of pipeline files from the models. Editors complete, explain and check files with it.
 
-It is made from the models. It also allows short forms that the models accept and their types alone would forbid:
-``${NAME}`` where a number is expected, ``decode: raw``, ``registry: http://…``, one topic instead of a list.
+The schema allows the short forms that the models accept besides their types: ``${NAME}`` for a number, ``decode: raw``,
+``registry: http://…``, one topic instead of a list.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ _TYPES = {"int": "integer", "number": "number", "bool": "boolean", "text": "stri
 
 
 class _Described(GenerateJsonSchema):
-    """A generator that adds descriptions, and allows the short forms that the models accept."""
+    """Adds descriptions, and the short forms that the models accept."""
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
-        """Return a model's schema with descriptions and short forms."""
         model, found = schema["cls"], super().model_schema(schema)
         found["description"] = summary(model)
         properties = found.get("properties", {})
@@ -63,7 +62,6 @@ def json_schema() -> dict[str, Any]:
 
 
 def written(schema: dict[str, Any]) -> str:
-    """Return a schema as the text of a file."""
     return json.dumps(schema, indent=2) + "\n"
 
 
@@ -74,7 +72,7 @@ def _or(schema: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def _or_reference(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema that also accepts ``${NAME}``, unless it accepts all texts already."""
+    """Make a schema accept ``${NAME}``, unless it accepts all texts already."""
     if "$ref" in schema or not schema.keys() & {"type", "anyOf", "enum", "const"}:
         return schema
     for kind in schema.get("anyOf", [schema]):
@@ -85,7 +83,7 @@ def _or_reference(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _one_of(model: type[OneOf], schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema for exactly one of the kinds, or for the bare word of a kind without required settings."""
+    """Make a schema require exactly one kind, and accept the bare name of a kind without required settings."""
     schema["oneOf"] = [{"required": [kind]} for kind in model.kinds()]
     bare = []
     for kind in model.kinds():

@@ -1,21 +1,22 @@
-"""Distinguishes secret settings from public ones, by one rule for printed text, command lines and messages.
+"""Distinguishes secret settings from public ones, by the same rule for printed text, command lines and messages.
 
-A named setting such as ``password`` is secret by its type, ``SecretStr``. In blocks with free keys, two kinds of values
-are secret: those from ``${…}``, and those whose key is the name of a secret; these may not be written in the file.
+A named setting such as ``password`` is secret by its type, ``SecretStr``. In blocks with free keys, a value from
+``${…}`` is secret, and so is the value of a key that names a secret; such a value may not be written in the file.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, SecretStr, ValidatorFunctionWrapHandler, WrapValidator
 
+from lakefeed.config.base import leaves
 from lakefeed.messages.redaction import HIDDEN
 
-# Spark also redacts settings by this expression, so it is valid in Java and in Python.
+# Names of secrets. Spark redacts settings by the same expression, so it must be valid in Java and in Python.
 NAMES = (
     r"(?i)password|passwd|secret|jaas|credentials?$|authorization$|keystore[._-]key$|(^|[._-])token$|sas-token"
     r"|access[._-]?key|api[_-]?key|private[._-]?key|account[._-]?key|sse[._-]key$|user[._-]?info|passphrase"
@@ -27,9 +28,9 @@ IN_TEXT = (
     r"|jaas\.config)(?:[._-](?:key|id))?[\"']?\s{0,3}[=:]\s{0,3}(?:\"[^\"]*\"|'[^']*'|[^\s,;&\])}'\"]+)"
     r"|//[^/@\s]+@"
 )
-"""The texts that Spark hides in plans and SQL: names of secrets with values, logins in URLs. Valid in Java too."""
+"""Texts that Spark hides in plans and SQL: names of secrets with values, logins in URLs. Java must accept it, too."""
 
-# Settings on the JVM's command line. All users of the machine can read them there.
+# The settings on the JVM's command line, which all users of the machine can read.
 _LAUNCH = re.compile(
     r"spark\.(master|app\.name|jars(\..+)?|files|archives|submit\..+"
     r"|(driver|executor|yarn\.am)\.(memory|memoryOverhead|cores|extraClassPath|extraLibraryPath)|executor\.instances)"
@@ -40,7 +41,7 @@ Value = TypeVar("Value")
 
 
 class SecretText(str):
-    """A secret value of a block with free keys. It hides in its repr; code can use it as a text."""
+    """A secret value in a block with free keys. Its repr hides it; code can use it as a text."""
 
     __slots__ = ()
 
@@ -49,7 +50,7 @@ class SecretText(str):
 
 
 def _keep_secret(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
-    # pydantic would convert a subclass to a plain text.
+    # Without this, pydantic would convert the value to a plain str.
     return value if isinstance(value, SecretText) else validate(value)
 
 
@@ -62,7 +63,6 @@ Scalar = Annotated[str | int | float | bool, _KEPT]
 
 
 def is_secret(key: str, value: object) -> bool:
-    """Return whether a free key's value is secret."""
     return isinstance(value, SecretText | SecretStr) or SECRET_KEY.search(key) is not None
 
 
@@ -82,19 +82,19 @@ def plain(value: object) -> str:
 
 
 def keeps_secrets(annotation: Any) -> bool:
-    """Return whether values of this type may be secret; they may not if they are stored for all readers."""
+    """Return whether values of this type may be secret; values that the sink stores for all readers may not."""
     return _KEPT in getattr(annotation, "__metadata__", ())
 
 
 @dataclass(frozen=True)
 class SecretsGoElsewhere:
-    """Marks a type of public values with free keys; ``hint`` says where to put a secret, with ``{}`` for its key."""
+    """Marks the values of a block with free keys as public; ``hint`` says where a secret belongs, ``{}`` is its key."""
 
     hint: str
 
 
 def place_of_secrets(annotation: Any, key: str) -> str | None:
-    """Return the hint of the type's ``SecretsGoElsewhere``; None if it has none."""
+    """Return the hint of a type's ``SecretsGoElsewhere``; None without this mark."""
     marks = (each for each in getattr(annotation, "__metadata__", ()) if isinstance(each, SecretsGoElsewhere))
     return next((mark.hint.replace("{}", key) for mark in marks), None)
 
@@ -104,35 +104,20 @@ def at_launch(key: str) -> bool:
     return _LAUNCH.fullmatch(key) is not None
 
 
-def _secrets(value: Any, key: str = "") -> Iterator[tuple[str, SecretStr | SecretText]]:
-    """Yield the secrets below a value, with their keys."""
-    if isinstance(value, SecretStr | SecretText):
-        yield key, value
-    elif isinstance(value, BaseModel):
-        for name in type(value).model_fields:
-            yield from _secrets(getattr(value, name), name)
-    elif isinstance(value, Mapping):
-        for name, below in value.items():
-            yield from _secrets(below, str(name))
-    elif isinstance(value, list | tuple):
-        for below in value:
-            yield from _secrets(below, key)
-
-
 def keys_of(model: BaseModel) -> set[str]:
-    """Return the free keys below a model whose values are secrets."""
-    return {key for key, secret in _secrets(model) if isinstance(secret, SecretText)}
+    """Return the free keys in a model that have secret values."""
+    return {key for key, value in leaves(model) if isinstance(value, SecretText)}
 
 
-def texts_of(value: Any) -> set[str]:
-    """Return the texts of the secrets below a model."""
-    return {plain(secret) for _, secret in _secrets(value)}
+def texts_of(model: BaseModel) -> set[str]:
+    """Return the texts of all secrets in a model."""
+    return {plain(value) for _, value in leaves(model) if isinstance(value, SecretStr | SecretText)}
 
 
 def pattern(keys: Iterable[str]) -> str:
     """Return a Java regular expression that finds names of secrets and exactly these keys."""
-    # Spark's UI also shows Hadoop's settings, whose names lack Spark's prefix.
+    # In Spark's UI, the names of Hadoop's settings lack Spark's prefix.
     bare = {re.sub(r"^spark\.hadoop\.|^spark\.(?=hive\.)", "", key) for key in keys}
     exact = (re.sub(r"([^A-Za-z0-9_-])", r"\\\1", key) for key in sorted(bare))
-    # This pattern replaces Spark's own, so it also has that one's words.
+    # This pattern replaces Spark's default, so repeat the words of the default.
     return "|".join([NAMES, "token", "credential", *(f"(^|\\.){key}$" for key in exact)])

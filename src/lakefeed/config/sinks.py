@@ -1,4 +1,4 @@
-"""The settings that all sinks share, and the blocks of sinks without a ledger of their own."""
+"""The settings that all sinks share, and the blocks of sinks without a ledger."""
 
 from __future__ import annotations
 
@@ -23,14 +23,11 @@ MODES: dict[str, tuple[OutputMode, ...]] = {
     "upsert": ("append", "update"),
     "overwrite": ("complete",),
 }
-"""Output modes by a sink's ``mode``. With upsert, changes come from records (append) or from groups (update)."""
+"""Output modes by a sink's ``mode``. With upsert, a change is a record (append) or a changed group (update)."""
 
 
 class SinkConfig(Model):
-    """The settings of a sink, with its declared capabilities.
-
-    A sink of another package derives from this class, or from ``EntrySinkConfig``.
-    """
+    """The settings and the capabilities of a sink; a sink of another package derives from it or ``EntrySinkConfig``."""
 
     definition: ClassVar[str]
     """The sink's ``BatchSink`` or ``SinkDefinition``, as ``package.module:Class``; imported at its first use."""
@@ -39,14 +36,14 @@ class SinkConfig(Model):
     guarantee: ClassVar[str] = "at-least-once"
     """exactly-once or at-least-once; docs/sinks.md names the conditions."""
     other_modes: ClassVar[str] = ""
-    """A text for errors: which settings make the sink accept other output modes; empty if none do."""
+    """The hint of errors about the output mode: the settings with which the sink accepts other modes; empty if none."""
     is_lasting: ClassVar[bool] = True
-    """Whether rows last longer than the run. If not, a pipeline needs no checkpoint."""
+    """Whether the rows outlive the run; if they do not, the pipeline needs no checkpoint."""
 
     jars: ClassVar[tuple[str, ...]] = ()
     """Jars of the sink's package, as ``package/name.jar``; they are on the class path of every session."""
     reads_stored_rows: ClassVar[bool] = True
-    """Whether a change by key is merged with the stored row; False if it replaces the whole row."""
+    """Whether a change by key reads the stored row, to keep values that it lacks; False if it replaces the row."""
 
     @property
     def modes(self) -> tuple[OutputMode, ...]:
@@ -54,20 +51,20 @@ class SinkConfig(Model):
         return MODES.get(getattr(self, "mode", "append"), ("append",))
 
     def doubles(self, mode: OutputMode) -> bool:
-        """Return whether rows may be there twice after a batch was cut off and repeated."""
+        """Return whether an interrupted and repeated batch may leave rows twice."""
         return self.guarantee == "at-least-once" and self.is_lasting
 
     def problems(self, place: str, source: KafkaSource | None) -> Iterator[ConfigProblem]:
-        """Yield contradictions between this sink, at ``place``, and the source, which is None if it is not Kafka."""
-        yield from ()
+        """Yield contradictions between this sink, at ``place``, and a Kafka source; ``source`` is None for others."""
+        return iter(())
 
     def refuses(self, columns: Sequence[tuple[str, str]]) -> Iterator[ConfigProblem]:
         """Yield problems with columns that the sink cannot store; a column is a dotted path and a DDL type."""
-        yield from ()
+        return iter(())
 
     @property
     def keyed(self) -> KeyedSink | None:
-        """The settings for one row for each key; None for a sink that keeps all rows."""
+        """The settings of a sink that keeps one row for each key; None for a sink that keeps all rows."""
         return None
 
     @property
@@ -77,16 +74,17 @@ class SinkConfig(Model):
 
     @property
     def record_positions(self) -> Literal["unused", "used", "required"]:
-        """The use of a record's topic, partition and offset: unused, used if the rows have them, or required."""
+        """The need for records' topic, partition and offset; ``used``: it stores them if the rows have
+        them."""
         return "unused"
 
     @property
     def target(self) -> str:
-        """The sink's target, such as the table or path; with the kind of sink it identifies a checkpoint's target."""
+        """The table, path or other destination; together with the kind of sink, the checkpoint stores it."""
         return ""
 
     def places(self, *, brokers: str) -> Iterator[Place]:
-        """Yield the places of the rows. No other part of the pipeline may use them.
+        """Yield the places of the rows, which no other part of the pipeline may use.
 
         Args:
             brokers: the source's brokers; empty if the source is not Kafka.
@@ -94,21 +92,16 @@ class SinkConfig(Model):
         if self.storage_paths:
             yield Place("", "path", spell_path(self.target))
         elif self.target:
-            # Two sinks may have the same class or format; their options make them different places.
+            # Two sinks of the same class or format are different places if their options differ.
             options = [f"{name}={value}" for name, value in sorted(getattr(self, "options", {}).items())]
             yield Place("", "", ", ".join([self.target, *options]))
 
     def plain_text_logins(self, *, brokers: str) -> Iterator[PlainTextLogin]:
-        """Yield each login that would cross a network without TLS; ``brokers`` as for ``places``."""
+        """Yield each login that would cross a network without TLS; ``brokers`` as in ``places``."""
         return iter(())
 
     def dataset(self, *, feed: str, brokers: str) -> DatasetName | None:
-        """Return the target's dataset name for lineage; None for tables of a catalog and sinks that store nothing.
-
-        Args:
-            feed: the pipeline's name.
-            brokers: the source's brokers.
-        """
+        """Return the destination's dataset name for lineage; None for tables of a catalog or if nothing is stored."""
         if self.snapshot_tables or not self.target:
             return None
         if self.target.startswith(("s3a://", "s3://", "file:")):
@@ -117,17 +110,17 @@ class SinkConfig(Model):
 
     @property
     def where(self) -> str:
-        """The sink's place as errors show it."""
+        """The destination as errors show it."""
         return self.target
 
     @property
     def table_name(self) -> str:
-        """The table's name as reports show it."""
+        """The destination as reports show it."""
         return self.target
 
     @property
     def snapshot_table(self) -> str | None:
-        """The Iceberg table whose snapshots are the ledger; None for a sink with another ledger or without one."""
+        """The Iceberg table whose snapshots are the ledger; None for other sinks."""
         return None
 
     @property
@@ -137,41 +130,41 @@ class SinkConfig(Model):
 
     @property
     def names_made(self) -> frozenset[str]:
-        """Tables whose names come from a topic, not from the file; they are the feed's only if it has created them."""
+        """The tables that are named after a topic, not by the file; the feed uses one only if it has created it."""
         return frozenset()
 
     @property
     def landing_branch(self) -> str | None:
-        """The table's branch that receives rows before they are published; None if readers see rows immediately."""
+        """The branch that receives the rows before they are published; None if readers see rows immediately."""
         return None
 
     @property
     def catalog_name(self) -> str | None:
-        """The Iceberg catalog that the sink needs."""
+        """The Iceberg catalog that the sink needs, or None."""
         return None if self.snapshot_table is None else catalog_of(self.snapshot_table)
 
     @property
     def storage_paths(self) -> Mapping[str, str]:
-        """Places in a store or on this machine, by the options that name them."""
+        """Paths in a store or on this machine, by the options that name them."""
         return {}
 
     @property
     def stored_files(self) -> SinkFiles:
-        """The files and requests of a batch in the object store, for estimates."""
+        """The files and requests of a batch, for estimates."""
         return SinkFiles(is_unknown=True)
 
     def columns(self) -> Iterator[tuple[str, str]]:
-        """Yield the options that name columns of the rows, such as ``keys.0``, with these columns."""
+        """Yield the options that name columns of the rows, such as ``keys.0``, each with its column."""
         for option in ("partition_by", "sort_by", "keys", "order_by"):
             for index, column in enumerate(getattr(self, option, ())):
                 yield f"{option}.{index}", column if isinstance(column, str) else column.column.partition(".")[0]
 
     def functions(self) -> Iterator[tuple[str, str]]:
-        """Yield the options that name Python functions or classes, with their ``package.module:Class``."""
+        """Yield the options that name Python functions or classes, each with its ``package.module:Class``."""
         return iter(())
 
     def sql_expressions(self) -> Iterator[tuple[str, str]]:
-        """Yield the options that are SQL expressions over the rows, with their texts."""
+        """Yield the options that are SQL expressions over the rows, each with its text."""
         return iter(())
 
 
@@ -181,8 +174,8 @@ class EntrySinkConfig(SinkConfig):
     guarantee: ClassVar[str] = "exactly-once"
     capabilities: ClassVar[Capabilities] = Capabilities(
         rewind=Refusal(
-            "a feed into sink.{sink} cannot be rewound: its rows would be there twice",
-            "name another table and another checkpoint location, which reads the source again",
+            "a feed into sink.{sink} cannot be rewound: rows would be written twice",
+            "to read the source again, set another table and another checkpoint location",
         ),
         verify=None,
         lag=None,
@@ -200,9 +193,9 @@ class MemorySinkConfig(SinkConfig):
     view: str | None = Field(None, pattern=f"^{Identifier}$")
     """The view's name. Default: the pipeline's name followed by _rows."""
     keys: list[str] = Field(default_factory=list)
-    """With output_mode: update: a newer row replaces the row with the same values in these columns."""
+    """With output_mode: update: the columns that identify a row; a newer row replaces the older one."""
     max_rows: Count = 100_000
-    """The most rows in the view. More rows stop the pipeline, since they are in the driver's memory."""
+    """The most rows in the view, which is in the driver's memory. More rows stop the pipeline."""
 
     def dataset(self, *, feed: str, brokers: str) -> DatasetName:
         return DatasetName("inmemory://", feed)
@@ -216,24 +209,23 @@ class ConsoleSinkConfig(SinkConfig):
     modes: ClassVar[tuple[OutputMode, ...]] = EVERY_MODE
     stored_files: ClassVar[SinkFiles] = SinkFiles(elsewhere="the console")
 
-    rows: Count = Field(20, description="How many of each batch.")
-    width: Count = Field(60, description="Characters of a column at most.")
+    rows: Count = Field(20, description="The number of printed rows of each batch.")
+    width: Count = Field(60, description="The most characters of a column.")
 
 
 class FormatSinkConfig(SinkConfig):
-    """Any format that Spark can write a batch to, by its name: Cassandra, MongoDB, Delta, ORC, …"""
+    """Any format to which Spark can write a batch, by its name: Cassandra, MongoDB, Delta, ORC, …"""
 
     definition: ClassVar[str] = "lakefeed.sinks.spark_format:SparkFormatDefinition"
-    # complete replaces the stored rows; the other modes append.
+    # With complete, a batch replaces the stored rows; with the other modes, it appends.
     modes: ClassVar[tuple[OutputMode, ...]] = EVERY_MODE
 
-    name: str = Field(description="The format: orc, delta, org.apache.spark.sql.cassandra, …; its jar has to be there.")
-    path: str | None = Field(None, description="Where to, for formats that take a path.")
+    name: str = Field(description="The format: orc, delta, org.apache.spark.sql.cassandra, …; Spark must have its jar.")
+    path: str | None = Field(None, description="The path, for formats that need one.")
     options: dict[str, Text] = Field(default_factory=dict, description="Options of the format.")
     partition_by: list[str] = Field(default_factory=list, description="Columns, for formats that take them.")
 
     def doubles(self, mode: OutputMode) -> bool:
-        """Return False for complete, with which each batch replaces all rows."""
         return mode != "complete"
 
     @property
@@ -242,10 +234,10 @@ class FormatSinkConfig(SinkConfig):
 
 
 class PythonSinkConfig(SinkConfig):
-    """A Python class of yours that writes batches: see `lakefeed docs sinks`."""
+    """Your own Python class, which writes batches: see `lakefeed docs sinks`."""
 
     definition: ClassVar[str] = "lakefeed.sinks.python:PythonDefinition"
-    # Only the class knows its modes, and it is not loaded yet.
+    # Only the class knows the modes that it supports, and the check does not import it.
     modes: ClassVar[tuple[OutputMode, ...]] = EVERY_MODE
 
     path: Annotated[str, spelled(FUNCTION, "write it as package.module:Class")]
@@ -270,26 +262,24 @@ class PathSinkConfig(SinkConfig):
     guarantee: ClassVar[str] = "exactly-once"
     capabilities: ClassVar[Capabilities] = Capabilities(
         rewind=Refusal(
-            "a feed of files cannot be moved: its log is numbered by batches and knows no offsets",
-            "name another path and another checkpoint location, which reads the source again",
+            "a feed into files cannot be moved: _spark_metadata has batch ids but no offsets",
+            "to read the source again, set another path and another checkpoint location",
         ),
         backfill=Refusal(
-            "a feed of files cannot be backfilled: its log knows batch ids, not offsets, and nothing would keep "
-            "records from landing twice",
-            "lakefeed read writes old records to a path of their own; or land the feed in an Iceberg table",
+            "a feed into files cannot be backfilled: _spark_metadata has no offsets, so records could be written twice",
+            "write old records to another path with lakefeed read, or land the feed in an Iceberg table",
         ),
         verify=Refusal(
-            "a feed of files cannot be verified from outside: _spark_metadata lists files by batch id, and has "
-            "neither offsets nor counts to compare with",
-            f"land the feed in an Iceberg table; {page_command('exactly-once')} says what files guarantee",
+            "a feed into files cannot be verified: _spark_metadata has batch ids, but no offsets and counts",
+            f"land the feed in an Iceberg table; {page_command('exactly-once')} explains the guarantee for files",
         ),
         batch=Refusal(
-            "a feed of files cannot be run as a batch: their log is numbered by the stream's batches",
-            "lakefeed read pipeline.yaml --to files writes chosen records to a path of their own",
+            "a feed into files cannot run as a batch: _spark_metadata is numbered by the batches of a stream",
+            "write the records to another path: lakefeed read pipeline.yaml --to files",
         ),
         stand_beside=Refusal(
-            "{sink} cannot be beside another sink: its log knows batch ids, and no offsets",
-            "make it the pipeline's sink, and the other one of sinks; or sink.iceberg",
+            "{sink} cannot be under sinks: _spark_metadata has batch ids but no offsets",
+            "exchange it with the pipeline's own sink, or use an Iceberg table",
         ),
     )
 
@@ -306,12 +296,11 @@ class PathSinkConfig(SinkConfig):
 
     @property
     def stored_files(self) -> SinkFiles:
-        """The files; each batch also writes ``_spark_metadata/N``."""
+        """Files; a batch also writes ``_spark_metadata/N``."""
         return SinkFiles(is_partitioned=bool(self.partition_by), commit_puts=1, commit_name="1 of the log")
 
     @property
     def file_format(self) -> FileFormat:
-        """The format of the files."""
         found: FileFormat = getattr(self, "format", "parquet")
         return found
 
@@ -320,7 +309,7 @@ class PathSinkConfig(SinkConfig):
 
 
 class ParquetSinkConfig(PathSinkConfig):
-    """Parquet files below a path. Spark's ``_spark_metadata`` lists each of them exactly once."""
+    """Parquet files below a path. Spark's ``_spark_metadata`` lists each file once."""
 
     compression: Literal["zstd", "snappy", "lz4_raw", "gzip", "none"] = Field("zstd", description="Codec.")
 
@@ -329,7 +318,7 @@ class ParquetSinkConfig(PathSinkConfig):
     def _appends(cls, block: Any) -> Any:
         if isinstance(block, dict) and block.get("mode") == "upsert":
             hint = "land the feed in an Iceberg table: sink: {iceberg: {mode: upsert, …}}"
-            raise ConfigProblems(ConfigProblem("rows in Parquet files cannot be changed", key="mode", hint=hint))
+            raise ConfigProblems(ConfigProblem("an upsert cannot change rows in Parquet files", key="mode", hint=hint))
         return block
 
     def writer_options(self) -> dict[str, str]:
@@ -337,9 +326,9 @@ class ParquetSinkConfig(PathSinkConfig):
 
 
 class FilesSinkConfig(PathSinkConfig):
-    """Files below a path, in directories by column. Spark's ``_spark_metadata`` lists each of them exactly once."""
+    """Files below a path, in directories by column. Spark's ``_spark_metadata`` lists each file once."""
 
-    format: FileFormat = Field("parquet", description="What the files are. What CSV has no form for is JSON in it.")
+    format: FileFormat = Field("parquet", description="The files' format. In CSV, arrays, maps and structs are JSON.")
     table: str | None = Field(None, pattern=rf"^({Identifier}\.)?{Identifier}$")
     """A table over the directories in Spark's session catalog (Hive's, if there is one). The feed creates it if it is
     missing, and adds new partitions to it after each batch."""

@@ -26,7 +26,7 @@ def _require_java_pattern(pattern: str) -> None:
     if not pattern:
         raise ValueError("not a regular expression: it is empty")
     if "(?P" in pattern:
-        raise ValueError("not a regular expression: (?P is Python's way, and Java reads it: (?<name>…)")
+        raise ValueError("not a regular expression of Java: write (?<name>…) instead of (?P<name>…)")
 
 
 Kind = Literal["earliest", "latest", "time", "last", "group", "offsets"]
@@ -38,7 +38,7 @@ FORMS = "write earliest, latest, a time as 2026-11-20T06:30, 'last 24 hours', gr
 
 @dataclass(frozen=True)
 class StartingOffsets:
-    """The place at which a new feed begins, as ``parse`` reads it. Only the brokers know its offsets.
+    """The start of a new feed, as parsed from the file; for most kinds, only the brokers know the offsets.
 
     Attributes:
         time: the time with its zone, for the kind ``time``.
@@ -66,7 +66,7 @@ class StartingOffsets:
             return cls("last", text, seconds=seconds_of(text.removeprefix(LAST)))
         if text.startswith(GROUP):
             if not (group := text.removeprefix(GROUP)):
-                raise ValueError("group: is followed by the name of a consumer group")
+                raise ValueError("write the name of a consumer group after group:")
             return cls("group", text, group=group)
         if ":" in text and not text[:4].isdigit():
             return cls("offsets", text, offsets=_parse_offsets(text))
@@ -75,12 +75,12 @@ class StartingOffsets:
         except ValueError:
             near = nearest(text, ("earliest", "latest"))
             hint = f"did you mean '{near}'?" if near else None
-            raise ConfigProblems(ConfigProblem(f"'{text}' is no place to begin: {FORMS}", hint=hint)) from None
+            raise ConfigProblems(ConfigProblem(f"'{text}' is no start: {FORMS}", hint=hint)) from None
         return cls("time", text, time=time if time.tzinfo else time.replace(tzinfo=UTC))
 
     @property
     def described(self) -> str:
-        """The place in words that continue 'begins at …'."""
+        """The start in words, as they continue 'begins at …'."""
         match self.kind:
             case "time":
                 return f"the records from {self.text}"
@@ -95,25 +95,26 @@ class StartingOffsets:
 
     @property
     def is_word(self) -> bool:
-        """Check that the place is ``earliest`` or ``latest``, which Spark accepts itself."""
+        """Check that the start is ``earliest`` or ``latest``, which Spark accepts."""
         return self.kind in ("earliest", "latest")
 
     def begins_at(self, now: datetime) -> datetime | None:
-        """Return the time from which records are read; None if the place is not given by a time."""
+        """Return the time from which records are read; None for a start without a time."""
         return now - timedelta(seconds=self.seconds) if self.kind == "last" else self.time
 
 
 def _parse_offsets(text: str) -> dict[Partition, int]:
-    found: dict[Partition, int] = {}
+    offsets: dict[Partition, int] = {}
     for part in text.split(","):
         match = _OFFSET.fullmatch(part.strip())
         if match is None or not is_topic_name(match[1]):
-            raise ValueError(f"'{part.strip()}' is no offset: write topic:partition:offset, several with commas")
+            what = f"'{part.strip()}' is no offset: write topic:partition:offset"
+            raise ValueError(f"{what}, and commas between several")
         key = match[1], int(match[2])
-        if key in found:
-            raise ValueError(f"the partition {key[0]}-{key[1]} is there twice")
-        found[key] = int(match[3])
-    return found
+        if key in offsets:
+            raise ValueError(f"the partition {key[0]}-{key[1]} has two offsets: remove one")
+        offsets[key] = int(match[3])
+    return offsets
 
 
 def _as_text(value: Any) -> Any:
@@ -122,10 +123,10 @@ def _as_text(value: Any) -> Any:
 
 
 def _require_known_before_topics(text: str) -> None:
-    """Refuse a consumer group and offsets: they cannot name places in topics that do not exist yet."""
+    """Refuse a consumer group and offsets, which name no start for topics that do not exist yet."""
     if (kind := StartingOffsets.parse(text).kind) in ("group", "offsets"):
-        named = "a consumer group has" if kind == "group" else "these offsets have"
-        what = f"{named} no place in topics that come later"
+        named = "a consumer group names" if kind == "group" else "offsets name"
+        what = f"{named} no start for topics that do not exist yet"
         raise ValueError(f"{what}: write earliest, latest, a time or 'last 24 hours'")
 
 
@@ -139,27 +140,27 @@ class KafkaSource(KafkaClient):
     bootstrap_servers: Brokers = Field(description="host:port of one or more brokers, separated by commas.")
     topics: list[str] | None = Field(None, description="Topics to read.", min_length=1)
     topics_pattern: Annotated[str, checked(_require_java_pattern)] | None = None
-    """Or a regular expression (of Java) for topic names."""
+    """Or a regular expression of Java for the topics' names."""
     start: StartText = "earliest"
     """Where a new feed begins: earliest, latest, a time in ISO 8601 (UTC by default), 'last 24 hours', group:NAME (the
-    offsets that this consumer group has committed), or topic:partition:offset,… Partitions that have no such offset
-    begin at their first record. Later starts ignore this setting and resume where the last commit ended."""
+    offsets that this consumer group has committed), or topic:partition:offset,… A partition that is not listed there
+    begins at its first record. Later starts ignore this setting and resume where the last commit ended."""
     new_topics: NewTopicsText = "earliest"
-    """Where the feed begins in topics that appear after its first start: as in start, but no groups and offsets. Values
-    other than earliest require a table for each topic."""
+    """Where the feed begins in topics that appear after its first start: as in start, but without groups and offsets.
+    Values other than earliest require a table for each topic."""
     max_records_per_batch: Bound = 1_000_000
     """The most records in one micro-batch, over all partitions."""
     min_records_per_batch: Bound | None = None
-    """The least number of records for a batch, so that it writes larger files; a batch has fewer when max_wait is over.
-    Default: a batch begins at each trigger, with any number of records."""
+    """The least number of records in a batch, for larger files; after max_wait, a batch may have fewer. Default: a
+    batch begins at each trigger, with any number of records."""
     max_wait: Period = "10 minutes"
-    """The longest that a record waits until there are min_records_per_batch."""
+    """The longest time that a record waits for min_records_per_batch."""
     deduplicate: bool = False
-    """Leave out copies that lakefeed's Kafka sink wrote when it resent a batch; the records' headers identify them. The
+    """Skip copies that lakefeed's Kafka sink wrote when it repeated a batch; the records' headers identify them. The
     query then keeps state."""
     monitoring_group: str | None = Field(None, min_length=1)
-    """A consumer group for tools that watch lag: after each batch the feed commits its offsets to it. The feed never
-    reads these offsets."""
+    """A consumer group for tools that watch lag. After each batch the feed commits its offsets to this group; it never
+    reads them."""
     options: dict[str, Scalar] = Field(default_factory=dict)
     """Kafka client settings with the prefix kafka., such as kafka.max.poll.records."""
 
@@ -171,13 +172,13 @@ class KafkaSource(KafkaClient):
             return topics
         hint = "write several as a list: [orders, payments]; for a regular expression use topics_pattern"
         raise_problems(
-            ConfigProblem(f"'{topic}' can be no topic's name", key=index, hint=hint)
+            ConfigProblem(f"'{topic}' cannot be a topic", key=index, hint=hint)
             for index, topic in enumerate(topics)
             if isinstance(topic, str) and not is_topic_name(topic)
         )
         hint = "remove it: each topic is read once"
         raise_problems(
-            ConfigProblem(f"the topic '{topic}' is there twice", key=index, hint=hint)
+            ConfigProblem(f"topics has '{topic}' twice", key=index, hint=hint)
             for index, topic in enumerate(topics)
             if topic in topics[:index]
         )
@@ -201,60 +202,59 @@ class KafkaSource(KafkaClient):
 
     @property
     def starting(self) -> StartingOffsets:
-        """``start``, parsed."""
         return StartingOffsets.parse(self.start)
 
     @property
     def max_wait_seconds(self) -> int:
-        """``max_wait`` in seconds."""
         return seconds_of(self.max_wait)
 
     def reads(self, topic: str) -> bool:
-        """Return whether the source reads a topic of this name."""
         if self.topics is not None:
             return topic in self.topics
         return re.fullmatch(self.topics_pattern or "", topic) is not None
 
 
 class FilesSource(Model):
-    """Files that arrive in a directory; each is read once."""
+    """Files that arrive in a directory; each file is read once."""
 
-    path: str = Field(description="s3a://bucket/path, or a path with * in it.")
-    format: FileFormat | Literal["text"] = Field(description="What the files are.")
+    path: str = Field(description="s3a://bucket/path; it may contain *.")
+    format: FileFormat | Literal["text"] = Field(description="The files' format.")
     schema_ddl: Ddl | None = None
     """The columns, such as 'id BIGINT, name STRING'. Required, except for text, which has one column: value."""
-    max_files_per_batch: Count = Field(1000, description="Upper bound on the files of one micro-batch.")
-    done: Literal["keep", "archive", "delete"] = Field("keep", description="What becomes of files that were read.")
-    archive: str | None = Field(None, description="With done: archive, where they go: a path outside of `path`.")
+    max_files_per_batch: Count = Field(1000, description="The most files in one micro-batch.")
+    done: Literal["keep", "archive", "delete"] = Field("keep", description="What happens to files after reading.")
+    archive: str | None = Field(None, description="With done: archive, the path to move files to, outside of `path`.")
     options: dict[str, Text] = Field(default_factory=dict, description="Spark's options of the format.")
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
         if (self.schema_ddl is None) != (self.format == "text"):
-            what = "text has one column, value" if self.schema_ddl else f"files of {self.format} require their columns"
-            yield ConfigProblem(what, key="schema_ddl", hint="schema_ddl: 'id BIGINT, name STRING'")
+            what = f"format: {self.format} requires schema_ddl", "schema_ddl: 'id BIGINT, name STRING'"
+            if self.schema_ddl is not None:
+                what = "format: text has the one column value, and schema_ddl names others", "remove schema_ddl"
+            yield ConfigProblem(what[0], key="schema_ddl", hint=what[1])
         if (self.archive is None) == (self.done == "archive"):
-            yield ConfigProblem("archive is where files go with done: archive", key="archive")
+            yield ConfigProblem("done: archive and archive belong together", key="archive", hint="give both or none")
 
 
 class RateSource(Model):
-    """Rows with a timestamp and a number, made at a fixed rate for experiments."""
+    """Rows with a timestamp and a number at a fixed rate, for experiments."""
 
-    rows_per_second: Count = Field(1, description="How many.")
+    rows_per_second: Count = Field(1, description="The number of rows per second.")
 
 
 class SocketSource(Model):
     """Lines of text from a TCP server, for experiments. A crash loses lines that are not written yet."""
 
-    host: str = Field(description="Where it listens.")
-    port: Count = Field(description="Its port.", le=65535)
+    host: str = Field(description="The server's host.")
+    port: Count = Field(description="The server's port.", le=65535)
 
 
 class FormatSource(Model):
     """Any format that Spark can read as a stream, by its name."""
 
-    name: str = Field(description="The format: delta, rate-micro-batch, …; its jar has to be there.")
-    schema_ddl: Ddl | None = Field(None, description="The columns, where the format does not know them.")
-    path: str | None = Field(None, description="For formats that take one.")
+    name: str = Field(description="The format: delta, rate-micro-batch, …; Spark must have its jar.")
+    schema_ddl: Ddl | None = Field(None, description="The columns, for formats that do not store them.")
+    path: str | None = Field(None, description="The path, for formats that need one.")
     options: dict[str, Text] = Field(default_factory=dict, description="Options of the format.")
 
 
@@ -263,7 +263,7 @@ class IcebergSource(Model):
 
     table: TableName = Field(description="catalog.namespace.table")
     since: str | None = None
-    """A time in ISO 8601: read the snapshots from this time on. Default: from the table's first snapshot."""
-    max_files_per_batch: Count = Field(1000, description="Upper bound on the data files of one micro-batch.")
+    """A time in ISO 8601: read the snapshots from this time on. Default: from the table's first snapshot on."""
+    max_files_per_batch: Count = Field(1000, description="The most data files in one micro-batch.")
     skip_overwrites: bool = False
-    """true skips snapshots that changed or deleted rows. Default: false, which stops the feed at such a snapshot."""
+    """true skips snapshots that changed or deleted rows; with false, such a snapshot stops the feed."""

@@ -1,4 +1,4 @@
-"""Checks the SQL and the Spark DDL of a pipeline file, without Spark's parser."""
+"""Checks SQL and Spark DDL in a pipeline file without Spark, so that ``lakefeed check`` is quick."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 
 from lakefeed.config.base import checked
 
-# SQL: only quotes, brackets and the number of statements are checked here; Spark parses it before a run.
+# SQL. Only quotes, brackets and the number of statements are checked here; Spark parses the SQL before a run.
 
 _PIECE = re.compile(
     r"""--[^\n]*|/\*|\*/|\b[rR]'[^']*'|\b[rR]"[^"]*"|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`|['"`()\[\];]""",
@@ -19,7 +19,7 @@ _CLOSES = {")": "(", "]": "["}
 
 
 def unreadable(sql: str) -> str | None:
-    """Return why a text cannot be SQL: an open quote or bracket, two statements, or none; None if it can be."""
+    """Return why a text cannot be one SQL statement, such as an open quote; None if it can be."""
     opened: list[str] = []
     comments, has_statement, ended = 0, False, False
     position = 0
@@ -28,7 +28,7 @@ def unreadable(sql: str) -> str | None:
         between = sql[position : found.start()] if found else sql[position:]
         if not comments and between.strip():
             if ended:
-                return "one statement is required, and there are two"
+                return "it has two statements, and only one is allowed"
             has_statement = True
         if found is None:
             break
@@ -36,7 +36,7 @@ def unreadable(sql: str) -> str | None:
         if piece == "/*":
             comments += 1
         elif comments:
-            # Inside a comment only its end matters: a quote there opens no text.
+            # Inside a comment, only its end matters: a quote begins no text.
             comments -= piece == "*/"
             if piece != "*/":
                 position = found.start() + 1
@@ -46,7 +46,7 @@ def unreadable(sql: str) -> str | None:
             opened.append(piece)
         elif piece in _CLOSES:
             if not opened or opened.pop() != _CLOSES[piece]:
-                return f"the {piece} at character {found.start() + 1} closes nothing"
+                return f"the {piece} at character {found.start() + 1} has no opening bracket"
         elif piece == ";":
             ended = True
         elif not piece.startswith("--"):
@@ -59,36 +59,36 @@ def unreadable(sql: str) -> str | None:
 
 
 def without_texts(sql: str) -> str:
-    """Return a statement in which a blank replaces each comment, quoted text and quoted name."""
-    kept: list[str] = []
+    """Replace comments, quoted texts and quoted names in a statement by blanks."""
+    parts: list[str] = []
     comments, position = 0, 0
     while (found := _PIECE.search(sql, position)) is not None:
         if not comments:
-            kept.append(sql[position : found.start()])
+            parts.append(sql[position : found.start()])
         comments += (found[0] == "/*") - (found[0] == "*/" and comments > 0)
-        # Inside a comment a quote opens no text.
+        # Inside a comment, a quote begins no text.
         position = found.start() + 1 if comments and found[0] != "/*" else found.end()
-        kept.append(found[0] if len(found[0]) == 1 and not comments else " ")
-    return "".join([*kept, "" if comments else sql[position:]])
+        parts.append(found[0] if len(found[0]) == 1 and not comments else " ")
+    return "".join([*parts, "" if comments else sql[position:]])
 
 
 def _require_sql(sql: str) -> None:
     if (why := unreadable(sql)) is not None:
-        raise ValueError(f"this is no SQL: {why}")
+        raise ValueError(f"the SQL is wrong: {why}")
 
 
 Sql = Annotated[str, checked(_require_sql)]
 """An SQL statement or expression."""
 
 
-# DDL: parsed for the columns' names and types, and for mistakes in the types.
+# DDL. The parser finds the names and types of columns, and mistakes in the types.
 
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|([A-Za-z0-9_]+)|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(.))", re.DOTALL)
 _NO_NUMBERS = (
     "BOOLEAN TINYINT BYTE SMALLINT SHORT INT INTEGER BIGINT LONG FLOAT REAL DOUBLE DATE BINARY VOID VARIANT "
     "TIMESTAMP TIMESTAMP_LTZ TIMESTAMP_NTZ STRING"
 )
-# The least and the largest number of arguments in parentheses, by type.
+# By type: the least and the largest number of arguments in parentheses.
 _TYPES: dict[str, tuple[int, int]] = {
     **dict.fromkeys(_NO_NUMBERS.split(), (0, 0)),
     **dict.fromkeys(("DECIMAL", "DEC", "NUMERIC"), (0, 2)),
@@ -106,7 +106,7 @@ def columns_of_ddl(text: str) -> list[str]:
 
 
 def types_of_ddl(text: str) -> list[tuple[str, str]]:
-    """Return the columns and their nested fields, as Iceberg's dotted path and the first word of the type."""
+    """Return columns and nested fields: the dotted path as in Iceberg, and the first word of the type."""
     parser = _DdlParser(text)
     parser.columns()
     return parser.types
@@ -119,7 +119,7 @@ Ddl = Annotated[str, checked(columns_of_ddl)]
 class _DdlParser:
     def __init__(self, text: str) -> None:
         bare = re.sub(r"--[^\n]*", "", text)
-        # Spark prints a schema as STRUCT<…>, so accept this form too.
+        # Accept STRUCT<…>, too: Spark prints schemas in this form.
         if whole := re.fullmatch(r"(?is)\s*STRUCT\s*<(.+)>\s*", bare):
             bare = whole[1]
         self._words = [found[0].strip() for found in _TOKEN.finditer(bare) if found[0].strip()]
@@ -134,7 +134,7 @@ class _DdlParser:
         if self._peek():
             raise ValueError(f"a comma is required before '{self._peek()}'")
         if twice := next((name for name in names if names.count(name) > 1), None):
-            raise ValueError(f"the column {twice} is there twice")
+            raise ValueError(f"the column {twice} occurs twice")
         return names
 
     def _separated(self, parse: Callable[[], str]) -> list[str]:
@@ -148,8 +148,8 @@ class _DdlParser:
         if name.startswith("`"):
             name = name[1:-1].replace("``", "`")
         elif not re.fullmatch(r"[A-Za-z0-9_]+", name) or name.isdigit():
-            found = f"'{name}'" if name else "the end"
-            raise ValueError(f"a column's name is required, and {found} is there; other letters go in `backticks`")
+            shown = f"found '{name}'" if name else "the text ends"
+            raise ValueError(f"the name of a column is required, but {shown}; put other letters in `backticks`")
         self._accept(":")
         self._part(name, column=name)
         if self._accept("COLLATE"):
@@ -209,11 +209,11 @@ class _DdlParser:
             self._expect(")")
         if not least <= len(numbers) <= most or not all(each.isascii() and each.isdigit() for each in numbers):
             expected = "no numbers" if most == 0 else "one number, its length" if least else f"{most} numbers at most"
-            raise ValueError(f"the column {column}: {kind} takes {expected}")
+            raise ValueError(f"the column {column}: {kind} accepts {expected}")
         if kind in ("DECIMAL", "DEC", "NUMERIC") and numbers:
             precision, scale = int(numbers[0]), int(numbers[1]) if len(numbers) > 1 else 0
             if not 1 <= precision <= 38 or scale > precision:
-                raise ValueError(f"the column {column}: DECIMAL has 1 to 38 digits, and no more of them in its scale")
+                raise ValueError(f"the column {column}: DECIMAL has 1 to 38 digits, and its scale is not larger")
 
     def _peek(self) -> str:
         return self._words[self._at] if self._at < len(self._words) else ""
@@ -232,5 +232,5 @@ class _DdlParser:
 
     def _expect(self, word: str) -> None:
         if not self._accept(word):
-            found = self._peek()
-            raise ValueError(f"'{word}' is required, and {f'{found!r}' if found else 'the end'} is there")
+            shown = f"found {self._peek()!r}" if self._peek() else "the text ends"
+            raise ValueError(f"'{word}' is required, but {shown}")

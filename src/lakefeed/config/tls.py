@@ -1,6 +1,6 @@
-"""Translates the TLS parameters of PostgreSQL's JDBC URLs for libpq, and refuses those that only Java's driver has.
+"""Translates the TLS parameters of PostgreSQL's JDBC URLs for libpq, and refuses parameters that only pgjdbc has.
 
-For pgjdbc's ``ssl``, ``sslmode`` and files see https://jdbc.postgresql.org/documentation/use/.
+pgjdbc is PostgreSQL's Java driver; its parameters: https://jdbc.postgresql.org/documentation/use/.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from lakefeed.config import trust
 from lakefeed.config.addresses import PlainTextLogin, without_required_tls
 from lakefeed.errors import ConfigError
 
-# These parameters mean the same in Java's driver and in libpq.
+# These parameters mean the same to pgjdbc and to libpq.
 _LIBPQ = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslnegotiation")
 _JAVA_ONLY = ("sslfactory", "sslfactoryarg", "sslhostnameverifier", "sslpasswordcallback", "socketfactory")
 _REQUIRES = ("require", "verify-ca", "verify-full")
 MODES = ("disable", "allow", "prefer", *_REQUIRES)
-"""The allowed values of sslmode."""
 
 
 class JavaOnly(ConfigError):
@@ -25,17 +24,15 @@ class JavaOnly(ConfigError):
 
     @classmethod
     def of(cls, name: str, where: str, instead: str) -> JavaOnly:
-        """Return the error for a parameter that Python's driver does not have."""
-        what = f"'{name}' is a way to use TLS that only Java knows: the database is not asked without Spark, since that"
-        hint = f"write {instead} in the URL"
-        return cls(f"{what} would be over another connection than the feed's", where=where, hint=hint)
+        what = f"only Java's driver supports '{name}', so lakefeed cannot connect to the database without Spark"
+        return cls(what, where=where, hint=f"write {instead} in the URL")
 
 
 def is_required(options: Mapping[str, str]) -> bool:
-    """Return whether the JVM's driver connects only with TLS.
+    """Return whether pgjdbc refuses connections without TLS.
 
-    ``allow`` and ``prefer``, which is the default, connect as plain text if the server has no TLS, or if an attacker on
-    the network pretends that it has none.
+    With ``allow`` and the default ``prefer``, it connects as plain text if the server, or an attacker on the network,
+    says that there is no TLS.
     """
     lower = {key.lower(): value for key, value in options.items()}
     mode = lower.get("sslmode", "").lower()
@@ -43,7 +40,7 @@ def is_required(options: Mapping[str, str]) -> bool:
 
 
 def plain_text_logins(key: str, url: str) -> Iterator[PlainTextLogin]:
-    """Yield the login to another machine's database if its URL does not require TLS; ``key`` is the URL's setting."""
+    """Yield the login to a database on another machine if its URL, the setting ``key``, does not require TLS."""
     parts = urlsplit(url.removeprefix("jdbc:"))
     if not is_required(dict(parse_qsl(parts.query, keep_blank_values=True))):
         yield from without_required_tls(key, url, parts.hostname, parameter="sslmode")
@@ -55,7 +52,7 @@ def _ssl_is_on(lower: Mapping[str, str]) -> bool:
 
 
 def libpq_options(options: Mapping[str, str], *, where: str) -> dict[str, str]:
-    """Return libpq's options for the TLS parameters of a PostgreSQL URL."""
+    """Translate the TLS parameters of a PostgreSQL URL into libpq's options."""
     lower = {key.lower(): value for key, value in options.items()}
     for name in _JAVA_ONLY:
         if name in lower:
@@ -69,12 +66,12 @@ def libpq_options(options: Mapping[str, str], *, where: str) -> dict[str, str]:
         if (own := trust.own_files()) is not None and "sslcert" not in found:
             found |= {"sslcert": str(own[0]), "sslkey": str(own[1])}
     if found.get("sslkey", "").lower().endswith((".pk8", ".der", ".p12", ".pfx")):
-        raise JavaOnly.of("sslkey", where, "sslkey=/path/client.key in PEM, which both read")
+        raise JavaOnly.of("sslkey in this format", where, "sslkey=/path/client.key, a file in PEM,")
     return found
 
 
 def pgjdbc_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """Return properties by which pgjdbc trusts the JVM's authorities; none if the URL names authorities."""
+    """Return the properties with which pgjdbc trusts the JVM's authorities; none if the URL names authorities."""
     lower = {key.lower(): value for key, value in options.items()}
     verifies = lower.get("sslmode", "").startswith("verify") or ("sslmode" not in lower and _ssl_is_on(lower))
     names_own = any(name in lower for name in ("sslrootcert", "sslcert", *_JAVA_ONLY))

@@ -1,4 +1,4 @@
-"""Derives the settings of one topic from a pipeline with a table for each topic."""
+"""Derives the pipeline of one topic from a pipeline with a table for each topic."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _OF_SINK = ("partition_by", "sort_by", "properties", "keys", "order_by", "histor
 
 
 def config_of(config: Pipeline, topic: str) -> Pipeline:
-    """Return the pipeline of one topic alone.
+    """Return the pipeline of one topic.
 
-    Its name identifies the feed in ledgers and shared tables of dead letters, so it contains the topic's name.
+    The topic's name is added to the pipeline's, since ledgers and shared dead-letter tables identify feeds by it.
     """
     special = config.table_rules.topics.get(topic, OneTable())
     own = {name: setting for name, setting in special if setting is not None}
@@ -50,13 +50,13 @@ def config_of(config: Pipeline, topic: str) -> Pipeline:
 
 
 def as_new_topic(config: Pipeline) -> Pipeline:
-    """Return a topic's pipeline for a topic that appeared after the feed's first start."""
+    """Return a topic's pipeline with ``new_topics`` as its start, for a topic that appeared after the first start."""
     source = config.kafka.model_copy(update={"start": config.kafka.new_topics})
     return config.model_copy(update={"source": config.source.model_copy(update={"kafka": source})})
 
 
 def require_fit(config: PipelineBlocks) -> None:
-    """Refuse one topic's pipeline if the topic's settings contradict those of the whole pipeline."""
+    """Refuse the pipeline of one topic if the topic's settings contradict the other settings."""
     iceberg = config.sink.iceberg
     assert iceberg is not None  # Only this sink can have a table for each topic.
     for problem in (*keyed_problems(iceberg), *upsert_problems(config)):
@@ -64,5 +64,5 @@ def require_fit(config: PipelineBlocks) -> None:
 
 
 def on_failure(config: PipelineBlocks, topic: str) -> OnFailure:
-    """Return the topic's ``on_failure``, or else that of the pipeline."""
+    """Return the topic's ``on_failure``, or else the pipeline's."""
     return config.table_rules.topics.get(topic, OneTable()).on_failure or config.table_rules.on_failure

@@ -18,14 +18,14 @@ FUNCTION = rf"{Identifier}(\.{Identifier})*:{Identifier}"
 
 
 class Watermark(Model):
-    """The limit for late rows, by their event time. Rows that are later are dropped from closed windows."""
+    """The limit for late rows, by their event time. A row that is later is dropped if its window is closed."""
 
-    column: str = Field(description="The rows' own time (event time), a timestamp.")
-    delay: Duration = Field(description="How late they may be: '<n> seconds|minutes|hours|days'.")
+    column: str = Field(description="The timestamp column with the event time of the rows.")
+    delay: Duration = Field(description="How late a row may be: '<n> seconds|minutes|hours|days'.")
 
 
 class StaticTable(Model):
-    """Rows to join with that do not stream: an Iceberg table, or any format that Spark can read as a batch."""
+    """Rows to join with that are no stream: an Iceberg table, or any format that Spark can read as a batch."""
 
     table: str | None = Field(None, description="catalog.namespace.table")
     format: str | None = Field(None, description="Or a format that Spark can read: parquet, csv, json, jdbc, …")
@@ -37,19 +37,19 @@ class StaticTable(Model):
         if (self.table is None) == (self.format is None):
             yield "give either table or format"
         if self.table is not None and (self.path or self.schema_ddl or self.options):
-            yield "path, schema_ddl and options belong to format; a table knows them itself"
+            yield "path, schema_ddl and options belong to format: remove them for a table"
 
 
 class Step(Model):
     """One step of a transform: a SELECT, a Python function, or the first row of each key."""
 
-    sql: Sql | None = Field(None, description="One SELECT over the rows, the steps before and the tables, by name.")
+    sql: Sql | None = Field(None, description="One SELECT from the records, earlier steps and tables, by their names.")
     python: Annotated[str, spelled(FUNCTION, "write it as package.module:function")] | None = None
     """Or package.module:function, on PYTHONPATH or beside the file. The function takes DataFrames and returns one."""
     options: dict[str, Scalar] = Field(default_factory=dict)
     """With python: further arguments for the function, by name."""
     deduplicate: list[str] | None = Field(None, min_length=1)
-    """Or columns: only the first of the rows with the same values in them is kept. Requires a watermark, which says how
+    """Or columns: keep only the first row for each combination of their values. Requires a watermark, which sets how
     long the query remembers the values."""
     watermark: Watermark | None = Field(None, description="How late the rows of this step may be.")
 
@@ -57,14 +57,15 @@ class Step(Model):
         if [self.sql, self.python, self.deduplicate].count(None) != 2:
             yield "a step requires exactly one of sql, python and deduplicate"
         if self.options and self.python is None:
-            yield ConfigProblem("options are the arguments of a Python function", key="options")
+            what = "options are arguments of a Python function, and the step has none"
+            yield ConfigProblem(what, key="options", hint="remove options")
 
 
 class StreamOfTopic(Model):
     """One topic's records as a stream, to join with other topics' streams."""
 
     topic: str = Field(description="One of source.kafka.topics.")
-    watermark: Watermark | None = Field(None, description="How late its records may be.")
+    watermark: Watermark | None = Field(None, description="How late the records of the stream may be.")
 
 
 class Transform(Model):
@@ -73,13 +74,13 @@ class Transform(Model):
     sql: Sql | None = None
     """One SELECT over the decoded records, from the view with the pipeline's name."""
     steps: dict[str, Step] = Field(default_factory=dict)
-    """Or several steps by name, in this order. A step's name is that of its view in later steps; the decoded
-    records are the view with the pipeline's name."""
+    """Or several steps by name, in this order. Later steps read a step's rows from a view with its name; the view with
+    the pipeline's name has the decoded records."""
     tables: dict[str, StaticTable] = Field(default_factory=dict)
-    """Views to join with whose rows do not stream, by name."""
+    """Tables to join with, by the names of their views."""
     streams: dict[str, StreamOfTopic] = Field(default_factory=dict)
-    """Streams to join with each other: views of one topic's records, by name. They replace the view with the pipeline's
-    name. Each topic of the source must be in exactly one stream, and is read once."""
+    """Streams to join with each other, by the names of their views; a view has the records of one topic. They replace
+    the view with the pipeline's name. Each topic of the source must be in exactly one stream."""
     watermark: Watermark | None = Field(None, description="How late the decoded records may be.")
     output_mode: OutputMode = "append"
     """The rows that a batch passes to the sink: final rows (append), changed rows (update), or the whole result
@@ -89,19 +90,21 @@ class Transform(Model):
     @classmethod
     def _views(cls, named: dict[str, Any]) -> dict[str, Any]:
         if unfit := next((name for name in named if not re.fullmatch(Identifier, name)), None):
-            raise ValueError(f"'{unfit}' can be no view's name: letters, digits and underscores")
+            raise ValueError(f"'{unfit}' cannot be the name of a view: use letters, digits and underscores")
         return named
 
     def _contradictions(self) -> Iterator[str | ConfigProblem]:
         if (self.sql is None) == (not self.steps):
             yield "give either sql or steps"
         if self.streams and self.watermark is not None:
-            yield ConfigProblem("with streams each of them has a watermark of its own", key="watermark")
+            hint = "move watermark into the streams"
+            yield ConfigProblem("streams have a watermark each, not a common one", key="watermark", hint=hint)
         if len(self.streams) == 1:
-            yield ConfigProblem("one stream is none to join: leave streams out", key="streams")
+            hint = "remove streams, or add another one"
+            yield ConfigProblem("streams has only one stream, which joins nothing", key="streams", hint=hint)
         names = [name.lower() for views in (self.streams, self.tables, self.steps) for name in views]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            yield f"{twice[0]} is the name of two, of streams, tables and steps"
+            yield f"two of streams, tables and steps have the name {twice[0]}: rename one"
 
     @property
     def all_steps(self) -> dict[str, Step]:

@@ -1,7 +1,7 @@
 """The block ``tls``: authorities to trust besides the system's, and a certificate for servers that request one.
 
-Java has one trust store for all clients of a process. So a pipeline's declaration holds for the whole process, in
-Python as in the JVM. See docs/secure-connections.md.
+The clients of a JVM share one trust store, so a pipeline's block applies to the whole process, in Python and in Java:
+docs/secure-connections.md.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from pydantic import Field, SecretStr
+from pydantic import SecretStr
 
 from lakefeed.config.base import ConfigProblem, Model
 from lakefeed.errors import ConfigError, LakefeedError
@@ -32,12 +32,12 @@ VARIABLES = {
 
 _CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _KEY = re.compile(r"-----BEGIN ((?:[A-Z]+ )*)PRIVATE KEY-----(.*?)-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL)
-# Texts of errors about a client's certificate: OpenSSL's names of TLS alerts, and PostgreSQL's own message.
+# Texts of errors about the client's certificate: OpenSSL's names of TLS alerts, and PostgreSQL's message.
 _CERTIFICATE_REFUSED = re.compile(
     "certificate required|handshake failure|bad certificate|alert (unknown ca|access denied)"
     "|alert (unsupported )?certificate|requires a valid client certificate"
 )
-# The prefix that makes a PKCS #1 RSA key PKCS #8 (RFC 5208): version 0, and the algorithm rsaEncryption.
+# The prefix that turns an RSA key in PKCS #1 into PKCS #8 (RFC 5208): version 0, and the algorithm rsaEncryption.
 _RSA = bytes.fromhex("020100300d06092a864886f70d0101010500")
 
 
@@ -49,14 +49,15 @@ class Tls(Model):
     certificate: Path | None = None
     """File with the certificate for servers that request one (mutual TLS), and the intermediate certificates. Default:
     LAKEFEED_CLIENT_CERTIFICATE."""
-    key: Path | None = Field(None, description="Its key, without a passphrase. Default: LAKEFEED_CLIENT_KEY.")
+    key: Path | None = None
+    """File with the certificate's private key, without a passphrase. Default: LAKEFEED_CLIENT_KEY."""
 
     def _contradictions(self) -> Iterator[str | ConfigProblem]:
         if (self.certificate is None) != (self.key is None):
             yield ConfigProblem("certificate and key belong together", key="certificate", hint="give both or none")
 
     def completed(self, environment: Mapping[str, str]) -> Tls:
-        """Return this block, with files that it does not name taken from the environment."""
+        """Take the files that this block does not name from the environment."""
         named = {name: Path(found) for name, variable in VARIABLES.items() if (found := environment.get(variable))}
         if self.certificate is not None:
             named = {name: path for name, path in named.items() if name == "ca_file"}
@@ -65,7 +66,7 @@ class Tls(Model):
 
 @dataclass(frozen=True, kw_only=True)
 class Certificates:
-    """The contents of the PEM files; empty for a missing file. The key is in PKCS #8, which Java reads."""
+    """The contents of the PEM files; empty without a file. The key is in PKCS #8, as Java requires."""
 
     authorities: str = ""
     certificate: str = ""
@@ -73,33 +74,36 @@ class Certificates:
 
     @classmethod
     def read(cls, tls: Tls) -> Certificates:
-        """Return the contents of the files; raise a ConfigError that names an unusable file."""
+        """Read the files; raise a ConfigError for an unusable file."""
         certificate = key = ""
         if tls.certificate is not None and tls.key is not None:
             certificate, key = certificates_in(tls.certificate, "tls.certificate"), _key_in(tls.key)
             try:
                 ssl.create_default_context().load_cert_chain(tls.certificate, tls.key, password=lambda: "")
             except ssl.SSLError:
-                where = f"tls.certificate: {tls.certificate}, tls.key: {tls.key}"
-                raise ConfigError("the key is not that of the certificate", where=where) from None
+                where, hint = (
+                    f"tls.certificate: {tls.certificate}, tls.key: {tls.key}",
+                    "name the certificate's own key",
+                )
+                raise ConfigError("the key does not belong to the certificate", where=where, hint=hint) from None
         authorities = certificates_in(tls.ca_file, "tls.ca_file") if tls.ca_file is not None else ""
         return cls(authorities=authorities, certificate=certificate, key=SecretStr(key))
 
 
 class _Declared:
-    """The declarations of this process's pipelines, as state of the process."""
+    """The blocks ``tls`` of this process's pipelines."""
 
     lock = threading.Lock()
     tls = Tls()
     authorities: tuple[Path, ...] = ()
     files: ClassVar[dict[str, str]] = {}
-    """The names of written bundle files, by the declared authorities in them."""
+    """The files of authorities that this process has written, by the declared authorities in them."""
 
 
 def declare(tls: Tls) -> None:
-    """Make this process trust a pipeline's authorities and present its certificate. Reads no file yet.
+    """Make this process trust a pipeline's authorities and present its certificate; the files are read later.
 
-    Authorities of the process's other pipelines stay trusted; the certificate replaces an earlier one.
+    The authorities of other pipelines stay trusted; the certificate replaces that of an earlier pipeline.
     """
     with _Declared.lock:
         if tls.ca_file is not None:
@@ -109,13 +113,13 @@ def declare(tls: Tls) -> None:
 
 
 def forget() -> None:
-    """Drop all declarations of pipelines, so that only the environment counts."""
+    """Forget what pipelines have declared, so that only the environment counts."""
     with _Declared.lock:
         _Declared.tls, _Declared.authorities = Tls(), ()
 
 
 def current() -> Certificates:
-    """Return the authorities that this process's clients trust besides the system's, and their certificate and key.
+    """Return the authorities that clients of this process trust besides the system's, and their certificate and key.
 
     Raises:
         ConfigError: a file cannot be read, or has no certificate or key; its ``where`` names the setting.
@@ -133,7 +137,7 @@ def client_context(only: str | None = None) -> ssl.SSLContext:
     """Return the TLS context for a client of this process.
 
     Args:
-        only: certificates (PEM) of the only authorities to trust. Default: the system's and the declared authorities.
+        only: certificates (PEM) of authorities to trust instead of the system's and the declared ones.
     """
     context = ssl.create_default_context(cadata=only)
     if only is None and (declared := current().authorities):
@@ -144,9 +148,9 @@ def client_context(only: str | None = None) -> ssl.SSLContext:
 
 
 def authorities_file() -> str | None:
-    """Return a file with the declared and the system's authorities, for clients that take a file; None if undeclared.
+    """Return a file with the declared and the system's authorities; None if no authorities are declared.
 
-    The file exists as long as this process.
+    The file is deleted when this process ends.
     """
     if not (declared := current().authorities):
         return None
@@ -161,50 +165,50 @@ def authorities_file() -> str | None:
 
 
 def own_files() -> tuple[Path, Path] | None:
-    """Return the files of this process's certificate and key; None without a certificate."""
+    """Return the files of the certificate and key that this process presents; None without a certificate."""
     with _Declared.lock:
         tls = _Declared.tls.completed(os.environ)
     return None if tls.certificate is None or tls.key is None else (tls.certificate, tls.key)
 
 
 def system_authorities() -> str:
-    """Return the system's authorities as PEM, for clients that take a single list of authorities."""
+    """Return the system's authorities as PEM, for clients that accept only one list of authorities."""
     paths = ssl.get_default_verify_paths()
     files = [Path(paths.cafile)] if paths.cafile else sorted(Path(paths.capath or "/nowhere").glob("*.0"))
     return "\n".join(each for file in files for each in _CERTIFICATE.findall(file.read_text("utf-8", "replace")))
 
 
 def certificates_in(file: Path, setting: str) -> str:
-    """Return the certificates in a file, without any private key in it."""
-    found = _CERTIFICATE.findall(_text(file, setting))
-    if not found:
-        raise ConfigError("the file has no certificate (PEM)", where=f"{setting}: {file}")
-    text = "\n".join(found)
+    """Return the certificates in a file, without private keys in it."""
+    where, hint = f"{setting}: {file}", "name a file with -----BEGIN CERTIFICATE-----"
+    text = "\n".join(_CERTIFICATE.findall(_text(file, setting)))
+    if not text:
+        raise ConfigError("the file has no certificate (PEM)", where=where, hint=hint)
     try:
         ssl.create_default_context().load_verify_locations(cadata=text)
     except ssl.SSLError:
-        where = f"{setting}: {file}"
-        raise ConfigError("the file has no certificates that can be read (PEM)", where=where) from None
+        hint = f"openssl x509 -in {file} -text shows the mistake"
+        raise ConfigError("the file has a certificate that cannot be read", where=where, hint=hint) from None
     return text
 
 
 def _key_in(file: Path) -> str:
     text, where = _text(file, "tls.key"), f"tls.key: {file}"
     if (found := _KEY.search(text)) is None:
-        raise ConfigError("the file has no private key (PEM)", where=where)
+        hint = "name a file with -----BEGIN PRIVATE KEY-----"
+        raise ConfigError("the file has no private key (PEM)", where=where, hint=hint)
     kind, body = found[1].strip(), found[2]
     if not kind:
         return found[0]
     if kind == "RSA" and "ENCRYPTED" not in body:
         return _pkcs8(base64.b64decode("".join(body.split())))
     hint = f"openssl pkcs8 -topk8 -nocrypt -in {file} -out {file.with_suffix('.pk8')}"
-    raise ConfigError(
-        "the private key has a passphrase, or is not in PKCS #8, which Java reads", where=where, hint=hint
-    )
+    what = "Java cannot read the private key: it has a passphrase, or is not in PKCS #8"
+    raise ConfigError(what, where=where, hint=hint)
 
 
 def _pkcs8(rsa: bytes) -> str:
-    """Return a PKCS #1 RSA key, which is cert-manager's default, as PKCS #8."""
+    """Convert an RSA key in PKCS #1, the default of cert-manager, to PKCS #8."""
     octets = _RSA + b"\x04" + _length(len(rsa)) + rsa
     wrapped = base64.encodebytes(b"\x30" + _length(len(octets)) + octets).decode()
     return f"-----BEGIN PRIVATE KEY-----\n{wrapped}-----END PRIVATE KEY-----\n"
@@ -223,40 +227,41 @@ def _text(file: Path, setting: str) -> str:
         return file.read_text("utf-8")
     except (OSError, ValueError) as error:
         what = f"the file cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}"
-        raise ConfigError(what, where=f"{setting}: {file}") from None
+        raise ConfigError(what, where=f"{setting}: {file}", hint="name a PEM file that this user may read") from None
 
 
 def explain(error: ssl.SSLError, *, server: str, where: str, setting: str = "tls.ca_file") -> LakefeedError:
-    """Return the error for a failed TLS connection, with the cause and the setting that helps."""
+    """Explain why a TLS connection failed; the hint names the setting that helps."""
     verify_code = getattr(error, "verify_code", None)
     if isinstance(error, ssl.SSLCertVerificationError):
         if verify_code in (62, 64):  # The codes for a host name or an address that the certificate lacks.
-            what, hint = "is for another host", "use a name that is in the certificate, or have one made for this name"
+            what, hint = (
+                "is for another host",
+                "use a name that the certificate has, or request a certificate for this one",
+            )
         elif verify_code in (9, 10):
             what, hint = "has expired or is not valid yet", "renew it, or correct this machine's clock"
         else:
             what = "is signed by an authority that is not trusted"
-            hint = f"{setting}: the certificate (PEM) of the authority that has signed it"
+            hint = f"set {setting} to the certificate (PEM) of the authority that signed it"
         return ConfigError(f"the certificate of {server} {what}: {error.verify_message}", where=where, hint=hint)
     reason = (getattr(error, "reason", None) or str(error)).lower().replace("_", " ")
     if _CERTIFICATE_REFUSED.search(reason):
-        hint = "tls.certificate and tls.key: a certificate that the server accepts, and its key"
-        return ConfigError(
-            f"{server} asks for a certificate, and refuses what it got: {reason}", where=where, hint=hint
-        )
-    if "eof occurred" in reason:
+        what = f"{server} requests a client certificate and has refused this client: {reason}"
+        hint = "set tls.certificate and tls.key to a certificate that the server accepts, and its key"
+    elif "eof occurred" in reason:
         # A server that refuses the client's certificate may close the connection before the client reads its alert.
-        hint = "it may ask for a certificate, or refuse this one: tls.certificate and tls.key; its log says which"
-        return ConfigError(f"{server} has cut the TLS connection off", where=where, hint=hint)
-    if "wrong version number" in reason or "record layer failure" in reason:
-        return ConfigError(
-            f"{server} does not use TLS at this address", where=where, hint="write http://, or its TLS port"
-        )
-    return ConfigError(f"no TLS connection to {server}: {reason}", where=where)
+        what = f"{server} has closed the TLS connection"
+        hint = "look into the server's log: it may refuse the client's certificate, tls.certificate and tls.key"
+    elif "wrong version number" in reason or "record layer failure" in reason:
+        what, hint = f"{server} does not use TLS at this address", "write http://, or the port for TLS"
+    else:
+        what, hint = f"no TLS connection to {server}: {reason}", "look into the server's log for the cause"
+    return ConfigError(what, where=where, hint=hint)
 
 
 def explain_libpq(text: str, *, server: str, where: str) -> LakefeedError | None:
-    """Return the error for a failed TLS connection of libpq; None if the message is about something else."""
+    """Explain why a TLS connection of libpq failed; return None for a message that is not about TLS."""
     if "certificate verify failed" in text:
         code, why = 20, "certificate verify failed"
     elif found := re.search(r"server certificate for .* does not match host name .*", text):

@@ -1,4 +1,4 @@
-"""Rules of ``mode: upsert`` for the whole pipeline file, and the settings that follow from the mode."""
+"""Rules between ``mode: upsert`` and other blocks of the file, and the settings that follow from the mode."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakefeed.config.values import TOPIC_MARK
 
 
 def upsert_problems(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    """Yield a problem for each setting of the file that contradicts the sink's ``mode: upsert``."""
+    """Yield a problem for each setting in other blocks that contradicts the sink's ``mode: upsert``."""
     keyed = config.sink.chosen.keyed
     if keyed is None:
         return
@@ -21,9 +21,9 @@ def upsert_problems(config: PipelineBlocks) -> Iterator[ConfigProblem]:
         return
     for name in ONLY_CHANGES:
         if name in keyed.model_fields_set:
+            what = f"sink.{config.sink.kind}.{name} is for output_mode: append, with which records are changes of rows"
             yield ConfigProblem(
-                f"sink.{config.sink.kind}.{name} is for changes that records tell of; with output_mode: update "
-                "each batch has its groups' newest rows"
+                what, hint="remove it: with output_mode: update a batch has the newest rows of its groups"
             )
 
 
@@ -31,30 +31,31 @@ def _changes(config: PipelineBlocks, sink: KeyedSink) -> Iterator[ConfigProblem]
     decode = config.decode
     history: str | None = getattr(sink, "history", None)
     if history is not None and (TOPIC_MARK in history) != (TOPIC_MARK in sink.table):
-        what = "each table has a history of its own"
-        yield ConfigProblem(f"{what}: {TOPIC_MARK} belongs in both of table and history, or in none")
+        what = f"only one of table and history has {TOPIC_MARK}, and each table requires its own history"
+        yield ConfigProblem(what, hint=f"write {TOPIC_MARK} in both or in none")
     if not sink.keys and TOPIC_MARK in sink.table and (without := _topic_without_keys(config)):
-        what = f"mode: upsert requires keys, the columns that a row is known by, and {without}"
+        what = f"mode: upsert requires keys, the columns that identify a row, and {without}"
         yield ConfigProblem(what, hint=f"keys: [id] in sink.{config.sink.kind}, or in tables.topics for each topic")
     letters = config.dead_letters.table if config.dead_letters else None
     for name, table in (("table", sink.table), ("history", history)):
         if letters is not None and table is not None and letters.lower() == table.lower():
-            what = f"sink.{config.sink.kind}.{name} is the dead letters' table"
-            yield ConfigProblem(what, hint="give each a table of its own")
+            what = f"sink.{config.sink.kind}.{name} and dead_letters name the same table"
+            yield ConfigProblem(what, hint="name two tables")
     if sink.delete.tombstones and decode.key is None and [key.lower() for key in sink.keys] != ["kafka_key"]:
-        what = "a tombstone has nothing but the record's key, and decode.key does not say how that is read"
-        hint = "decode: {key: {json: {schema_ddl: 'id BIGINT'}}} or the like, or the sink's delete.tombstones: false"
+        what = "a tombstone has only the record's key, and decode.key is missing"
+        hint = "set the format of keys, as in decode: {key: {json: {schema_ddl: 'id BIGINT'}}}; or write "
+        hint += "delete.tombstones: false in the sink"
         yield ConfigProblem(what, hint=hint)
     if tombstones_delete(config):
         if "on_null" in decode.model_fields_set:
-            what = "null values delete the row of their key here, and decode.on_null says otherwise"
-            yield ConfigProblem(what, hint="leave decode.on_null out, or set the sink's delete.tombstones: false")
+            what = "decode.on_null has no effect: a null value deletes the row of the record's key"
+            yield ConfigProblem(what, hint="remove decode.on_null, or write delete.tombstones: false in the sink")
         for column in sink.order_by:
             if column.lower() != TIMESTAMP_COLUMN:
                 hint = f"order_by: [{TIMESTAMP_COLUMN}], or delete.tombstones: false and decode.on_null: skip"
-                yield ConfigProblem(f"tombstones have no {column} that they could be ordered by", hint=hint)
+                yield ConfigProblem(f"order_by has {column}, and tombstones have no {column}", hint=hint)
     sql = config.transform.sql if config.transform is not None else None
-    # The check guesses from the text: SQL without * must name the columns that it keeps. The start checks the rows.
+    # SQL without * must name the columns that it keeps, so search for the names. The start checks the rows themselves.
     if sql is not None and "*" not in sql:
         words = {word.lower() for word in re.findall(r"[A-Za-z_][A-Za-z0-9_]*", sql)}
         columns = (*sink.keys, *sink.order_by, *POSITION_COLUMNS, DELETED)
@@ -69,12 +70,12 @@ def _topic_without_keys(config: PipelineBlocks) -> str | None:
     kafka = config.source.kafka
     if kafka is not None and kafka.topics is not None:
         return next((f"topic {topic} has none" for topic in kafka.topics if topic not in own), None)
-    # The topics of a pattern are known only at the start.
+    # Only the brokers know the topics of a pattern.
     return None if own else "no topic has any"
 
 
 def tombstones_delete(config: PipelineBlocks) -> bool:
-    """Return whether a null value deletes the row of its key."""
+    """Return whether a null value deletes the row of the record's key."""
     sink = config.upserting
     if sink is None:
         return False
@@ -82,7 +83,7 @@ def tombstones_delete(config: PipelineBlocks) -> bool:
 
 
 def kept_metadata(config: PipelineBlocks) -> tuple[str, ...]:
-    """Return ``decode.metadata``, with further metadata that the sink needs to order or identify rows."""
+    """Return ``decode.metadata``, and the metadata that the sink needs to order or identify rows."""
     sink = config.upserting
     needed: list[str] = list(config.decode.metadata)
     if sink is not None or (config.sink.chosen.record_positions != "unused" and not config.sinks):

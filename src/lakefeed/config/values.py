@@ -1,4 +1,4 @@
-"""Types of text values in a pipeline file: names, brokers, durations, triggers, partitions and sort columns."""
+"""Types of texts in a pipeline file: names, brokers, durations, triggers, partitions and sort columns."""
 
 from __future__ import annotations
 
@@ -28,38 +28,36 @@ Bound = Annotated[int, Field(gt=0, le=2**63 - 1)]
 
 def _require_three_parts(table: str) -> None:
     if not re.fullmatch(rf"{Identifier}(\.{Identifier}){{2,}}", table):
-        raise ValueError("a table is written catalog.namespace.table, each up to 200 letters, digits and underscores")
+        raise ValueError("write catalog.namespace.table; each name has up to 200 letters, digits and underscores")
 
 
 TableName = Annotated[str, checked(_require_three_parts)]
 """``catalog.namespace.table``"""
 TableTemplate = Annotated[str, checked(lambda table: _require_three_parts(table.replace(TOPIC_MARK, "t")))]
-"""A table's name that may contain ``{topic}`` for the topic's name."""
+"""The name of a table; it may contain ``{topic}`` for the topic's name."""
 
 
 def table_of(template: str, topic: str) -> str:
-    """Return the table's name with the topic's for ``{topic}``; ``_`` replaces characters that it cannot have."""
+    """Replace ``{topic}`` by the topic's name, and characters that a table's name cannot have by ``_``."""
     return template.replace(TOPIC_MARK, re.sub(r"[^A-Za-z0-9_]", "_", topic))
 
 
 def catalog_of(table: str) -> str:
-    """Return the catalog's name, which is the first part of the table's name."""
     return table.split(".", 1)[0]
 
 
 def is_topic_name(topic: str) -> bool:
-    """Return whether Kafka accepts the name for a topic."""
     return re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic) is not None and topic not in (".", "..")
 
 
 def _require_topic_name(topic: str) -> None:
     if not is_topic_name(topic):
-        raise ValueError(f"'{topic}' can be no topic's name: it is up to 249 letters, digits, '.', '_' and '-'")
+        raise ValueError(f"'{topic}' cannot be a topic: use up to 249 letters, digits, '.', '_' and '-'")
 
 
 TopicName = Annotated[str, checked(_require_topic_name)]
 
-# Kafka's clients accept a protocol's name before an address.
+# Kafka's clients accept the name of a protocol before an address.
 _PROTOCOL = r"(?:(?i:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?"
 _BROKER = re.compile(_PROTOCOL + r"(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._%-]+):(\d{1,5})", re.ASCII)
 
@@ -68,8 +66,8 @@ def _require_hosts_and_ports(servers: str) -> None:
     for server in servers.split(","):
         found = _BROKER.fullmatch(server.strip())
         if found is None or not 1 <= int(found[1]) <= 65535:
-            what = f"'{server.strip()}' is no broker: write host:port, with a port of 1 to 65535; several with commas"
-            raise ValueError(f"{what} between them")
+            what = f"'{server.strip()}' is no broker: write host:port, with a port from 1 to 65535"
+            raise ValueError(f"{what}, and commas between several brokers")
 
 
 Brokers = Annotated[str, checked(_require_hosts_and_ports)]
@@ -84,7 +82,7 @@ _IMAGE = re.compile(rf"(?:{_HOST}/)?{_NAME}(?:/{_NAME})*(?::\w[\w.-]{{0,127}})?(
 
 
 def is_image(reference: str) -> bool:
-    """Return whether a text can name an image: ``[host/]name[:tag][@sha256:digest]``, capitals only in the host."""
+    """Return whether a text has the form ``[host/]name[:tag][@sha256:digest]``, with capitals only in the host."""
     return _IMAGE.fullmatch(reference) is not None
 
 
@@ -93,7 +91,7 @@ def is_image(reference: str) -> bool:
 _DURATION = re.compile(r"\s*(\d{1,9})\s*([a-z]+?)s?\s*", re.ASCII)
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
 _CENTURY = 100 * 366 * 86_400
-"""The longest duration in seconds: in microseconds, longer ones overflow Spark's and Iceberg's numbers."""
+"""The longest duration in seconds; a longer one would overflow the microseconds of Spark and Iceberg."""
 
 
 def _parse_seconds(text: str, *, units: Collection[str] = tuple(_SECONDS)) -> int | None:
@@ -102,7 +100,7 @@ def _parse_seconds(text: str, *, units: Collection[str] = tuple(_SECONDS)) -> in
 
 
 def seconds_of(duration: str) -> int:
-    """Return the seconds of a duration such as ``1 hour``: 3600."""
+    """Convert a duration such as ``1 hour`` to seconds."""
     seconds = _parse_seconds(duration)
     if seconds is None:
         raise ValueError("a duration is '<n> seconds|minutes|hours|days'")
@@ -124,13 +122,13 @@ Period = Annotated[str, checked(_require_period)]
 AVAILABLE_NOW = "available-now"
 REAL_TIME = "real-time"
 INTERVAL = "1 minute"
-"""The default interval at which a real-time query records its progress."""
+"""The default interval at which a real-time query stores its position."""
 _LEAST_INTERVAL = 5
 """The least interval in seconds: Spark's ``spark.sql.streaming.realTimeMode.minBatchDuration``."""
 
 
 def require_trigger(trigger: str) -> str:
-    """Return the trigger unchanged; raise a ValueError if it is invalid."""
+    """Return a valid trigger unchanged; raise a ValueError for others."""
     interval = interval_of(trigger)
     if trigger == AVAILABLE_NOW:
         return trigger
@@ -146,7 +144,9 @@ def require_trigger(trigger: str) -> str:
     if seconds > 366 * _SECONDS["day"]:
         raise ValueError("a trigger is a year at most")
     if interval is not None and seconds < _LEAST_INTERVAL:
-        raise ValueError(f"{REAL_TIME}: its progress is noted every {_LEAST_INTERVAL} seconds at most")
+        raise ValueError(
+            f"{REAL_TIME} stores its position every {_LEAST_INTERVAL} seconds at most: write a longer time"
+        )
     return trigger
 
 
@@ -162,7 +162,7 @@ def trigger_seconds(trigger: str) -> float:
 
 
 def interval_of(trigger: str) -> str | None:
-    """Return the interval at which a real-time query records its progress; None for other triggers."""
+    """Return the interval at which a real-time query stores its position; None for other triggers."""
     name, _, interval = trigger.partition(",")
     return (interval.strip() or INTERVAL) if name.strip() == REAL_TIME else None
 
@@ -186,15 +186,14 @@ class PartitionTransform(ParsedText):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a text such as ``days(at)`` or ``bucket(16, id)``, or a column's name alone."""
+        """Parse a text such as ``days(at)`` or ``bucket(16, id)``, or the name of a column."""
         if match := re.fullmatch(rf"\s*{COLUMN}\s*", text):
             return cls(name="identity", column=match[1])
         if match := re.fullmatch(rf"\s*(year|month|day|hour)s?\(\s*{COLUMN}\s*\)\s*", text):
             return cls(name=f"{match[1]}s", column=match[2])
         if match := re.fullmatch(rf"\s*(bucket|truncate)\(\s*([1-9]\d*)\s*,\s*{COLUMN}\s*\)\s*", text):
             return cls(name=match[1], width=int(match[2]), column=match[3])
-        what = f"'{text}' is no partition transform: write column, days(column), bucket(16, column) or the like"
-        raise ValueError(what)
+        raise ValueError(f"'{text}' is no partition transform: write column, days(column), bucket(16, column), …")
 
     def __str__(self) -> str:
         if self.name == "identity":
@@ -204,7 +203,7 @@ class PartitionTransform(ParsedText):
 
 @dataclass(frozen=True, kw_only=True)
 class SortColumn(ParsedText):
-    """A column by which the rows of files are sorted, so that readers can skip more files."""
+    """A column by which the rows of a file are sorted, so that readers can skip more files."""
 
     column: str
     descending: bool = False
@@ -212,7 +211,7 @@ class SortColumn(ParsedText):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``at``, ``at desc`` or ``at desc nulls first``; by default, nulls sort as the smallest values."""
+        """Parse ``at``, ``at desc`` or ``at desc nulls first``; by default, nulls sort as the smallest values."""
         match = re.fullmatch(rf"\s*{COLUMN}(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", text, re.IGNORECASE)
         if not match:
             raise ValueError(f"'{text}' is no sort column: write column, column desc or column desc nulls last")

@@ -1,1 +1,1 @@
-"""Text for people: with escapes and alignment, without secrets and without values of records."""
+"""Texts for users: readable, and without secrets, control characters and values of records."""

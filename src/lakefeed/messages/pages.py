@@ -1,4 +1,4 @@
-"""Names the pages of the documentation by the command that prints them, since a wheel has no folder ``docs``."""
+"""Finds the page of the documentation about an error, and the command that prints it: a wheel has no ``docs``."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import sys
 from functools import cache
 
 GENERAL = ("troubleshooting", "pipeline-files", "check")
-"""Pages about errors of many causes. The page of the setting or of the raising module is more precise."""
+"""Pages about errors with many causes; the page of the setting or of the raising module is better if there is one."""
 
 
 def page_command(topic: str) -> str:
-    """Return the command that prints a page; the topic is the page's file name without ``.md``."""
+    """Return the command that prints a page; the topic is the name of its file without ``.md``."""
     return f"lakefeed docs {topic}"
 
 
 @cache
 def pages() -> dict[str, dict[str, str]]:
-    """Return the tables ``texts``, ``settings`` and ``modules`` of pages.toml, each with its pages."""
+    """Return the tables ``texts``, ``settings`` and ``modules`` of pages.toml, which name pages."""
     import tomllib
     from importlib.resources import files
 
@@ -24,7 +24,7 @@ def pages() -> dict[str, dict[str, str]]:
 
 
 def page_of_text(what: str) -> str | None:
-    """Return the page of an error with this text; None if the setting or the module decides."""
+    """Return the page for an error's text; None if the setting or the module decides."""
     return next((page for words, page in pages()["texts"].items() if words in what), None)
 
 
@@ -37,9 +37,9 @@ def page_of_setting(key: str) -> str | None:
 
 
 def page_of_module(module: str) -> str | None:
-    """Return the page about the work of a module; None if no single page is about it.
+    """Return the page about the work of a module; None if there is no such page.
 
-    A plug-in's page is in the variable ``PAGE`` of the module's package or of a package around that one.
+    A plug-in names its page in the variable ``PAGE`` of the module's package or of a package around it.
     """
     package, *parts = module.split(".")
     if package != "lakefeed":

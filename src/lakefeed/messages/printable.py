@@ -1,7 +1,7 @@
-"""Makes text from records, schemas and servers harmless for a terminal: it may have any characters.
+"""Makes text from records, schemas and servers harmless for a terminal.
 
-A control character can move the cursor, or change colours or the window's title. A direction mark can make a line look
-like another one. Both are written as escapes.
+In such text a control character can move the cursor, or change colours or the window's title; a direction mark can make
+a line look like another one. Both are replaced by escapes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def printable(text: str, *, keep: str = "") -> str:
 
 
 def shortened(text: str) -> str:
-    """Cut words of more than 500 letters after 200 letters, since names from outside may have any length."""
+    """Cut each word of more than 500 letters after 200, since a name from a server or a file may have any length."""
     return _LONG.sub(lambda word: f"{word[0][:200]}… ({len(word[0]):,} letters)", text) if len(text) > 500 else text
 
 
@@ -36,7 +36,7 @@ def printable_json(text: str) -> str:
 
 
 def unescaped(text: str) -> str:
-    """Return the original of a text that ``printable`` has returned."""
+    """Return the text from which ``printable`` has made this one."""
 
     def char(match: re.Match[str]) -> str:
         number = int(next(filter(None, match.groups())), 16)
@@ -51,7 +51,7 @@ def _escape(char: str) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], *, left: int) -> list[str]:
-    """Align cells in columns: the first ``left`` columns to the left, the others, which are figures, to the right."""
+    """Align cells in columns: the first ``left`` columns to the left, the others to the right, as figures are."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(
@@ -71,11 +71,11 @@ class ReadableResult:
     @property
     @abstractmethod
     def headline(self) -> str:
-        """Return the result in one line."""
+        """The result in one line."""
 
     @property
     def figures(self) -> Mapping[str, str]:
-        """Return the figures that a notebook shows below the headline, by name."""
+        """The figures that a notebook shows below the headline, by name."""
         return {}
 
     def __repr__(self) -> str:
@@ -90,7 +90,7 @@ class ReadableResult:
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return an HTML table for a notebook, with all text escaped."""
+    """Return a table in HTML for a notebook; all text in it is escaped."""
     left = "text-align:left"
     head = "".join(f"<th style='{left}'>{_cell(name)}</th>" for name in columns)
     body = "".join("<tr>" + "".join(f"<td style='{left}'>{_cell(cell)}</td>" for cell in row) + "</tr>" for row in rows)
@@ -98,7 +98,7 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def counted(count: int, name: str, names: str | None = None) -> str:
-    """Return a text like ``1 batch`` or ``1,200 batches``; the default plural is ``name`` with an s."""
+    """Return ``1 batch``, ``1,200 batches``, …; the default plural is ``name`` with an s."""
     return f"{count:,} {name if count == 1 else names or name + 's'}"
 
 
@@ -109,17 +109,17 @@ def _cell(text: str) -> str:
 LEFT_OUT = "…"
 LONGEST = 500
 
-# Spark's error classes, except those that only wrap another error.
+# The class of Spark's error; classes that only wrap another error are skipped.
 _CLASS = re.compile(r"\[(?!STREAM_FAILED|TASK_WRITE_FAILED|FOREACH_BATCH)([A-Z][A-Z0-9_.]+)\]")
 _STATE = re.compile(r"SQLSTATE: (\w{5})")
-# SQLSTATE classes of errors that values cause: cardinality, data, constraint, functions and raise_error.
+# The beginnings of SQLSTATE for errors in values: cardinality, data, constraint, functions and raise_error.
 _OF_DATA = ("21", "22", "23", "38", "39", "P0")
 _CAST = re.compile(r'.* of the type ("[^"]*") cannot be cast to ("[^"]*")', re.DOTALL)
 _COLUMN = re.compile(r"column(?: or variable)? (`[^`]*`)")
-# The place of the error in the user's SQL: the expression's last line, and carets below it.
+# Spark shows the last line of the failing expression in the user's SQL, with carets below it.
 _CONTEXT = re.compile(r"^== SQL[^\n]*==\n(?:.*\n)*?(.*)\n( *)(\^+)$", re.MULTILINE)
 
-# For quoted values in messages of Java and of databases: the text before, the quote, the text after.
+# For each message of Java or a database that quotes a value: the text before it, the quote, the text after it.
 _QUOTED = (
     (r"[Ff]or input string: ", '"', ""),
     (r"Text ", "'", " could not be parsed"),
@@ -130,7 +130,7 @@ _QUOTED = (
     (r"value ", '"', " is out of range"),
 )
 _VALUES = tuple(re.compile(rf"({before}){quote}.*{quote}(?={after})", re.DOTALL) for before, quote, after in _QUOTED)
-# Iceberg's message about a decimal has the number without quotes.
+# Iceberg's message about a decimal does not quote the number.
 _DECIMAL = re.compile(r"(Cannot write value as decimal\(\d+,\d+\), too large: )\S+")
 _DETAIL = re.compile(r"\s*(?:Detail: |DETAIL: |Where: )?(?:Key \(.*?\)=\(|Failing row contains ).*", re.DOTALL)
 _PREVIEW = re.compile(
@@ -139,7 +139,7 @@ _PREVIEW = re.compile(
 
 
 def without_values(text: str) -> str:
-    """Return an error message without values of records; the error's class and its place in the SQL stay.
+    """Remove values of records from an error message, but not the error's class and its place in the SQL.
 
     LAKEFEED_DEBUG=1 shows the original message.
     """

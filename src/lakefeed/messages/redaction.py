@@ -1,4 +1,4 @@
-"""Hides every secret that this process knows in all of its messages, wherever a message comes from."""
+"""Hides in all messages of this process the secrets that it has read."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Iterable
 
 HIDDEN = "**********"
 SHORTEST = 4
-"""The least length of a secret that is hidden; a shorter one would occur in every text."""
+"""Secrets of fewer letters are not hidden: they would occur in every text."""
 SHORTEST_OF_FREE = 8
-"""The same for a value that is only presumed to be a secret: it may be a number or an ordinary word."""
+"""The same limit for a value that is only presumed to be a secret: it may be a number or an ordinary word."""
 
 _known: set[str] = set()
 
 
 def remember(secrets: Iterable[str], *, shortest: int = SHORTEST) -> None:
-    """Hide these texts in all messages of this process; of a text with several lines, hide the single lines too."""
+    """Hide these texts in all messages of this process; if a text has several lines, hide each line, too."""
     for secret in secrets:
         _known.update(each for each in (secret, *secret.splitlines()) if len(each) >= shortest)
 
 
 def redacted(text: str) -> str:
-    """Return a text with every remembered secret hidden.
+    """Hide all remembered secrets in a text.
 
     A short secret is hidden only where it is a whole word: otherwise the password "only" would garble "commonly".
     """

@@ -1,4 +1,4 @@
-"""Prepares text from outside for one line of a terminal or a log: bounded, without secrets and control characters."""
+"""Prepares text for one line of a terminal or a log: short, and without secrets and control characters."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ LONGEST_IN_LOG = 2000
 
 
 def one_line(text: str, *, most: int = LONGEST) -> str:
-    r"""Return at most ``most`` characters of a text on one line: line breaks become spaces, other controls escapes."""
-    # Hide secrets before cutting: a secret that is cut would not be recognized.
+    r"""Return the first ``most`` characters on one line: line breaks become spaces, other controls escapes."""
+    # Hide secrets before the cut, which could leave a part of one.
     words = " ".join(redacted(text).split())
     return printable(shortened(words, most=most))
 
@@ -27,8 +27,8 @@ def shortened(text: str, *, most: int) -> str:
 
 
 def json_line(document: Any) -> str:
-    """Return a document as one line of JSON, with texts bounded, secrets hidden and unprintable characters escaped."""
-    # Secrets are hidden in single values: in the whole line, hiding a secret like 1234 or true would break the JSON.
+    """Return a document as one line of JSON: long texts are cut, secrets hidden and unprintable characters escaped."""
+    # Hide secrets value by value: in the whole line, hiding a secret such as 1234 or true could break the JSON.
     return printable_json(
         json.dumps(
             _bounded(document),
@@ -50,7 +50,7 @@ def _bounded(value: Any) -> Any:
 
 
 def _key(key: Any) -> Any:
-    """Bound a key, and hide secrets in it unless it is a name or a number: such keys are lakefeed's own."""
+    """Cut a key; hide secrets in it unless it is a name or a number, as lakefeed's own keys are."""
     is_own = isinstance(key, str) and (key.isidentifier() or key.isdecimal())
     return shortened(key, most=LONGEST_IN_LOG) if is_own else _bounded(key)
 

@@ -1,4 +1,4 @@
-"""A block of a third-party package is read, checked and described like lakefeed's own."""
+"""A block of another package is read, checked and described as lakefeed's own blocks are."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,6 +46,8 @@ class Pager(Block):
             yield ConfigProblem("a pager is not called each second", hint="trigger: 1 minute")
 '''
 SETTINGS = {plugins.SETTINGS_GROUP: "pager = stranger_pager:Pager"}
+EACH_SECOND = "a pager is not called each second"
+HIDDEN = "something else (not shown: it is a secret)"
 
 
 @pytest.fixture
@@ -64,11 +66,11 @@ def checked(folder: Path, text: str = FILE, **options: Any) -> Reading:
     return read(file, **{"environment": {"PAGER_TOKEN": "hunter2hunter2"}, **options})
 
 
-def said(reading: Reading) -> list[tuple[int | None, str, str | None]]:
+def texts(reading: Reading) -> list[tuple[int | None, str, str | None]]:
     return [(problem.line, problem.what, problem.hint) for problem in reading.problems]
 
 
-def test_its_settings_are_typed(put: Callable[..., None], tmp_path: Path) -> None:
+def test_the_settings_of_an_added_block_have_types(put: Callable[..., None], tmp_path: Path) -> None:
     put()
     config = checked(tmp_path).config
     from stranger_pager import Pager  # type: ignore[import-not-found]
@@ -91,12 +93,7 @@ def test_its_settings_are_typed(put: Callable[..., None], tmp_path: Path) -> Non
         (("  url:", "  urll:"), 6, "unknown option 'urll' in 'pager'", "did you mean 'url'?"),
         (("pager:", "pagr:"), 5, "unknown option 'pagr'", "did you mean 'pager'?"),
         (("https://pager.example.org", "[a, b]"), 6, "'url' expects text; found a list", None),
-        (
-            ("${PAGER_TOKEN}", "[a, b]"),
-            7,
-            "'token' expects text; found something else (not shown: it is a secret)",
-            None,
-        ),
+        (("${PAGER_TOKEN}", "[a, b]"), 7, f"'token' expects text; found {HIDDEN}", None),
         (
             ("decode: raw", "decode: raw\ntrigger: 1 second"),
             6,
@@ -105,32 +102,31 @@ def test_its_settings_are_typed(put: Callable[..., None], tmp_path: Path) -> Non
         ),
     ],
 )
-def test_a_mistake_has_its_line_and_the_nearest_name(
+def test_a_mistake_in_an_added_block_has_its_line_and_a_hint(
     put: Callable[..., None], tmp_path: Path, wrong: tuple[str, str], line: int, what: str, hint: str | None
 ) -> None:
     put()
-    assert said(checked(tmp_path, FILE.replace(*wrong))) == [(line, what, hint)]
+    assert texts(checked(tmp_path, FILE.replace(*wrong))) == [(line, what, hint)]
 
 
-def test_all_mistakes_are_found_at_once(put: Callable[..., None], tmp_path: Path) -> None:
+def test_one_run_reports_mistakes_of_added_and_own_blocks(put: Callable[..., None], tmp_path: Path) -> None:
     put()
     text = FILE.replace("  url: https://pager.example.org\n", "").replace("1 minute", "often")
-    assert [what for _, what, _ in said(checked(tmp_path, text.replace("name: taxi\n", "")))] == [
+    assert [what for _, what, _ in texts(checked(tmp_path, text.replace("name: taxi\n", "")))] == [
         "'name' is missing",
         "'url' is missing in 'pager'",
         "'every': a duration is '<n> seconds|minutes|hours|days'",
     ]
 
 
-def test_a_command_that_looks_needs_none_of_its_secrets(put: Callable[..., None], tmp_path: Path) -> None:
+def test_only_a_run_needs_the_secrets_of_an_added_block(put: Callable[..., None], tmp_path: Path) -> None:
     put()
-    assert [what for _, what, _ in said(checked(tmp_path, environment={}))] == [
-        "the environment variable PAGER_TOKEN is not set"
-    ]
-    assert said(checked(tmp_path, environment={}, to_run=False)) == []
+    [(_, what, _)] = texts(checked(tmp_path, environment={}))
+    assert what == "the environment variable PAGER_TOKEN is not set"
+    assert texts(checked(tmp_path, environment={}, to_run=False)) == []
 
 
-def test_editors_know_it(put: Callable[..., None]) -> None:
+def test_the_schema_for_editors_has_the_added_block(put: Callable[..., None]) -> None:
     put()
     schema = json_schema()
     assert schema["properties"]["pager"]["description"] == "A pager, called at the end."
@@ -148,12 +144,12 @@ def test_editors_know_it(put: Callable[..., None]) -> None:
         ("pager = stranger_pager:Pager\npager2 = stranger_pager:Pager", PAGER, None),
     ],
 )
-def test_a_broken_package_is_named_where_the_file_has_its_block(
+def test_a_broken_package_is_reported_at_its_block_only(
     put: Callable[..., None], tmp_path: Path, entry: str, source: str, expected: str | None
 ) -> None:
     put({plugins.SETTINGS_GROUP: entry}, source)
-    assert said(checked(tmp_path, FILE.split("pager:")[0])) == []
-    found = said(checked(tmp_path))
+    assert texts(checked(tmp_path, FILE.split("pager:")[0])) == []
+    found = texts(checked(tmp_path))
     if expected is None:
         assert found == []
     else:
@@ -162,19 +158,21 @@ def test_a_broken_package_is_named_where_the_file_has_its_block(
         assert "pager" in found[0][1]
 
 
-def test_no_package_replaces_a_block_of_lakefeed(put: Callable[..., None], tmp_path: Path) -> None:
+def test_a_package_cannot_replace_a_block_of_lakefeed(put: Callable[..., None], tmp_path: Path) -> None:
     put({plugins.SETTINGS_GROUP: "sink = stranger_pager:Pager"})
-    assert said(checked(tmp_path, FILE.split("pager:")[0])) == []
+    assert texts(checked(tmp_path, FILE.split("pager:")[0])) == []
 
 
-def test_a_key_whose_package_is_not_installed_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_block_that_is_not_installed_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(plugins, "KEYS_OF_EXTRAS", {"paging": ("pager",)})
     what = "the block 'pager' is for a part of lakefeed that is not installed"
-    assert said(checked(tmp_path)) == [(5, what, install_command("paging"))]
-    assert said(checked(tmp_path, to_run=False)) == []
+    assert texts(checked(tmp_path)) == [(5, what, install_command("paging"))]
+    assert texts(checked(tmp_path, to_run=False)) == []
 
 
-def test_without_packages_the_model_is_the_core_s(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_packages_the_model_is_pipeline_config(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugins, "installed", lambda group: [])
     forget_blocks()
     assert pipeline_model() is PipelineConfig

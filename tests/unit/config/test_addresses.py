@@ -1,4 +1,4 @@
-"""Addresses in a store or on this machine have one spelling; find those that a pipeline uses twice."""
+"""Paths have one spelling, and a pipeline may not use one place twice."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.support.pipeline_text import problems
 
 
 @pytest.mark.parametrize(
-    ("written", "means"),
+    ("written", "spelling"),
     [
         ("s3a://bucket/a/b", "s3a://bucket/a/b"),
         ("s3://bucket/a/b/", "s3a://bucket/a/b"),
@@ -24,10 +24,9 @@ from tests.support.pipeline_text import problems
         ("/data/with space/ä", "file:///data/with space/ä"),
     ],
 )
-def test_one_spelling_for_each_place(written: str, means: str) -> None:
-    assert storage_path(written) == means
-    assert storage_path(means) == means
-    assert is_local(written) == means.startswith("file:")
+def test_a_path_has_one_spelling(written: str, spelling: str) -> None:
+    assert storage_path(written) == storage_path(spelling) == spelling
+    assert is_local(written) == spelling.startswith("file:")
 
 
 @pytest.mark.parametrize(
@@ -38,17 +37,17 @@ def test_one_spelling_for_each_place(written: str, means: str) -> None:
         "/data/a\nb",
     ],
 )
-def test_what_is_no_place(written: str) -> None:
+def test_a_wrong_path_is_refused(written: str) -> None:
     with pytest.raises(ValueError, match=r"write|written|misread|home"):
         storage_path(written)
 
 
-def test_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_tilde_is_the_users_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert storage_path("~/lake") == f"file://{tmp_path}/lake"
 
 
-def test_a_warehouse_in_a_folder_has_its_catalog_beside_the_tables() -> None:
+def test_the_default_catalog_of_a_folder_is_a_file_in_it() -> None:
     catalog = Catalog.model_validate({"warehouse": "/data/lake"})
     assert (catalog.type, catalog.uri) == ("jdbc", "jdbc:sqlite:/data/lake/catalog.db")
     assert catalog.warehouse == "file:///data/lake"
@@ -57,7 +56,7 @@ def test_a_warehouse_in_a_folder_has_its_catalog_beside_the_tables() -> None:
     assert other.sqlite_file == Path("/elsewhere/c.db")
 
 
-def test_a_warehouse_in_a_store_needs_its_uri_and_a_rest_name_stays_a_name() -> None:
+def test_a_warehouse_fits_the_type_of_its_catalog() -> None:
     with pytest.raises(ValidationError, match="starts with jdbc:"):
         Catalog.model_validate({"warehouse": "s3://lake/warehouse"})
     rest = Catalog.model_validate({"type": "rest", "uri": "http://catalog", "warehouse": "/team/lake"})
@@ -68,7 +67,7 @@ def test_a_warehouse_in_a_store_needs_its_uri_and_a_rest_name_stays_a_name() -> 
         Catalog.model_validate({"warehouse": "/data/a#b"})
 
 
-def test_the_environment_can_name_a_folder_alone() -> None:
+def test_a_folder_in_the_environment_is_enough_for_a_catalog() -> None:
     found = Connections.from_environment({"LAKEFEED_WAREHOUSE": "/data/lake"}).catalogs["lake"]
     assert found.sqlite_file == Path("/data/lake/catalog.db")
     assert not Connections.from_environment({"LAKEFEED_WAREHOUSE": "s3://lake/warehouse"}).catalogs
@@ -77,8 +76,8 @@ def test_the_environment_can_name_a_folder_alone() -> None:
 KAFKA = {"bootstrap_servers": "a:9092,b:9092", "topics": ["hits"]}
 
 
-def said(folder: Path, **blocks: Any) -> str:
-    """Return the errors of a pipeline with these blocks, or an empty text."""
+def errors(folder: Path, **blocks: Any) -> str:
+    """Return the errors of a pipeline with these blocks as one text."""
     plain: dict[str, Any] = {
         "name": "shop",
         "source": {"kafka": KAFKA},
@@ -108,14 +107,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"dead_letters": {"table": "lake.Shop.ROWS"}}, MIXED),
     ({"sinks": {"a": {"iceberg": {"table": "lake.shop.b"}}}, "dead_letters": {"table": "lake.shop.b"}}, MIXED),
     ({"sink": upserting(history="lake.shop.old"), "dead_letters": {"table": "lake.shop.old"}}, MIXED),
-    ({"sinks": {"a": {"iceberg": {"table": "lake.shop.Rows"}}}}, "goes where another sink goes"),
-    ({"sink": {"kafka": {"topic": "hits", "bootstrap_servers": "B:9092"}}}, "go in a circle"),
+    ({"sinks": {"a": {"iceberg": {"table": "lake.shop.Rows"}}}}, "two sinks cannot write to it"),
+    ({"sink": {"kafka": {"topic": "hits", "bootstrap_servers": "B:9092"}}}, "would read its own"),
     ({"sink": {"kafka": {"topic": "dead"}}, "dead_letters": {"topic": "dead"}}, MIXED),
-    ({"source": {"iceberg": {"table": "lake.shop.rows"}}, "decode": None}, "go in a circle"),
+    ({"source": {"iceberg": {"table": "lake.shop.rows"}}, "decode": None}, "would read its own"),
     (many(None, dead_letters={"table": "lake.shop.{topic}"}), MIXED),
     (many(["hits", "hits_dead"], dead_letters={"table": "lake.shop.{topic}_dead"}), MIXED),
-    (many(["hits.a", "hits_a"]), "goes where another sink goes"),
-    (many(["Hits", "hits"]), "goes where another sink goes"),
+    (many(["hits.a", "hits_a"]), "two sinks cannot write to it"),
+    (many(["Hits", "hits"]), "two sinks cannot write to it"),
     # Both topics give one feed name, so their dead letters could not be distinguished.
     (
         many(
@@ -123,16 +122,16 @@ WRONG: list[tuple[dict[str, Any], str]] = [
             dead_letters={"table": "lake.shop.dead"},
             tables={"topics": {"hits_a": {"table": "lake.shop.other"}}},
         ),
-        "are one place",
+        "both feeds have the same name",
     ),
     (many(None, tables={"topics": {"hits.a": {"dead_letters": {"table": "lake.shop.hits_a"}}}}), MIXED),
-    (many(None, tables={"topics": {"hits.a": {"dead_letters": {"topic": "hits.dead"}}}}), "go in a circle"),
+    (many(None, tables={"topics": {"hits.a": {"dead_letters": {"topic": "hits.dead"}}}}), "would read its own"),
 ]
 
 
 @pytest.mark.parametrize(("blocks", "message"), WRONG)
-def test_one_place_for_two_things(tmp_path: Path, blocks: dict[str, Any], message: str) -> None:
-    assert message in said(tmp_path, **blocks)
+def test_two_uses_of_one_place_are_refused(tmp_path: Path, blocks: dict[str, Any], message: str) -> None:
+    assert message in errors(tmp_path, **blocks)
 
 
 NAMED = {name: {"table": f"lake.shop.{name}"} for name in ("Hits", "hits")}
@@ -146,5 +145,5 @@ RIGHT: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("blocks", RIGHT)
-def test_places_that_only_look_alike(tmp_path: Path, blocks: dict[str, Any]) -> None:
-    assert said(tmp_path, **blocks) == ""
+def test_similar_places_are_accepted(tmp_path: Path, blocks: dict[str, Any]) -> None:
+    assert errors(tmp_path, **blocks) == ""

@@ -1,4 +1,4 @@
-"""Checks that the models do not make: columns, functions, logins, Spark's settings."""
+"""Mistakes that the models do not find: columns, DDL, SQL and Spark settings."""
 
 import json
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import pytest
 
 from lakefeed.config.checks import known
 from lakefeed.config.sql import columns_of_ddl, unreadable
-from tests.support.pipeline_text import GOOD, REGISTRY, Reader
+from tests.support.pipeline_text import GOOD, REGISTRY, Acceptor, Reader
 
 AVRO = "  avro:\n" + REGISTRY
 JSON = "  json: {schema_ddl: 'id BIGINT, at TIMESTAMP, `odd.name` STRING'}\n  metadata: [offset, key]\n"
@@ -20,12 +20,12 @@ TABLE = "    table: lake.nyc.trips\n"
     [
         ("    partition_by: [days(att)]\n", "sink.iceberg.partition_by.0", "did you mean 'at'?"),
         ("    sort_by: [id, 'idd desc']\n", "sink.iceberg.sort_by.1", "did you mean 'id'?"),
-        ("    partition_by: [kafka_partition]\n", "sink.iceberg.partition_by.0", "they have id, at, odd.name"),
-        ("    mode: upsert\n    keys: [id, other]\n", "sink.iceberg.keys.1", "they have"),
+        ("    partition_by: [kafka_partition]\n", "sink.iceberg.partition_by.0", "the columns are id, at, odd.name"),
+        ("    mode: upsert\n    keys: [id, other]\n", "sink.iceberg.keys.1", "the columns are"),
         ("    mode: upsert\n    keys: [id]\n    delete: {column: op, equals: [d]}\n", "sink.iceberg.delete.column", ""),
     ],
 )
-def test_a_column_that_the_rows_do_not_have(reading: Reader, settings: str, key: str, hint: str) -> None:
+def test_a_missing_column_is_reported_at_its_setting(reading: Reader, settings: str, key: str, hint: str) -> None:
     text = GOOD.replace(AVRO, JSON).replace(TABLE, TABLE + settings)
     _, found = reading(text)
     assert [(each.key, each.severity) for each in found] == [(key, "error")]
@@ -37,40 +37,40 @@ def test_a_column_that_the_rows_do_not_have(reading: Reader, settings: str, key:
     "settings",
     ["    partition_by: [days(AT), kafka_offset]\n    sort_by: [kafka_key]\n", "    mode: upsert\n    keys: [ID]\n"],
 )
-def test_columns_that_the_rows_have(reading: Reader, settings: str) -> None:
-    assert reading(GOOD.replace(AVRO, JSON).replace(TABLE, TABLE + settings))[1] == []
+def test_column_names_are_compared_without_case(accepted: Acceptor, settings: str) -> None:
+    accepted(GOOD.replace(AVRO, JSON).replace(TABLE, TABLE + settings))
 
 
 @pytest.mark.parametrize(
-    ("ddl", "settings", "key", "says"),
+    ("ddl", "settings", "key", "what"),
     [
         ("id INT, _file STRING", "", "decode.json.schema_ddl", "_file is reserved for a metadata column"),
-        ("id INT, a STRUCT<b: INT>, `a.b` INT", "", "decode.json.schema_ddl", "one column a.b"),
-        ("id INT, a MAP<INT, STRUCT<b: INT>>, `a.value.b` INT", "", "decode.json.schema_ddl", "one column a.value.b"),
-        ("id INT, ID INT", "", "decode.json.schema_ddl", "one column ID"),
+        ("id INT, a STRUCT<b: INT>, `a.b` INT", "", "decode.json.schema_ddl", "two columns would have the name a.b"),
+        ("id INT, a MAP<INT, STRUCT<b: INT>>, `a.value.b` INT", "", "decode.json.schema_ddl", "the name a.value.b"),
+        ("id INT, ID INT", "", "decode.json.schema_ddl", "the name ID"),
         ("id BIGINT", "days(id)", "sink.iceberg.partition_by.0", "days(id) cannot partition a column of type BIGINT"),
         ("a STRUCT<id: STRING>", "hours(a.id)", "sink.iceberg.partition_by.0", "of type STRING"),
         ("id DATE", "hours(id)", "sink.iceberg.partition_by.0", "of type DATE"),
         ("id DOUBLE", "'bucket(4, id)'", "sink.iceberg.partition_by.0", "of type DOUBLE"),
         ("id ARRAY<INT>", "id", "sink.iceberg.partition_by.0", "of type ARRAY"),
-        ("id TIMESTAMP, id_day INT", "days(id)", "sink.iceberg.partition_by.0", "id_day, as a column is named"),
+        ("id TIMESTAMP, id_day INT", "days(id)", "sink.iceberg.partition_by.0", "id_day, and a column has that name"),
     ],
 )
-def test_columns_that_iceberg_refuses(reading: Reader, ddl: str, settings: str, key: str, says: str) -> None:
+def test_columns_that_iceberg_refuses_are_found(reading: Reader, ddl: str, settings: str, key: str, what: str) -> None:
     partition = f"    partition_by: [{settings}]\n" if settings else ""
     text = GOOD.replace(AVRO, f"  json: {{schema_ddl: '{ddl}'}}\n").replace(TABLE, TABLE + partition)
     [found] = reading(text)[1]
     assert (found.key, found.severity) == (key, "error")
-    assert says in found.what
-    # A transform may rename and cast the columns, so they are not checked.
+    assert what in found.what
+    # With a transform, which may rename and cast columns, they are not checked.
     assert reading(f"{text}transform: {{sql: SELECT 1 AS id FROM taxi}}\n")[1] == []
 
 
-def test_partitions_that_iceberg_takes(reading: Reader) -> None:
-    ddl = "a.b DECIMAL(9, 2), at TIMESTAMP_NTZ, on_ DATE, s STRUCT<t: STRING>, f FLOAT".replace("a.b", "`a.b`")
+def test_partitions_that_iceberg_allows_are_accepted(accepted: Acceptor) -> None:
+    ddl = "`a.b` DECIMAL(9, 2), at TIMESTAMP_NTZ, on_ DATE, s STRUCT<t: STRING>, f FLOAT"
     partitions = "hours(at), years(on_), 'bucket(4, s.t)', 'truncate(2, s.t)', f, 'bucket(2, on_)'"
     text = GOOD.replace(AVRO, f"  json: {{schema_ddl: '{ddl}'}}\n")
-    assert reading(text.replace(TABLE, f"{TABLE}    partition_by: [{partitions}]\n"))[1] == []
+    accepted(text.replace(TABLE, f"{TABLE}    partition_by: [{partitions}]\n"))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_partitions_that_iceberg_takes(reading: Reader) -> None:
         ("s.json", {"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]}),
     ],
 )
-def test_columns_of_a_schema_file(reading: Reader, tmp_path: Path, name: str, schema: object) -> None:
+def test_columns_are_compared_with_a_schema_file(reading: Reader, tmp_path: Path, name: str, schema: object) -> None:
     (tmp_path / name).write_text(json.dumps(schema))
     kind = "avro" if name.endswith("avsc") else "json"
     text = GOOD.replace(AVRO, f"  {kind}: {{schema_file: {name}}}\n").replace(TABLE, f"{TABLE}    sort_by: [ix]\n")
@@ -90,13 +90,13 @@ def test_columns_of_a_schema_file(reading: Reader, tmp_path: Path, name: str, sc
     assert reading(text)[1] == []
 
 
-def test_columns_that_only_others_know_are_not_guessed(reading: Reader) -> None:
-    assert reading(GOOD.replace(TABLE, f"{TABLE}    sort_by: [anything]\n"))[1] == []
+def test_columns_of_a_registry_or_a_transform_are_not_checked(accepted: Acceptor) -> None:
+    accepted(GOOD.replace(TABLE, f"{TABLE}    sort_by: [anything]\n"))
     text = GOOD.replace(AVRO, JSON).replace(TABLE, f"{TABLE}    sort_by: [anything]\n")
-    assert reading(f"{text}transform: {{sql: SELECT 1 AS anything FROM taxi}}\n")[1] == []
+    accepted(f"{text}transform: {{sql: SELECT 1 AS anything FROM taxi}}\n")
 
 
-# Schemas that Spark's StructType.fromDDL accepts; below, those that it refuses.
+# The schemas that Spark's StructType.fromDDL accepts and refuses.
 TAKEN = (
     "a DECIMAL(10,2), `x y` INT, `a``b` VARCHAR(3)",
     "a: ARRAY<ARRAY<STRUCT<x: MAP<INT,DECIMAL(3)>>>>",
@@ -113,12 +113,12 @@ REFUSED = (
 
 
 @pytest.mark.parametrize("text", TAKEN)
-def test_ddl_that_spark_takes(text: str) -> None:
+def test_ddl_that_spark_accepts_is_accepted(text: str) -> None:
     assert columns_of_ddl(text)
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_ddl_that_spark_refuses(text: str) -> None:
+def test_ddl_that_spark_refuses_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         columns_of_ddl(text)
 
@@ -129,15 +129,15 @@ def test_ddl_that_spark_refuses(text: str) -> None:
         ("SELECT 'a FROM t", "quote ' at character 8"),
         ("SELECT `a FROM t", "quote `"),
         ("SELECT (a FROM t", "a ( is not closed"),
-        ("SELECT a) FROM t", "closes nothing"),
-        ("SELECT a[0) FROM t", "closes nothing"),
-        ("SELECT 1; SELECT 2", "there are two"),
+        ("SELECT a) FROM t", "has no opening bracket"),
+        ("SELECT a[0) FROM t", "has no opening bracket"),
+        ("SELECT 1; SELECT 2", "it has two statements"),
         ("-- nothing", "empty"),
         ("/* SELECT 1", "comment"),
         ("SELECT 'it''s', \"b\\\"\", `a``(`, r'\\', '(' /* ) ' */ -- '\n FROM t;", None),
     ],
 )
-def test_sql_that_does_not_close(sql: str, why: str | None) -> None:
+def test_open_quotes_and_brackets_in_sql_are_found(sql: str, why: str | None) -> None:
     found = unreadable(sql)
     assert found is None if why is None else why in (found or "")
 
@@ -151,12 +151,11 @@ def test_sql_that_does_not_close(sql: str, why: str | None) -> None:
         ("afterwards STRING, after STRUCT<id: INT>, op STRING", False),
     ],
 )
-def test_change_events_of_documents_are_refused_with_the_reason(reading: Reader, ddl: str, refused: bool) -> None:
+def test_debezium_events_of_mongodb_are_refused(reading: Reader, ddl: str, refused: bool) -> None:
     text = GOOD.replace(AVRO, f"  json: {{schema_ddl: '{ddl}'}}\n  envelope: debezium\n")
     found = [each for each in reading(text)[1] if each.key == "decode.envelope"]
-    assert ["MongoDB" in each.what and "ExtractNewDocumentState" in str(each.hint) for each in found] == [
-        True
-    ] * refused
+    assert len(found) == refused
+    assert all("MongoDB" in each.what and "ExtractNewDocumentState" in str(each.hint) for each in found)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +166,7 @@ def test_change_events_of_documents_are_refused_with_the_reason(reading: Reader,
         ("kafka_topic INT, _lake INT, lakefeed_deleted INT", None),
     ],
 )
-def test_a_field_with_the_name_of_a_column_beside_it(reading: Reader, fields: str, name: str | None) -> None:
+def test_a_field_with_the_name_of_an_added_column_is_reported(reading: Reader, fields: str, name: str | None) -> None:
     text = GOOD.replace(AVRO, JSON.replace("id BIGINT", f"id BIGINT, {fields}"))
     found = [each for each in reading(text)[1] if each.key == "decode"]
     assert [each.what.split()[2] for each in found] == ([] if name is None else [name])
@@ -175,14 +174,8 @@ def test_a_field_with_the_name_of_a_column_beside_it(reading: Reader, fields: st
 
 OTHERS = (
     *("spark.sql.catalog.lake.client.factory", "spark.hadoop.fs.s3a.conection.maximum", "spark.databricks.delta.x"),
-    *("spark.executorEnv.HOMEE", "spark.kubernetes.driver.label.ap", "spark.openlineage.transport.type"),
-    *(
-        "spark.mine",
-        "spark.gluten.enabled",
-        "spark.rapids.sql.enabled",
-        "spark.ui.filters.x",
-        "spark.eventLog.gcMetrics",
-    ),
+    *("spark.executorEnv.HOMEE", "spark.kubernetes.driver.label.ap", "spark.openlineage.transport.type", "spark.mine"),
+    *("spark.gluten.enabled", "spark.rapids.sql.enabled", "spark.ui.filters.x", "spark.eventLog.gcMetrics"),
 )
 
 
@@ -193,12 +186,12 @@ def warnings(reading: Reader, *settings: str) -> dict[str, str]:
     return {each.key.removeprefix("spark."): str(each.hint) for each in found if "has no setting" in each.what}
 
 
-def test_a_misspelt_setting_is_a_warning_with_the_right_name(reading: Reader) -> None:
+def test_a_misspelt_spark_setting_is_a_warning_with_the_right_name(reading: Reader) -> None:
     found = warnings(reading, "spark.sql.shufle.partitions")
     assert found == {"spark.sql.shufle.partitions": "did you mean spark.sql.shuffle.partitions?"}
 
 
-def test_each_letter_counts(reading: Reader) -> None:
+def test_a_lost_or_swapped_letter_in_a_spark_setting_is_found(reading: Reader) -> None:
     name = "spark.sql.adaptive.enabled"
     lost = {name[:at] + name[at + 1 :] for at in range(len("spark."), len(name)) if name[at] != "."}
     swapped = {name[:at] + name[at + 1] + name[at] + name[at + 2 :] for at in range(7, 16)}
@@ -209,5 +202,5 @@ def test_each_letter_counts(reading: Reader) -> None:
 @pytest.mark.parametrize(
     "settings", [OTHERS, [each for each in known() if each.startswith("spark.sql.a")]], ids=["others", "Spark's"]
 )
-def test_what_spark_knows_and_what_is_anothers_passes(reading: Reader, settings: Sequence[str]) -> None:
+def test_settings_of_spark_and_of_other_packages_are_accepted(reading: Reader, settings: Sequence[str]) -> None:
     assert warnings(reading, *settings) == {}

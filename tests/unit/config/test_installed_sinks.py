@@ -1,4 +1,4 @@
-"""A pipeline file uses a sink of another package by the sink's name; its options are checked."""
+"""``lakefeed check`` checks the options of a sink of another package."""
 
 import os
 from pathlib import Path
@@ -34,7 +34,7 @@ def check(folder: Path, text: str, *options: str, site: Path | None = None) -> t
     return done.returncode, (done.stdout + done.stderr).replace(str(file), "pipeline.yaml")
 
 
-def test_a_good_block_passes(tmp_path: Path, site: Path) -> None:
+def test_a_correct_block_of_an_installed_sink_passes(tmp_path: Path, site: Path) -> None:
     status, said = check(tmp_path, FILE, site=site)
     assert (status, "error" in said) == (0, False), said
 
@@ -55,7 +55,7 @@ def test_a_missing_option_and_a_wrong_value_are_reported_in_one_run(tmp_path: Pa
     assert "pipeline.yaml:6:12: error: 'table'" in said
 
 
-def test_a_secondary_sink_may_come_from_another_package(tmp_path: Path, site: Path) -> None:
+def test_the_options_of_a_further_sink_of_another_package_are_checked(tmp_path: Path, site: Path) -> None:
     beside = (
         "sink: {iceberg: {table: lake.a.b}}\nsinks:\n  copy:\n    on_failure: pause\n    sqlite_archive: {pat: x}\n"
     )
@@ -65,7 +65,7 @@ def test_a_secondary_sink_may_come_from_another_package(tmp_path: Path, site: Pa
     assert "unknown option 'pat' in 'sinks.copy.sqlite_archive'" in said
 
 
-def test_without_the_package_the_installed_sinks_are_named(tmp_path: Path) -> None:
+def test_the_error_for_an_unknown_sink_lists_the_installed_sinks(tmp_path: Path) -> None:
     status, said = check(tmp_path, FILE)
     assert status == 2
     assert "pipeline.yaml:5:3: error: no such sink: 'sqlite_archive'" in said
@@ -74,7 +74,7 @@ def test_without_the_package_the_installed_sinks_are_named(tmp_path: Path) -> No
 
 
 @pytest.mark.waits
-def test_a_misspelt_name_lists_the_packages_sinks_too(tmp_path: Path, site: Path) -> None:
+def test_the_error_for_an_unknown_sink_lists_sinks_of_packages(tmp_path: Path, site: Path) -> None:
     _, said = check(tmp_path, FILE.replace("sqlite_archive", "clickhouse"), site=site)
     assert "no such sink: 'clickhouse'" in said
     assert ", sqlite_archive;" in said
@@ -92,6 +92,6 @@ def test_a_package_that_cannot_be_imported_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.waits
-def test_a_static_check_knows_the_options_too(tmp_path: Path, site: Path) -> None:
+def test_a_static_check_checks_the_options_too(tmp_path: Path, site: Path) -> None:
     status, said = check(tmp_path, FILE.replace("table:", "tabel:"), "--static", site=site)
     assert (status, "did you mean 'table'?" in said) == (2, True), said

@@ -1,4 +1,4 @@
-"""Kafka's client: one login for Spark and Python, and the client settings that users may pass."""
+"""The login for Kafka's clients in Java and Python, and the client settings that users may give."""
 
 import base64
 import time
@@ -30,12 +30,16 @@ from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import AccessDenied, ConfigError
 from tests.support.pipeline_text import GOOD, Reader
 
+MODULES = "com.sun.security.auth.module"
+JNDI = f"{MODULES}.JndiLoginModule"
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 OAUTH = {"token_url": "https://login/token", "client_id": "me", "client_secret": "s", "scope": "kafka"}
 TEXT = st.text(st.characters(min_codepoint=0x20, exclude_categories=["Cs"]), min_size=1)
 
 
 @given(TEXT, TEXT, st.sampled_from(["plain", "scram"]))
-def test_both_clients_get_the_same_user_and_password(user: str, password: str, kind: str) -> None:
+def test_java_and_python_get_the_same_user_and_password(user: str, password: str, kind: str) -> None:
     options = client_options(KafkaLogin.model_validate({kind: {"username": user, "password": password}}), {})
     settings = librdkafka_settings(options)
     assert (settings["sasl.username"], settings["sasl.password"]) == (user, password)
@@ -45,7 +49,7 @@ def test_both_clients_get_the_same_user_and_password(user: str, password: str, k
 
 
 @given(TEXT, TEXT)
-def test_both_clients_fetch_the_same_tokens(client: str, secret: str) -> None:
+def test_java_and_python_request_the_same_tokens(client: str, secret: str) -> None:
     login = {**OAUTH, "client_id": client, "client_secret": secret, "extensions": {"logicalCluster": "lkc-1"}}
     options = client_options(KafkaLogin.model_validate({"oauth": login}), {})
     assert options["kafka.sasl.oauthbearer.token.endpoint.url"] == "https://login/token"
@@ -70,19 +74,19 @@ def test_both_clients_fetch_the_same_tokens(client: str, secret: str) -> None:
         ({}, "exactly one"),
     ],
 )
-def test_logins_that_are_refused(block: dict[str, object], message: str) -> None:
+def test_a_wrong_login_is_refused(block: dict[str, object], message: str) -> None:
     with pytest.raises((ValidationError, ConfigProblems), match=message):
         KafkaLogin.model_validate(block)
 
 
-def test_a_login_is_not_said_twice() -> None:
+def test_a_login_in_options_too_is_refused() -> None:
     source = {"bootstrap_servers": "b:9093", "topics": ["t"], "login": {"oauth": OAUTH}}
     assert KafkaSource.model_validate(source).client_options["kafka.sasl.mechanism"] == "OAUTHBEARER"
-    with pytest.raises(ValidationError, match="login sets options"):
+    with pytest.raises(ValidationError, match="login and options both set"):
         KafkaSource.model_validate({**source, "options": {"kafka.sasl.mechanism": "PLAIN"}})
 
 
-def test_the_environment_names_a_login() -> None:
+def test_a_login_comes_from_the_environment() -> None:
     assert KafkaLogin.from_environment({}) is None
     user = {"KAFKA_SASL_USERNAME": "me", "KAFKA_SASL_PASSWORD": "x"}
     for mechanism, kind in (("PLAIN", "plain"), ("SCRAM-SHA-256", "scram")):
@@ -101,7 +105,7 @@ def test_the_environment_names_a_login() -> None:
         KafkaLogin.from_environment({**user, "KAFKA_SASL_MECHANISM": "GSSAPI"})
 
 
-def test_amazons_login_is_a_class_for_java_and_a_signed_token_for_python(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_msk_iam_is_a_class_for_java_and_a_signed_token_for_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush-hush")
     monkeypatch.setenv("AWS_SESSION_TOKEN", "short-lived")
@@ -129,7 +133,7 @@ def test_amazons_login_is_a_class_for_java_and_a_signed_token_for_python(monkeyp
     assert "hush-hush" not in address.query
 
 
-def test_a_profile_is_for_both_clients(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_java_and_python_use_the_profile_of_msk_iam(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "credentials").write_text("[feeds]\naws_access_key_id = AKIDFEEDS\naws_secret_access_key = s\n")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
@@ -142,7 +146,7 @@ def test_a_profile_is_for_both_clients(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert b"AKIDFEEDS" in base64.urlsafe_b64decode(token + "==")
 
 
-def test_amazons_login_without_keys_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_msk_iam_without_aws_keys_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
@@ -152,7 +156,7 @@ def test_amazons_login_without_keys_says_so(monkeypatch: pytest.MonkeyPatch, tmp
         librdkafka_settings(options)
 
 
-def test_the_jar_for_amazons_login_is_the_users(reading: Reader) -> None:
+def test_a_missing_jar_for_msk_iam_is_a_warning(reading: Reader) -> None:
     login = GOOD.replace("    topics:", "    login: {msk_iam: {region: eu-west-1}}\n    topics:")
     [found] = reading(login)[1]
     assert (found.key, found.severity) == ("source.kafka.login.msk_iam", "warning")
@@ -160,9 +164,10 @@ def test_the_jar_for_amazons_login_is_the_users(reading: Reader) -> None:
     assert reading(login + "spark: {spark.jars.packages: 'software.amazon.msk:aws-msk-iam-auth:2.3.2'}\n")[1] == []
 
 
-def test_the_defaults_pass_their_own_check() -> None:
+def test_the_defaults_are_allowed() -> None:
     assert consumer_problems(CONSUMER_DEFAULTS) == []
     assert producer_problems(PRODUCER_DEFAULTS) == []
+    assert all(key.startswith(PREFIX) for key in [*CONSUMER_DEFAULTS, *PRODUCER_DEFAULTS])
 
 
 def test_no_setting_is_both_allowed_and_refused() -> None:
@@ -182,17 +187,11 @@ def test_no_setting_is_both_allowed_and_refused() -> None:
         ("kafka.isolation.level", "read_uncommitted"),
         ("kafka.group.id", "allowed-group"),
         ("kafka.ssl.truststore.location", "/etc/trust.pem"),
-        (
-            "kafka.sasl.jaas.config",
-            'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="p;\' // /*";',
-        ),
-        (
-            "kafka.sasl.jaas.config",
-            'com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab="/k";',
-        ),
+        ("kafka.sasl.jaas.config", f'{SCRAM} required username="u" password="p;\' // /*";'),
+        ("kafka.sasl.jaas.config", f'{MODULES}.Krb5LoginModule required useKeyTab=true keyTab="/k";'),
     ],
 )
-def test_what_a_consumer_may_be_given(key: str, value: object) -> None:
+def test_an_allowed_setting_of_a_consumer_is_accepted(key: str, value: object) -> None:
     assert consumer_problems({key: value}) == []
 
 
@@ -205,7 +204,7 @@ def test_what_a_consumer_may_be_given(key: str, value: object) -> None:
         ("kafka.max_poll_records", 5, "unknown", "'kafka.max.poll.records'"),
         ("max.poll.records", 5, "lacks its prefix", "kafka.max.poll.records"),
         ("kafka.zzz", 5, "unknown", "kafka.apache.org"),
-        ("kafka.linger.ms", 5, "unknown", "the other side"),
+        ("kafka.linger.ms", 5, "unknown", "a setting of producers"),
         # wrong values
         ("kafka.max.poll.records", "many", "a whole number of at least 1", None),
         ("kafka.max.poll.records", 0, "a whole number of at least 1", None),
@@ -223,15 +222,15 @@ def test_what_a_consumer_may_be_given(key: str, value: object) -> None:
         ("kafka.enable.auto.commit", True, "cannot be set", None),
         ("kafka.session.timeout.ms", 5, "no consumer joins a group", None),
         # options of Spark's Kafka source
-        ("startingOffsets", "latest", "not for options", "source.kafka.start"),
-        ("startingoffsets", "latest", "not for options", "source.kafka.start"),
-        ("failOnDataLoss", False, "not for options", "never skips"),
-        ("maxOffsetsPerTrigger", 5, "not for options", "max_records_per_batch"),
-        ("subscribe", "a", "not for options", "source.kafka.topics"),
-        ("subscribePattern", "a", "not for options", "topics_pattern"),
-        ("includeHeaders", True, "not for options", "decode.metadata"),
-        ("minPartitions", 8, "not for options", "partitions"),
-        ("groupIdPrefix", "a", "not for options", "kafka.group.id"),
+        ("startingOffsets", "latest", "no setting of Kafka's client", "source.kafka.start"),
+        ("startingoffsets", "latest", "no setting of Kafka's client", "source.kafka.start"),
+        ("failOnDataLoss", False, "no setting of Kafka's client", "never skips"),
+        ("maxOffsetsPerTrigger", 5, "no setting of Kafka's client", "max_records_per_batch"),
+        ("subscribe", "a", "no setting of Kafka's client", "source.kafka.topics"),
+        ("subscribePattern", "a", "no setting of Kafka's client", "topics_pattern"),
+        ("includeHeaders", True, "no setting of Kafka's client", "decode.metadata"),
+        ("minPartitions", 8, "no setting of Kafka's client", "partitions"),
+        ("groupIdPrefix", "a", "no setting of Kafka's client", "kafka.group.id"),
         # dangerous settings
         ("kafka.interceptor.classes", "a.B", "load a class", None),
         ("kafka.metric.reporters", "a.B", "load a class", None),
@@ -245,15 +244,11 @@ def test_what_a_consumer_may_be_given(key: str, value: object) -> None:
         ("kafka.ssl.endpoint.identification.algorithm", "", "one of https", None),
     ],
 )
-def test_what_a_consumer_may_not_be_given(key: str, value: object, what: str, hint: str | None) -> None:
+def test_a_wrong_setting_of_a_consumer_is_refused(key: str, value: object, what: str, hint: str | None) -> None:
     (problem,) = consumer_problems({key: value})
     assert problem.key == key
     assert what in problem.what
     assert (hint or "") in (problem.hint or "")
-
-
-PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
-JNDI = "com.sun.security.auth.module.JndiLoginModule"
 
 
 @pytest.mark.parametrize(
@@ -267,17 +262,17 @@ JNDI = "com.sun.security.auth.module.JndiLoginModule"
         f'{PLAIN} required a="hunter2\n"; {JNDI} required b="";',
         f'"{PLAIN}" required password="hunter2";',
         "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;",
-        "com.sun.security.auth.module.LdapLoginModule required;",
+        f"{MODULES}.LdapLoginModule required;",
         "hunter2",
         ";",
     ],
 )
-def test_other_login_modules_are_refused_without_a_word_of_the_value(value: str) -> None:
+def test_other_login_modules_are_refused_without_quoting_the_value(value: str) -> None:
     (problem,) = consumer_problems({"kafka.sasl.jaas.config": value})
     assert "hunter2" not in problem.what + (problem.hint or "")
 
 
-def test_all_problems_come_at_once() -> None:
+def test_all_wrong_settings_are_reported() -> None:
     found = consumer_problems({"subscribe": "a", "kafka.fetch.min.bytes": "x", "kafka.client.id": "ok", "kafka.no": 1})
     assert [each.key for each in found] == ["subscribe", "kafka.fetch.min.bytes", "kafka.no"]
 
@@ -294,15 +289,11 @@ def test_all_problems_come_at_once() -> None:
         ({"kafka.bootstrap.servers": "a:1"}, "--bootstrap-servers"),
     ],
 )
-def test_what_a_producer_may_not_be_given(options: dict[str, object], what: str) -> None:
+def test_a_wrong_setting_of_a_producer_is_refused(options: dict[str, object], what: str) -> None:
     (problem,) = producer_problems(options)
     assert what in problem.what
 
 
-def test_a_producer_may_give_its_guarantees_up_knowingly() -> None:
+def test_acks_1_is_allowed_without_idempotence() -> None:
     assert producer_problems({"kafka.acks": "1", "kafka.enable.idempotence": False}) == []
     assert producer_problems({"kafka.compression.zstd.level": -5, "kafka.linger.ms": 0}) == []
-
-
-def test_every_default_has_the_prefix() -> None:
-    assert all(key.startswith(PREFIX) for key in [*CONSUMER_DEFAULTS, *PRODUCER_DEFAULTS])

@@ -1,4 +1,4 @@
-"""Mistakes in ``sink.kafka`` that the file alone shows."""
+"""The block ``sink.kafka``."""
 
 from typing import Any
 
@@ -21,22 +21,22 @@ PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required userna
         ({"options": {"kafka.ackss": "all"}}, "unknown Kafka producer setting 'kafka.ackss'"),
         ({"options": {"aks": "all"}}, "did you mean 'kafka.acks'"),
         ({"options": {"kafka.acks": "1"}}, "requires acks=all"),
-        ({"options": {"kafka.enable.idempotence": False}}, "has to stay true"),
-        ({"options": {"kafka.enable.idempotence": "false", "kafka.acks": "1"}}, "has to stay all"),
+        ({"options": {"kafka.enable.idempotence": False}}, "must stay true"),
+        ({"options": {"kafka.enable.idempotence": "false", "kafka.acks": "1"}}, "must stay all"),
         ({"options": {"kafka.transactional.id": "x"}}, "begins no transactions"),
         ({"headers": {"lakefeed.batch": "'1'"}}, "lakefeed's own"),
         ({"value": {"avro": {"subject": "x"}}}, "subject requires a registry"),
         ({"value": {"json": {}, "column": "a"}}, "exactly one of"),
-        ({"topic": "a b"}, "can be no topic's name"),
-        ({"topic": "hits"}, "go in a circle"),
+        ({"topic": "a b"}, "cannot be a topic"),
+        ({"topic": "hits"}, "would read its own"),
     ],
 )
-def test_what_the_file_alone_shows(sink: dict[str, Any], message: str) -> None:
+def test_a_mistake_in_the_kafka_sink_is_refused(sink: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         topic_to_topic(sink={"kafka": {"topic": "out", **sink}})
 
 
-def test_forms_of_a_value() -> None:
+def test_the_value_has_short_forms_and_json_as_default() -> None:
     assert validated(KafkaSinkConfig, "test", topic="out").value.kind == "json"
     named = validated(KafkaSinkConfig, "test", topic="out", value={"column": "payload"})
     assert named.value.column is not None
@@ -45,7 +45,7 @@ def test_forms_of_a_value() -> None:
     assert framed.value.registry is not None
 
 
-def test_brokers_are_the_sources_with_its_login_unless_others_are_named() -> None:
+def test_the_sources_brokers_and_login_are_the_default() -> None:
     source = KafkaSource(
         bootstrap_servers="host:9092",
         topics=["hits"],
@@ -61,13 +61,13 @@ def test_brokers_are_the_sources_with_its_login_unless_others_are_named() -> Non
     assert "kafka.sasl.jaas.config" not in other
     with pytest.raises(ConfigError, match="bootstrap_servers is required"):
         producer_settings(KafkaSinkConfig(topic="out"), None)
-    with pytest.raises(ValueError, match="has to say where the topic is"):
+    with pytest.raises(ValueError, match="bootstrap_servers is required"):
         PipelineConfig.model_validate(
             {"name": "x", "source": {"rate": {}}, "sink": {"kafka": {"topic": "o"}}, "checkpoint": "s3a://lake/c"}
         )
 
 
-def test_a_table_for_each_topic_has_no_state_to_tell_copies_by() -> None:
+def test_deduplicate_is_refused_with_a_table_for_each_topic() -> None:
     source = {"kafka": {"bootstrap_servers": "host:9092", "topics": ["hits"], "deduplicate": True}}
     with pytest.raises(ValueError, match="deduplicate keeps state"):
         topic_to_topic(source=source, sink={"iceberg": {"table": "lake.web.{topic}"}}, checkpoint="")

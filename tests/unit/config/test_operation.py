@@ -1,4 +1,4 @@
-"""The blocks that configure how a feed runs."""
+"""Spark's pages, and the pattern of secrets in Spark's texts."""
 
 import re
 from typing import Any
@@ -18,7 +18,7 @@ def config(**blocks: Any) -> PipelineConfig:
 @pytest.mark.parametrize(
     ("block", "host"), [(True, "127.0.0.1"), ({"port": 4041}, "127.0.0.1"), ({"host": "::1"}, "::1")]
 )
-def test_it_is_on_loopback_unless_it_says_otherwise(block: Any, host: str) -> None:
+def test_sparks_pages_are_on_loopback_by_default(block: Any, host: str) -> None:
     ui = config(spark_ui=block).spark_ui
     assert ui is not None
     assert (ui.host, ui.is_local) == (host, True)
@@ -26,11 +26,11 @@ def test_it_is_on_loopback_unless_it_says_otherwise(block: Any, host: str) -> No
 
 
 @pytest.mark.parametrize("block", [False, None])
-def test_it_is_off_by_default(block: Any) -> None:
+def test_sparks_pages_are_off_by_default(block: Any) -> None:
     assert config(spark_ui=block).spark_ui is None
 
 
-def test_another_address_requires_a_filter_with_a_login() -> None:
+def test_an_address_that_other_machines_reach_requires_a_filter() -> None:
     with pytest.raises(ValueError, match="Spark's pages have no login"):
         config(spark_ui={"host": "0.0.0.0"})
     filters = {"spark.ui.filters": "org.apache.spark.ui.JWSFilter"}
@@ -52,12 +52,12 @@ def test_another_address_requires_a_filter_with_a_login() -> None:
         "Api-Key : canary",
     ],
 )
-def test_a_secret_behind_its_name_is_hidden_in_a_text(text: str) -> None:
+def test_the_value_after_the_name_of_a_secret_is_hidden(text: str) -> None:
     assert "canary" not in re.sub(IN_TEXT, "*", text)
 
 
 @pytest.mark.parametrize(
     "text", ["token#12L = key#7", "SELECT secret, id FROM t", "Project [token#1, password#2]", "https://host/path@1"]
 )
-def test_columns_of_such_names_are_no_secrets(text: str) -> None:
+def test_a_column_with_the_name_of_a_secret_is_not_hidden(text: str) -> None:
     assert re.sub(IN_TEXT, "*", text) == text

@@ -1,4 +1,4 @@
-"""Secrets are distinguished from public settings and never shown."""
+"""Secret settings are distinguished from public ones, and no message shows them."""
 
 import importlib
 import json
@@ -19,7 +19,7 @@ from lakefeed.config.models import pipeline_model
 from lakefeed.config.secrets import SecretText, hidden, is_secret, keeps_secrets, keys_of, pattern, shown, texts_of
 from lakefeed.errors import ConfigError
 from lakefeed_deploy.cli import conf
-from tests.support.pipeline_text import ENVIRONMENT, GOOD, TOPICS, Reader
+from tests.support.pipeline_text import ENVIRONMENT, GOOD, TOPICS, Acceptor, Reader
 
 SECRET = ENVIRONMENT["THE_SECRET"]
 # Blocks whose keys are free; the names of these keys do not show that their values are secret.
@@ -38,7 +38,7 @@ def text_with(block: str) -> str:
 
 
 @pytest.mark.parametrize("block", FREE)
-def test_what_comes_from_a_variable_is_a_secret_whatever_its_name(reading: Reader, block: str) -> None:
+def test_a_free_value_from_a_variable_is_a_secret(reading: Reader, block: str) -> None:
     config, found = reading(text_with(block))
     assert [each for each in found if each.severity == "error"] == []
     assert config is not None
@@ -56,7 +56,7 @@ def test_what_comes_from_a_variable_is_a_secret_whatever_its_name(reading: Reade
         "spark: {spark.driver.extraJavaOptions: '-Dx=${THE_SECRET}'}",
     ],
 )
-def test_what_everybody_sees_takes_no_secret(reading: Reader, block: str) -> None:
+def test_a_setting_that_readers_can_see_refuses_a_secret(reading: Reader, block: str) -> None:
     _, found = reading(f"{GOOD}{block}\n")
     assert [each.severity for each in found] == ["error"]
     assert SECRET not in str(found)
@@ -65,7 +65,7 @@ def test_what_everybody_sees_takes_no_secret(reading: Reader, block: str) -> Non
 @pytest.mark.parametrize(
     "name", ["header.X-Api-Key", "s3.sse.key", "adls.account.key", "oauth.user-info", "x.password"]
 )
-def test_a_literal_whose_name_says_secret_is_refused(reading: Reader, name: str) -> None:
+def test_a_secret_written_in_the_file_is_refused(reading: Reader, name: str) -> None:
     for block in (
         f"spark: {{spark.{name}: {SECRET}}}",
         f"sinks: {{a: {{format: {{name: x, options: {{{name}: {SECRET}}}}}}}}}",
@@ -76,15 +76,13 @@ def test_a_literal_whose_name_says_secret_is_refused(reading: Reader, name: str)
         assert SECRET not in str(found)
 
 
-def test_the_settings_of_the_launch_are_no_secrets(reading: Reader) -> None:
-    config, found = reading(f"{GOOD}spark: {{spark.driver.memory: '${{M:-2g}}', spark.x: '${{M:-2g}}'}}\n")
-    assert found == []
-    assert config is not None
+def test_spark_settings_on_the_command_line_are_public(accepted: Acceptor) -> None:
+    config = accepted(f"{GOOD}spark: {{spark.driver.memory: '${{M:-2g}}', spark.x: '${{M:-2g}}'}}\n")
     assert shown(config.spark) == {"spark.driver.memory": "2g"}
     assert hidden(config.spark) == {"spark.x": SecretStr("2g")}
 
 
-def test_catalogs_part_their_properties_by_the_same_rule() -> None:
+def test_a_catalog_separates_secret_properties() -> None:
     properties = {"header.X": SecretText("s"), "header.X-Api-Key": "k", "warehouse-type": "w"}
     catalog = Catalog(type="rest", uri="https://h", properties=properties)
     assert catalog.secrets() == {"header.X": SecretStr("s"), "header.X-Api-Key": SecretStr("k")}
@@ -92,7 +90,7 @@ def test_catalogs_part_their_properties_by_the_same_rule() -> None:
     assert not catalog.settings().keys() & {"header.X", "header.X-Api-Key"}
 
 
-def test_spark_hides_the_same_names() -> None:
+def test_the_pattern_for_spark_finds_secret_names_and_given_keys() -> None:
     java = pattern({"spark.sql.x[0]", "header.X", "spark.hadoop.fs.azure.account.x"})
     assert re.search(java, "fs.azure.account.x")
     assert re.search(java, "spark.hadoop.fs.azure.account.x")
@@ -102,7 +100,7 @@ def test_spark_hides_the_same_names() -> None:
     assert not is_secret("token-exchange-enabled", "false")
 
 
-def test_conf_prints_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_conf_prints_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module("lakefeed.clients.spark.session")  # The package has a function of that name.
     monkeypatch.setattr(module, "_class_path", lambda connections, *, local: {})
     path = tmp_path / "p.yaml"
@@ -151,11 +149,11 @@ def test_no_error_repeats_a_secret(
         ("https://h/p?password=", False),
     ],
 )
-def test_credentials_in_urls(url: str, found: bool) -> None:
+def test_credentials_in_a_url_are_found(url: str, found: bool) -> None:
     assert (credentials_in(url) is not None) is found
 
 
-def test_a_url_among_free_keys(reading: Reader) -> None:
+def test_credentials_in_the_url_of_a_free_key_are_reported(reading: Reader) -> None:
     options = "{format: jdbc, options: {url: 'jdbc:postgresql://h/d?sslpassword=hunter2hunter2'}}"
     _, found = reading(f"{GOOD}transform: {{sql: SELECT 1 FROM taxi, tables: {{t: {options}}}}}\n")
     assert [each.what for each in found] == ["'url' has credentials in a URL: the parameter 'sslpassword'"]
@@ -178,7 +176,7 @@ CLEAR = {
 
 
 @pytest.mark.parametrize("key", CLEAR)
-def test_a_login_in_clear_is_a_warning(reading: Reader, key: str) -> None:
+def test_a_login_without_tls_to_another_machine_is_a_warning(reading: Reader, key: str) -> None:
     config, found = reading(overrides=CLEAR[key])
     assert config is not None
     assert [(each.key, each.severity) for each in found] == [(key, "warning")]
@@ -194,7 +192,7 @@ def test_a_login_in_clear_is_a_warning(reading: Reader, key: str) -> None:
     assert reading(overrides=near)[1] == []
 
 
-def test_loopback() -> None:
+def test_loopback_addresses_are_recognised() -> None:
     assert all(map(is_loopback, ("localhost", "127.0.0.1", "127.9.9.9", "::1", "a.localhost")))
     assert not any(map(is_loopback, ("localhost.example.org", "10.0.0.1", "h", "::2")))
 
@@ -207,7 +205,7 @@ SECRETS = sorted(
 )
 
 
-def test_the_walk_finds_them() -> None:
+def test_the_list_of_secret_settings_is_complete() -> None:
     dotted = {".".join(place) for place in SECRETS}
     assert {"s3.secret_key", "catalogs.<name>.token", "catalogs.<name>.properties", "spark"} <= dotted
     assert {"decode.key.avro.registry.password", "sinks.<name>.jdbc.password", "source.kafka.options"} <= dotted
@@ -216,8 +214,8 @@ def test_the_walk_finds_them() -> None:
 
 
 @pytest.mark.parametrize("place", SECRETS, ids=".".join)
-def test_what_is_planted_is_known_and_never_shown(place: tuple[str, ...], tmp_path: Path) -> None:
-    """The file has nothing else, so every rule of the block reports something."""
+def test_a_secret_in_any_setting_is_known_and_not_shown(place: tuple[str, ...], tmp_path: Path) -> None:
+    """The file has only this setting, so the rules of its block report problems."""
     free = shape.free_form(shape.at(pipeline_model(), place)) is not None
     values: Any = {"a.b": "${CANARY}", "c": ["${CANARY}"]} if free else "${CANARY}"
     for part in reversed(place):
@@ -233,8 +231,8 @@ def test_what_is_planted_is_known_and_never_shown(place: tuple[str, ...], tmp_pa
     assert CANARY not in repr(reading.mistakes.config)
 
 
-def test_the_search_would_find_it(tmp_path: Path) -> None:
-    """A setting that is no secret shows the canary in the model, so the test above can fail."""
+def test_a_public_setting_is_shown(tmp_path: Path) -> None:
+    """So the test above can fail."""
     path = tmp_path / "p.yaml"
     path.write_text(GOOD.replace("lake.nyc.trips", "lake.nyc.${CANARY}"))
     reading = read(path, environment={**ENVIRONMENT, "CANARY": "seen"})

@@ -26,13 +26,13 @@ TOPIC = st.from_regex(r"[A-Za-z0-9._-]{1,20}", fullmatch=True).filter(lambda nam
         ("trips:0:12", "offsets", "the offsets that source.kafka.start names"),
     ],
 )
-def test_each_form_is_read(text: str, kind: str, described: str) -> None:
+def test_each_form_of_start_is_parsed(text: str, kind: str, described: str) -> None:
     found = StartingOffsets.parse(f" {text} ")
     assert (found.kind, found.described) == (kind, described)
     assert found.is_word == (text in ("earliest", "latest"))
 
 
-def test_times_are_utc_unless_they_say_else() -> None:
+def test_a_time_without_a_zone_is_utc() -> None:
     assert StartingOffsets.parse("2026-11-20T06:30").begins_at(NOW) == datetime(2026, 11, 20, 6, 30, tzinfo=UTC)
     east = timezone(timedelta(hours=1))
     assert StartingOffsets.parse("2026-11-20T06:30+01:00").begins_at(NOW) == datetime(2026, 11, 20, 6, 30, tzinfo=east)
@@ -41,19 +41,19 @@ def test_times_are_utc_unless_they_say_else() -> None:
 
 
 @given(st.dictionaries(st.tuples(TOPIC, st.integers(0, 10**9 - 1)), st.integers(0, 2**59), min_size=1, max_size=5))
-def test_offsets_are_read_as_they_are_written(offsets: dict[tuple[str, int], int]) -> None:
+def test_offsets_are_parsed(offsets: dict[tuple[str, int], int]) -> None:
     text = ", ".join(f"{topic}:{partition}:{offset}" for (topic, partition), offset in offsets.items())
     if not text[:4].isdigit():
         assert StartingOffsets.parse(text).offsets == offsets
 
 
 @given(st.text(max_size=40))
-def test_any_text_is_a_place_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     with suppress(ValueError):
         assert StartingOffsets.parse(text).text == text.strip()
 
 
-def test_a_time_that_yaml_has_read_is_a_time() -> None:
+def test_start_accepts_a_datetime_of_yaml() -> None:
     source = KafkaSource(bootstrap_servers="localhost:9092", topics=["t"], start=datetime(2026, 11, 20, tzinfo=UTC))
     assert source.starting.begins_at(NOW) == datetime(2026, 11, 20, tzinfo=UTC)
 
@@ -61,22 +61,22 @@ def test_a_time_that_yaml_has_read_is_a_time() -> None:
 @pytest.mark.parametrize(
     "text", ["", "erliest", "last", "last night", "group:", "t:0", "t:0:x", "t:0:1,t:0:2", "..:0:1", "2026-02-30"]
 )
-def test_what_is_no_place_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"begin|duration|offset|partition|group"):
+def test_a_wrong_start_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"no start|duration|offset|partition|group"):
         StartingOffsets.parse(text)
 
 
 @pytest.mark.parametrize("text", ["group:g", "t:0:1"])
-def test_topics_to_come_have_no_place_in_a_group_or_in_offsets(text: str) -> None:
-    with pytest.raises(ValueError, match="no place in topics that come later"):
+def test_new_topics_cannot_begin_at_a_group_or_at_offsets(text: str) -> None:
+    with pytest.raises(ValueError, match="no start for topics that do not exist yet"):
         KafkaSource(bootstrap_servers="localhost:9092", topics_pattern="t.*", new_topics=text)
 
 
-def test_topics_to_come_begin_apart_only_with_a_table_each() -> None:
+def test_new_topics_requires_a_table_for_each_topic() -> None:
     source = {"bootstrap_servers": "h:1", "topics_pattern": "t.*", "start": "latest", "new_topics": "last 2 hours"}
     document = {"name": "a", "source": {"kafka": source}, "decode": "raw"}
     many = PipelineConfig.model_validate({**document, "sink": {"iceberg": {"table": "lake.a.{topic}"}}})
     part = as_new_topic(config_of(many, "t.1"))
     assert (config_of(many, "t.1").kafka.start, part.kafka.start) == ("latest", "last 2 hours")
-    with pytest.raises(ValueError, match="is for a table for each topic"):
+    with pytest.raises(ValueError, match="requires a table for each topic"):
         PipelineConfig.model_validate({**document, "sink": {"iceberg": {"table": "lake.a.b"}}})

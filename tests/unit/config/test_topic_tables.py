@@ -1,4 +1,4 @@
-"""Settings of one topic in a pipeline of many: names, its own settings, and settings that are refused."""
+"""The pipeline of one topic, and settings that contradict a table for each topic."""
 
 import json
 from pathlib import Path
@@ -50,7 +50,7 @@ def test_each_topic_has_a_feed_a_table_and_a_subject_of_its_own(tmp_path: Path) 
     assert not config.has_many_tables
 
 
-def test_what_is_special_to_a_topic_replaces_what_the_pipeline_says(tmp_path: Path) -> None:
+def test_settings_of_a_topic_replace_those_of_the_pipeline(tmp_path: Path) -> None:
     config = loaded(
         tmp_path,
         dead_letters={"table": "lake.shop.{topic}_dead"},
@@ -74,7 +74,7 @@ def test_what_is_special_to_a_topic_replaces_what_the_pipeline_says(tmp_path: Pa
 UPSERT = {"iceberg": {"table": "lake.shop.{topic}", "mode": "upsert"}}
 
 
-def test_keys_order_and_history_may_be_a_topics_own(tmp_path: Path) -> None:
+def test_a_topic_may_have_its_own_keys_and_history(tmp_path: Path) -> None:
     sink = {"iceberg": {**UPSERT["iceberg"], "keys": ["id"], "history": "lake.shop.{topic}_history"}}
     own = {"keys": ["order_id", "line"], "history": "lake.old.lines"}
     config = loaded(tmp_path, sink=sink, tables={"topics": {"shop.lines": own}})
@@ -85,7 +85,7 @@ def test_keys_order_and_history_may_be_a_topics_own(tmp_path: Path) -> None:
     assert (plain.keys, plain.history) == (["id"], "lake.shop.shop_orders_history")
 
 
-def test_a_topic_without_keys_is_refused_alone(tmp_path: Path) -> None:
+def test_only_the_topic_without_keys_is_refused(tmp_path: Path) -> None:
     config = loaded(tmp_path, sink=UPSERT, tables={"topics": {"shop.lines": {"keys": ["line"]}}})
     require_fit(config_of(config, "shop.lines"))
     with pytest.raises(ConfigError, match="requires keys") as refused:
@@ -93,31 +93,25 @@ def test_a_topic_without_keys_is_refused_alone(tmp_path: Path) -> None:
     assert refused.value.where == "topic shop.orders"
 
 
-def test_keys_of_a_topic_that_is_appended_are_refused(tmp_path: Path) -> None:
+def test_keys_of_a_topic_are_refused_without_mode_upsert(tmp_path: Path) -> None:
     config = loaded(tmp_path, tables={"topics": {"shop.lines": {"keys": ["line"]}}})
     with pytest.raises(ConfigError, match="keys is for mode: upsert"):
         require_fit(config_of(config, "shop.lines"))
 
 
 KAFKA = {"bootstrap_servers": "localhost:9092"}
+ONE_TABLE = {"iceberg": {"table": "lake.shop.orders"}}
 
 
 @pytest.mark.parametrize(
-    ("blocks", "said"),
+    ("blocks", "message"),
     [
-        ({"checkpoint": "s3a://lake/c"}, "means nothing with {topic}"),
+        ({"checkpoint": "s3a://lake/c"}, "has no effect with {topic}"),
         ({"sink": {"parquet": {"path": "s3a://lake/orders"}}}, "a pipeline needs a checkpoint"),
-        (
-            {
-                "sink": {"iceberg": {"table": "lake.shop.orders"}},
-                "checkpoint": "s3a://lake/c",
-                "tables": {"at_once": 2},
-            },
-            "means nothing without {topic}",
-        ),
+        ({"sink": ONE_TABLE, "checkpoint": "s3a://lake/c", "tables": {"at_once": 2}}, "has no effect without {topic}"),
         ({"tables": {"retry_after": "soon"}}, "a duration is"),
         ({"tables": {"topics": {"shop.a": {"tabel": "lake.a.b"}}}}, "tabel"),
-        ({"sink": {"iceberg": {"table": "lake.shop.{topics}"}}}, "a table is written"),
+        ({"sink": {"iceberg": {"table": "lake.shop.{topics}"}}}, "write catalog.namespace.table"),
         ({"sink": UPSERT}, "no topic has any"),
         (
             {
@@ -134,7 +128,9 @@ KAFKA = {"bootstrap_servers": "localhost:9092"}
         ),
     ],
 )
-def test_what_does_not_fit_is_said_before_anything_starts(tmp_path: Path, blocks: dict[str, Any], said: str) -> None:
+def test_a_contradiction_with_a_table_for_each_topic_is_found(
+    tmp_path: Path, blocks: dict[str, Any], message: str
+) -> None:
     config, found = problems(written(tmp_path, **blocks), environment=ENVIRONMENT)
     assert config is None
-    assert said in "; ".join(each.what for each in found)
+    assert message in "; ".join(each.what for each in found)

@@ -1,4 +1,4 @@
-"""Certificates of servers and databases."""
+"""The block ``tls``, and the TLS parameters of PostgreSQL's URLs."""
 
 import re
 import ssl
@@ -57,7 +57,7 @@ def test_declared_authorities_are_added_to_the_systems(authority: Authority, tmp
     assert len(trust.client_context(authority.file.read_text()).get_ca_certs()) == 1
 
 
-def test_the_environment_is_the_default(authority: Authority, own: Signed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_names_certificates(authority: Authority, own: Signed, monkeypatch: pytest.MonkeyPatch) -> None:
     assert trust.current() == Certificates()
     assert trust.authorities_file() is None
     monkeypatch.setenv("LAKEFEED_CA_FILE", str(authority.file))
@@ -69,7 +69,7 @@ def test_the_environment_is_the_default(authority: Authority, own: Signed, monke
 
 
 @pytest.mark.parametrize("form", [PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL])
-def test_a_key_is_handed_on_as_java_reads_it(own: Signed, tmp_path: Path, form: PrivateFormat) -> None:
+def test_a_private_key_is_converted_for_java(own: Signed, tmp_path: Path, form: PrivateFormat) -> None:
     key = load_pem_private_key(own.key.read_bytes(), None)
     file = tmp_path / "key.pem"
     file.write_bytes(key.private_bytes(Encoding.PEM, form, NoEncryption()))
@@ -80,7 +80,7 @@ def test_a_key_is_handed_on_as_java_reads_it(own: Signed, tmp_path: Path, form: 
     assert numbers[0] == numbers[1]
 
 
-def test_files_that_cannot_be_used_are_named(authority: Authority, own: Signed, tmp_path: Path) -> None:
+def test_an_unusable_file_is_refused(authority: Authority, own: Signed, tmp_path: Path) -> None:
     empty, broken, locked = (tmp_path / name for name in ("empty", "broken", "locked"))
     empty.touch()
     broken.write_text("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
@@ -90,9 +90,9 @@ def test_files_that_cannot_be_used_are_named(authority: Authority, own: Signed, 
     cases = {
         "the file cannot be read": Tls(ca_file=tmp_path / "missing"),
         "has no certificate": Tls(ca_file=empty),
-        "no certificates that can be read": Tls(ca_file=broken),
+        "a certificate that cannot be read": Tls(ca_file=broken),
         "has a passphrase": Tls(certificate=own.certificate, key=locked),
-        "the key is not that of the certificate": Tls(certificate=own.certificate, key=stranger.key),
+        "the key does not belong to the certificate": Tls(certificate=own.certificate, key=stranger.key),
         "has no private key": Tls(certificate=own.certificate, key=own.certificate),
     }
     for message, block in cases.items():
@@ -119,7 +119,7 @@ def test_postgresql_verifies_with_the_declared_authorities(authority: Authority)
         assert libpq_options(options, where="db").get("sslrootcert") in (None, "/own.pem")
 
 
-def test_errors_say_what_is_wrong_with_a_connection() -> None:
+def test_a_failed_tls_connection_is_explained() -> None:
     def verification(code: int) -> ssl.SSLCertVerificationError:
         error = ssl.SSLCertVerificationError(1, "failed")
         error.verify_code, error.verify_message = code, "reason"
@@ -138,14 +138,14 @@ def test_errors_say_what_is_wrong_with_a_connection() -> None:
         assert found.hint
 
 
-def test_messages_of_libpq_are_understood() -> None:
+def test_a_failed_tls_connection_of_libpq_is_explained() -> None:
     failed = 'connection to server at "127.0.0.1", port 5432 failed: '
     for text, message in (
         ("SSL error: certificate verify failed", "signed by an authority that is not trusted"),
         ('server certificate for "a" does not match host name "b"', "is for another host"),
-        ("SSL error: tlsv13 alert certificate required", "asks for a certificate"),
-        ("SSL error: tlsv1 alert unknown ca", "asks for a certificate"),
-        ("FATAL:  connection requires a valid client certificate", "asks for a certificate"),
+        ("SSL error: tlsv13 alert certificate required", "requests a client certificate"),
+        ("SSL error: tlsv1 alert unknown ca", "requests a client certificate"),
+        ("FATAL:  connection requires a valid client certificate", "requests a client certificate"),
     ):
         found = trust.explain_libpq(failed + text, server="the database", where="b:5432")
         assert found is not None
@@ -154,7 +154,7 @@ def test_messages_of_libpq_are_understood() -> None:
 
 
 @pytest.mark.parametrize("kind", ["none", "stranger", "expired"])
-def test_a_server_that_refuses_a_clients_certificate_is_named(
+def test_a_refused_client_certificate_is_explained(
     authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     stranger = Authority(tmp_path / "stranger", "a stranger")
@@ -169,7 +169,7 @@ def test_a_server_that_refuses_a_clients_certificate_is_named(
     ):
         ask(f"https://localhost:{proxy.port}/", server="the registry", headers={})
     # The message depends on timing: the server may close the connection before the client reads its alert.
-    assert re.search("asks for a certificate|has cut the TLS connection off|does not answer", refused.value.what)
+    assert re.search("requests a client certificate|has closed the TLS connection|does not answer", refused.value.what)
     if not isinstance(refused.value, Unreachable):
         assert "tls.certificate and tls.key" in str(refused.value.hint)
 
@@ -190,7 +190,7 @@ def options_of(url: str) -> dict[str, str]:
         ("ssl=true&sslmode=prefer", False),
     ],
 )
-def test_a_url_requires_tls_or_allows_plain_text(parameters: str, required: bool) -> None:
+def test_sslmode_decides_whether_a_url_requires_tls(parameters: str, required: bool) -> None:
     assert tls.is_required(options_of(f"jdbc:postgresql://h/d?{parameters}")) is required
 
 
@@ -205,13 +205,13 @@ def test_a_url_requires_tls_or_allows_plain_text(parameters: str, required: bool
         ("connectTimeout=3", {}),
     ],
 )
-def test_postgresql_is_asked_as_its_java_driver_does(parameters: str, options: dict[str, str]) -> None:
+def test_libpq_gets_the_tls_parameters_of_the_url(parameters: str, options: dict[str, str]) -> None:
     url = f"jdbc:postgresql://h/d?{parameters}"
     assert tls.libpq_options(options_of(url), where="h") == options
     assert CatalogDatabase.of(url).options == options
 
 
 @pytest.mark.parametrize("parameter", ["sslfactory=a.B", "sslhostnameverifier=a.B", "sslkey=/client.pk8"])
-def test_what_libpq_cannot_do_is_refused(parameter: str) -> None:
-    with pytest.raises(tls.JavaOnly, match="only Java knows"):
+def test_a_parameter_of_java_only_is_refused(parameter: str) -> None:
+    with pytest.raises(tls.JavaOnly, match="only Java's driver supports"):
         CatalogDatabase.of(f"jdbc:postgresql://h/d?sslmode=verify-full&{parameter}")

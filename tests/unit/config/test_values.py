@@ -1,4 +1,4 @@
-"""Values that a file writes as text: triggers, and settings that the models store parsed."""
+"""Triggers, and settings whose text the models parse."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from tests.support.pipeline_text import topic_to_topic
 @pytest.mark.parametrize(
     "trigger", ["100 milliseconds", "1 second", "10 minutes", "available-now", "real-time", "real-time, 5 seconds"]
 )
-def test_triggers(trigger: str) -> None:
+def test_a_trigger_is_accepted(trigger: str) -> None:
     assert require_trigger(trigger) == trigger
 
 
@@ -22,26 +22,26 @@ def test_triggers(trigger: str) -> None:
     [
         "now",
         "1 s",
+        "realtime",
         "real-time 5",
         "real-time, soon",
         "real-time, 4 seconds",
         "real-time, 9000 milliseconds",
-        "realtime",
     ],
 )
-def test_what_is_none(trigger: str) -> None:
+def test_a_wrong_trigger_is_refused(trigger: str) -> None:
     with pytest.raises(ValueError, match=r"trigger is|every 5 seconds"):
         require_trigger(trigger)
 
 
-def test_seconds_of_a_trigger() -> None:
+def test_a_trigger_is_converted_to_seconds() -> None:
     times = ("0 seconds", "1 millisecond", "100 milliseconds", "1 second", "2 hours")
     assert [trigger_seconds(time) for time in times] == [0, 0.001, 0.1, 1, 7200]
     with pytest.raises(ValueError, match="duration is"):
         trigger_seconds("available-now")
 
 
-def test_intervals() -> None:
+def test_only_real_time_has_an_interval() -> None:
     assert interval_of("1 second") is None
     assert interval_of("real-time") == "1 minute"
     assert interval_of("real-time, 10 seconds") == "10 seconds"
@@ -51,19 +51,22 @@ def test_intervals() -> None:
     ("blocks", "message"),
     [
         ({"sink": {"iceberg": {"table": "lake.a.b"}}}, r"sink\.iceberg requires batches"),
-        ({"sinks": {"shown": {"console": {}}}}, "several sinks"),
-        ({"dead_letters": {"topic": "letters"}}, "dead_letters are written when"),
+        ({"sinks": {"shown": {"console": {}}}}, "the block sinks requires batches"),
+        ({"dead_letters": {"topic": "letters"}}, "dead_letters are written with"),
         ({"expect": {"a": {"rule": "true", "on_violation": "drop"}}}, "expect counts"),
-        ({"schema": {"on_change": "fail"}}, "columns are those of the start"),
-        ({"decode": {"json": {"schema": "sample"}}}, "give schema_ddl"),
-        ({"transform": {"sql": "SELECT count(*) FROM hits", "output_mode": "update"}}, "is for groups"),
+        ({"schema": {"on_change": "fail"}}, "acts between two batches"),
+        ({"decode": {"json": {"schema": "sample"}}}, "infers the schema with a batch"),
+        (
+            {"transform": {"sql": "SELECT count(*) FROM hits", "output_mode": "update"}},
+            "the groups that a batch has changed",
+        ),
         (
             {"source": {"kafka": {"bootstrap_servers": "host:9092", "topics": ["hits"], "deduplicate": True}}},
             "deduplicate is for batches",
         ),
     ],
 )
-def test_what_requires_batches_is_refused_in_real_time(blocks: dict[str, Any], message: str) -> None:
+def test_a_setting_for_batches_is_refused_in_real_time(blocks: dict[str, Any], message: str) -> None:
     assert topic_to_topic(trigger="real-time").trigger == "real-time"
     with pytest.raises(ValueError, match=message):
         topic_to_topic(**{"trigger": "real-time", **blocks})
@@ -81,11 +84,11 @@ def test_what_requires_batches_is_refused_in_real_time(blocks: dict[str, Any], m
         (SortColumn, "at desc nulls first"),
     ],
 )
-def test_the_text_of_a_value_is_read_as_the_same_value(kind: type[ParsedText], text: str) -> None:
+def test_a_parsed_value_is_written_as_the_same_text(kind: type[ParsedText], text: str) -> None:
     assert str(kind.parse(text)) == text
 
 
-def test_json_has_the_texts() -> None:
+def test_parsed_values_are_texts_in_json() -> None:
     settings = {"table": "lake.a.b", "partition_by": ["day(at)", "id"], "sort_by": ["id"]}
     sink = IcebergSinkConfig.model_validate(settings)
     assert sink.partition_by[0] == PartitionTransform(name="days", column="at")

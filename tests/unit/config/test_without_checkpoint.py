@@ -1,4 +1,4 @@
-"""The pipelines that may omit their checkpoint, and the reasons why others may not."""
+"""Pipelines that may omit the checkpoint, and the reasons why others may not."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def pipeline(**blocks: Any) -> PipelineConfig:
         {"source": {"kinesis": KINESIS}},
     ],
 )
-def test_the_ledger_is_enough(blocks: dict[str, Any]) -> None:
+def test_a_checkpoint_is_optional_if_the_ledger_is_enough(blocks: dict[str, Any]) -> None:
     assert pipeline(**blocks).resumes_by_ledger
     assert not pipeline(**blocks, checkpoint="s3a://lake/c").resumes_by_ledger
 
@@ -33,9 +33,9 @@ def test_the_ledger_is_enough(blocks: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("blocks", "why"),
     [
-        ({"sink": {"parquet": {"path": "s3a://lake/orders"}}}, "a feed into sink.parquet resumes"),
-        ({"sink": {"kafka": {"topic": "out"}}}, "a feed into sink.kafka resumes"),
-        ({"sink": {"python": {"path": "shop:Sink"}}}, "a feed into sink.python resumes"),
+        ({"sink": {"parquet": {"path": "s3a://lake/orders"}}}, "sink.parquet does not store"),
+        ({"sink": {"kafka": {"topic": "out"}}}, "sink.kafka does not store"),
+        ({"sink": {"python": {"path": "shop:Sink"}}}, "sink.python does not store"),
         ({"source": {"kafka": {**KAFKA, "deduplicate": True}}}, "keeps state"),
         (
             {
@@ -48,13 +48,13 @@ def test_the_ledger_is_enough(blocks: dict[str, Any]) -> None:
         ({"source": {"kinesis": {**KINESIS, "start": "latest"}}}, "start: latest"),
     ],
 )
-def test_others_need_one_for_a_reason(blocks: dict[str, Any], why: str) -> None:
+def test_the_error_for_a_missing_checkpoint_has_the_reason(blocks: dict[str, Any], why: str) -> None:
     with pytest.raises(ValidationError, match=why):
         pipeline(**blocks)
     pipeline(**blocks, checkpoint="s3a://lake/c")
 
 
-def test_rows_without_offsets_need_one() -> None:
+def test_rows_without_offsets_require_a_checkpoint() -> None:
     settings = {"name": "rows", "source": {"rate": {}}, "sink": TABLE}
     with pytest.raises(ValidationError, match="rows of rate have no offsets"):
         PipelineConfig.model_validate(settings)

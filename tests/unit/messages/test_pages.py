@@ -1,4 +1,4 @@
-"""The page that an error names fits the problem, not only the class of the error."""
+"""An error names the page of the documentation about its problem."""
 
 import importlib.util
 import json
@@ -73,7 +73,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize(("old", "new", "page"), MISTAKES, ids=[new[:50] for _, new, _ in MISTAKES])
-def test_a_mistake_in_a_file_names_the_page_that_solves_it(
+def test_the_error_for_a_mistake_in_a_file_names_its_page(
     old: str, new: str, page: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert old in GOOD
@@ -82,7 +82,7 @@ def test_a_mistake_in_a_file_names_the_page_that_solves_it(
 
 
 @pytest.mark.parametrize(("command", "page"), COMMANDS)
-def test_a_mistake_in_a_command_names_the_page_that_solves_it(
+def test_the_error_for_a_mistake_in_a_command_names_its_page(
     command: list[str], page: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "pipeline.yaml").write_text(GOOD)

@@ -1,4 +1,4 @@
-"""Foreign texts on a terminal: printable, readable, short."""
+"""Text from records and servers is printed without control characters and without values of records."""
 
 import io
 import json
@@ -21,7 +21,7 @@ from lakefeed.monitor.terminal.progress_view import ProgressView
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\b\x7f\x9b31m\u202e\ud800\u2028 größe 東京"
 
 
-def test_what_acts_on_a_terminal_is_written_as_an_escape() -> None:
+def test_control_characters_become_escapes() -> None:
     shown = printable(HOSTILE)
     assert shown.isprintable()
     assert shown.startswith(r"\x1b[2J\x1b]0;owned\x07\x08\x7f\x9b31m\u202e\ud800\u2028")
@@ -29,20 +29,20 @@ def test_what_acts_on_a_terminal_is_written_as_an_escape() -> None:
 
 
 @given(st.text(st.characters(exclude_characters="\\")))
-def test_the_escapes_can_be_taken_back(text: str) -> None:
+def test_unescaped_restores_the_text(text: str) -> None:
     assert printable(text).isprintable()
     assert unescaped(printable(text)) == text
 
 
 @given(st.text())
-def test_json_keeps_its_value(text: str) -> None:
+def test_escapes_in_json_keep_the_value(text: str) -> None:
     document = json.dumps({"value": text}, ensure_ascii=False, indent=2)
     shown = printable_json(document)
     assert json.loads(shown) == {"value": text}
     assert shown.replace("\n", "").isprintable()
 
 
-def test_each_way_to_print_a_record_is_safe(capsys: object) -> None:
+def test_all_outputs_of_a_record_are_printable() -> None:
     console = io.StringIO()
     from rich.console import Console
 
@@ -57,7 +57,7 @@ def test_each_way_to_print_a_record_is_safe(capsys: object) -> None:
         assert each.isprintable(), each
 
 
-def test_a_large_value_is_cut_and_a_character_that_the_cut_splits_makes_no_hex_of_it() -> None:
+def test_a_large_value_is_cut_and_stays_text() -> None:
     shown = dead_letters._bytes_text(b"x" + "ö".encode() * 500_000)
     assert shown.startswith("xöö")
     assert shown.endswith("… (1,000,001 bytes in all; --value-file writes them)")
@@ -65,7 +65,7 @@ def test_a_large_value_is_cut_and_a_character_that_the_cut_splits_makes_no_hex_o
     assert len(dead_letters._cut("k" * 1_000_000)) < 3_000
 
 
-def test_echo_keeps_lines_and_colours_of_its_own(capsys: object) -> None:
+def test_echo_keeps_line_breaks_and_its_own_colours() -> None:
     import click
     from click.testing import CliRunner
 
@@ -81,11 +81,11 @@ def summary(**more: object) -> RunSummary:
     return RunSummary(**{**given, **more})  # type: ignore[arg-type]
 
 
-def test_a_summary_is_one_short_line() -> None:
+def test_the_repr_of_a_summary_is_one_line() -> None:
     assert repr(summary()) == "<RunSummary: 1 batch, 1,200 records, 1,200 rows in 2.0 s>"
 
 
-def test_a_notebook_shows_text_as_text() -> None:
+def test_a_notebook_shows_html_in_texts_as_text() -> None:
     shown = summary(paused={"<script>alert(1)</script>": "a\x1b[31m & b"})._repr_html_()
     assert "<script>" not in shown
     assert "&lt;script&gt;" in shown
@@ -93,7 +93,7 @@ def test_a_notebook_shows_text_as_text() -> None:
     assert "1,200 (600/s)" in shown
 
 
-def test_one_is_singular() -> None:
+def test_counted_uses_the_singular_for_one() -> None:
     assert [counted(count, "batch", "batches") for count in (0, 1, 2000)] == ["0 batches", "1 batch", "2,000 batches"]
     assert counted(1, "row") == "1 row"
 
@@ -125,7 +125,7 @@ SHOWN = (
         f"Caused by: org.apache.spark.SparkNumberFormatException: {CAST}{STACK}",
     ],
 )
-def test_a_cast_shows_class_types_and_expression_without_the_value(text: str) -> None:
+def test_an_error_of_a_cast_shows_types_and_expression_without_the_value(text: str) -> None:
     error = translate(RuntimeError(text))
     assert error.where == SHOWN
     assert "Doe" not in str(error)
@@ -133,7 +133,7 @@ def test_a_cast_shows_class_types_and_expression_without_the_value(text: str) ->
     assert kind_of_failure(error.where) == SHOWN
 
 
-def test_a_cast_on_writing_shows_the_column() -> None:
+def test_an_overflow_on_writing_shows_the_column() -> None:
     text = (
         '[CAST_OVERFLOW_IN_TABLE_INSERT] Fail to assign a value of "BIGINT" type to the "INT" type column or variable '
         "`amount` due to an overflow. SQLSTATE: 22003"
@@ -174,6 +174,6 @@ def test_a_cast_on_writing_shows_the_column() -> None:
         ("java.io.IOException: No space left on device", "java.io.IOException: No space left on device"),
     ],
 )
-def test_messages_of_spark(text: str, shown: str) -> None:
+def test_messages_of_spark_and_java_lose_their_values(text: str, shown: str) -> None:
     assert without_values(text) == shown
     assert translate(RuntimeError(text)).where == shown

@@ -1,4 +1,4 @@
-"""Messages lose the secrets that this process has read, and nothing else."""
+"""Messages hide the secrets that this process has read."""
 
 import pytest
 
@@ -14,16 +14,16 @@ from tests.support.remembered import forget_afterwards
         ("only", "password=only;", "password=**********;"),
         ("a+b(c", "x a+b(c y", "x ********** y"),
         ("correct-horse", "seecorrect-horseback", "see**********back"),
-        ("abc", "abc is too short to look for", "abc is too short to look for"),
+        ("abc", "abc is too short to hide", "abc is too short to hide"),
     ],
 )
-def test_a_secret_is_hidden_wherever_a_message_has_it(secret: str, text: str, shown: str) -> None:
+def test_a_secret_is_hidden_in_texts_and_errors(secret: str, text: str, shown: str) -> None:
     redaction.remember([secret])
     assert redaction.redacted(text) == shown
     assert shown in str(ConfigError(text, where="here"))
 
 
-def test_what_one_block_remembers_the_next_does_not_hide() -> None:
+def test_forget_afterwards_forgets_secrets() -> None:
     with forget_afterwards():
         redaction.remember(["wrong"])
         assert redaction.redacted("wrong") == redaction.HIDDEN

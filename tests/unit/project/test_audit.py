@@ -13,7 +13,7 @@ OLD = Component("maven", "org.lz4/lz4-java", "1.8.0", "0" * 64, "jars.lock: spar
 NEW = dataclasses.replace(OLD, name="at.yawk.lz4/lz4-java", version="1.11.2")
 
 
-def test_the_bill_is_valid_and_names_each_part_with_its_hash() -> None:
+def test_the_bill_of_materials_is_valid_and_has_hashes() -> None:
     document = json.loads(audit.checked(bill([OLD, NEW, Component("pypi", "click", "8.3.1", None, "uv.lock")])))
     assert document["bomFormat"] == "CycloneDX"
     purls = {each["purl"] for each in document["components"]}
@@ -30,7 +30,7 @@ def test_an_invalid_bill_is_refused() -> None:
         audit.checked(bill([dataclasses.replace(OLD, sha256="no hash")]))
 
 
-def test_an_advisory_is_found_in_the_versions_that_it_names_and_in_no_other() -> None:
+def test_an_advisory_applies_only_to_the_versions_that_it_names() -> None:
     advisories = json.loads(audit.ADVISORIES.read_text())
     found = audit.known([OLD, NEW], advisories)
     assert {(each.part, each.decided) for each in found} == {(OLD, None)}
@@ -44,7 +44,7 @@ def test_an_advisory_is_found_in_the_versions_that_it_names_and_in_no_other() ->
     assert all(each.decided for each in audit.known([bundled], advisories))
 
 
-def test_each_advisory_says_where_it_comes_from() -> None:
+def test_each_advisory_has_its_sources() -> None:
     for each in json.loads(audit.ADVISORIES.read_text()):
         assert all(re.fullmatch(r"CVE-\d{4}-\d{4,}|GHSA(-[0-9a-z]{4}){3}", name) for name in each["ids"]), each
         assert each["source"], each
@@ -52,7 +52,7 @@ def test_each_advisory_says_where_it_comes_from() -> None:
         assert each["what"], each
 
 
-def test_each_advisory_about_what_the_locks_name_is_decided() -> None:
+def test_each_advisory_about_a_locked_part_is_decided() -> None:
     jars = list(audit.locked_jars())
     packages = list(audit.python_packages(audit.ROOT / "uv.lock"))
     assert len(jars) > 100
@@ -63,7 +63,7 @@ def test_each_advisory_about_what_the_locks_name_is_decided() -> None:
     assert [each for each in found if each.decided is None] == []
 
 
-def test_a_service_that_cannot_be_asked_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_that_does_not_answer_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: object) -> object:
         raise OSError("no route")
 
@@ -74,7 +74,7 @@ def test_a_service_that_cannot_be_asked_is_named(monkeypatch: pytest.MonkeyPatch
     assert [each.partition(" ")[0] for each in silent] == ["OSV", "PyPI"]
 
 
-def test_what_a_service_says_is_found_and_may_be_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vulnerabilities_from_services_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "_post", lambda *_: {"results": [{"vulns": [{"id": "GHSA-1"}]}, {}]})
     monkeypatch.setattr(audit, "_get", lambda _: {"vulnerabilities": [{"id": "PYSEC-2"}]})
     click = Component("pypi", "click", "8.3.1", None, "uv.lock")

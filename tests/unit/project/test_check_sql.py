@@ -25,7 +25,7 @@ from tools.check_sql import in_java, in_python
         "Statement.of(f\"SET ('{key}' = :value)\", {})",
     ],
 )
-def test_sql_that_is_put_together_is_found(source: str) -> None:
+def test_sql_built_from_parts_is_found(source: str) -> None:
     assert [line for line, _ in in_python(f"import x\n{source}\n")] == [2]
 
 
@@ -47,6 +47,6 @@ def test_literals_columns_and_parameters_pass(source: str) -> None:
     assert list(in_python(source)) == []
 
 
-def test_java_parses_in_one_class() -> None:
+def test_sql_built_from_parts_is_found_in_java() -> None:
     source = 'spark.sql("SELECT 1");\nspark.sql(text);\nsession.sessionState().sqlParser();\nrows.selectExpr(name)'
     assert [line for line, _ in in_java(source)] == [2, 3, 4]

@@ -17,7 +17,7 @@ def test_the_notes_are_few_and_short() -> None:
     assert sum(len(text.split()) for text in NOTES.values()) <= MOST_WORDS
 
 
-def test_a_note_has_a_title_and_a_sentence_of_what_it_covers() -> None:
+def test_a_note_begins_with_a_title_and_its_scope() -> None:
     assert [name for name, text in NOTES.items() if not HEAD.match(text)] == []
 
 

@@ -24,7 +24,7 @@ PAGE = ROOT / "docs" / "run.md"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_each_block_is_run_or_says_why_not(page: Path) -> None:
+def test_each_block_is_run_or_has_a_reason(page: Path) -> None:
     assert faults(page.read_text("utf-8"), page) == []
 
 
@@ -49,25 +49,25 @@ def test_most_blocks_are_run() -> None:
         ("<!-- printed by: lakefeed status -->\n```text\nx\n```\n```yaml\na: b\n```\n", []),
     ],
 )
-def test_a_block_that_is_neither_is_found(text: str, found: list[str]) -> None:
+def test_a_block_that_is_not_run_and_has_no_reason_is_found(text: str, found: list[str]) -> None:
     wrong = faults(text, PAGE)
     assert len(wrong) == len(found)
     assert all(part in fault for part, fault in zip(found, wrong, strict=True))
 
 
-def test_a_block_in_a_list_has_its_commands() -> None:
+def test_commands_of_a_block_in_a_list_are_read() -> None:
     [block] = blocks_in("1. a\n\n   ```console\n   $ ls -l   # all\n   total 3\n   $ pwd\n   ```\n", PAGE)
     assert (block.line, block.language) == (4, "console")
     assert commands_in(block) == ["ls -l", "pwd"]
     assert printed_in(block) == {"ls -l": "total 3\n"}
 
 
-def test_a_command_over_two_lines_is_one() -> None:
+def test_a_command_over_two_lines_is_read_as_one() -> None:
     [block] = blocks_in("```sh\n# first\nls \\\n  -l  # all\n```\n", PAGE)
     assert commands_in(block) == ["ls    -l"]
 
 
-def test_figures_times_and_widths_do_not_count() -> None:
+def test_figures_times_and_widths_are_not_compared() -> None:
     assert shape("taxi: batch 41 · in 499,992 (119,415/s)   ▃▅▇ at 2026-11-20 06:30:00 UTC") == (
         "taxi: batch # · in # (#/s) # at #"
     )
@@ -90,11 +90,11 @@ def test_figures_times_and_widths_do_not_count() -> None:
         ("lakefeed topics list", False),
     ],
 )
-def test_a_command_that_lasts_is_known(command: str, is_endless: bool) -> None:
+def test_a_command_without_an_end_is_recognised(command: str, is_endless: bool) -> None:
     assert lasts(command.split()) is is_endless
 
 
-def test_a_reader_notices_what_does_not_hold(tmp_path: Path) -> None:
+def test_a_reader_reports_wrong_blocks(tmp_path: Path) -> None:
     text = (
         "```console\n$ echo 12 rows   # all\n7 rows\n$ exit 3   # status 3\n```\n"
         "```sh\necho a\nexit 1\n```\n"

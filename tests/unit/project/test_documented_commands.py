@@ -22,7 +22,7 @@ from tests.faults import test_sweep
 ROOT = Path(__file__).parents[3]
 
 
-def test_two_workers_of_one_run_draw_the_same_seeds_and_two_runs_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_of_one_run_share_their_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SEED", raising=False)
     monkeypatch.setenv("SEEDS", "3")
     monkeypatch.setenv("PYTEST_XDIST_TESTRUNUID", "one")
@@ -35,7 +35,7 @@ def test_two_workers_of_one_run_draw_the_same_seeds_and_two_runs_do_not(monkeypa
     assert test_sweep.seeds() != test_sweep.seeds()
 
 
-def test_what_the_demo_prints_is_enough_for_a_shell_that_knows_nothing(tmp_path: Path) -> None:
+def test_a_new_shell_can_run_the_commands_that_the_demo_prints(tmp_path: Path) -> None:
     home = Home(tmp_path / "the demo's home")
     home.make()
     home.remember(Memory(store="s3proxy", cluster_id="x", ports={"kafka": 1, "registry": 2, "store": 3}))
@@ -83,11 +83,7 @@ def test_each_lakefeed_command_of_readme_and_docs_parses() -> None:
     assert len(commands) > 40
     wrong = []
     for page, line in commands:
-        words = [
-            word
-            for word in shlex.split(line.partition(" && ")[0].partition(" | ")[0].partition(" > ")[0])
-            if word != "…"
-        ]
+        words = shlex.split(re.split(r" && | \| | > ", line)[0].replace("…", ""))
         try:
             _parse(root, words[1:])
         except click.ClickException as error:
@@ -107,7 +103,7 @@ def _parse(command: click.Command, words: list[str]) -> None:
         _parse(inner, remaining)
 
 
-def test_each_make_target_that_is_written_down_is_there_and_what_it_runs_exists() -> None:
+def test_documented_make_targets_and_their_files_exist() -> None:
     """Check the files and modules that ``make -n`` prints; CI runs make test, demo, examples and faults."""
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.M))
@@ -137,16 +133,8 @@ def test_each_make_target_that_is_written_down_is_there_and_what_it_runs_exists(
 @pytest.mark.slow
 def test_make_faults_collects() -> None:
     """The other pytest targets collect this test's folder."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "--collect-only",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "tests/faults/test_sweep.py",
-    ]
+    options = ["--collect-only", "-q", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *options, "tests/faults/test_sweep.py"]
     environment = {**os.environ, "SEEDS": "3", "SEED": ""}
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -26,17 +26,17 @@ ADDRESSES = {
 }
 
 
-def test_each_has_a_result() -> None:
+def test_each_example_has_an_expected_result() -> None:
     assert {each.file for each in EXAMPLES} == set(FILES) - WITHOUT_RESULT
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_it_says_how_to_run_it_and_has_no_mistakes(file: str) -> None:
+def test_an_example_has_its_commands_and_no_mistakes(file: str) -> None:
     assert commands(ROOT / "examples" / file)
     assert [str(each) for each in read(ROOT / "examples" / file, environment=ADDRESSES).problems] == []
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_it_is_listed_in_the_documents(file: str) -> None:
+def test_the_quickstart_lists_the_example(file: str) -> None:
     folder = file.partition("/")[0]
     assert f"](../examples/{folder}/" in (ROOT / "docs" / "quickstart.md").read_text("utf-8")

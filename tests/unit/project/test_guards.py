@@ -7,7 +7,7 @@ from tools.mutants import ROOT
 
 
 @pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.name)
-def test_a_guard_is_where_the_list_says_and_has_its_tests(guard: Guard) -> None:
+def test_the_source_and_the_tests_of_a_guard_exist(guard: Guard) -> None:
     source = (ROOT / guard.file).read_text("utf-8")
     assert guard.removed_from(source) != source
     for test in guard.tests:
@@ -15,5 +15,5 @@ def test_a_guard_is_where_the_list_says_and_has_its_tests(guard: Guard) -> None:
         assert not name or f"def {name}(" in (ROOT / file).read_text("utf-8"), f"there is no test {test}"
 
 
-def test_a_guard_has_a_name_of_its_own() -> None:
+def test_guards_have_different_names() -> None:
     assert len({each.name for each in GUARDS}) == len(GUARDS)

@@ -57,7 +57,7 @@ def test_another_file_than_the_locked_one_is_refused(vendor: Path, tmp_path: Pat
     assert not vendor.exists()
 
 
-def test_without_a_network_the_error_says_what_to_do(vendor: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_a_network_has_the_next_step(vendor: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(npm_packages, "TRIES", 1)
     monkeypatch.setenv("NPM_CONFIG_REGISTRY", "file:///nowhere")
     with pytest.raises(NotFetched, match=r"file:///nowhere/uplot/-/uplot-1\.0\.0\.tgz cannot be downloaded") as error:
@@ -65,7 +65,7 @@ def test_without_a_network_the_error_says_what_to_do(vendor: Path, monkeypatch: 
     assert "Next: check the network" in str(error.value)
 
 
-def test_the_registry_is_that_of_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_npms_settings_name_the_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NPM_CONFIG_REGISTRY", raising=False)
     monkeypatch.delenv("npm_config_registry", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))

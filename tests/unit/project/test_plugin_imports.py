@@ -33,13 +33,13 @@ def imported(source: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_plugin_imports_what_is_public(part: str) -> None:
+def test_a_plugin_imports_only_public_modules(part: str) -> None:
     files = (ROOT / "packages" / part / "src").rglob("*.py")
     found = {name for file in files for name in imported(file.read_text("utf-8"))}
     # Remove a module from the list when its import goes. Add none: name the module on the page, or do without it.
     assert sorted(found - PUBLIC) == BESIDE.get(part, [])
 
 
-def test_the_page_names_modules() -> None:
+def test_the_modules_that_the_page_names_exist() -> None:
     assert {name for name in PUBLIC if not is_module(name)} == set()
     assert set(BESIDE) <= set(PARTS)

@@ -294,5 +294,5 @@ def test_unusable_positions_are_refused(lake: SparkSession, feed: Feed) -> None:
     with pytest.raises(ConfigError, match="the table has no column nope"):
         plan(pipeline, f"group:{reader.group}", offset_columns="part,nope")
     files = feed.pipeline(decode=DECODE, sink={"parquet": {"path": f"s3a://{feed.stack.bucket}/p/{feed.name}"}})
-    with pytest.raises(ConfigError, match="takes nothing over from another tool"):
+    with pytest.raises(ConfigError, match="cannot continue from another tool's position"):
         plan(files, f"group:{reader.group}")

@@ -226,8 +226,8 @@ def test_refused_credentials_are_reported_and_stored_nowhere(stream: StreamFeed,
 @pytest.mark.parametrize(
     ("blocks", "message"),
     [
-        ({"decode": {"json": {"schema": "sample"}}}, "samples topics of Kafka"),
-        ({"dead_letters": {"topic": "letters"}}, "kept in a table"),
+        ({"decode": {"json": {"schema": "sample"}}}, "sample reads topics of Kafka only"),
+        ({"dead_letters": {"topic": "letters"}}, "dead_letters.topic requires source.kafka"),
         ({"sink": {"iceberg": {"table": "lake.a.b", "mode": "upsert", "keys": ["id"]}}}, "order_by"),
         ({"kinesis": {"access_key": "only"}}, "belong together"),
         ({"kinesis": {"stream": "arn:aws:kinesis:stream/x"}}, "stream's name"),

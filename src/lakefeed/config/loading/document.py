@@ -19,7 +19,7 @@ from lakefeed.config.problem import Problem
 from lakefeed.config.secrets import SECRET_KEY, SecretText, at_launch, keeps_secrets, place_of_secrets
 from lakefeed.messages.redaction import SHORTEST, SHORTEST_OF_FREE, remember
 
-# The tags that PyYAML gives to plain values, and those of the two kinds of blocks.
+# The tags that PyYAML gives to plain values, blocks and lists.
 _KINDS = ("map", "seq", "str", "int", "float", "bool", "null", "timestamp", "value", "merge")
 _TAGS = {f"tag:yaml.org,2002:{kind}" for kind in _KINDS}
 
@@ -35,11 +35,11 @@ _REFERENCE = re.compile(r"\$\$|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:
 
 @dataclass(frozen=True, kw_only=True)
 class Remote:
-    """The differences between this machine and the one that the pipeline will run on.
+    """The machine that the pipeline will run on, if it is another one.
 
     Attributes:
-        variables: names of environment variables that are set there; their values are unknown here.
-        folders: folders there; this machine cannot check files in them.
+        variables: the environment variables that are set there; their values are unknown here.
+        folders: folders of that machine; files in them are not checked.
     """
 
     variables: frozenset[str] = frozenset()
@@ -51,8 +51,9 @@ class Interpolation:
     """A value with its references replaced.
 
     Attributes:
-        variables: the referenced names. Of those without a default, ``undefined`` are not set and ``empty`` are blank.
-        malformed: references with another form than ``${NAME}`` or ``${NAME:-default}``.
+        variables: the names in the references. ``undefined`` and ``empty`` list those that have no default: the first
+            are not set, the others are blank.
+        malformed: references in another form than ``${NAME}`` or ``${NAME:-default}``.
     """
 
     text: str = ""
@@ -63,10 +64,10 @@ class Interpolation:
 
 
 def interpolate(text: str, *, environment: Mapping[str, str]) -> Interpolation:
-    """Return a value with ``${NAME}`` and ``${NAME:-default}`` replaced; ``$$`` stands for one dollar sign.
+    """Replace ``${NAME}`` and ``${NAME:-default}`` in a value; ``$$`` stands for one dollar sign.
 
     As in a shell, the default counts if the variable is unset or empty. References that cannot be replaced stay, and
-    the result lists them. The replacement happens after YAML is parsed, so that a variable cannot add keys.
+    the result lists them. YAML is already parsed at this point, so a variable cannot add keys.
     """
     outcome = Interpolation()
 
@@ -99,8 +100,8 @@ class Document:
         keys: place -> location of its key or list item.
         contents: place -> location of its value.
         written: place -> its scalar before ``${NAME}`` is replaced.
-        broken: places with an unknown value; the models' messages about them are ignored.
-        secret_places: places with a value that no message may repeat; ``secrets`` are these values.
+        broken: places whose value is unknown; messages of the models about them are dropped.
+        secret_places: places of values that no message may repeat; ``secrets`` has these values.
     """
 
     values: Any = None
@@ -116,7 +117,7 @@ class Document:
         """Return the location of ``place``, or else that of the nearest block around it."""
         for length in range(len(place), -1, -1):
             around = place[:length]
-            # A short form such as ``registry: http://…`` is located at its value, not at its key.
+            # For a setting of a short form such as ``registry: http://…``, point to the value, not to the key.
             at_key = (key and length == len(place)) or (length < len(place) and around not in self.written)
             if found := (self.keys if at_key else self.contents).get(around):
                 return found
@@ -127,8 +128,8 @@ class Document:
         return _at(self.locate(place, key=key), Problem(what=what, key=dotted(place), hint=hint))
 
     def located(self, problem: Problem) -> Problem:
-        """Return a problem with its setting's location, unless it has one; settings outside of the file have none."""
-        # A key may itself contain dots, as a topic's name does.
+        """Add the line of its setting to a problem without a file; a setting that the file omits has no line."""
+        # A key may contain dots, as the name of a topic does.
         known = {dotted(place): place for place in self.contents}
         key = problem.key
         while key and key not in known:
@@ -161,10 +162,10 @@ def convert(
     name: str,
     remote: Remote | None = None,
 ) -> Document:
-    """Return a node tree's values as the model ``root`` expects them, with ``${NAME}`` replaced.
+    """Convert a tree of nodes into values for the model ``root``, with ``${NAME}`` replaced.
 
-    With ``environment=None`` no variable has a value, and each reference is a warning instead of a mistake. A value
-    that only the ``remote`` machine knows becomes ``broken`` without a message.
+    With ``environment=None`` no variable has a value, and each reference causes a warning instead of an error. A value
+    that only the ``remote`` machine knows is marked as ``broken`` without a message.
     """
     document = Document()
     document.keys[()] = document.contents[()] = Location(file=name, line=1, column=1)
@@ -184,15 +185,15 @@ class _Conversion:
         self.resolver: Any = yaml.resolver.Resolver()
 
     def value(self, node: Node, place: Place, annotation: Any, *, free: Any = None) -> Any:
-        """Return a node's value; ``free`` is the value type of the block around it if that has free keys."""
+        """Convert one node; in a block with free keys, ``free`` is the type of the block's values."""
         self.nodes += 1
         location = Location.of(node.start_mark)
         if place:
             self.document.contents[place] = location
         if self.nodes > _MAX_NODES:
-            refuse(f"more than {_MAX_NODES:,} settings, with those that aliases (*name) repeat", location)
+            refuse(f"more than {_MAX_NODES:,} settings, counting what aliases (*name) repeat", location)
         if any(node is outer for outer in self.open):
-            refuse("aliases (*name) that unfold without end", location, "write the values out")
+            refuse("an alias (*name) that contains itself", location, "write the values out")
         if node.tag not in _TAGS:
             self.broken(f"the tag {node.tag} means nothing here", place, location, "remove it")
         if isinstance(node, ScalarNode):
@@ -216,7 +217,7 @@ class _Conversion:
         for key_node, value_node in node.value:
             location = Location.of(key_node.start_mark)
             if not isinstance(key_node, ScalarNode):
-                self.broken("a key must be a plain word", place, location)
+                self.broken("a key must be a plain word", place, location, "write it as name: value")
                 continue
             # Use the text of the key: YAML would read the key 'on' as true.
             key = _join_surrogates(key_node.value)
@@ -242,13 +243,13 @@ class _Conversion:
         is_secret = is_named or from_outside
         self.report_references(outcome, place, location, is_secret=is_secret)
         if from_outside and not keeps_secrets(free):
-            what = f"'{key}' is public, and a value from ${{…}} is taken for a secret"
-            hint = "write the value itself: it is kept where each reader of the table, index or topic sees it"
+            what = f"'{key}' takes no ${{…}}: the sink stores its value where all readers of the data can see it"
+            hint = "if the value is no secret, write it here without ${…}"
             self.broken(what, place, location, hint)
         if is_secret and outcome.text and not outcome.undefined:
             document.secret_places.add(place)
             document.secrets.add(outcome.text)
-            # Hide the variables' values too: a message may quote one without the text around it.
+            # Hide the values of the single variables too: a message may quote one without the text around it.
             values = [(self.environment or {}).get(name, "") for name in outcome.variables]
             remember([outcome.text, *values], shortest=SHORTEST if is_named else SHORTEST_OF_FREE)
         if place in document.broken:
@@ -262,18 +263,18 @@ class _Conversion:
             self.add(what, place, location, hint, not is_secret_key)
         if free is not None and not is_secret and (login := credentials_in(outcome.text)) is not None:
             what = f"'{key}' has credentials in a URL: {login}"
-            hint = "take them out; or give the whole value as ${NAME}, which is kept secret"
+            hint = "remove them, or write the whole value as ${NAME}, which lakefeed keeps secret"
             self.broken(what, place, location, hint)
             return outcome.text
         if Path in shape.members(annotation):
             return self.path(outcome.text, place, location)
         if outcome.variables and shape.accepts_text(annotation):
-            # Where text is expected, a value from the environment such as 0123 or 1.10 stays text.
+            # A variable's value such as 0123 or 1.10 stays text if the setting accepts text.
             if from_outside:
                 return SecretText(outcome.text)
             return outcome.text or (None if node.style is None and type(None) in get_args(annotation) else "")
         typed = self.typed(node, outcome.text)
-        # In text blocks with free keys, such as table properties, 134217728 and true stay the texts in the file.
+        # If all values of a block are texts, as table properties are, 134217728 and true stay texts too.
         return outcome.text if shape.members(free) == (str,) and isinstance(typed, int | float) else typed
 
     def report_references(self, outcome: Interpolation, place: Place, location: Location, *, is_secret: bool) -> None:
@@ -281,13 +282,13 @@ class _Conversion:
             if name in self.remote.variables:
                 self.document.broken.add(place)
             elif self.environment is None:
-                what = f"the environment variable {name} was not looked at"
-                self.broken(what, place, location, "without --static it is", warning=True)
+                what = f"the environment variable {name} was not looked up"
+                self.broken(what, place, location, "lakefeed check without --static looks it up", warning=True)
             else:
                 hint = f"set it (export {name}=…), or give a default: ${{{name}:-value}}"
                 self.broken(f"the environment variable {name} is not set", place, location, hint)
         for name in outcome.empty if not outcome.text.strip() else ():
-            hint = f"give it a value; or write ${{{name}:-}} where the setting may be left out"
+            hint = f"give it a value; if the setting is optional, write ${{{name}:-}}"
             self.broken(f"the environment variable {name} is empty", place, location, hint)
         for text in outcome.malformed:
             shown = "a ${…}" if is_secret else f"'{text}'"
@@ -304,7 +305,7 @@ class _Conversion:
             kind = f"is larger than {_MOST_BYTES >> 20} MiB" if path.is_file() else "is no file"
             hint = "a relative path starts at the pipeline file's folder"
             self.broken(f"'{place[-1]}': {path} {kind if path.exists() else 'does not exist'}", place, location, hint)
-        # Reading a pipe or a device might never end. Return a path below it, which does not exist.
+        # Reading a pipe or a device might never end, so return a path that does not exist.
         return path / path.name if path.exists() and not path.is_dir() else path
 
     def typed(self, node: ScalarNode, text: str) -> Any:
@@ -323,7 +324,7 @@ class _Conversion:
     def broken(
         self, what: str, place: Place, location: Location, hint: str | None = None, warning: bool = False
     ) -> None:
-        """Report a problem, and mark its value as one that the models cannot check."""
+        """Report a problem, and exclude the value from the checks of the models."""
         self.document.broken.add(place)
         self.add(what, place, location, hint, warning)
 
@@ -333,5 +334,5 @@ class _Conversion:
 
 
 def _join_surrogates(text: str) -> str:
-    """Return a text with surrogate pairs joined: JSON, which is also YAML, writes some characters as two escapes."""
+    """Join surrogate pairs: a pipeline file may be JSON, which writes some characters as two escapes."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

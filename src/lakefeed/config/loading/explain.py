@@ -53,38 +53,36 @@ class Detail:
 
     @classmethod
     def of(cls, detail: Any) -> Detail:
-        """Return the detail for an entry of ``ValidationError.errors``."""
+        """Convert an entry of ``ValidationError.errors``."""
         cause = detail.get("ctx", {}).get("error")
         place = _place_of(detail["loc"])
         return cls(place=place, type=detail["type"], message=detail["msg"], input=detail["input"], cause=cause)
 
     @property
     def is_misspelt(self) -> bool:
-        """Check that the key is unknown."""
         return self.type == "extra_forbidden"
 
     @property
     def is_about_type(self) -> bool:
-        """Check that the value has a wrong type."""
         suffixes = ("_type", "_parsing", "_from_float")
         return self.type.endswith(suffixes) or self.type in ("literal_error", "int_parsing_size")
 
     @property
     def is_of_other_type(self) -> bool:
-        """Check that a block failed as a word, where words or blocks are allowed: the block's own errors say more."""
+        """Check that pydantic has tried a block as a word, where both are allowed: the block's own errors say more."""
         accepts_block = shape.model_of(type_at(self.place)) is not None
         return self.type == "literal_error" and isinstance(self.input, dict) and accepts_block
 
     @property
     def places(self) -> list[Place]:
-        """The wrong places: the keys that a validator names, or else the error's own place."""
+        """The places with wrong values: the keys that a validator names, or else the place of the error."""
         if not isinstance(self.cause, ConfigProblems):
             return [self.place]
         return [_place_below(self.place, problem) for problem in self.cause.problems]
 
 
 def _place_of(loc: tuple[int | str, ...]) -> Place:
-    """Return the place for an error's ``loc``, without pydantic's names of union members and '[key]'."""
+    """Return the place in the file for pydantic's ``loc``, which also names members of unions and '[key]'."""
     place: Place = ()
     annotation: Any = pipeline_model()
     is_member_named = False
@@ -123,14 +121,14 @@ def explain(details: Sequence[Detail], document: Document) -> list[Problem]:
     for detail in details:
         if detail.type == "missing" and detail.place in meant:
             continue
-        # A union of types causes an error for each member: the first one is enough.
+        # For a union of types, pydantic reports an error for each member: show the first one only.
         kind = "expected" if detail.is_about_type else detail.message
         found.setdefault((detail.place, kind), _problems_of(detail, document))
     return [problem for problems in found.values() for problem in problems]
 
 
 def locate_problems(place: Place, problems: Iterable[ConfigProblem], document: Document) -> list[Problem]:
-    """Return a validator's problems with the value at ``place``, with locations and without secrets."""
+    """Add lines to the problems that a validator reports for the value at ``place``, and hide secrets."""
     return [
         _redacted(document.problem(_place_below(place, problem), problem.what, problem.hint, key=True))
         for problem in problems
@@ -172,7 +170,7 @@ def _problem_of(detail: Detail, document: Document) -> Problem:
 
 
 def _example(place: Place) -> str | None:
-    """Return an example line for a setting: from its field's ``examples``, or else from ``_EXAMPLES``."""
+    """Return an example line for a setting: from the ``examples`` of its field, or else from ``_EXAMPLES``."""
     field = shape.fields(shape.model_of(type_at(place[:-1]))).get(str(place[-1]))
     if field is not None and field.examples:
         return f"{place[-1]}: {field.examples[0]}"
@@ -193,7 +191,7 @@ def _hint_about_type(value: Any, annotation: Any) -> str | None:
 
 
 def _found(detail: Detail, document: Document) -> str:
-    """Return a description of the wrong value that shows no secret and no environment variable's value."""
+    """Describe the wrong value, without secrets and without values of environment variables."""
     place, value = detail.place, detail.input
     if place in document.secret_places or shape.is_secret(type_at(place)):
         return "something else (not shown: it is a secret)"
@@ -241,7 +239,7 @@ def _unknown_option(place: Place, document: Document) -> Problem:
     if word in elsewhere and hints and f"{word}s" not in names:
         hints.append(f"'{word}' belongs to {' and '.join(elsewhere[word])}")
     elif not hints and (meant := word if word in elsewhere else nearest(word, elsewhere)) is not None:
-        # 'topic' is a setting of other blocks, but more often a mistake for 'topics'.
+        # Suggest 'topics' first for 'topic': users rarely mean the setting 'topic' of another block.
         places = [*elsewhere.get(f"{word}s", []), *elsewhere[meant]]
         few = sorted(dict.fromkeys(places), key=lambda other: other.partition(".")[0] != str(place[0]))[:3]
         hints.append(f"did you mean {' or '.join(few)}?")
@@ -251,6 +249,6 @@ def _unknown_option(place: Place, document: Document) -> Problem:
 
 
 def _redacted(problem: Problem) -> Problem:
-    """Return a problem with secrets hidden, which a validator's message may repeat."""
+    """Hide the secrets that a validator's message may repeat."""
     hint = redacted(problem.hint) if problem.hint else None
     return replace(problem, what=redacted(problem.what), hint=hint)

@@ -35,7 +35,7 @@ class Reading:
         config: the pipeline; None if any problem is an error, or a value is unknown.
         mistakes: the pipeline with wrong values replaced; None if the text is no YAML.
         problems: errors and warnings, in the order of the file.
-        document: the values and their locations; empty if the text is no YAML.
+        document: the values with their lines; empty if the text is no YAML.
     """
 
     config: PipelineConfig | None
@@ -77,13 +77,13 @@ def read(
         path: the pipeline file; its folder is the base of relative paths.
         overrides: ``path=value`` texts as for ``--set``; they are applied in this order.
         environment: the variables for ``${NAME}``; None reads the file alone, without any variable.
-        remote: the machine that the pipeline will run on, if it is another one; ``environment`` is then what is known
-            of that machine's variables.
-        block: a key, and a file with a block that replaces the pipeline file's block of this key.
-        to_run: False leaves out the blocks that only a run needs, so that their secrets may be missing.
+        remote: the machine that the pipeline will run on, if it is another one; ``environment`` then has the known
+            variables of that machine.
+        block: a key of the pipeline file, and another file, whose content replaces the block under this key.
+        to_run: False ignores the blocks that only a run needs, so that their secrets need no value.
     """
     name, folder = str(path), path.absolute().parent
-    found: list[Problem] = []
+    problems: list[Problem] = []
     try:
         node = compose(_text(path), name=name)
         if node is None:
@@ -92,7 +92,7 @@ def read(
             try:
                 node = apply_override(node, override, root=pipeline_model())
             except Unreadable as unreadable:
-                found.append(unreadable.problem)
+                problems.append(unreadable.problem)
         if block is not None:
             key, file = block
             if (added := compose(_text(file, hint=None), name=str(file))) is None:
@@ -103,23 +103,23 @@ def read(
         root = pipeline_model()
         document = convert(node, root=root, folder=folder, environment=environment, name=name, remote=remote)
     except Unreadable as unreadable:
-        return Reading(config=None, mistakes=None, problems=[*found, unreadable.problem], document=Document())
-    found += document.problems
+        return Reading(config=None, mistakes=None, problems=[*problems, unreadable.problem], document=Document())
+    problems += document.problems
     mistakes = find_mistakes(document)
-    found += mistakes.problems
+    problems += mistakes.problems
     if (config := mistakes.config) is not None:
         if environment is not None and remote is None:
             trust.declare(config.tls)
         later = [*_catalog_problems(config, environment), *_subject_problems(config, document)]
-        if not errors_of([*found, *later]):
+        if not errors_of([*problems, *later]):
             later += plain_text_logins(config, config.connections(environment or {}))
         later += [*missing_columns(config), *refused_columns(config), *missing_jars(config)]
         later += misspelt_settings(config)
         later += function_problems(config, folder, static=environment is None)
-        found += [problem for problem in map(document.located, later) if not mistakes.is_noise(problem)]
-    found.sort(key=lambda problem: (problem.line is None, problem.line or 0, problem.column or 0))
-    is_good = not errors_of(found) and not mistakes.replaced
-    return Reading(config=config if is_good else None, mistakes=mistakes, problems=found, document=document)
+        problems += [problem for problem in map(document.located, later) if not mistakes.is_noise(problem)]
+    problems.sort(key=lambda problem: (problem.line is None, problem.line or 0, problem.column or 0))
+    is_good = not errors_of(problems) and not mistakes.replaced
+    return Reading(config=config if is_good else None, mistakes=mistakes, problems=problems, document=document)
 
 
 def _catalog_problems(config: PipelineConfig, environment: Mapping[str, str] | None) -> Iterator[Problem]:
@@ -140,7 +140,7 @@ def _catalog_problems(config: PipelineConfig, environment: Mapping[str, str] | N
 
 
 def _subject_problems(config: PipelineConfig, document: Document) -> Iterator[Problem]:
-    """Yield a problem for each registry without a subject if a pattern names the topics."""
+    """Yield a problem for each registry block without a subject in a pipeline that reads a pattern of topics."""
     kafka = config.source.kafka
     if kafka is None or kafka.topics is not None or config.has_many_tables:
         return
@@ -154,7 +154,7 @@ def _subject_problems(config: PipelineConfig, document: Document) -> Iterator[Pr
         hint = f"add {'.'.join(at)}.subject: <topic>-{part} of one of the topics"
         if encoded.kind == "avro":
             hint += f", or {'.'.join(at)}.schema_file"
-        what = "with topics_pattern it has to be said whose schema the table has"
+        what = "topics_pattern may match several topics, and no subject names the schema of the table"
         yield document.problem(at, what, hint, key=True)
 
 
@@ -165,13 +165,15 @@ def _text(path: Path, *, hint: str | None = _BEGIN) -> str:
     except FileNotFoundError:
         raise Unreadable(Problem(what="there is no such file", file=str(path), hint=hint)) from None
     except OSError as error:
-        raise Unreadable(Problem(what=f"cannot be read: {error.strerror}", file=str(path))) from None
+        hint = "name a file that this user may read"
+        raise Unreadable(Problem(what=f"cannot be read: {error.strerror}", file=str(path), hint=hint)) from None
     if len(content) > MAX_BYTES:
         what = f"larger than {MAX_BYTES >> 10} KiB: this is no pipeline file"
-        raise Unreadable(Problem(what=what, file=str(path)))
+        raise Unreadable(Problem(what=what, file=str(path), hint=_BEGIN))
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         column = error.start - (content.rfind(b"\n", 0, error.start) + 1) + 1
-        raise Unreadable(Problem(what="not UTF-8 text", file=str(path), line=line, column=column)) from None
+        problem = Problem(what="not UTF-8 text", file=str(path), line=line, column=column, hint="save it as UTF-8")
+        raise Unreadable(problem) from None

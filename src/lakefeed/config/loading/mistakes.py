@@ -1,8 +1,8 @@
-"""Finds all mistakes of a document at once, and explains them with their lines.
+"""Finds all mistakes of a document in one run.
 
-pydantic checks a block's own rules only if all of its keys are valid, and the rules between blocks only if all blocks
-are valid. So this module replaces wrong values by valid ones and validates the document again, until it finds nothing
-new. It drops messages about values that it has replaced.
+pydantic checks the rules of a block only if all of its keys are valid, and the rules between blocks only if all blocks
+are valid. So this module replaces wrong values by valid ones and validates the document again, until a validation finds
+nothing new. It drops messages about the values that it has replaced.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from lakefeed.config.loading.shape import Place
 from lakefeed.config.models import CROSS_BLOCK_ERRORS, PipelineConfig, pipeline_model
 from lakefeed.config.problem import Problem
 
-# A round replaces all wrong values that it finds. Blocks are not nested as deeply as this.
+# A round replaces the wrong values of one level of blocks. Blocks are nested less deeply than this.
 _MAX_ROUNDS = 20
 
 _MOST_PROBLEMS = 200
-"""Bounds the time, since each mistake is compared with all settings' names; no one reads a thousand mistakes."""
+"""The limit bounds the time: each unknown key is compared with the names of all settings."""
 
 _NOTHING = object()
 
-# For each text setting, at least one of these is valid.
+# Each setting that takes text accepts at least one of these texts.
 _TEXTS = (
     "x1",
     "1 minute",
@@ -55,7 +55,7 @@ class Mistakes:
 
     Attributes:
         config: the pipeline with replaced values; None if the replacements did not make it valid.
-        replaced: places with a replaced or an unknown value.
+        replaced: the places whose value was replaced or is unknown.
     """
 
     config: PipelineConfig | None = None
@@ -63,7 +63,7 @@ class Mistakes:
     replaced: set[Place]
 
     def is_noise(self, problem: Problem) -> bool:
-        """Return whether a problem is about a replaced value: at its place, or naming it at a block around it."""
+        """Return whether a problem is about a replaced value: it is at its place, or it names it in a block around."""
         key = tuple(problem.key.split(".")) if problem.key else ()
         for place in self.replaced:
             at = tuple(str(part) for part in place)
@@ -76,26 +76,25 @@ class Mistakes:
 
 
 def find_mistakes(document: Document) -> Mistakes:
-    """Return all mistakes of a document, found by repeated validation."""
     mistakes = Mistakes(replaced=set(document.broken))
-    found: dict[tuple[str, str], Problem] = {}
+    problems: dict[tuple[str, str], Problem] = {}
     repair = _Repair(document)
     for _ in range(_MAX_ROUNDS):
         between: list[ConfigProblem] = []
         mistakes.config, details = _validate(repair.values, between)
         for problem in _problems(details, between, document):
-            if (problem.key, problem.what) in found or mistakes.is_noise(problem):
-                continue
-            if not repair.causes(problem):
-                found[problem.key, problem.what] = problem
+            name = problem.key, problem.what
+            if not (name in problems or mistakes.is_noise(problem) or repair.causes(problem)):
+                problems[name] = problem
         if not (changed := repair.replace_all(details)):
             break
         mistakes.replaced |= changed
-        if len(found) >= _MOST_PROBLEMS:
+        if len(problems) >= _MOST_PROBLEMS:
             what = f"more than {_MOST_PROBLEMS} mistakes: the others are not shown"
-            found["", what] = Problem(what=what, file=document.locate(()).file)
+            hint = "correct these, and check the file again"
+            problems["", what] = Problem(what=what, file=document.locate(()).file, hint=hint)
             break
-    mistakes.problems = list(found.values())
+    mistakes.problems = list(problems.values())
     return mistakes
 
 
@@ -119,10 +118,10 @@ class _Repair:
         self.document = document
         self.changed: set[Place] = set()
         self.wrong: set[Place] = set(document.broken)
-        """Places of values that are wrong by themselves, not only by a rule of their block."""
+        """The places whose value is wrong in any block, not only by a rule of its block."""
 
     def causes(self, problem: Problem) -> bool:
-        """Return whether a replacement causes a problem: another valid value at its place makes the problem vanish."""
+        """Return whether a replacement causes a problem: the problem vanishes with another valid value at its place."""
         key, before = tuple(problem.key.split(".")) if problem.key else (), self.values
         for place in self.wrong:
             name = ".".join(map(str, place))
@@ -130,7 +129,7 @@ class _Repair:
                 continue
             if shape.fields(shape.model_of(type_at(place[:-1]))).get(str(place[-1])) is None:
                 continue  # The place is no setting.
-            # A text counts as tried: it has one valid form. For a choice or a missing key, other values may fit.
+            # Text counts as tried, since few texts are valid. For a choice or a missing key, other values may fit.
             tried = isinstance(_at(before, place), str) and not any(map(shape.choices, shape.members(type_at(place))))
             for candidate in _candidates(type_at(place), None):
                 if _at(before, place) == candidate:
@@ -147,15 +146,15 @@ class _Repair:
                     self.values = before
                     return True
             self.values = before
-            # No other value could be tried, so a problem at the same block's key may come from the replacement.
+            # No other value is valid here, so assume that the replacement causes problems of the same block's keys.
             if not tried and key[: len(place) - 1] == tuple(map(str, place[:-1])) and len(key) == len(place):
                 return True
         return False
 
     def replace_all(self, details: Sequence[Detail]) -> set[Place]:
-        """Replace the wrong values and return the changed places."""
+        """Replace the wrong values; return the changed places."""
         self.changed = set()
-        # Rename misspelt keys first: their values are then checked under the right names and are not missing.
+        # Rename misspelt keys first: the next validation then checks their values and does not miss the right names.
         for detail in details:
             if detail.is_misspelt:
                 self._rename(detail.place)
@@ -176,13 +175,13 @@ class _Repair:
         model = shape.model_of(type_at(place[:-1]))
         near = nearest(str(place[-1]), shape.fields(model))
         if near is None and model is not None and issubclass(model, OneOf) and not set(block) & set(model.kinds()):
-            self.changed.add(place[:-1])  # A block without a kind has nothing more to check.
+            self.changed.add(place[:-1])  # Without a kind, nothing else of the block can be checked.
         if near is not None and near not in block:
             block[near] = value
             self.document.rename(place, (*place[:-1], near))
 
     def _replace(self, place: Place) -> None:
-        """Put a valid value at a place, or at the nearest place around it that exists."""
+        """Put a valid value at a place; if its block does not exist, at the nearest block around it."""
         while place and not isinstance(around := _at(self.values, place[:-1]), dict | list):
             place = place[:-1]
         is_there = bool(place) and _at(self.values, place, _NOTHING) is not _NOTHING
@@ -199,11 +198,11 @@ class _Repair:
             self._try(place, _NOTHING)
 
     def _change_one_key(self, place: Place, model: type[BaseModel]) -> bool:
-        """Make a block valid by removing or adding one key; return whether that succeeded."""
+        """Remove or add one key so that a block becomes valid; return whether that succeeded."""
         block = _at(self.values, place)
         if any(len(wrong) > len(place) for wrong in self._errors(place)):
-            return False  # The errors are those of entries: pydantic has not checked the block's rules yet.
-        # Try the later keys first: the first key of a block is rarely wrong.
+            return False  # Entries of the block are wrong, so pydantic has not checked the block's rules yet.
+        # Remove the later keys first: the first key of a block is rarely wrong.
         if any(self._try((*place, key), _NOTHING, around=place) for key in reversed(list(block))):
             return True
         missing = {key: known for key, known in shape.fields(model).items() if key not in block}
@@ -214,7 +213,7 @@ class _Repair:
         )
 
     def _try(self, place: Place, value: Any, *, around: Place | None = None) -> bool:
-        """Put a value at a place, or remove it; undo this and return False if errors remain ``around`` it."""
+        """Put a value at a place, or remove the key; undo this and return False if errors remain ``around`` it."""
         before = self.values
         self.values = copy.deepcopy(before)
         block = _at(self.values, place[:-1])
@@ -229,13 +228,13 @@ class _Repair:
         return True
 
     def _errors(self, around: Place) -> list[Place]:
-        """Return the places with errors, at a place and below it."""
+        """Return the places with errors at and below ``around``."""
         places = [place for detail in _validate(self.values, [])[1] for place in detail.places]
         return [place for place in places if place[: len(around)] == around]
 
 
 def _candidates(annotation: Any, default: Any) -> Iterator[Any]:
-    """Yield candidate values for a setting, one of which is valid."""
+    """Yield values for a setting; at least one of them is valid."""
     if isinstance(default, str | int | float | bool) and default != "":
         yield default
     for each in shape.members(annotation):
@@ -256,7 +255,7 @@ def _candidates(annotation: Any, default: Any) -> Iterator[Any]:
 
 
 def _blocks(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
-    """Yield candidate blocks for a model, with as few entries as possible."""
+    """Yield blocks for a model, with as few entries as possible."""
     fields = shape.fields(model)
     block: dict[str, Any] = {}
     for name, known in fields.items():

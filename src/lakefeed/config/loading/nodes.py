@@ -24,7 +24,7 @@ _MAP, _SEQ, _STR = (f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "str"
 
 
 class Unreadable(Exception):
-    """The text is not a YAML document, or exceeds a limit, so that nothing else can be checked."""
+    """The text is no YAML document or exceeds a limit, so nothing else can be checked."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -33,7 +33,7 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Location:
-    """The location of a node; line and column are counted from 1, and are None for an override."""
+    """The location of a node. Line and column are counted from 1; they are None for an override."""
 
     file: str
     line: int | None
@@ -41,7 +41,7 @@ class Location:
 
     @classmethod
     def of(cls, mark: Any) -> Location:
-        """Return the location of PyYAML's mark, which counts from 0."""
+        """Convert a mark of PyYAML, which counts from 0."""
         if mark.name.startswith(OVERRIDE):
             return cls(file=mark.name, line=None, column=None)
         return cls(file=mark.name, line=mark.line + 1, column=mark.column + 1)
@@ -110,7 +110,7 @@ def _explain_syntax(error: yaml.MarkedYAMLError) -> tuple[str, str | None]:
 
 
 def apply_override(node: Node, override: str, *, root: type) -> Node:
-    """Return a node tree with one ``--set path=value`` applied; new nodes have the override as their file.
+    """Apply one ``--set path=value`` to a tree; the new nodes are located in the override, not in the file.
 
     The path is dotted, with an index for a list item; the value is YAML. In a block with free keys, the rest of the
     path is one key: ``--set source.kafka.options.kafka.max.poll.records=5000``.
@@ -131,14 +131,14 @@ def apply_override(node: Node, override: str, *, root: type) -> Node:
 
 
 def put_block(node: Node | None, key: str, block: Node, *, root: type) -> Node | None:
-    """Return a tree with its block of a key replaced by another file's; a tree that is no block stays unchanged."""
+    """Replace a block of the tree by the content of another file; a tree that is no block stays unchanged."""
     if not isinstance(node, MappingNode):
         return node
     return _put(node, [key], block, name=block.start_mark.name, annotation=root)
 
 
 def leave_out(node: Node, keys: Collection[str]) -> Node:
-    """Return a tree without these top-level keys; do not change the given tree."""
+    """Copy a tree without these top-level keys."""
     if not isinstance(node, MappingNode):
         return node
     entries = [(key, value) for key, value in node.value if key.value not in keys]
@@ -151,7 +151,7 @@ def _wrong_override(name: str, what: str, *, key: str = "") -> Unreadable:
 
 
 def _put(node: Node | None, path: list[str], value: Node, *, name: str, annotation: Any) -> Node:
-    """Return the node with a value put at a path below it; for None, a new block or list, as the path requires."""
+    """Put a value at a path below a node; a missing node becomes a block or a list, as the path requires."""
     if not path:
         return value
     values = shape.free_form(annotation)
@@ -160,7 +160,7 @@ def _put(node: Node | None, path: list[str], value: Node, *, name: str, annotati
         node = SequenceNode(_SEQ, [], value.start_mark, value.end_mark) if is_list else _block(name)
     node = _expanded(node, name=name, annotation=annotation)
     if not isinstance(node, MappingNode | SequenceNode):
-        what = f"'{path[0]}' leads nowhere: what holds it is a single value"
+        what = f"there is no '{path[0]}': the setting above it is a single value, not a block"
         raise _wrong_override(name, what, key=name[len(OVERRIDE) :])
     if isinstance(node, MappingNode) and values is not None and shape.model_of(values) is None:
         path = [".".join(path)]
@@ -182,7 +182,7 @@ def _put(node: Node | None, path: list[str], value: Node, *, name: str, annotati
 
 
 def _expanded(node: Node, *, name: str, annotation: Any) -> Node:
-    """Return the block that a short form means: nothing, ``decode: raw`` or ``registry: http://…``."""
+    """Expand a short form to a block: an empty value, ``decode: raw`` or ``registry: http://…``."""
     model = shape.model_of(annotation)
     if not isinstance(node, ScalarNode):
         return node

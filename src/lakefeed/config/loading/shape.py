@@ -1,4 +1,4 @@
-"""The structure of the models: which types a place in the file accepts, and which places exist."""
+"""Answers from the models which places a pipeline file can have, and which types each place accepts."""
 
 from __future__ import annotations
 
@@ -42,17 +42,16 @@ def members(annotation: Any) -> tuple[Any, ...]:
 
 
 def is_model(annotation: Any) -> bool:
-    """Return whether an annotation is a class of a model."""
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def model_of(annotation: Any) -> type[BaseModel] | None:
-    """Return the first model among an annotation's types; None if there is none."""
+    """Return the first model among an annotation's types, or None."""
     return next((each for each in members(annotation) if is_model(each)), None)
 
 
 def fields(model: type[BaseModel] | None) -> dict[str, FieldInfo]:
-    """Return a model's fields by their keys in the file, also those of installed kinds; empty without a model."""
+    """Return a model's fields by their keys in the file, including kinds of installed packages; empty for None."""
     if model is None:
         return {}
     found = {field.alias or name: field for name, field in model.model_fields.items()}
@@ -60,13 +59,13 @@ def fields(model: type[BaseModel] | None) -> dict[str, FieldInfo]:
         for name in model.kinds():
             if name in found:
                 continue
-            with suppress(ConfigProblems):  # Validation reports a broken package.
+            with suppress(ConfigProblems):  # The validation of the block reports a package that cannot be imported.
                 found[name] = FieldInfo(annotation=model.installed_kind(name), default=None)
     return found
 
 
 def step(annotation: Any, segment: str | int) -> Any | None:
-    """Return the type one step below a place; None if the place has no such entry."""
+    """Return the type of a block's key or of a list's item; None if ``annotation`` has no such entry."""
     if model := model_of(annotation):
         field = fields(model).get(str(segment))
         return field and field.annotation
@@ -84,22 +83,21 @@ def at(root: Any, place: Place) -> Any | None:
 
 
 def is_secret(annotation: Any) -> bool:
-    """Return whether values of this type must never be shown."""
     return SecretStr in members(annotation)
 
 
 def accepts_text(annotation: Any) -> bool:
-    """Return whether a text is accepted, so that a replaced ``${NAME}`` stays text and is not read as a number."""
+    """Return whether text is accepted; the value of ``${NAME}`` then stays text and is not read as a number."""
     return bool(choices(annotation)) or any(each in (str, SecretStr, Path, Any) for each in members(annotation))
 
 
 def _arguments(annotation: Any, origin: Any) -> tuple[Any, ...]:
-    """Return the arguments of the first type with this origin, such as ``dict[str, int]``; empty without one."""
+    """Return the arguments of the first generic type with this origin, such as ``dict``; empty without one."""
     return next((typing.get_args(each) for each in members(annotation) if typing.get_origin(each) is origin), ())
 
 
 def free_form(annotation: Any) -> Any | None:
-    """Return the value type of a block with free keys, such as Kafka options; None for other types."""
+    """Return the type of the values in a block with free keys, such as Kafka options; None for other types."""
     return next(iter(_arguments(annotation, dict)[1:]), None)
 
 
@@ -115,7 +113,7 @@ def choices(annotation: Any) -> list[str]:
 
 
 def expected(annotation: Any) -> str:
-    """Return a description of the accepted values."""
+    """Describe the accepted values for an error message."""
     if words := choices(annotation):
         return f"one of {', '.join(words)}"
     phrases = []

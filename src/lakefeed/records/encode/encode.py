@@ -14,7 +14,7 @@ import struct
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal, Required, TypedDict, Unpack
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark import jvm
@@ -68,14 +68,27 @@ class Encoding:
     schema_id: int | None = None
 
 
+class EncodingSettings(TypedDict, total=False):
+    """The arguments of :func:`settle`, by which editors complete and check those of :func:`to_records`."""
+
+    format: Format
+    topic: Required[str]
+    registry: SchemaRegistry | str | None
+    subject: str | None
+    strategy: NameStrategy
+    key: str | None
+    schema: SchemaText | str | None
+    message: str | None
+
+
 def to_records(
-    rows: DataFrame, *, key: str | None = None, headers: Mapping[str, str] | None = None, **settings: Any
+    rows: DataFrame, *, headers: Mapping[str, str] | None = None, **settings: Unpack[EncodingSettings]
 ) -> DataFrame:
     """Encode rows into the columns ``value``, ``key`` (if ``key`` is given) and ``headers`` (if given).
 
     All records have the same ``headers``. Other arguments and errors are those of :func:`settle`.
     """
-    return encoded(rows, settle(rows, key=key, **settings), key=key, headers=headers)
+    return encoded(rows, settle(rows, **settings), key=settings.get("key"), headers=headers)
 
 
 def settle(

@@ -64,7 +64,7 @@ def test_a_handshake_finds_the_reason_of_a_tls_error(tmp_path: Path) -> None:
     trust.declare(Tls(ca_file=authority.file))
     assert "is for another host" in what_of(elsewhere.server_context(), alert)
     assert "has expired" in what_of(old.server_context(), alert)
-    assert "asks for a certificate" in what_of(here.server_context(clients=authority.file), alert)
+    assert "requests a client certificate" in what_of(here.server_context(clients=authority.file), alert)
     assert "no TLS connection to Kafka: SSL handshake failed" in what_of(here.server_context(), failed)
 
 

@@ -1,4 +1,4 @@
-"""Generated pipeline files: valid ones pass; one run reports all mistakes of an invalid one, with their lines."""
+"""Generated pipeline files: valid files pass, and one run reports all mistakes of an invalid file with their lines."""
 
 import random
 from pathlib import Path
@@ -8,21 +8,21 @@ from click.testing import CliRunner
 
 from lakefeed.cli.check import check
 from lakefeed.config.loading.load import read
+from lakefeed.config.problem import errors_of
 from tests.support.pipeline_generator import is_reported, pipeline, text_of, with_mistakes
 from tests.support.pipeline_text import ENVIRONMENT, GOOD
 
 
-def look(path: Path, seeds: range) -> None:
+def check_files(path: Path, seeds: range) -> None:
     for seed in seeds:
         dice = random.Random(seed)
         right = pipeline(dice)
         path.write_text(text_of(right), "utf-8")
-        errors = [each for each in read(path, environment=ENVIRONMENT).problems if each.severity == "error"]
-        assert errors == [], f"seed {seed}"
+        assert errors_of(read(path, environment=ENVIRONMENT).problems) == [], f"seed {seed}"
         wrong, mistakes = with_mistakes(right, dice)
         path.write_text(text_of(wrong), "utf-8")
         reading = read(path, environment=ENVIRONMENT)
-        reported = [each for each in reading.problems if each.severity == "error"]
+        reported = errors_of(reading.problems)
         assert reading.config is None
         unreported = [each for each in mistakes if not is_reported(each, [problem.key for problem in reported])]
         assert unreported == [], f"seed {seed}: {[str(each) for each in reported]}\n{path.read_text()}"
@@ -30,18 +30,18 @@ def look(path: Path, seeds: range) -> None:
 
 
 def test_generated_files(tmp_path: Path) -> None:
-    look(tmp_path / "p.yaml", range(12))
+    check_files(tmp_path / "p.yaml", range(12))
 
 
 @pytest.mark.slow
 def test_many_generated_files(tmp_path: Path) -> None:
-    look(tmp_path / "p.yaml", range(1_000, 1_600))
+    check_files(tmp_path / "p.yaml", range(1_000, 1_600))
 
 
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
 )
-# Odd texts that a generator of values cannot produce.
+# Texts that the generator does not produce.
 TEXTS = {
     "empty": "",
     "a comment": "# nothing\n",
@@ -65,7 +65,7 @@ TEXTS = {
     "a huge number": GOOD + f"upkeep: {{max_minutes: {'9' * 5000}}}\n",
     "a huge exponent": GOOD + "upkeep: {max_minutes: 1e999999}\n",
     "a number to the base of 60": GOOD + f"budget: {{s3_requests_per_batch: 1{':59' * 200}}}\n",
-    "a date that is none": GOOD + "trigger: 2024-99-99\n",
+    "an impossible date": GOOD + "trigger: 2024-99-99\n",
     "a control character": GOOD + "trigger: \x07\n",
     "a lone surrogate": GOOD + 'trigger: "\\ud800"\n',
     "a right-to-left mark": GOOD + "trigg\u202eer: 1 minute\n",
@@ -77,7 +77,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("case", TEXTS)
-def test_odd_texts(tmp_path: Path, case: str) -> None:
+def test_an_odd_text_is_reported_with_its_file(tmp_path: Path, case: str) -> None:
     path = tmp_path / "p.yaml"
     path.write_text(TEXTS[case], "utf-8")
     for static in ([], ["--static"]):
