@@ -267,7 +267,7 @@ final class Ledger {
         return faults;
     }
 
-    /** Compares sequence numbers if the source has them, as Kinesis does: a count of records is no exact place. */
+    /** Compares sequence numbers if the source has them, as Kinesis does: equal counts of records do not suffice. */
     private static List<String> marked(String name, JsonNode before, JsonNode now, String partition) {
         JsonNode ended = before.path("marks").path(partition).path(1);
         JsonNode begins = now.path("marks").path(partition).path(0);

@@ -149,7 +149,7 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
                 .toJson();
     }
 
-    /** Returns the kept offsets, with rows that moves in the old line have deleted: the rollback brings them back. */
+    /** Returns the kept offsets after a rollback, which also brings back rows that the undone moves deleted. */
     private static Covered keptBefore(TableMetadata base, TableMetadata changed, String feed) {
         String text = base.properties().get(Ledger.POSITION + feed);
         Covered kept = text.equals(Ledger.ROLLED_BACK) ? Covered.nothing() : Covered.of(ofJson(text).kept.toJson());

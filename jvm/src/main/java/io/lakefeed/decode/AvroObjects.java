@@ -210,7 +210,7 @@ final class AvroObjects {
 
         /** The memory of a number that does not fit into a long, with intermediate objects. */
         private static final int LARGE = 320;
-        /** Each number of so many digits fits into a long. */
+        /** The most digits that always fit into a long. */
         private static final int LONG_DIGITS = 18;
 
         private static final long[] POWERS = new long[LONG_DIGITS + 1];

@@ -33,7 +33,7 @@ final class DecodedRow extends InternalRow {
         this.objects = objects;
     }
 
-    /** Returns the memory of a row with so many fields, without the values in {@code objects}. */
+    /** Returns the memory of a row with this number of fields, without the values in {@code objects}. */
     static long memory(int fields) {
         return 3L * MemoryBudget.OBJECT + 12L * fields + (fields >> 3);
     }

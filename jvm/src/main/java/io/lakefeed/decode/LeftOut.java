@@ -10,7 +10,7 @@ import org.apache.spark.TaskContext;
  */
 public final class LeftOut {
     private static final ThreadLocal<LeftOut> OF_THREAD = ThreadLocal.withInitial(LeftOut::new);
-    /** After so many fields of a task, names are not compared with columns any more: they repeat in each record. */
+    /** The most fields of a task that are compared with columns: names repeat in each record. */
     private static final int MOST_COMPARED = 1_000;
 
     private long task = -1;

@@ -221,7 +221,7 @@ final class Registry {
         return URLEncoder.encode(segment, StandardCharsets.UTF_8).replace("+", "%20");
     }
 
-    /** Fetches one schema with its references, up to limits. */
+    /** Fetches one schema with its references, with limits for their number and size. */
     private final class Fetch {
         private final String what;
         private final Patience patience;

@@ -183,7 +183,7 @@ abstract class PageBuffer implements Column {
         return pages.getMemSize() + plainBytes() + (hasIndexedPages ? dictionaryBytes() : 0);
     }
 
-    /** Encodes the page's levels of one kind; {@code same} if all of them are {@code most}. */
+    /** Encodes the page's levels; {@code same} if all of them are {@code most}. */
     private BytesInput levels(int[] levels, int most, boolean same) {
         if (most == 0) {
             return BytesInput.from(NO_LEVELS);

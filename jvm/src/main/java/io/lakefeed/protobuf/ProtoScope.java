@@ -96,7 +96,7 @@ final class ProtoScope {
         }
     }
 
-    /** Adds a range of numbers, with both ends, that fields must not use; {@code purpose} says why, for errors. */
+    /** Adds a range of numbers, including both ends, that fields must not use; {@code purpose} says why, for errors. */
     void reserve(int start, int end, String purpose, int line) {
         Range range = new Range(start, end, purpose, line);
         if (end < start) {

@@ -65,7 +65,7 @@ public final class WireInput {
         return bytes;
     }
 
-    /** Reads a length and ends the input after so many bytes; returns the old end, for {@link #unlimit}. */
+    /** Reads a length and limits the input to that many bytes; returns the old end, for {@link #unlimit}. */
     public int limit() {
         int length = length();
         int before = end;
@@ -78,7 +78,7 @@ public final class WireInput {
         end = before;
     }
 
-    /** Reads a length and checks that so many bytes remain. */
+    /** Reads a length and checks that enough bytes remain. */
     public int length() {
         long length = varint();
         if (length < 0 || length > end - at) {

@@ -94,7 +94,7 @@ public final class RequestMeter implements ExecutionInterceptor {
         WATCHED.put(checkpoint, new BatchMarks(List.of(locations.split("\n"))));
     }
 
-    /** Stops to store the counts of a query. */
+    /** Stops storing the counts of a query. */
     public static void unwatch(String checkpoint) {
         WATCHED.remove(checkpoint);
     }

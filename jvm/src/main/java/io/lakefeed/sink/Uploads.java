@@ -19,8 +19,8 @@ import org.apache.iceberg.relocated.com.google.common.util.concurrent.ThreadFact
  * table's metadata file. So the uploads may overlap: {@link #await} waits for all of them just before that, and fails
  * if one of them has failed.
  *
- * <p>Only the folders between {@link #beside} and {@link #close} are handled so. Tasks upload in the usual way, because
- * another JVM commits their files.
+ * <p>Only uploads between {@link #beside} and {@link #close} overlap. In tasks none do, because another JVM commits
+ * their files.
  */
 public final class Uploads implements AutoCloseable {
     private static final ExecutorService THREADS = Executors.newCachedThreadPool(
