@@ -1,12 +1,11 @@
-"""``make audit``: write a bill of materials of the three locks, and find known vulnerabilities in it.
+"""``make audit``: write a bill of materials of the three lock files, and find known vulnerabilities in it.
 
-Writes ``build/sbom.cdx.json`` (CycloneDX 1.6), validated against CycloneDX's schema, and compares it with
+Writes ``build/sbom.cdx.json`` (CycloneDX 1.6), and looks its components up in
 
-1. ``tools/advisories.json``, which is always available: earlier findings, with the decisions about them;
-2. pip-audit's service for Python packages, and OSV for packages and jars, if the network reaches them.
+1. ``tools/advisories.json``: earlier advisories, with the decisions about them;
+2. OSV for packages and jars, and PyPI's advisories for Python packages, unless ``--offline``.
 
-Exit status: 0 nothing new, 1 something to decide, 3 nothing found but a service did not answer. ``--offline`` asks
-no service, and does not count that as 3.
+Exit status: 0 without a new advisory, 1 with an advisory that needs a decision, 3 if a service did not answer.
 """
 
 from __future__ import annotations
@@ -38,45 +37,35 @@ TIMEOUT_SECONDS = 10
 
 @dataclass(frozen=True)
 class Finding:
-    """An advisory about a component."""
+    """An advisory about a component, and the reason for accepting it; None if no one has decided yet."""
 
     part: Component
     advisory: str
-    decided: str | None
-    """The reason for accepting it; None if that is undecided."""
+    accepted: str | None
 
 
 def python_packages(lock: Path) -> Iterator[Component]:
-    """Yield the packages of ``uv.lock``, without this project."""
+    """Yield the packages in ``uv.lock`` that come from a registry."""
     for package in tomllib.loads(lock.read_text())["package"]:
         if "registry" in package["source"]:
             yield Component("pypi", package["name"], package["version"], None, "uv.lock")
 
 
-def locked_jars() -> Iterator[Component]:
-    """Yield the jars of ``jars.lock``."""
-    return jars_of(read_lock().artifacts)
-
-
 def scripts(lock: Path) -> Iterator[Component]:
-    """Yield the packages of ``npm.lock``: the page's chart library, and test tools."""
+    """Yield the packages in ``npm.lock``."""
     for name, entry in json.loads(lock.read_text()).items():
         yield Component("npm", name, entry["version"], None, "npm.lock")
 
 
 def checked(text: str) -> str:
-    """Return a bill of materials after validating it.
-
-    Raises:
-        ValueError: it does not conform to CycloneDX's schema.
-    """
+    """Return a bill of materials that conforms to CycloneDX's schema; otherwise raise ValueError."""
     if error := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
         raise ValueError(f"the bill of materials is not valid: {error}")
     return text
 
 
 def known(parts: Iterable[Component], advisories: list[dict[str, Any]]) -> list[Finding]:
-    """Find the advisories of ``tools/advisories.json`` for the parts."""
+    """Return the advisories whose name pattern and version ranges match a component."""
     return [
         Finding(part, " ".join(each["ids"]), each.get("accepted", {}).get(part.where.partition(":")[0]))
         for part in parts
@@ -87,28 +76,30 @@ def known(parts: Iterable[Component], advisories: list[dict[str, Any]]) -> list[
     ]
 
 
-def asked(parts: list[Component], decided: dict[str, str]) -> tuple[list[Finding], list[str]]:
-    """Query the services for advisories; return them, and the services that did not answer."""
-    findings, silent = [], []
+def queried(parts: list[Component], accepted: dict[str, str]) -> tuple[list[Finding], list[str]]:
+    """Query the services for advisories; return them, and the errors of services that did not answer."""
+    findings, failures = [], []
     try:
-        answer = _post(OSV, {"queries": [{"package": {"purl": part.purl}} for part in parts]})
+        query = json.dumps({"queries": [{"package": {"purl": part.purl}} for part in parts]}).encode()
+        answer = _json_of(urllib.request.Request(OSV, query, {"Content-Type": "application/json"}))
         for part, result in zip(parts, answer["results"], strict=True):
-            findings += [Finding(part, each["id"], decided.get(each["id"])) for each in result.get("vulns", [])]
+            findings += [Finding(part, each["id"], accepted.get(each["id"])) for each in result.get("vulns", [])]
     except (OSError, KeyError, ValueError) as error:
-        silent.append(f"OSV (packages and jars): {error}")
+        failures.append(f"OSV (packages and jars): {error}")
     try:
         for part in (each for each in parts if each.kind == "pypi"):
-            said = _get(PYPI.format(name=part.name, version=part.version))
-            findings += [Finding(part, each["id"], decided.get(each["id"])) for each in said["vulnerabilities"]]
+            answer = _json_of(PYPI.format(name=part.name, version=part.version))
+            findings += [Finding(part, each["id"], accepted.get(each["id"])) for each in answer["vulnerabilities"]]
     except (OSError, KeyError, ValueError) as error:
-        silent.append(f"PyPI (packages of Python): {error}")
-    return findings, silent
+        failures.append(f"PyPI (Python packages): {error}")
+    return findings, failures
 
 
 def parts_of_the_project() -> list[Component]:
-    """Return all components of the three locks and of PySpark."""
+    """Return the components in the three lock files, and the jars in PySpark."""
+    jars = {*jars_of(read_lock().artifacts), *bundled_jars()}
     return sorted(
-        {*python_packages(ROOT / "uv.lock"), *locked_jars(), *bundled_jars(), *scripts(ROOT / "tools" / "npm.lock")},
+        {*python_packages(ROOT / "uv.lock"), *jars, *scripts(ROOT / "tools" / "npm.lock")},
         key=lambda part: (part.kind, part.name, part.version, part.where),
     )
 
@@ -117,21 +108,15 @@ def _order(version: str) -> tuple[int, ...]:
     return tuple(int(each) for each in re.findall(r"\d+", version)[:4])
 
 
-def _get(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response:
-        return json.load(response)
-
-
-def _post(url: str, document: Any) -> Any:
-    request = urllib.request.Request(url, json.dumps(document).encode(), {"Content-Type": "application/json"})
+def _json_of(request: str | urllib.request.Request) -> Any:
     with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
         return json.load(response)
 
 
 def main() -> int:
-    """Write the bill, compare it, and print the findings."""
+    """Write the bill of materials, print the advisories, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--offline", action="store_true", help="ask no service")
+    parser.add_argument("--offline", action="store_true", help="query no service")
     options = parser.parse_args()
     parts = parts_of_the_project()
     SBOM.parent.mkdir(exist_ok=True)
@@ -139,24 +124,24 @@ def main() -> int:
     print(f"{SBOM.relative_to(ROOT)}: {len(parts)} components, valid CycloneDX 1.6")
     advisories = json.loads(ADVISORIES.read_text())
     findings = known(parts, advisories)
-    silent: list[str] = []
+    failures: list[str] = []
     if not options.offline:
-        decided = {
+        accepted = {
             name: why for each in advisories for name in each["ids"] for why in each.get("accepted", {}).values()
         }
-        more, silent = asked(parts, decided)
+        more, failures = queried(parts, accepted)
         findings += more
-    for each in sorted(findings, key=lambda finding: finding.decided is not None):
-        print(f"{'accepted' if each.decided else 'DECIDE'}: {each.advisory} in {each.part.purl} ({each.part.where})")
-        if each.decided:
-            print(f"  {each.decided}")
-    for service in silent:
-        print(f"not asked: {service}")
-    if any(each.decided is None for each in findings):
-        print("update it (docs/jars.md), or write down in tools/advisories.json why it is accepted")
+    for each in sorted(findings, key=lambda finding: finding.accepted is not None):
+        print(f"{'accepted' if each.accepted else 'DECIDE'}: {each.advisory} in {each.part.purl} ({each.part.where})")
+        if each.accepted:
+            print(f"  {each.accepted}")
+    for failure in failures:
+        print(f"no answer: {failure}")
+    if any(each.accepted is None for each in findings):
+        print("update the component (docs/jars.md), or write into tools/advisories.json why to accept the advisory")
         return 1
-    print(f"{len(findings)} known, all decided" + ("; what is newer than the list is unknown" if silent else ""))
-    return 3 if silent else 0
+    print(f"{len(findings)} advisories, all accepted" + ("; newer advisories are unknown" if failures else ""))
+    return 3 if failures else 0
 
 
 if __name__ == "__main__":

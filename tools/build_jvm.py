@@ -1,9 +1,8 @@
 """Build lakefeed-jvm.jar from jvm/, and the plug-ins' jars, with only a JDK: ``python tools/build_jvm.py [--force]``.
 
-A plug-in has its Java in ``packages/<part>/jvm`` and its jar in its Python package; the bench has both in ``bench``.
-Neither Maven nor Gradle is needed. The class path has PySpark's jars and the locked jars, with which the jars later
-run. The same sources give the same jar, byte for byte. A jar contains its sources' digest, and is rebuilt when the
-sources change.
+A plug-in has its Java code in ``packages/<part>/jvm`` and its jar in its Python package; the bench has both in
+``bench``. The class path has the same jars as at run time: PySpark's and the locked ones. Equal sources give an equal
+jar. A jar contains the digest of its sources, and is rebuilt when they change.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ SOURCES = ROOT / "jvm" / "src" / "main"
 JAR = ROOT / "src" / "lakefeed" / "lakefeed-jvm.jar"
 DIGEST = "META-INF/lakefeed-sources.sha256"
 RELEASE = "17"
-# Scala's class files refer to annotations that are not on the class path.
+# Without "classfile": Scala's class files refer to annotations that are not on the class path.
 LINT = "-Xlint:all,-classfile,-path,-processing"
 # Public and protected members must have a comment, with valid links and tags.
 DOCLINT = "-Xdoclint:all/protected"
-# Tags that would only repeat the type or the first line are not required.
+# Missing tags are ignored, because most would repeat the type or the first line.
 OPTIONAL_TAGS = ("warning: no @param", "warning: no @return", "warning: no @throws")
 # The earliest time that a ZIP file can store.
 EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -37,7 +36,7 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class Module:
-    """One jar: the folder with ``java`` and ``resources``, the jar, and its name as a module of Java."""
+    """The sources of a jar (with ``java`` and ``resources``), the jar, and its Java module name."""
 
     sources: Path
     jar: Path
@@ -56,22 +55,21 @@ PLUGINS = tuple(map(Module.of_plugin, _PARTS))
 
 
 class BuildFailed(Exception):
-    """The jar or its tests cannot be built; the message has the reason."""
+    """A jar or its tests cannot be built."""
 
 
 def build(*, force: bool = False, say: Callable[[str], None] = print) -> Path:
-    """Bring all jars up to date and return the path of the core's.
+    """Build the jars whose sources have changed, or all with ``force``; return the core's jar.
 
     Args:
-        force: build even if the sources have not changed.
-        say: called with one line about the result.
+        say: gets a line about each jar.
 
     Raises:
-        BuildFailed: no JDK, no PySpark, or the sources do not compile.
+        BuildFailed: there is no JDK or no PySpark, or the sources do not compile.
     """
     _build(Module(SOURCES, JAR, "io.lakefeed"), sources_digest(), [], force=force, say=say)
     for plugin in PLUGINS:
-        # The digest includes the core's sources, because plug-ins call its classes.
+        # Includes the core's sources, because the plug-ins' classes use the core's.
         digest = digest_of(plugin.sources, sources_digest())
         _build(plugin, digest, [JAR], force=force, say=say)
     return JAR
@@ -84,7 +82,7 @@ def _build(module: Module, digest: str, on: list[Path], *, force: bool, say: Cal
         return
     with tempfile.TemporaryDirectory(prefix="lakefeed-jvm-") as classes:
         compile_classes(module.sources / "java", Path(classes), [*on, *class_path()], DOCLINT)
-        # The rename is atomic, so that a reader never sees an incomplete jar.
+        # Writes another file first, because a running process may read the jar.
         partial = jar.with_suffix(".jar.partial")
         try:
             _pack(module, Path(classes), digest, partial)
@@ -109,7 +107,7 @@ def digest_of(folder: Path, *others: str) -> str:
 
 
 def built_from(jar: Path) -> str | None:
-    """Return the digest of the sources from which a jar was built; None if there is no complete jar."""
+    """Return the digest in a jar; None if there is no complete jar."""
     try:
         with zipfile.ZipFile(jar) as built:
             return built.read(DIGEST).decode()
@@ -118,7 +116,7 @@ def built_from(jar: Path) -> str | None:
 
 
 def class_path(*groups: str) -> list[Path]:
-    """Return PySpark's jars, and the jars of these groups of the lock.
+    """Return PySpark's jars, and the locked jars of "spark", "kinesis" and the given groups.
 
     Raises:
         BuildFailed: PySpark is missing, or a jar cannot be fetched.
@@ -126,8 +124,8 @@ def class_path(*groups: str) -> list[Path]:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise BuildFailed(
-            "PySpark is not installed for this Python; its jars are what the JVM module is compiled against. "
-            "In the project's environment: make jvm"
+            "PySpark is not installed for this Python, and the Java code needs its jars. "
+            "Next: run  make jvm,  which uses the project's environment"
         )
     if str(ROOT / "src") not in sys.path:
         sys.path.insert(0, str(ROOT / "src"))
@@ -142,13 +140,7 @@ def class_path(*groups: str) -> list[Path]:
 
 
 def compile_classes(sources: Path, classes: Path, on: list[Path], *options: str) -> None:
-    """Compile the Java files below a folder.
-
-    Args:
-        sources: the root folder of the packages.
-        classes: the folder for the class files.
-        on: the class path.
-        options: further options of javac.
+    """Compile the Java files below ``sources`` into ``classes``, with the class path ``on`` and options of javac.
 
     Raises:
         BuildFailed: there is no JDK, or javac reports an error or a warning.
@@ -157,7 +149,7 @@ def compile_classes(sources: Path, classes: Path, on: list[Path], *options: str)
     if javac is None:
         raise BuildFailed(f"javac is not on the PATH; install a JDK of version {RELEASE}, not only a Java runtime")
     files = sorted(str(path) for path in sources.rglob("*.java"))
-    # javac reports only 100 warnings by default, so warnings about optional tags could hide others.
+    # By default javac reports only 100 warnings; those about optional tags could hide others.
     command = [javac, "--release", RELEASE, "-encoding", "UTF-8", "-proc:none", "-g", "-Xmaxwarns", "10000", LINT]
     ran = subprocess.run(
         [*command, *options, "-d", str(classes), "-cp", ":".join(map(str, on)), *files],
@@ -171,11 +163,11 @@ def compile_classes(sources: Path, classes: Path, on: list[Path], *options: str)
 
 
 def _findings(output: str) -> list[str]:
-    """Split javac's output into errors and warnings, without the optional warnings."""
-    found = re.split(r"^(?=\S*?\.java:\d+: |(?:warning|error): )", output, flags=re.MULTILINE)
+    """Split javac's output into errors and warnings, without those about optional tags."""
+    texts = re.split(r"^(?=\S*?\.java:\d+: |(?:warning|error): )", output, flags=re.MULTILINE)
     kinds = ("error: ", "warning: ")
     return [
-        text for text in found if any(kind in text for kind in kinds) and not any(tag in text for tag in OPTIONAL_TAGS)
+        text for text in texts if any(kind in text for kind in kinds) and not any(tag in text for tag in OPTIONAL_TAGS)
     ]
 
 
@@ -197,7 +189,6 @@ def _pack(module: Module, classes: Path, digest: str, target: Path) -> None:
 
 
 def main() -> int:
-    """Run the command; exit status 1 if the jar cannot be built."""
     try:
         build(force="--force" in sys.argv[1:])
     except BuildFailed as failed:

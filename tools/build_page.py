@@ -1,7 +1,4 @@
-"""Put the dashboard's chart library into the folder ``static/vendor`` of its package: ``python -m tools.build_page``.
-
-The library is locked in ``npm.lock``. The page itself needs no build.
-"""
+"""Copy the chart library of ``npm.lock`` into the dashboard's ``static/vendor``: ``python -m tools.build_page``."""
 
 from __future__ import annotations
 
@@ -21,9 +18,9 @@ FILES = {
 
 
 def build(*, say: Callable[[str], None] = print) -> Path:
-    """Update the folder, and return it; raise NotFetched if the package cannot be fetched.
+    """Write the files that are missing or differ from the lock, and return their folder.
 
-    If the existing files are those of the lock, no registry is needed: a source archive has them.
+    A source archive has the files, so its build needs no registry.
     """
     integrity = npm_packages.locked("uplot")["files"]
     missing = {
@@ -45,7 +42,6 @@ def build(*, say: Callable[[str], None] = print) -> Path:
 
 
 def main() -> int:
-    """Run the command; exit status 1 if the library cannot be fetched."""
     try:
         build()
     except npm_packages.NotFetched as error:

@@ -1,8 +1,7 @@
 """Build the documentation's site into build/site: ``python -m tools.build_site``, or ``make docs-site``.
 
-The pages are written for code hosts, with links to files anywhere in the repository. They are copied; a file outside
-of ``docs/`` that a page links to becomes a page below ``repository/``. The navigation is the index of the pages,
-``docs/README.md``. A broken link or anchor fails the build.
+The site has the pages of ``docs/``, and below ``repository/`` a page for each other file to which they link. Its
+navigation follows the index of pages in ``docs/README.md``. A broken link or anchor fails the build.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ SETTINGS = ROOT / "tools" / "site.toml"
 SOURCE = ROOT / "build" / "site-source"
 SITE = ROOT / "build" / "site"
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.S | re.M)
-# A link, or inline code, which stays unchanged.
+# The alternative without a target matches inline code, in which brackets are no link.
 LINK = re.compile(r"`[^`\n]*`|(?<=\]\()(?P<target>[^)\s]+)")
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".sql": "sql", ".proto": "protobuf", ".json": "json", ".toml": "toml"}
 
 
 def stage(folder: Path) -> list[Path]:
-    """Write the site's pages into an empty folder; return the copied paths, relative to the repository."""
+    """Write the site's pages into an empty folder; return their source paths, relative to the repository."""
     copied: list[Path] = []
     waiting = sorted(path.relative_to(ROOT) for path in (ROOT / "docs").rglob("*") if path.is_file())
     while waiting:
@@ -50,7 +49,7 @@ def stage(folder: Path) -> list[Path]:
 
 
 def staged(path: Path) -> Path:
-    """Return the path of a repository file or folder within the site's pages."""
+    """Return the path of a file's or folder's page within the site's pages."""
     if path.parts[0] == "docs":
         inside = path.relative_to("docs")
         return inside.with_name("index.md") if inside.name == "README.md" else inside
@@ -61,7 +60,7 @@ def staged(path: Path) -> Path:
 
 
 def content(path: Path) -> str:
-    """Return a file as Markdown; for a folder, return the list of its files."""
+    """Return a file as Markdown, or a folder as a list of links to its files."""
     source = ROOT / path
     if source.is_dir():
         files = sorted(file for file in source.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
@@ -74,7 +73,7 @@ def content(path: Path) -> str:
 
 
 def linked(text: str, page: Path) -> Iterator[Path]:
-    """Yield the files and folders outside of docs/ that a page links to."""
+    """Yield the files and folders outside docs/ to which a page links."""
     for match in LINK.finditer(FENCE.sub("", text)):
         path = resolved(match["target"], page)
         if path and path.parts[0] != "docs":
@@ -82,7 +81,7 @@ def linked(text: str, page: Path) -> Iterator[Path]:
 
 
 def resolved(target: str | None, page: Path) -> Path | None:
-    """Return the target of a relative link, relative to the repository; None for other or broken links."""
+    """Return the target of a relative link as a path in the repository; None for other and for broken links."""
     file = (target or "").partition("#")[0]
     if not file or re.match(r"[a-z]+:", file):
         return None
@@ -92,7 +91,7 @@ def resolved(target: str | None, page: Path) -> Path | None:
 
 
 def relinked(text: str, page: Path) -> str:
-    """Return a page's text with links to the site's paths; code and broken links stay unchanged."""
+    """Return a page's text with its links changed to the site's paths; code and broken links stay unchanged."""
 
     def replace(match: re.Match[str]) -> str:
         path = resolved(match["target"], page)
@@ -109,7 +108,7 @@ def relinked(text: str, page: Path) -> str:
 
 
 def navigation(pages: list[Page]) -> list[Any]:
-    """Return zensical's navigation: the parts of the index, in order; a part with one page becomes that page."""
+    """Return zensical's navigation: the headings of the index with their pages; a heading with one page is omitted."""
     tree: dict[str, Any] = {}
     for page in pages:
         part = tree
@@ -120,14 +119,14 @@ def navigation(pages: list[Page]) -> list[Any]:
 
 
 def _branches(tree: dict[str, Any]) -> list[Any]:
-    found: list[Any] = []
+    entries: list[Any] = []
     for name, below in tree.items():
         if isinstance(below, str):
-            found.append(below)
+            entries.append(below)
         else:
             inner = _branches(below)
-            found.append({name: inner[0] if len(inner) == 1 and isinstance(inner[0], str) else inner})
-    return found
+            entries.append({name: inner[0] if len(inner) == 1 and isinstance(inner[0], str) else inner})
+    return entries
 
 
 def as_toml(value: Any) -> str:
@@ -145,7 +144,7 @@ def settings() -> str:
 
 
 def main() -> int:
-    """Build the site; the exit status is zensical's, which fails if a link leads nowhere."""
+    """Build the site, and return the exit status of zensical, which fails at a broken link."""
     shutil.rmtree(SOURCE, ignore_errors=True)
     stage(SOURCE / "pages")
     (SOURCE / "zensical.toml").write_text(settings(), "utf-8")

@@ -1,7 +1,6 @@
-"""Count the lines of the parts, and compare them with the limits in ``tools/sizes.toml``: part of ``make lint``.
+"""Compare the lines of each part of the repository with its limit in ``tools/sizes.toml``: part of ``make lint``.
 
-Prints a table; exit status 1 if a part or a file is above its limit. Raising a limit is a decision: write the reason
-into the commit message.
+Prints a table; exit status 1 if a part or a file exceeds its limit. Explain a higher limit in the commit message.
 """
 
 from __future__ import annotations
@@ -16,13 +15,12 @@ LIMITS = ROOT / "tools" / "sizes.toml"
 
 
 def files_of(patterns: list[str]) -> Iterator[Path]:
-    """Yield the files of a part, without built or downloaded files."""
+    """Yield the files that match, without downloaded ones (``vendor``)."""
     for pattern in patterns:
         yield from (path for path in ROOT.glob(pattern) if path.is_file() and "vendor" not in path.parts)
 
 
 def main() -> int:
-    """Print the table, and return the exit status."""
     limits = tomllib.loads(LIMITS.read_text("utf-8"))
     longest: int = limits["longest_file"]
     faults, rows = [], []

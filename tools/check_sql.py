@@ -1,7 +1,7 @@
-"""Find composed SQL texts that Spark would parse as they are: part of ``make lint``.
+"""Find calls that let Spark parse composed SQL: part of ``make lint``.
 
-Spark replaces ``${name}`` in SQL texts, and a quote in a value ends a literal. So every text that is not a literal in
-the code goes to Spark through ``lakefeed.clients.spark.statements`` and its Java class, with values as parameters.
+Spark replaces ``${name}`` in SQL texts, and a quote in a value ends a literal. So code that composes SQL must use
+``lakefeed.clients.spark.statements`` or its Java class, and pass values as parameters.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ SOURCES = (*ROOT.glob("src"), *ROOT.glob("packages/*/src"), *ROOT.glob("bench/sr
 OWN = ("clients/spark/statements.py", "io/lakefeed/query/Statements.java")
 
 PARSED = {"sql", "expr", "selectExpr"}
-"""Functions that parse all their arguments."""
+"""Functions of Spark that parse all their arguments as SQL."""
 
 CONDITIONS = {"filter", "where", "overwrite"}
-"""Functions that parse a text, and also accept columns."""
+"""Functions of Spark that parse a text as SQL, but also accept columns."""
 
 THROUGH = {"run", "expression", "Statement.of", "with_properties"}
 """Functions of ``statements`` that take SQL."""
@@ -29,7 +29,7 @@ IN_JAVA = re.compile(r"\b(?:spark\.sql|selectExpr|expr)\((?!\")|\bsqlParser\(\)"
 
 
 def in_python(source: str) -> Iterator[tuple[int, str]]:
-    """Yield the line and the fault of calls whose SQL is composed, or has a value between quotes."""
+    """Yield the line and the fault of each call whose SQL is composed, or has a value between quotes."""
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call):
             continue
@@ -39,26 +39,26 @@ def in_python(source: str) -> Iterator[tuple[int, str]]:
         if (name in PARSED and not all(map(_is_literal, given))) or (
             (name in CONDITIONS or len(given) > len(node.args)) and any(map(_is_composed, given))
         ):
-            yield node.lineno, f"{name}(…) parses text that is put together: use lakefeed.clients.spark.statements"
+            yield node.lineno, f"{name}(…) gets composed SQL: use lakefeed.clients.spark.statements"
         elif name in THROUGH and any(map(_quotes_value, given)):
-            yield node.lineno, f"{name}(…) has a value between quotes: make it a parameter, :name"
+            yield node.lineno, f"{name}(…) has a value between quotes: pass it as a parameter, :name"
 
 
 def in_java(source: str) -> Iterator[tuple[int, str]]:
-    """Yield the line and the fault of uses of Spark's parser."""
+    """Yield the line and the fault of each use of Spark's parser."""
     for number, line in enumerate(source.splitlines(), start=1):
-        if found := IN_JAVA.search(line):
-            yield number, f"{found.group()} parses text: use io.lakefeed.query.Statements"
+        if match := IN_JAVA.search(line):
+            yield number, f"{match.group()} parses SQL: use io.lakefeed.query.Statements"
 
 
 def _is_literal(node: ast.expr) -> bool:
-    """Check for a literal text, or a constant of the module."""
+    """Return True for a literal, and for a constant of the module."""
     inner = node.value if isinstance(node, ast.Starred) else node
     return isinstance(inner, ast.Constant) or (isinstance(inner, ast.Name) and inner.id.isupper())
 
 
 def _is_composed(node: ast.expr) -> bool:
-    """Check for a composed text: an f-string, an operator or a method of a text."""
+    """Return True for a composed text: an f-string, an operator with a text, or a method of a literal."""
     match node:
         case ast.JoinedStr():
             return True
@@ -70,7 +70,7 @@ def _is_composed(node: ast.expr) -> bool:
 
 
 def _quotes_value(node: ast.expr) -> bool:
-    """Check an f-string for a value inside an SQL literal."""
+    """Return True for an f-string with a value inside an SQL literal."""
     text = ""
     for part in node.values if isinstance(node, ast.JoinedStr) else ():
         if isinstance(part, ast.Constant):
@@ -81,14 +81,13 @@ def _quotes_value(node: ast.expr) -> bool:
 
 
 def main() -> int:
-    """Print all faults with their places, and return the exit status."""
     found = []
     for path in sorted(file for folder in SOURCES for kind in ("*.py", "*.java") for file in folder.rglob(kind)):
         if not path.as_posix().endswith(OWN):
             check = in_python if path.suffix == ".py" else in_java
             faults = check(path.read_text(encoding="utf-8"))
             found += [f"{path.relative_to(ROOT)}:{line}: {fault}" for line, fault in faults]
-    print("\n".join(found) or "SQL: none is put together outside of its place")
+    print("\n".join(found) or "SQL: all composed texts use the statements module")
     return 1 if found else 0
 
 

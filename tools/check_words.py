@@ -1,7 +1,7 @@
-"""Find words that hide what happens, and docstrings that begin with a question word: part of ``make lint``.
+"""Find vague words, and docstrings that begin with a question word: part of ``make lint``.
 
-An underscore counts as a space, so names are checked too. A word in quotes, or before ``:`` or ``=``, is a value that
-programs read. How to write: CONTRIBUTING.md, "Style".
+Names are checked too. A word in quotes, or before ``:`` or ``=``, is allowed, because programs may read it. How to
+write: CONTRIBUTING.md, "Style".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 CHECKED = (".java", ".md", ".py", ".toml", ".yaml", ".yml", "Makefile")
 OWN = ("tools/check_words.py", "tests/unit/project/test_check_words.py")
 DOCUMENTED = re.compile(r"src/|tests/support/|tools/|packages/[^/]+/src/|bench/src/")
-"""The docstrings of these folders are checked; those of tests state what must hold."""
+"""The folders whose docstrings are checked; the docstrings of tests may begin with any word."""
 
 INSTEAD = {
     r"go(?:es|ing)?[ _]on": "resume, continue",
@@ -33,20 +33,19 @@ OPENING = re.compile(r"(?:What|Whoever|Where|Which|Those|That|Whether|Who)\b")
 
 
 def words_of(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the line of each word that has a better one, and that one."""
+    """Yield the line of each vague word, with the word and better ones."""
     for number, line in enumerate(text.splitlines(), start=1):
         yield from ((number, f"{it[0]!r}: {instead}") for word, instead in WORDS.items() for it in word.finditer(line))
 
 
 def openings(source: str) -> Iterator[tuple[int, str]]:
-    """Yield the line of each docstring that begins with a question word, and what to begin with."""
+    """Yield the line of each docstring that begins with a question word, with the advice."""
     for node in (each for each in ast.walk(ast.parse(source)) if isinstance(each, Described)):
         if word := OPENING.match(ast.get_docstring(node) or ""):
             yield node.body[0].lineno, f"a docstring begins with {word[0]!r}: begin with a verb, or with a noun"
 
 
 def main() -> int:
-    """Print each fault with its file and line; return 1 if there are any."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     found = []
     for name in listed.splitlines():

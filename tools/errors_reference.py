@@ -1,6 +1,7 @@
-"""Makes docs/errors.md: the text of each error in the sources, what to do, and the page that helps.
+"""Generate docs/errors.md: the texts of all errors in the sources, with their hints and pages.
 
-A field of an f-string is shown by its name, as ``{topic}``. What comes from outside, as a server's answer, is left out.
+A field of an f-string appears by its name, such as ``{topic}``. Texts from outside, such as a server's answer, are
+omitted.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Arguments = dict[str | None, Any]
 
 
 def errors() -> list[tuple[str, str, str, str]]:
-    """Return package, text, hint and page of each error, sorted; the hint is empty if the code gives none."""
+    """Return package, text, hint and page of each error, sorted; without a hint in the code, the hint is empty."""
     rows: dict[tuple[str, str], tuple[set[str], str]] = {}
     for package, file in ((each, file) for each in PACKAGES for file in each.rglob("*.py") if file.stem != "__main__"):
         names = file.relative_to(package.parent).with_suffix("").parts
@@ -35,10 +36,9 @@ def errors() -> list[tuple[str, str, str, str]]:
 
 
 def errors_reference() -> str:
-    """Return the page."""
     lines = ["# Errors\n", "The texts of all errors, by the package that raises them: `lakefeed docs WORDS` finds one."]
-    lines += ["A word in braces, or `…`, is what only the error itself can name; its `page:` may be nearer to the"]
-    lines += ["setting than the page here. What the usual ones mean: [troubleshooting.md](troubleshooting.md)."]
+    lines += ["A word in braces, or `…`, stands for a value of the error. The error itself may name a page that is"]
+    lines += ["nearer to its setting than the page here. Frequent errors: [troubleshooting.md](troubleshooting.md)."]
     for area, rows in groupby(errors(), key=lambda row: row[0]):
         lines += [f"\n## {area}\n", "| error | next | page |", "|---|---|---|"]
         for _, *texts, page in rows:
@@ -49,7 +49,7 @@ def errors_reference() -> str:
 
 
 def _errors_of(unit: ast.stmt, module: str, owner: str) -> Iterator[tuple[str, str, str]]:
-    """Yield text, hint and page of each error that a function of a class or module makes."""
+    """Yield text, hint and page of each error that a statement of a class or module creates."""
     known = vars(lakefeed.errors) | vars(import_module(module))
     texts = _Texts(unit, known)
     for call in sorted((each for each in ast.walk(unit) if isinstance(each, ast.Call)), key=lambda each: each.lineno):
@@ -64,7 +64,7 @@ def _errors_of(unit: ast.stmt, module: str, owner: str) -> Iterator[tuple[str, s
 
 
 def _page(topic: str, text: str, given: Arguments, module: str) -> str:
-    """Choose the page as ``LakefeedError`` does; for a mistake in a file, without a topic, by the keys in it."""
+    """Return the page that ``LakefeedError`` would choose; mistakes in a file have none, so choose by their keys."""
     own, key = (getattr(given.get(part), "value", None) for part in ("page", "key"))
     if own or topic not in ("", *GENERAL):
         return str(own or topic)
@@ -75,7 +75,7 @@ def _page(topic: str, text: str, given: Arguments, module: str) -> str:
 
 
 class _Texts:
-    """The texts that expressions of a function can have."""
+    """Evaluates the expressions in a function to the texts that they can have."""
 
     def __init__(self, unit: ast.stmt, known: dict[str, Any]) -> None:
         self.known, self.used = known, dict[str, int]()
@@ -87,14 +87,14 @@ class _Texts:
             self.assigned += ((ast.unparse(name), node.lineno, it) for name, it in zip(names, values, strict=False))
 
     def of(self, given: Arguments, line: int) -> Iterator[tuple[str, str]]:
-        """Yield each text of an error with its hint: ``…`` if the code takes it from elsewhere."""
+        """Yield each text of an error with its hint; ``…`` is a hint from elsewhere, such as a parameter."""
         whats, hints = (self.at(given.get(part), line) for part in ("what", "hint"))
         joined = " Or: ".join(hints) or ("" if isinstance(given.get("hint"), ast.Constant | None) else "…")
         yield from zip(whats, hints if len(hints) == len(whats) else [joined] * len(whats), strict=True)
         self.used |= {each.id: line for each in given.values() if isinstance(each, ast.Name)}
 
     def at(self, node: ast.expr | None, line: int) -> list[str]:
-        """Return the texts of an expression on a line; none if they come from elsewhere."""
+        """Return the texts that an expression on a line can have; none if they come from elsewhere."""
         match node:
             case ast.Constant(value=str(text)):
                 return [text]
@@ -115,7 +115,7 @@ class _Texts:
         return []
 
     def field(self, node: ast.expr) -> str:
-        """Return what an f-string shows: a constant of the module, or the last name in braces."""
+        """Return the value of a constant of the module, or else the last name of the expression in braces."""
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name):
                 fixed = self.known.get(name) if name.isupper() else None

@@ -1,7 +1,7 @@
 """Run the examples on real servers: ``python -m tools.examples [word...]``, or ``make examples``.
 
-The commands are in the comment at the top of the examples' files; this module has only the expected results.
-``words`` choose the examples whose file path contains one of them. Exit status 1 if a result differs.
+The comment at the top of an example's file has its commands, and ``tools.expected`` its result. With words, only the
+examples run whose path contains one of them. Exit status 1 if a result differs.
 """
 
 from __future__ import annotations
@@ -44,26 +44,21 @@ SERVERS["opensearch"] = lambda: search_server("opensearch-2")
 
 
 def commands(file: Path) -> list[list[str]]:
-    """Return the commands in the comment at the top of a pipeline file, split into words."""
+    """Return the words of each command in the comment at the top of a pipeline file."""
     top = file.read_text("utf-8").partition("\nname:")[0]
     return [shlex.split(each) for each in COMMAND.findall(CONTINUED.sub(" ", top))]
 
 
 @dataclass
 class Runner:
-    """Runs examples one after another on one stack, in one Spark session.
-
-    Args:
-        spark: the session.
-        server: returns the server of a kind.
-    """
+    """Runs examples in one Spark session; ``server`` returns the running server of a kind."""
 
     spark: SparkSession
     server: Callable[[str], Server]
     _done: set[str] = field(default_factory=set)
 
     def run(self, example: Example) -> list[tuple[str, ...]]:
-        """Run the commands at the top of the example's file; return the rows of its result, as text."""
+        """Run the example's commands, and return the rows of its result, as text."""
         if example.after is not None:
             self.run(next(each for each in EXAMPLES if each.file == example.after))
         printed = StringIO()
@@ -92,23 +87,19 @@ class Runner:
 
 
 class _Both(StringIO):
-    """Stores everything that is printed, and prints it."""
+    """Prints texts, and also writes them into a copy."""
 
-    def __init__(self, kept: StringIO) -> None:
+    def __init__(self, copy: StringIO) -> None:
         super().__init__()
-        self._kept, self._out = kept, sys.stdout
+        self._copy, self._out = copy, sys.stdout
 
     def write(self, text: str) -> int:
         self._out.write(text)
-        return self._kept.write(text)
+        return self._copy.write(text)
 
 
 def carry_out(words: Sequence[str]) -> None:
-    """Run one command in this process, so that it uses the running Spark session.
-
-    Raises:
-        SystemExit: the command has failed.
-    """
+    """Run a command in this process, so that it uses the running Spark session; raise SystemExit if it fails."""
     print(f"\n$ {shlex.join(words)}", file=sys.stderr, flush=True)
     program, *arguments = words
     if program == "lakefeed":
@@ -131,7 +122,7 @@ def _addresses(server: Server) -> dict[str, str]:
 
 
 def _show_records(spark: SparkSession, topic: str, columns: str | None) -> None:
-    """Create the view ``records`` of a topic's records."""
+    """Create the view ``records`` with a topic's records."""
     decode: dict[str, Any] = {"avro": {"registry": os.environ["SCHEMA_REGISTRY_URL"]}, "metadata": ["key"]}
     if columns is not None:
         decode = {"json": {"schema_ddl": columns}, "metadata": ["key"]}
@@ -139,7 +130,7 @@ def _show_records(spark: SparkSession, topic: str, columns: str | None) -> None:
 
 
 def _show_documents(spark: SparkSession, server: SearchServer, index: str) -> None:
-    """Create the view ``documents`` of an index's documents."""
+    """Create the view ``documents`` with an index's documents."""
     documents = [{"_id": name, **each} for name, each in server.documents(index).items()]
     spark.createDataFrame(documents).createOrReplaceTempView("documents")
 
@@ -160,7 +151,7 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
 
 @contextmanager
 def surroundings(endpoints: Endpoints) -> Iterator[None]:
-    """Run the block in the checkout's folder, with the stack's environment variables."""
+    """Run the block in the repository's folder, with the stack's environment variables."""
     where = Path.cwd()
     os.chdir(ROOT)
     try:
@@ -171,7 +162,7 @@ def surroundings(endpoints: Endpoints) -> Iterator[None]:
 
 
 def take_picture(example: Example, spark: SparkSession) -> Outcome:
-    """Photograph the example's dashboard while its records arrive; fail the example if there is no browser."""
+    """Photograph the example's dashboard while records arrive."""
     file = ROOT / "examples" / example.file
     [send] = [words for words in commands(file) if words[0] == "python"]
     picture = ROOT / "build" / "examples" / f"{file.parent.name}.png"
@@ -180,14 +171,14 @@ def take_picture(example: Example, spark: SparkSession) -> Outcome:
             file, spark, picture=picture, send=lambda: carry_out(send), number=example.photographed or ""
         )
     except Exception as error:
-        print(f"no picture: {type(error).__name__}: {error}", flush=True)
+        print(f"the dashboard was not photographed: {type(error).__name__}: {error}", flush=True)
         return "FAILED"
     print(f"  the dashboard counted {grown} more {example.photographed}: {picture.relative_to(ROOT)}", flush=True)
     return "ok"
 
 
 def main(words: list[str]) -> int:
-    """Run the chosen examples, and report their results."""
+    """Run the examples that the words choose, and report their results."""
     chosen = [each for each in EXAMPLES if not words or any(word in each.file for word in words)]
     outcomes: dict[str, Outcome] = {}
     with ExitStack() as running:
@@ -200,8 +191,8 @@ def main(words: list[str]) -> int:
         def server(kind: str) -> Server:
             if kind not in started:
                 started[kind] = running.enter_context(SERVERS[kind]())
-            found = started[kind]
-            return found.new_database() if isinstance(found, DatabaseServer) else found
+            running_server = started[kind]
+            return running_server.new_database() if isinstance(running_server, DatabaseServer) else running_server
 
         running.enter_context(surroundings(endpoints))
         spark = running.enter_context(spark_on(endpoints, name="examples", folder=folder))
@@ -209,15 +200,15 @@ def main(words: list[str]) -> int:
         for example in chosen:
             print(f"\n=== examples/{example.file}", file=sys.stderr, flush=True)
             try:
-                found = runner.run(example)
+                rows = runner.run(example)
             except Exception as error:
                 outcomes[example.file] = "FAILED"
                 print(f"{type(error).__name__}: {error}", flush=True)
                 continue
-            outcomes[example.file] = "ok" if found == list(example.expected) else "DIFFERS"
-            for row in found:
+            outcomes[example.file] = "ok" if rows == list(example.expected) else "DIFFERS"
+            for row in rows:
                 print("  " + " · ".join(row), flush=True)
-            if found != list(example.expected):
+            if rows != list(example.expected):
                 print("expected:", *("  " + " · ".join(row) for row in example.expected), sep="\n", flush=True)
             elif example.photographed is not None:
                 outcomes[example.file] = take_picture(example, spark)

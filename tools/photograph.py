@@ -1,4 +1,4 @@
-"""Run an example with its dashboard, check that its panels change while records arrive, and photograph the page."""
+"""Run an example, check that its dashboard's panels change while records arrive, and photograph the page."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ SECONDS = 90.0
 
 
 def photograph(file: Path, spark: SparkSession, *, picture: Path, send: Callable[[], None], number: str) -> int:
-    """Write the picture; return how much the sum of a column of the first panel has grown on the page's server.
+    """Write the picture, and return by how much the sum of the first panel's column ``number`` has grown.
 
     Args:
         send: sends further records.
-        number: the column to add up.
 
     Raises:
         NoBrowser: there is no browser, and none can be installed.
@@ -47,7 +46,7 @@ def photograph(file: Path, spark: SparkSession, *, picture: Path, send: Callable
                 page = looked.open(f"/#/feed/{name}/panels")
                 page.wait_for_selector("svg.map circle")
                 send()
-                after = _until(lambda: (found := sum(_values(url, number))) > before and found)
+                after = _until(lambda: (total := sum(_values(url, number))) > before and total)
                 page.wait_for_function(
                     "sum => document.body.innerText.includes(sum)", arg=str(max(_values(url, number)))
                 )
@@ -68,12 +67,12 @@ def _values(url: str, number: str) -> list[int]:
     return [row[at] for row in panel["rows"]]
 
 
-def _until(found: Callable[[], int | bool]) -> int:
-    """Call a function until its result is true, and return it; before the run's server starts, no server answers."""
+def _until(read: Callable[[], int | bool]) -> int:
+    """Call a function until its result is true, and return the result."""
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
-        with suppress(URLError):
-            if value := found():
+        with suppress(URLError):  # The run may not have started its server yet.
+            if value := read():
                 return int(value)
         time.sleep(0.5)
-    raise AssertionError("the panels do not move")
+    raise AssertionError(f"the panels did not change within {SECONDS:.0f} s")

@@ -1,6 +1,6 @@
-"""Draw the pictures of the concepts as SVG: boxes, arrows and texts on a grid. ``make docs`` writes them.
+"""Draw the documentation's pictures of concepts as SVG, with boxes, arrows and texts. ``make docs`` writes them.
 
-Code hosts, the site and ``lakefeed docs --open`` all show SVG, and SVG needs no script.
+Code hosts, the site and ``lakefeed docs --open`` all show SVG without a script.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Picture:
     """A picture that is drawn step by step.
 
     Args:
-        title: the text for screen readers; the page's text beside the picture says the same.
+        title: the text for screen readers.
     """
 
     def __init__(self, title: str, width: int, height: int) -> None:
@@ -33,12 +33,12 @@ class Picture:
             '<defs><marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" '
             'orient="auto">'
             '<path d="M0 0L10 5L0 10z" fill="#57606a"/></marker></defs>',
-            # A background, because the dark texts must be readable on dark pages too.
+            # The background keeps the dark texts readable on dark pages.
             f'<rect width="{width}" height="{height}" rx="8" fill="#ffffff"/>',
         ]
 
     def box(self, x: int, y: int, width: int, height: int, *lines: str, kind: str = "plain") -> None:
-        """Draw a box with lines of text in its middle; the first line is bold."""
+        """Draw a box with centred lines of text; the first line is bold."""
         fill, stroke = _COLOURS[kind]
         self._parts.append(
             f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6" fill="{fill}" stroke="{stroke}"/>'
@@ -78,7 +78,7 @@ def _text(text: str, x: float, y: float, attributes: str) -> str:
 
 
 def flow() -> str:
-    """Return docs/images/flow.svg: the path of a record."""
+    """Return docs/images/flow.svg: the path of a record from the topic to the table."""
     picture = Picture(
         "Records of a topic are read, decoded and transformed; rows and offsets enter the table", 900, 300
     )
@@ -103,7 +103,7 @@ def flow() -> str:
 
 
 def exactly_once() -> str:
-    """Return docs/images/exactly-once.svg: which batch may be committed."""
+    """Return docs/images/exactly-once.svg: the check that lets a batch be committed once."""
     picture = Picture("A batch is committed only where the table's last commit ended", 860, 330)
     picture.note(20, 28, "topic trips, partition 0: offsets")
     picture.cells(20, 38, ["0", "…", "109"], kind="good")
@@ -147,7 +147,7 @@ def ledger() -> str:
 
 
 def checkpoint() -> str:
-    """Return docs/images/checkpoint.svg: the steps of a batch, and the state after a kill between them."""
+    """Return docs/images/checkpoint.svg: the steps of a batch, and the effect of a kill between two steps."""
     picture = Picture("A batch is planned, written, committed to the table, then logged", 900, 300)
     steps = [
         ("1 plan", "checkpoint:", "offsets/12", "plain"),
@@ -174,7 +174,7 @@ def checkpoint() -> str:
 
 
 def schema_evolution() -> str:
-    """Return docs/images/schema-evolution.svg: the way of a new field into the table."""
+    """Return docs/images/schema-evolution.svg: the steps by which a new field becomes a column."""
     picture = Picture(
         "A new schema id changes the reader's schema, then the table, then the batch is committed", 900, 310
     )

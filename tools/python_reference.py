@@ -17,13 +17,12 @@ _WIDTH = 100
 
 
 def python_reference() -> str:
-    """Return the page: the public names with signatures and docstrings."""
     return "\n".join([*_head(), *_entries(), *_errors()])
 
 
 def _head() -> Iterator[str]:
     yield "# Python reference\n"
-    yield "What `import lakefeed` offers, and `Topic` of `lakefeed[local]`. How to use it: [python.md](python.md).\n"
+    yield "The names in `lakefeed`, and `Topic` in `lakefeed[local]`. How to use them: [python.md](python.md).\n"
 
 
 def _entries() -> Iterator[str]:
@@ -57,7 +56,7 @@ def _described(found: Any, name: str) -> Iterator[str]:
 
 
 class _Plain:
-    """An annotation that is shown without quotes."""
+    """An annotation or default whose text a signature shows without quotes."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -67,7 +66,7 @@ class _Plain:
 
 
 def _shown(argument: inspect.Parameter) -> inspect.Parameter:
-    """Return an argument for the page; a function as default is replaced, because its text differs between runs."""
+    """Return an argument for the page. A function as default becomes "…", because its text differs between runs."""
     if isinstance(argument.annotation, str):
         argument = argument.replace(annotation=_Plain(argument.annotation))
     if inspect.isroutine(argument.default):
@@ -76,7 +75,7 @@ def _shown(argument: inspect.Parameter) -> inspect.Parameter:
 
 
 def _signature(found: Any, name: str) -> str:
-    """Return a call's signature, on one line if it fits, else with one argument per line."""
+    """Return a signature on one line, or if that is too long, with one argument per line."""
     signature = inspect.signature(found)
     arguments = [_shown(each) for each in signature.parameters.values() if each.name != "self"]
     returns = (
@@ -96,24 +95,24 @@ def _signature(found: Any, name: str) -> str:
 
 
 def markdown(docstring: str) -> Iterator[str]:
-    """Yield a Google-style docstring as paragraphs, lists and examples."""
+    """Convert a Google-style docstring to paragraphs, lists and examples in Markdown."""
     before, *sections = _SECTION.split(docstring)
-    yield _prose(before) + "\n"
+    yield _inline(before.strip()) + "\n"
     for title, body in zip(sections[::2], sections[1::2], strict=True):
         section, after = _cut(body)
         if title.startswith("Example"):
             yield f"```text\n{inspect.cleandoc(section)}\n```\n"
         elif title in ("Returns", "Yields"):
-            yield f"**{title}:** {_prose(inspect.cleandoc(section))}\n"
+            yield f"**{title}:** {_inline(inspect.cleandoc(section))}\n"
         else:
             yield f"**{title}**\n"
             yield "\n".join(_items(section)) + "\n"
         if after.strip():
-            yield _prose(after) + "\n"
+            yield _inline(after.strip()) + "\n"
 
 
 def _cut(body: str) -> tuple[str, str]:
-    """Split the text after a section's title into the section, which is indented, and the rest."""
+    """Split the text after a section's title into the section's indented lines and the rest."""
     match = re.search(r"^\S", body, re.M)
     return (body[: match.start()], body[match.start() :]) if match else (body, "")
 
@@ -123,10 +122,6 @@ def _items(section: str) -> Iterator[str]:
         text = " ".join(line.strip() for line in item.splitlines())
         named = _NAMED.match(text)
         yield f"- `{named['name']}`: {_inline(named['text'])}" if named else f"- {_inline(text)}"
-
-
-def _prose(text: str) -> str:
-    return _inline(text.strip())
 
 
 def _inline(text: str) -> str:

@@ -1,7 +1,7 @@
-"""Build the references of ``docs/`` that are not committed: ``python -m tools.references``, a part of ``make setup``.
+"""Build the references in ``docs/`` that are not committed: ``python -m tools.references``, a part of ``make setup``.
 
-They are generated from the code. A file that is missing or older than the code is rebuilt; otherwise nothing is
-imported or written. A checkout builds them when it first needs its pages (``lakefeed.operations.pages``).
+A reference that is missing or older than the code is rebuilt. A checkout also builds them when it first needs its pages
+(``lakefeed.operations.pages``).
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _SOURCES = ("src", "packages/*/src", "tools")
 
 
 def build(folder: Path = DOCS) -> bool:
-    """Build the references in a folder if they are out of date; return whether they were.
+    """Build the references in a folder if they are out of date; return True if they were.
 
     Raises:
-        CalledProcessError: the plug-ins of the repository are not installed here, or the code is broken.
+        CalledProcessError: the repository's plug-ins are not installed, or the code is broken.
     """
     files = [folder / name for name in NAMES]
     if all(file.exists() for file in files):
         code = (file for pattern in _SOURCES for part in ROOT.glob(pattern) for file in part.rglob("*.py"))
         if max(file.stat().st_mtime for file in code) <= min(file.stat().st_mtime for file in files):
             return False
-    # In a separate process, because click commands keep changes that callers have made.
+    # In a separate process, because callers, such as tests, may have changed the click commands.
     subprocess.run([sys.executable, "-m", "tools.generate_docs", "--references", str(folder)], cwd=ROOT, check=True)
     return True
 

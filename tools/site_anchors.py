@@ -1,4 +1,4 @@
-"""Make anchors of headings like code hosts, so that a link to a heading works in the site and on a code host."""
+"""Anchors of headings as code hosts create them, so that a link to a heading works on the site too."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from lakefeed.operations.pages import heading_anchor
 
 
 def slugify() -> Callable[[str, str], str]:
-    """Return the function that Python-Markdown calls for headings; zensical stores it by its name."""
+    """Return the function that Python-Markdown calls for each heading."""
     return heading_anchor

@@ -1,4 +1,4 @@
-"""List the folders of the repository's Python code: the core, and one package per plug-in."""
+"""The folders of the repository's Python packages."""
 
 from __future__ import annotations
 
@@ -7,4 +7,3 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "src" / "lakefeed"
 PACKAGES = (CORE, *sorted(path.parent for path in ROOT.glob("packages/*/src/*/__init__.py")))
-"""The Python packages of the core and of the plug-ins."""

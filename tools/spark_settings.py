@@ -1,6 +1,6 @@
-"""Write the names of Spark's settings into the package: ``python -m tools.spark_settings`` after an update of PySpark.
+"""Write the names of Spark's settings into the package: ``python -m tools.spark_settings``, after updates of PySpark.
 
-Spark registers a setting when the class that defines it is loaded, so a small program loads those classes.
+Spark registers a setting when the class that defines the setting is loaded, so a small Java program loads the classes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ public class Settings {
 
 
 def names() -> str:
-    """Return the names, one per line."""
+    """Return the names of Spark's settings, one per line."""
     import pyspark
 
     jars = Path(pyspark.__file__).parent / "jars"

@@ -1,8 +1,8 @@
-"""Run the unit tests of the JVM module: ``python -m tools.test_jvm [NAME ...]``.
+"""Run the unit tests of the Java code: ``python -m tools.test_jvm [NAME ...]``.
 
-A NAME is a part of a test class's name, such as ``Position``; without one, all tests run. The tests are in
-``jvm/src/test/java`` and need a JDK but no build tool, no server and no Spark session. Compiled classes stay
-in ``build/jvm-tests`` until the sources of the module or of the tests change.
+A NAME, such as ``Position``, chooses the test classes whose names contain it. The tests are in ``jvm/src/test/java``,
+and need a JDK, but no build tool, server or Spark session. Compiled classes stay in ``build/jvm-tests`` until the
+sources change.
 """
 
 from __future__ import annotations
@@ -30,16 +30,12 @@ TESTS = ROOT / "jvm" / "src" / "test" / "java"
 RESOURCES = ROOT / "jvm" / "src" / "test" / "resources"
 CLASSES = ROOT / "build" / "jvm-tests"
 RUNNER = "org.junit.platform.console.ConsoleLauncher"
-# The flag is the one with which Spark starts its JVM. A serial collector starts faster.
+# Spark starts its JVM with the flag "add-opens" too. The serial garbage collector starts faster than others.
 JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "--add-opens=java.base/java.nio=ALL-UNNAMED"]
 
 
 def run(names: list[str]) -> int:
-    """Run the tests whose class name contains one of these names, or all; return JUnit's exit status.
-
-    Raises:
-        BuildFailed: the module or its tests cannot be compiled.
-    """
+    """Run the test classes whose names contain one of the names, or all; return JUnit's exit status."""
     build(say=lambda _: None)
     on = [JAR, *(plugin.jar for plugin in PLUGINS), *class_path("test-junit")]
     classes = _compiled(on)
@@ -56,20 +52,19 @@ def run(names: list[str]) -> int:
 
 
 def _compiled(on: list[Path]) -> Path:
-    """Compile the tests unless classes of the same sources exist."""
+    """Compile the tests, unless compiled classes of the same sources exist; return the folder of the classes."""
     classes = CLASSES / digest_of(TESTS, RELEASE, sources_digest(), *map(str, on))[:16]
     if not classes.exists():
         partial = classes.with_suffix(".partial")
         shutil.rmtree(CLASSES, ignore_errors=True)
         partial.mkdir(parents=True)
         compile_classes(TESTS, partial, on)
-        # The rename comes last, so that an interrupted run leaves no incomplete classes under the final name.
+        # Renamed when complete, because an interrupted run leaves incomplete classes.
         partial.rename(classes)
     return classes
 
 
 def main() -> int:
-    """Run the command; exit status 1 if a test fails or the tests cannot be compiled."""
     try:
         return run(sys.argv[1:])
     except BuildFailed as failed:

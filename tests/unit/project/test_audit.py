@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from lakefeed_deploy.image.bill import Component, bill, bundled_jars
+from lakefeed.clients.spark.jars import read_lock
+from lakefeed_deploy.image.bill import Component, bill, bundled_jars, jars_of
 from tools import audit
 
 OLD = Component("maven", "org.lz4/lz4-java", "1.8.0", "0" * 64, "jars.lock: spark")
@@ -33,7 +34,7 @@ def test_an_invalid_bill_is_refused() -> None:
 def test_an_advisory_applies_only_to_the_versions_that_it_names() -> None:
     advisories = json.loads(audit.ADVISORIES.read_text())
     found = audit.known([OLD, NEW], advisories)
-    assert {(each.part, each.decided) for each in found} == {(OLD, None)}
+    assert {(each.part, each.accepted) for each in found} == {(OLD, None)}
     assert [each.advisory.partition(" ")[0] for each in found] == [
         "CVE-2025-12183",
         "CVE-2025-66566",
@@ -41,7 +42,7 @@ def test_an_advisory_applies_only_to_the_versions_that_it_names() -> None:
         "GHSA-6cx8-rjf8-pr8g",
     ]
     bundled = dataclasses.replace(OLD, name="lz4-java", where="pyspark")
-    assert all(each.decided for each in audit.known([bundled], advisories))
+    assert all(each.accepted for each in audit.known([bundled], advisories))
 
 
 def test_each_advisory_has_its_sources() -> None:
@@ -53,34 +54,33 @@ def test_each_advisory_has_its_sources() -> None:
 
 
 def test_each_advisory_about_a_locked_part_is_decided() -> None:
-    jars = list(audit.locked_jars())
+    jars = list(jars_of(read_lock().artifacts))
     packages = list(audit.python_packages(audit.ROOT / "uv.lock"))
     assert len(jars) > 100
     assert len(packages) > 50
     bundled = list(bundled_jars())
     assert len(bundled) > 200
     found = audit.known([*jars, *packages, *bundled], json.loads(audit.ADVISORIES.read_text()))
-    assert [each for each in found if each.decided is None] == []
+    assert [each for each in found if each.accepted is None] == []
 
 
 def test_a_service_that_does_not_answer_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: object) -> object:
         raise OSError("no route")
 
-    monkeypatch.setattr(audit, "_get", away)
-    monkeypatch.setattr(audit, "_post", away)
-    found, silent = audit.asked([NEW, Component("pypi", "click", "8.3.1", None, "uv.lock")], {})
+    monkeypatch.setattr(audit, "_json_of", away)
+    found, failures = audit.queried([NEW, Component("pypi", "click", "8.3.1", None, "uv.lock")], {})
     assert found == []
-    assert [each.partition(" ")[0] for each in silent] == ["OSV", "PyPI"]
+    assert [each.partition(" ")[0] for each in failures] == ["OSV", "PyPI"]
 
 
 def test_vulnerabilities_from_services_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "_post", lambda *_: {"results": [{"vulns": [{"id": "GHSA-1"}]}, {}]})
-    monkeypatch.setattr(audit, "_get", lambda _: {"vulnerabilities": [{"id": "PYSEC-2"}]})
+    answers = {"results": [{"vulns": [{"id": "GHSA-1"}]}, {}], "vulnerabilities": [{"id": "PYSEC-2"}]}
+    monkeypatch.setattr(audit, "_json_of", lambda _: answers)
     click = Component("pypi", "click", "8.3.1", None, "uv.lock")
-    found, silent = audit.asked([OLD, click], {"PYSEC-2": "not used"})
-    assert silent == []
-    assert [(each.part, each.advisory, each.decided) for each in found] == [
+    found, failures = audit.queried([OLD, click], {"PYSEC-2": "not used"})
+    assert failures == []
+    assert [(each.part, each.advisory, each.accepted) for each in found] == [
         (OLD, "GHSA-1", None),
         (click, "PYSEC-2", "not used"),
     ]

@@ -178,25 +178,18 @@ class ElasticsearchIndex(BaseSink):
         return commit.rows
 
     def _write(self, documents: DataFrame, *, fence: str, version: int) -> None:
-        java, secret = jvm.java(self._spark).elasticsearch, None
-        if (login := authorization(self._sink)) is not None:
-            secret = f"{self._sink.username or 'api_key'}@{self._sink.urls[0]}"
+        java, sink, secret = jvm.java(self._spark).elasticsearch, self._sink, None
+        if (login := authorization(sink)) is not None:
+            secret = f"{sink.username or 'api_key'}@{sink.urls[0]}"
             jvm.put_secret(self._spark, secret, SecretStr(login))
-        target = java.BulkTarget(
-            f"{path_of(self._sink.index)}/_bulk",
-            self.ledger.path,
-            fence,
-            version,
-            self._sink.bulk_documents,
-            self._sink.bulk_bytes,
-            int(self._context.patience),
-        )
+        limits = (sink.bulk_documents, sink.bulk_bytes, int(self._context.patience))
+        target = java.BulkTarget(f"{path_of(sink.index)}/_bulk", self.ledger.path, fence, version, *limits)
         try:
-            java.Cluster.of(list(self._sink.urls), secret, authority(self._sink)).write(documents._jdf, target)
+            java.Cluster.of(list(sink.urls), secret, authority(sink)).write(documents._jdf, target)
         except Exception as error:
-            if (found := FAILURE.search(str(error))) is None:
+            if (failure := FAILURE.search(str(error))) is None:
                 raise
-            raise self._bulk_error(found[1], found[2].strip(), fence=fence) from None
+            raise self._bulk_error(failure[1], failure[2].strip(), fence=fence) from None
 
     def _bulk_error(self, kind: str, text: str, *, fence: str) -> Exception:
         where = self._sink.where
