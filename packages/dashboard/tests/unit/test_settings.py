@@ -90,7 +90,7 @@ def test_the_address_of_the_option_dashboard_is_parsed(text: str | None, found: 
 
 
 def test_the_option_dashboard_overrides_the_address_but_not_the_login(reading: Reader) -> None:
-    with pytest.raises(ConfigError, match="no port"):
+    with pytest.raises(ConfigError, match="not a port"):
         dashboard_overrides("localhost:http")
     with pytest.raises(ConfigError, match=r"taxi\.yaml --dashboard"):
         dashboard_overrides("taxi.yaml")
