@@ -118,6 +118,6 @@ def test_a_feed_that_is_renamed_says_that_another_has_landed_the_topic(lake: Spa
     for name in (feed.name, f"{feed.name}_renamed", feed.name):
         blocks = {"name": name, "checkpoint": f"{feed.checkpoint}-{name}"}
         feed.pipeline(**blocks).run(spark=lake, once=True, on_note=notes.append)
-    [note] = [note for note in notes if "records of this topic" in note]
-    assert f"from the feed '{feed.name}'," in note
+    [note] = [note for note in notes if "rows of this topic" in note]
+    assert f"from feed '{feed.name}';" in note
     assert len(feed.rows()) == 2

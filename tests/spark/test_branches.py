@@ -319,7 +319,7 @@ def test_expiry_keeps_what_is_not_published_and_nothing_is_compacted(
     for start in range(1, 13):
         branched.land(start, start + 1)
     if catalog.declared().type == "rest":
-        with pytest.raises(ConfigError, match="upkeep's lease on this catalog is a commit"):
+        with pytest.raises(ConfigError, match="the lease of the upkeep commits"):
             branched.upkeep(only=["expire"])
         return
     monkeypatch.setattr(planner, "seconds_of", lambda duration: 0)
