@@ -101,7 +101,6 @@ _SIGNS = re.compile(r"[?#*{}\[\]\\%\x00-\x1f\x7f]")
 
 
 def is_local(path: str | None) -> bool:
-    """Return whether a path is on this machine."""
     return path is not None and path.startswith(("/", "~/", "file:"))
 
 

@@ -207,7 +207,6 @@ class OneOf(Model):
 
     @property
     def kind(self) -> str:
-        """The name of this block's kind in the file."""
         return self._given()[0]
 
 

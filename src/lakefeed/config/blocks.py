@@ -136,7 +136,6 @@ class SinkChoice(OneOfInstalled):
 
     @property
     def chosen(self) -> sinks.SinkConfig:
-        """The settings of the chosen kind."""
         block: sinks.SinkConfig = getattr(self, self.kind)
         return block
 
@@ -335,7 +334,6 @@ class PipelineBlocks(Model):
 
     @property
     def written_topics(self) -> list[str]:
-        """The topics to which the feed writes rows or dead letters."""
         letters = self.dead_letters.topic if self.dead_letters is not None else None
         places = (place for _, sink in self.sink_blocks for place in sink.chosen.places(brokers=self.brokers))
         sinks = [place.name for place in places if place.kind == "topic"]

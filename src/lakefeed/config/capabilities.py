@@ -57,7 +57,7 @@ class Capabilities:
         "write old records to another path with lakefeed read, or land the feed in an Iceberg table",
     )
     replay: Refusal | None = Refusal(
-        "sink.{sink} cannot take replayed dead letters: they could be written twice",
+        "dead letters of a feed into sink.{sink} cannot be replayed: only an Iceberg table can take them",
         "land the feed in an Iceberg table",
     )
     verify: Refusal | None = Refusal(

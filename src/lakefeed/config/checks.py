@@ -162,7 +162,6 @@ def function_modules(config: PipelineBlocks) -> list[str]:
 
 
 def named_files(block: BaseModel) -> Iterator[Path]:
-    """Yield the files that a block's settings name."""
     return (value for _, value in leaves(block) if isinstance(value, Path))
 
 

@@ -89,7 +89,6 @@ class AwsAccess(Model):
 
 
 def aws_settings(environment: Mapping[str, str], service: str) -> dict[str, str]:
-    """Return the settings of a service from the AWS variables of the environment."""
     settings = {
         "endpoint": environment.get(f"AWS_ENDPOINT_URL_{service}") or environment.get("AWS_ENDPOINT_URL"),
         "region": environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or "us-east-1",
@@ -336,7 +335,6 @@ class Connections(Model):
         return found
 
     def catalog(self, name: str) -> Catalog:
-        """Return the catalog of this name; raise a ConfigError if there is none."""
         if (found := self.catalogs.get(name)) is not None:
             return found
         known = ", ".join(self.catalogs) or "none declared"

@@ -103,7 +103,7 @@ class KafkaSinkConfig(KafkaClient, SinkConfig):
 
     topic: TopicName = Field(description="The topic's name; the topic must exist.", examples=["orders-by-zip"])
     bootstrap_servers: Brokers | None = None
-    """host:port of one or more brokers. Default: the source's brokers, with the login and options of the source."""
+    """host:port of one or more brokers. Default: the source's brokers, with its login and its security settings."""
     key: Sql | list[str] | None = None
     """The record's key: an SQL expression over the row, or columns that become one JSON object. Default: none."""
     value: Value = Field(default_factory=lambda: Value(json_=JsonValue()))

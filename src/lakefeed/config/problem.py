@@ -62,7 +62,6 @@ class Problem:
         return f"{self.where}: {self.severity}: {self.what}{about}{hint}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the problem for ``--output json``."""
         names = ("file", "line", "column", "key", "severity", "error", "what", "about", "hint")
         return {name: getattr(self, name) for name in names} | {"error": self.error.__name__}
 

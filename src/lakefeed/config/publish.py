@@ -50,7 +50,7 @@ class TableExpectations(Model):
     """Conditions that the table in the branch must meet before the feed publishes it."""
 
     rows: Count | None = Field(None, description="The number of rows in the table.")
-    new_rows: Count | None = Field(None, description="The number of rows that the published table does not have yet.")
+    new_rows: Count | None = Field(None, description="How many more rows the branch has than the published table.")
     fresh: Fresh | None = Field(None, description="The age of the newest row.")
     null_share: dict[Column, Share] = Field(default_factory=dict)
     """By column: the highest share of rows with null, from 0 to 1; 0.01 for 1 %."""

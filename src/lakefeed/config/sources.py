@@ -143,7 +143,7 @@ class KafkaSource(KafkaClient):
     """Or a regular expression of Java for the topics' names."""
     start: StartText = "earliest"
     """Where a new feed begins: earliest, latest, a time in ISO 8601 (UTC by default), 'last 24 hours', group:NAME (the
-    offsets that this consumer group has committed), or topic:partition:offset,… A partition that is not listed there
+    offsets that this consumer group has committed), or topic:partition:offset,… A partition without such an offset
     begins at its first record. Later starts ignore this setting and resume where the last commit ended."""
     new_topics: NewTopicsText = "earliest"
     """Where the feed begins in topics that appear after its first start: as in start, but without groups and offsets.
@@ -217,7 +217,7 @@ class KafkaSource(KafkaClient):
 class FilesSource(Model):
     """Files that arrive in a directory; each file is read once."""
 
-    path: str = Field(description="s3a://bucket/path; it may contain *.")
+    path: str = Field(description="s3a://bucket/path, or /path on this machine; it may contain *.")
     format: FileFormat | Literal["text"] = Field(description="The files' format.")
     schema_ddl: Ddl | None = None
     """The columns, such as 'id BIGINT, name STRING'. Required, except for text, which has one column: value."""

@@ -32,7 +32,6 @@ def _require_three_parts(table: str) -> None:
 
 
 TableName = Annotated[str, checked(_require_three_parts)]
-"""``catalog.namespace.table``"""
 TableTemplate = Annotated[str, checked(lambda table: _require_three_parts(table.replace(TOPIC_MARK, "t")))]
 """The name of a table; it may contain ``{topic}`` for the topic's name."""
 
