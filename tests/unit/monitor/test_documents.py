@@ -62,7 +62,7 @@ def test_a_trend_starts_with_the_history_and_adds_each_batch_once() -> None:
     trend.add_history(RunHistory.model_validate(monitor.history_since(0.0, most=60).as_dict()))
     progress = FeedProgress.model_validate(monitor.snapshot().as_dict())
     for _ in range(2):
-        seen = answered(progress, key="taxi", trend=trend)
+        seen = answered(progress, key="taxi", trend=trend, events=())
     assert [(point.rate, point.lag) for point in seen.points] == [(200, 5)]
     assert (seen.lag, seen.batch, seen.dead_letters, seen.requests) == (7, 3, 10, 17)
     assert seen.last_error == "it broke (here)"
