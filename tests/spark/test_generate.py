@@ -159,5 +159,5 @@ def test_totals_of_no_rows_are_zero(spark: SparkSession) -> None:
 @pytest.mark.parametrize("wrong", [{"rows": -1}, {"rows": 1, "start": -1}, {"rows": 1, "slices": 0}])
 def test_negative_rows_and_zero_slices_are_refused(spark: SparkSession, wrong: dict[str, int]) -> None:
     rows = wrong.pop("rows")
-    with pytest.raises(ConfigError, match="slices is at least 1"):
+    with pytest.raises(ConfigError, match="trips cannot be generated"):
         taxi_rows(spark, rows, **wrong)
