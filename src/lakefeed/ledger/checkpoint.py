@@ -372,7 +372,7 @@ class StoredCheckpoint:
             raise self._error(error) from None
 
     def _error(self, error: OSError) -> AccessDenied | Unreachable:
-        if "ACCESS_DENIED" in str(error) or "403" in str(error):
+        if "ACCESS_DENIED" in str(error) or "HTTP status 403" in str(error):
             hint = "check the access key, and the rights of its user on this bucket and path"
             return AccessDenied(f"the S3 store refuses access to the {self._content}", where=self._location, hint=hint)
         what = f"the {self._content} is unavailable: {str(error).splitlines()[0][:200]}"
