@@ -151,5 +151,5 @@ def test_sql_is_parsed_whatever_else_is_wrong(shell: None, tmp_path: Path) -> No
         assert (status, "zip" in message, message.splitlines()[-1].endswith(f"{mistakes} errors")) == (2, True, True), (
             message
         )
-        assert "pipeline.yaml:5:8: error: Spark cannot read this SQL" in message
-        assert "pipeline.yaml:9:20: error: Spark cannot read this expression" in message
+        assert "pipeline.yaml:5:8: error: Spark cannot parse this SQL" in message
+        assert "pipeline.yaml:9:20: error: Spark cannot parse this expression" in message

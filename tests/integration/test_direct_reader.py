@@ -87,7 +87,7 @@ def test_fields_that_no_column_takes_are_counted_alike_on_both_paths(lake: Spark
         assert of_ledger(pipeline)[1] == {(feed.topic, 0): Counts(4, 1, 0, 2), (feed.topic, 1): Counts(4, 1, 1, 1)}
         assert proof.faults == ()
         [note] = [each.what for each in proof.notes if each.kind == "left-out"]
-        assert note == "3 rows: their records have JSON fields that no column takes"
+        assert note == "3 rows: their records have JSON fields that have no column"
 
 
 def test_a_range_whose_records_are_removed_is_refused(lake: SparkSession, feed: Feed) -> None:

@@ -69,7 +69,7 @@ def test_a_batch_that_comes_again_after_a_crash_is_written_once(
 
 def test_unsupported_settings_are_refused_by_the_sink(feed: Feed, tmp_path: Path) -> None:
     pipeline = feed.pipeline(decode=DECODE, sink={"sqlite_archive": {"path": str(tmp_path / "rows.db")}})
-    with pytest.raises(ConfigError, match="sqlite_archive cannot be rewound: its rows would be there twice"):
+    with pytest.raises(ConfigError, match="sqlite_archive cannot be rewound: rows would be written twice"):
         pipeline.plan_rewind("earliest")
 
 

@@ -113,8 +113,8 @@ def test_a_driver_in_cluster_mode_is_refused(feed: Feed, cluster: Yarn) -> None:
         environment={**feed.environment, **cluster.environment},
         status=2,
     )
-    assert "nothing carries the pipeline's variables to a driver in cluster mode" in done.stderr
-    assert "on YARN use client mode" in done.stderr
+    assert "Spark would show the pipeline's variables, which a driver in cluster mode needs" in done.stderr
+    assert "on YARN: client mode" in done.stderr
 
 
 def refused(feed: Feed, settings: dict[str, str], environment: dict[str, str], *, status: int = 2) -> str:

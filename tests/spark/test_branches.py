@@ -285,7 +285,7 @@ def test_a_branch_is_left_only_when_all_of_it_is_published(branched: Branched) -
 def test_removed_branch_is_refused_at_the_start(branched: Branched) -> None:
     branched.land(0, 2)
     branched.spark.sql(f"ALTER TABLE {branched.name} DROP BRANCH staging")
-    with pytest.raises(CheckpointMismatch, match="the branch staging of the table is gone"):
+    with pytest.raises(CheckpointMismatch, match="the branch staging of the table was removed"):
         branched.start()
 
 

@@ -200,7 +200,7 @@ def test_renamed_keys_are_named_in_the_file_as_the_aliases_rename_them(plain: Up
     [
         ("id BIGINT, kafka_topic STRING, kafka_partition INT, kafka_offset BIGINT", "lakefeed_deleted"),
         ("key BIGINT, " + CHANGES.partition(", ")[2], "an upsert needs the column id"),
-        ("id DOUBLE, " + CHANGES.partition(", ")[2], "the column id is double, which can be no key"),
+        ("id DOUBLE, " + CHANGES.partition(", ")[2], "the column id is double, which cannot be a key"),
     ],
 )
 def test_rows_that_cannot_be_upserted_are_refused(upserting: SparkSession, columns: str, because: str) -> None:

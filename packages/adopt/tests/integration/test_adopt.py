@@ -250,7 +250,7 @@ def test_the_command_adopt_plans_needs_a_confirmation_and_commits_once(lake: Spa
     # A backfill does not land the other tool's records again.
     assert pipeline.backfill(spark=lake, dry_run=True).planned.offsets == 0
     with pytest.raises(
-        ConfigError, match=r"took the table over at 30 in .*-0, and would land the other tool's records"
+        ConfigError, match=r"took the table over at offset 30 of .*-0: from .* on, it would land records again"
     ):
         plan_rewind(pipeline.feed, "earliest")
     assert plan_rewind(pipeline.feed, f"{feed.topic}:0:30", delete_rows=True).moves[0].again == 10

@@ -33,7 +33,7 @@ from tests.support.servers.kafka_connect import IcebergSink
 
 COLUMNS = "topic,part,at"
 LOST = re.compile(r"(\S+)-(\d+): the sink has lost the records from (its first record|\d+) to (\d+)")
-SETTLES = ("has members", "stopped within a transaction", "an open transaction holds")
+SETTLES = ("has members", "stopped within a transaction", "an open transaction has locked")
 
 
 def new_sink(lake: SparkSession, feed: Feed, *, keeps_offsets: bool = False, **options: Any) -> IcebergSink:

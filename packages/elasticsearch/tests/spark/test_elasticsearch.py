@@ -252,7 +252,7 @@ def test_groups_replace_their_documents_and_a_repeated_key_is_refused(shop: Sear
     shop.land(index, counts(("8001", 1), (None, 2), ("", 3)))
     shop.land(index, counts(("8001", 5)))
     assert {each: found["hits"] for each, found in shop.documents().items()} == {"8001": 5, "\\N": 2, "\\E": 3}
-    with pytest.raises(ConfigError, match="2 rows of one key"):
+    with pytest.raises(ConfigError, match="2 rows with the same zip"):
         shop.land(index, counts(("8001", 5), ("8001", 6)))
 
 

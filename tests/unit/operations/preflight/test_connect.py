@@ -230,6 +230,6 @@ def test_columns_of_a_json_schema_that_iceberg_refuses_are_warnings(registry: Re
     assert {each.severity for each in found} == {"warning"}
     assert [each.what.partition(",")[0] for each in found] == [
         "the name _file is reserved for a metadata column of Iceberg",
-        "Iceberg has one column a.b",
+        "two columns would have the name a.b: Iceberg ignores case and reads a dot as nesting",
         "days(id) cannot partition a column of type LONG",
     ]
