@@ -40,7 +40,7 @@ def test_a_new_table_is_made_and_filled_as_planned(planned: Planned) -> None:
     found = planned.plan(pipeline)
     assert (found.kind, found.start, found.batch_id) == ("fresh", "begins at the earliest records", 0)
     assert found.checkpoint is not None
-    assert found.checkpoint.action == "make"
+    assert found.checkpoint.action == "create"
     assert [(each.table.rpartition(".")[2], each.is_new) for each in found.tables] == [
         ("letters", True),
         ("rows", True),
@@ -57,7 +57,7 @@ def test_a_new_table_is_made_and_filled_as_planned(planned: Planned) -> None:
     planned.assert_made_as_planned(found)
 
     again = planned.plan(pipeline)
-    assert (again.statements, again.batches, again.kind) == ((), 0, "goes on")
+    assert (again.statements, again.batches, again.kind) == ((), 0, "continues")
     assert again.checkpoint is not None
     assert again.checkpoint.action == "keep"
     # Now the table allows an estimate: the mean of its batches, and the requests other than for files.
@@ -111,7 +111,7 @@ def test_a_changed_pipeline_and_a_changed_schema_become_the_statements_that_run(
         f"ALTER TABLE {name} ADD PARTITION FIELD days(`at`)",
         f"ALTER TABLE {name} WRITE LOCALLY ORDERED BY `id` ASC NULLS FIRST",
     ]
-    assert (table.is_new, table.is_laid_out_anew, found.kind) == (False, True, "goes on")
+    assert (table.is_new, table.is_laid_out_anew, found.kind) == (False, True, "continues")
     assert any("area renamed from zone" in note for note in found.notes)
     planned.run(changed)
     made = planned.table()
@@ -289,7 +289,7 @@ def test_many_topics_are_summed_up_and_each_is_reported_alone(planned: Planned) 
     alone = CliRunner().invoke(command, [str(file), "--topic", names["loud"], "--output", "json"], env=feed.environment)
     assert alone.exit_code == 0, alone.output
     [only] = json.loads(alone.stdout)["tables"]
-    assert (only["kind"], only["batches"]) == ("goes on", 0)
+    assert (only["kind"], only["batches"]) == ("continues", 0)
 
 
 @pytest.mark.quick

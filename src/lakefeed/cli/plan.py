@@ -94,7 +94,7 @@ def _plan_lines(feed: RunPlan) -> Iterator[str]:
     yield styled(f"{feed.feed}: {', '.join(feed.topics)} into {feed.sink}\n", bold=True)
     yield from field_lines("start", feed.start, colour="red" if feed.refusal else "green")
     if feed.checkpoint is not None:
-        yield from field_lines("checkpoint", f"{feed.checkpoint.location}: {feed.checkpoint.told}")
+        yield from field_lines("checkpoint", f"{feed.checkpoint.location}: {feed.checkpoint.reason}")
     for table in feed.tables:
         yield from _table_lines(table)
     if (created := feed.dead_letter_topic) is not None:

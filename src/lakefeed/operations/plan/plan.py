@@ -53,11 +53,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointPlan:
-    """The planned action on the checkpoint, and ``told``, a sentence about it."""
+    """The planned action on the checkpoint, and the reason in a sentence."""
 
     location: str
-    action: Literal["make", "keep", "make anew"]
-    told: str
+    action: Literal["create", "keep", "recreate"]
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class RunPlan:
     feed: str
     topics: tuple[str, ...]
     sink: str
-    kind: Literal["fresh", "goes on", "refused", "waits"]
+    kind: Literal["fresh", "continues", "refused", "waits"]
     start: str
     refusal: LakefeedError | None = None
     checkpoint: CheckpointPlan | None = None
@@ -332,7 +332,7 @@ def _plan(table: _Table, samples: Mapping[str, Sample], *, spark: Callable[[], S
     sampled = [samples[name] for name in status.topics if name in samples]
     return replace(
         plan,
-        kind="fresh" if is_new else "goes on",
+        kind="fresh" if is_new else "continues",
         start=status.start,
         checkpoint=_checkpoint(config, status),
         again=again,
@@ -410,14 +410,14 @@ def _checkpoint(config: PipelineConfig, status: FeedStatus) -> CheckpointPlan | 
         return None
     owner = f"feed '{config.name}' into {Owner.of(config).sink}"
     if status.note is None:
-        return CheckpointPlan(location=location, action="make", told=f"new, for {owner}")
+        return CheckpointPlan(location=location, action="create", reason=f"new, for {owner}")
     if state.batch_id is None and state.damage is None:
-        return CheckpointPlan(location=location, action="make", told=f"belongs to {owner}, and is empty")
+        return CheckpointPlan(location=location, action="create", reason=f"belongs to {owner}, and is empty")
     if status.decided is not None and status.decided.reset_checkpoint:
         message = f"belongs to {owner}, and is removed: {status.start}"
-        return CheckpointPlan(location=location, action="make anew", told=message)
+        return CheckpointPlan(location=location, action="recreate", reason=message)
     has = f"batch {state.batch_id} {'done' if state.committed else 'planned'}"
-    return CheckpointPlan(location=location, action="keep", told=f"belongs to {owner}, and has {has}")
+    return CheckpointPlan(location=location, action="keep", reason=f"belongs to {owner}, and has {has}")
 
 
 def _notes(config: PipelineConfig, status: FeedStatus, past: Past) -> list[str]:
