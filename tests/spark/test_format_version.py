@@ -51,10 +51,12 @@ UPSERT = {"mode": "upsert", "keys": ["id"]}
 
 
 @pytest.mark.quick
+@pytest.mark.parametrize("merges", [False, True], ids=["index", "merge"])
 def test_changes_leave_deletion_vectors_that_every_reader_applies(
-    checked: SparkSession, connections: Connections
+    checked: SparkSession, connections: Connections, merges: bool
 ) -> None:
-    feed = Versioned(checked, connections, {**UPSERT, "format_version": 3})
+    settings = {**UPSERT, "format_version": 3} | ({"key_index_mb": 0} if merges else {})
+    feed = Versioned(checked, connections, settings)
     feed.land(0, 60, list(range(60)))
     first = feed.lineage()
     feed.land(60, 90, list(range(40, 70)))
@@ -65,8 +67,9 @@ def test_changes_leave_deletion_vectors_that_every_reader_applies(
     assert feed.without_spark() == list(range(70))
     lineage = feed.lineage()
     assert len({row_id for row_id, _ in lineage.values()}) == 70
-    # An update keeps the row's id and sets the sequence number of its commit.
-    assert {key: lineage[key][0] for key in first} == {key: row_id for key, (row_id, _) in first.items()}
+    # A MERGE keeps the row's id; the index of keys replaces the row. Both set the sequence number of the commit.
+    kept = {key for key, (row_id, _) in first.items() if lineage[key][0] == row_id}
+    assert kept == {key for key in first if merges or 10 <= key < 40}
     assert lineage[5][1] > lineage[45][1] > lineage[15][1] == first[15][1]
 
 
