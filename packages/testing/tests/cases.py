@@ -1,4 +1,4 @@
-"""Run the cases of pipelines that a test writes, in the Spark session of all tests."""
+"""Run the cases of pipelines that a test writes; all tests share one Spark session."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -56,7 +56,7 @@ def running_stack_environment() -> dict[str, str]:
 
 
 def this_user() -> str:
-    """Return the name of this process's user in the operating system; without one, ``user`` and the number."""
+    """Return the name of this process's user in the operating system; without a name, ``user`` and the user id."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -97,7 +97,7 @@ def pid_namespace() -> str | None:
 
 
 def process_start(pid: int) -> str | None:
-    """Return a process's start time, to compare with another one; None if the process has ended or is a zombie."""
+    """Return a process's start time, by which a reused pid is noticed; None if the process has ended or is a zombie."""
     stat = Path(f"/proc/{pid}/stat")
     if Path("/proc/self/stat").exists():
         try:

@@ -74,7 +74,9 @@ def exchange(
     most_bytes: int = MOST_BYTES,
     context: ssl.SSLContext | None = None,
 ) -> Response:
-    """Send one request, and return the complete answer. Redirects are not followed: their target would get the headers.
+    """Send one request, and return the complete answer.
+
+    Redirects are not followed, because their target would get the headers, which may contain a login.
 
     From the connection to the last byte, this takes at most ``seconds``. Without a ``context`` it trusts this process's
     authorities (``lakefeed.config.trust``). Raises TimeoutError, OSError or http.client.HTTPException, and ValueError

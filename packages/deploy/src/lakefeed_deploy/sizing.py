@@ -28,14 +28,14 @@ BYTES_A_PARTITION = 10_000_000
 """Uncompressed bytes per second of one partition: the usual limit of a consumer and of a broker's disk."""
 CORES_AN_EXECUTOR = 4
 LONGEST_TRIGGER = 600
-"""In seconds; users may choose a longer trigger for larger files."""
+"""The longest trigger that is proposed, in seconds; users may choose a longer one for larger files."""
 TARGET_FILE_BYTES = 128 * 1024**2
 EXPIRED_AFTER = seconds_of("7 days")
-"""The age of expired snapshots without a block ``upkeep``: the default of ``lakefeed tables maintain``."""
+"""The age at which snapshots expire without a block ``upkeep``: the default of ``lakefeed tables maintain``."""
 MOST_PARTITIONS = 100_000
-"""The most partitions of one feed: ten times as many as the tests of its ledger use."""
+"""The most partitions of one feed: ten times as many as lakefeed's tests use."""
 MOST_METADATA_BYTES = 64 * 1024**2
-"""Each commit writes the table's whole metadata file; a larger one takes seconds and much memory of the driver."""
+"""The largest metadata file of a table without a warning; each commit writes the whole file."""
 TASK_BYTES = 10_000
 """The memory that Spark's driver needs for one finished task."""
 DRIVER_MB = 1024
@@ -85,7 +85,7 @@ class MachineSpeed:
 
     @classmethod
     def read(cls, path: Path, *, sink: str) -> MachineSpeed:
-        """Read the JSON output of the bench; refuse one without this sink."""
+        """Read the JSON output of the bench; refuse a file without measurements of this sink."""
         hint = "in a checkout of lakefeed: make bench ARGS='throughput --case lakefeed-iceberg', or lakefeed-parquet"
         try:
             document = json.loads(path.read_text("utf-8"))
@@ -149,7 +149,7 @@ class Sizing:
 
 @dataclass(frozen=True, kw_only=True)
 class FeedLoad:
-    """The load of a feed: records per second, topics, and the partitions of all topics if they are given."""
+    """The load of a feed: records per second, number of topics, and number of partitions, if given, of all topics."""
 
     rate: float
     config: PipelineConfig
@@ -195,10 +195,10 @@ class _Arithmetic:
             what = f"{self.partitions:,} partitions are more than one feed can have"
             hint = "split the load over several feeds, and size one of them"
             raise ConfigError(what, where=load.config.name, hint=hint)
-        # A batch has at most one task per partition.
+        # Only so many task slots work, because a batch has at most one task per partition.
         self.working = min(self.slots, self.partitions)
         self.capacity = self.working * measured.rows_per_cpu_second
-        # The time without tasks of a batch, or of a round over all tables.
+        # ``commits`` is the time without tasks of a batch; with many tables, of a round over all tables.
         at_once = load.config.table_rules.at_once if load.tables > 1 else 1
         self.commits = measured.batch_overhead * math.ceil(load.tables / at_once)
         self.trigger, self.trigger_why = self._trigger()
@@ -206,7 +206,7 @@ class _Arithmetic:
         self.files = self._files()
 
     def _partitions(self) -> int:
-        """Return the least multiple of the slots that keeps each partition below its limit; at least one per topic."""
+        """Return the least sufficient number of partitions: a multiple of the slots or, if several, of the topics."""
         by_bytes = math.ceil(self.load.rate * self.measured.record_bytes / BYTES_A_PARTITION)
         needed = max(self.slots, by_bytes)
         if self.load.topics > 1:
@@ -227,14 +227,14 @@ class _Arithmetic:
         return seconds, f"for files of {TARGET_FILE_BYTES // 1024**2} MiB, but at most {LONGEST_TRIGGER} s"
 
     def _files(self) -> int:
-        """Return the number of files of a batch, or of a round over all tables, by the rule of real batches."""
+        """Return the number of files of a batch, or of a round over all tables, computed as in a run."""
         each = -(-self.partitions // self.load.tables)
         records = math.ceil(self.batch / self.load.tables / each)
         ranges = OffsetRanges(tuple(OffsetRange("t", number, 0, records) for number in range(each)))
         return task_count(ranges, most=ranges.records) * self.load.tables
 
     def _ledger_bytes(self) -> int:
-        """Return the bytes of a commit's properties in a snapshot summary, with large offsets."""
+        """Return the bytes of a commit's properties in a snapshot summary, for offsets with many digits."""
         each = -(-self.partitions // self.load.tables)
         start = 10**12
         step = math.ceil(self.batch / self.partitions)
@@ -275,7 +275,7 @@ class _Arithmetic:
         if metadata:
             yield Figure("metadata file", metadata, "B", f"{snapshots:,} snapshots: {kept}; each commit writes it all")
         tasks = min(RETAINED_TASKS, self.files * snapshots) * TASK_BYTES
-        # In memory, a metadata file takes about three times its size. The driver writes one at a time.
+        # In memory, a metadata file takes about three times its size. The driver writes one metadata file at a time.
         driver = DRIVER_MB + math.ceil((tasks + 3 * metadata) / 10**6)
         why = f"{DRIVER_MB:,} MB, Spark's list of finished tasks, three times the metadata file"
         yield Figure("driver memory", driver, "MB", why)

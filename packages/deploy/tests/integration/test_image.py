@@ -34,7 +34,7 @@ HERE = "127.0.0.1"
 # Besides Python, the image has only the tools that Spark's scripts, lakefeed and Hadoop start.
 TOOLS = {"bash", "sh", "dash", "env", "rm", "chmod", "tini"}
 
-# Spark's default options for Java 17, without their common prefix java.base.
+# Spark's default options for Java 17, each without the prefix java.base/.
 OPENED = (
     *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util"),
     *("java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs"),
@@ -45,7 +45,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 def network() -> tuple[dict[str, str], dict[str, Path]]:
-    """Return the variables and files with which this machine reaches package registries."""
+    """Return the environment variables and the files that this machine needs to reach package registries."""
     names = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "PIP_INDEX_URL", "LAKEFEED_MAVEN_REPOSITORY")
     site = {name: os.environ[name] for name in (*names, *map(str.lower, names)) if name in os.environ}
     files = {path: Path(path) for path in ("/etc/resolv.conf", "/etc/hosts")}
@@ -95,7 +95,7 @@ def image(debian: Image, context: Path, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture
 def scratch(tmp_path: Path) -> dict[str, Path]:
-    """Return the mounts of a pod with a read-only root: an empty /tmp, and the files of the name service."""
+    """Return the mounts of a pod with a read-only root: an empty /tmp, and the files for looking up host names."""
     folder = tmp_path / "scratch"
     folder.mkdir()
     os.chown(folder, 185, 185)
@@ -107,7 +107,7 @@ def run(image: Image, *arguments: str, mounts: dict[str, Path], **environment: s
     return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=900)
 
 
-def test_the_image_has_no_further_tools_and_an_exact_bill_of_materials(
+def test_the_image_has_only_needed_tools_and_an_exact_bill_of_materials(
     image: Image, context: Path, scratch: dict[str, Path]
 ) -> None:
     found = {
@@ -166,7 +166,7 @@ def in_pod(
     conf.mkdir(exist_ok=True)
     lines = [f"{key}={value}" for key, value in settings.items()]
     (conf / "spark.properties").write_text("\n".join(lines))
-    # The embedded catalog is a SQLite file, which user 185 has to write; a cluster has its catalog on a server.
+    # The embedded catalog is a SQLite file, so give it to user 185; a cluster has its catalog on a server.
     folder = stack.catalog_file.parent
     for each in (folder, *folder.glob(f"{stack.catalog_file.name}*")):
         each.chmod(0o777)
@@ -200,7 +200,7 @@ def test_a_driver_ends_after_sigterm_and_resumes(
     assert sorted(row["id"] for row in feed.rows()) == list(range(5_000))
 
 
-def test_an_executor_of_the_image_runs_a_feeds_tasks(
+def test_an_executor_in_the_image_runs_the_tasks_of_a_feed(
     stack: Endpoints, image: Image, feed: Feed, scratch: dict[str, Path]
 ) -> None:
     """Start the executor as Spark's Kubernetes scheduler does; the scheduler of this driver accepts any executor."""
@@ -225,7 +225,7 @@ def test_an_executor_of_the_image_runs_a_feeds_tasks(
         "SPARK_EXECUTOR_POD_IP": HERE,
         "SPARK_EXECUTOR_POD_NAME": "test-exec-1",
         "SPARK_RESOURCE_PROFILE_ID": "0",
-        # Spark's scheduler passes each JVM option in a variable of its own.
+        # Spark's Kubernetes scheduler passes each JVM option in a variable of its own.
         **{f"SPARK_JAVA_OPT_{number}": option for number, option in enumerate(options)},
     }
     running: list[Container] = []
@@ -239,7 +239,7 @@ def test_an_executor_of_the_image_runs_a_feeds_tasks(
         executor = Container(command, feed.folder / "executor.log")
         running.append(executor)
         assert driver.process.wait(300) == 0, driver.said() + executor.said()
-        executor.process.wait(60)  # The executor ends with its driver.
+        executor.process.wait(60)  # The executor ends when its driver has ended.
     finally:
         for each in running:
             each.process.kill()
@@ -248,7 +248,7 @@ def test_an_executor_of_the_image_runs_a_feeds_tasks(
     assert sorted(row["id"] for row in feed.rows()) == list(range(2_000))
 
 
-def test_lakefeed_runs_in_a_clusters_own_spark_image(
+def test_lakefeed_runs_in_the_spark_image_of_a_cluster(
     stack: Endpoints, debian: Image, context: Path, feed: Feed, scratch: dict[str, Path], tmp_path: Path
 ) -> None:
     """A cluster's image has the layout of Spark's own: Spark and its Python part in /opt/spark, nothing of lakefeed."""

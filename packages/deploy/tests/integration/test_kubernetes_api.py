@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 def block(language: str, containing: str) -> str:
-    """Return the only block of the page in this language that contains this text."""
+    """Return the page's only code block in this language that contains this text."""
     found = re.findall(rf"^( *)```{language}\n(.*?)^ *```", PAGE, re.DOTALL | re.MULTILINE)
     (text,) = (textwrap.dedent(body) for _, body in found if containing in body)
     return text
@@ -89,7 +89,7 @@ def apply(api: KubernetesApi, text: str, *options: str) -> subprocess.CompletedP
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
-def test_a_user_with_the_pages_role_can_apply_the_examples_manifests(api: KubernetesApi, name: str) -> None:
+def test_the_role_on_the_page_allows_a_user_to_apply_the_manifests(api: KubernetesApi, name: str) -> None:
     text = DOCUMENTS[name]()
     kinds = [item["kind"] for item in documents(text)]
     # A dry run cannot come first: it would refuse to bind a role that does not exist yet.
@@ -97,14 +97,14 @@ def test_a_user_with_the_pages_role_can_apply_the_examples_manifests(api: Kubern
         done = apply(api, text, *options)
         assert done.returncode == 0, done.stderr
         assert len(done.stdout.splitlines()) == len(kinds)
-    # Nothing changes at the second time, so the API server has added nothing that differs from the manifest.
+    # The second apply changes nothing, so the API server has added nothing that differs from the manifest.
     (application,) = (line for line in done.stdout.splitlines() if line.startswith("sparkapplication"))
     assert application.endswith("unchanged"), done.stdout
     api.do("delete", *kinds_and_names(text), "--namespace=spark-jobs", user=DEPLOYER)
 
 
 def kinds_and_names(text: str) -> list[str]:
-    """Return the application of a manifest as kubectl names it."""
+    """Return kind and name of the manifest's SparkApplication, as kubectl names them."""
     (found,) = (item for item in documents(text) if item["kind"] == "SparkApplication")
     return [f"sparkapplications.{found['apiVersion'].partition('/')[0]}", found["metadata"]["name"]]
 
@@ -199,7 +199,7 @@ def test_the_server_accepts_the_driver_that_spark_submit_creates(api: Kubernetes
     assert values["SPARK_LOCAL_DIRS"]["value"] == "/var/lib/spark"
 
 
-def test_a_driver_with_the_manifests_account_gets_executors(api: KubernetesApi, tmp_path: Path) -> None:
+def test_the_account_in_the_manifest_lets_a_driver_start_executors(api: KubernetesApi, tmp_path: Path) -> None:
     """Use ``lakefeed run --master k8s://…``: Spark's scheduler requests the pods as a driver in the cluster does."""
     application = application_of("kubernetes/taxi-apache.yaml")
     spark_files(tmp_path, application, api)

@@ -8,12 +8,12 @@ import pytest
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 
-# Nothing listens there: a submission that passes the checks stages a jar and fails in seconds.
+# No server listens at this address: a submission that passes the checks stages a jar and fails in seconds.
 MASTER = "spark://127.0.0.1:1"
 
 
 def submit(feed: Feed, file: Path, *options: str) -> tuple[int, str, list[Path]]:
-    """Return the exit status, the messages and the files in the stage."""
+    """Run ``deploy submit``; return the exit status, the messages, and the files in the stage folder."""
     stage = feed.folder / "stage"
     stage.mkdir(exist_ok=True)
     mode = ("--master", MASTER, "--deploy-mode", "cluster", "--supervise", "--stage", stage)
@@ -46,7 +46,7 @@ def test_an_unreachable_broker_is_a_warning(feed: Feed) -> None:
 
 
 @pytest.mark.slow
-def test_no_check_leaves_the_check_to_the_driver(feed: Feed) -> None:
+def test_the_option_no_check_skips_the_check_before_the_submission(feed: Feed) -> None:
     spark = {"spark.authenticate.secret": "${SPARK_AUTHENTICATE_SECRET}"}
     status, said, staged = submit(feed, feed.write_file(spark=spark, decode={"raw": {}}), "--no-check")
     assert "there is no topic" not in said

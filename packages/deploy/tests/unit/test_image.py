@@ -90,7 +90,7 @@ def test_a_package_url_follows_its_specification(kind: str, name: str, version: 
 
 @pytest.mark.waits
 def test_a_locked_jar_replaces_sparks_jar_with_the_same_classes() -> None:
-    # Java reads the jars of a folder in an undefined order.
+    # Java reads the jars of a folder in an undefined order, so each class should be in one jar only.
 
     def classes(jar: Path) -> set[str]:
         names = zipfile.ZipFile(jar).namelist()
@@ -102,7 +102,8 @@ def test_a_locked_jar_replaces_sparks_jar_with_the_same_classes() -> None:
         (own.name.rpartition("-")[0], theirs.name.rpartition("-")[0])
         for own, names in locked.items()
         for theirs, others in bundled.items()
-        if len(names & others) > 1  # Several of Spark's own jars share one empty class.
+        # One common class is allowed, because several of Spark's own jars share an empty class.
+        if len(names & others) > 1
     }
     assert shared == {("lz4-java", "lz4-java"), ("iceberg-spark-runtime-4.1_2.13", "jts-core")}
     names = {part.name.rpartition("/")[2] for part in jars_of(jars.read_lock().of((*GROUPS, "jdbc")))}

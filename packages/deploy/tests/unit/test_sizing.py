@@ -80,7 +80,7 @@ def test_any_rate_is_parsed(number: int, count: int, unit: str) -> None:
 
 def test_a_load_on_two_cores_by_hand() -> None:
     found = sized(112_000_000 / 600)
-    # 186,667 records/s / 250,000 rows per CPU second / 70 % = 1.07 cores.
+    # 186,667 records/s / 250,000 rows per CPU second / 70 % = 1.07, so 2 cores.
     assert found["cores"] == 2
     assert found["executors"] == 1
     # 28 MB/s / 10 MB/s per partition are 3 partitions, rounded up to a multiple of the 2 slots.
@@ -88,7 +88,7 @@ def test_a_load_on_two_cores_by_hand() -> None:
     assert found["trigger"] == 60
     assert found["records a batch"] == 11_200_000
     assert found["files an hour"] == 4 * 60
-    # 60 batches an hour, each with 4 data files, 3 metadata files, 1 delete and 2 entries of the checkpoint.
+    # 60 batches an hour, each with 4 data files, 3 metadata files, 1 delete request and 2 entries of the checkpoint.
     assert found["S3 requests an hour"] == (4 + 4 + 2) * 60
     assert found["cores of kafka"] == pytest.approx(0.04)
     assert found.warnings == ()
@@ -142,7 +142,7 @@ def test_too_few_partitions_cause_a_warning() -> None:
 
 
 @given(rate=st.floats(1, 1e8), partitions=st.integers(1, 2000))
-def test_a_size_that_is_too_small_for_the_rate_has_a_warning(rate: float, partitions: int) -> None:
+def test_a_size_that_is_too_small_for_the_rate_causes_a_warning(rate: float, partitions: int) -> None:
     found = sized(rate, partitions=partitions)
     carries = min(max(found["cores"], 1), partitions) * MEASURED.rows_per_cpu_second > rate
     assert carries or found.warnings
@@ -171,7 +171,7 @@ def test_the_document_has_a_reason_for_every_figure() -> None:
     assert any("proportion to cores" in text for text in document["assumptions"])
 
 
-def test_other_loads_sinks_and_sources_are_refused() -> None:
+def test_loads_sinks_and_sources_that_cannot_be_sized_are_refused() -> None:
     kafka = {"bootstrap_servers": "broker:9092", "topics_pattern": "t-.*"}
     with pytest.raises(ConfigError, match="the number of topics"):
         sized(1.0, source={"kafka": kafka})
@@ -210,19 +210,19 @@ def test_the_output_of_the_bench_is_parsed(tmp_path: Path) -> None:
         (json.dumps(bench(runs=[])), "is no output of"),
     ],
 )
-def test_another_file_than_the_benchs_output_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_a_file_that_is_no_result_of_the_bench_is_refused(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "throughput.json"
     file.write_text(text)
     with pytest.raises(ConfigError, match=message):
         MachineSpeed.read(file, sink="iceberg")
 
 
-def test_a_machine_without_measurements_is_refused(tmp_path: Path) -> None:
+def test_the_size_is_refused_without_a_result_of_the_bench(tmp_path: Path) -> None:
     with pytest.raises(ResourceMissing, match="has not been measured"):
         MachineSpeed.read(tmp_path / "none.json", sink="iceberg")
 
 
-def test_the_page_has_the_computed_figures() -> None:
+def test_the_figures_on_the_page_are_the_computed_ones() -> None:
     docs = Path(__file__).parents[4] / "docs"
     machine = MachineSpeed.read(docs / "size-a-feed.json", sink="iceberg")
     kafka = {"bootstrap_servers": "broker:9092", "topics_pattern": "trips-.*"}

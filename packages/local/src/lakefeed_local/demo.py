@@ -27,7 +27,10 @@ TABLE_KEY = "kafka_key"
 
 @dataclass(frozen=True, kw_only=True)
 class DemoReport:
-    """The figures of a demo. It is verified if Spark's totals of the produced trips equal DuckDB's of the table."""
+    """The figures of a demo.
+
+    The demo is verified if two totals are equal: Spark's of the produced trips, and DuckDB's of the table.
+    """
 
     produced: int
     rows: int

@@ -84,7 +84,7 @@ def _print(report: DemoReport, *, home: Path, keep: bool) -> None:
 
 
 def _look_around(table: str, *, home: Path, keep: bool) -> str:
-    """Return commands that explore the result; they also work in a shell without lakefeed's variables."""
+    """Return the text with commands that explore the result; they also work in a shell without lakefeed's variables."""
     from lakefeed_local.examples import packaged_example
 
     commands = [f"export LAKEFEED_HOME={shlex.quote(str(home.absolute()))}", *path_lines()]
@@ -103,7 +103,7 @@ def _look_around(table: str, *, home: Path, keep: bool) -> str:
 
 
 def path_lines() -> Iterator[str]:
-    """Yield the command that adds lakefeed to the shell's PATH, unless it is there."""
+    """Yield the command that adds lakefeed to the shell's PATH, unless PATH already finds this lakefeed."""
     own = Path(sys.executable).parent
     if shutil.which("lakefeed") != str(own / "lakefeed"):
         yield f'export PATH={shlex.quote(str(own))}:"$PATH"'

@@ -41,7 +41,7 @@ LEAST_MEMORY, USUAL_MEMORY = 2 * GIB, 4 * GIB
 LEAST_DISK, USUAL_DISK = 1 * GIB, 5 * GIB
 OPEN_FILES = 4096
 SKEW_SECONDS, MOST_SKEW_SECONDS = 30.0, 900.0
-"""S3 servers refuse a request whose time differs from theirs by more than 15 minutes."""
+"""S3 servers refuse a request if the client's clock differs from the server's by more than 15 minutes."""
 STORE_SECONDS = 5.0
 EXTRAS = {"pyiceberg": "read", "duckdb": "read", "pandas": "pandas", "psycopg": "postgresql", "pymysql": "mariadb"}
 
@@ -57,7 +57,7 @@ class Diagnosis:
 
 
 def examine() -> list[Diagnosis]:
-    """Run all checks; a check that fails becomes a warning."""
+    """Run all checks; a check that raises an error becomes a warning."""
     findings: list[Diagnosis] = []
     checks = (_python, _java, _spark, _extras, _jars, _memory, _cores, _disk, _temporary, _files, _names, _ports)
     for check in (*checks, _clock, _store):
@@ -140,7 +140,7 @@ def _memory() -> Iterator[Diagnosis]:
 
 
 def _free_memory() -> int | None:
-    """Return the bytes of memory that are free on this machine, or within the limit of this container."""
+    """Return the bytes of memory that this machine, or this container within its limit, has free."""
     try:
         lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
     except OSError:
@@ -260,7 +260,7 @@ def _skew(endpoint: str, *, now: Callable[[], float] = time.time) -> float | Non
 
 
 def _store() -> Iterator[Diagnosis]:
-    """Check that the store supports If-None-Match, with which a second writer of a checkpoint's file is refused."""
+    """Check that the store supports If-None-Match, without which two writers could overwrite a checkpoint's file."""
     environment = default_environment()
     place = urlsplit(environment.get("LAKEFEED_WAREHOUSE", ""))
     if place.scheme != "s3":

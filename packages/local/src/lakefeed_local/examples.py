@@ -92,7 +92,8 @@ def _copy_lines(example: PackagedExample, to: Path, copied: list[Path]) -> Itera
 class PackagedExample:
     """A folder with pipeline files and perhaps Python modules.
 
-    ``files`` are the folder's files, and files of other folders that they mention, such as data; relative to ``root``.
+    ``files`` are the paths, relative to ``root``, of the folder's files, and of files in other folders that the
+    folder's files mention, such as data.
     """
 
     name: str
@@ -101,7 +102,7 @@ class PackagedExample:
 
     @property
     def pipelines(self) -> list[Path]:
-        """The pipeline files in the order to run them: a file comes after the files that its note "Needs" names."""
+        """The pipeline files in the order to run them: each comes after the files that its note "Needs" names."""
         own = [file for file in self.files if file.parts[1] == self.name and file.suffix == ".yaml"]
         by_name = sorted(own, key=lambda file: (file.name != "pipeline.yaml", file.name))
         needs = {file: [other for other in by_name if other.name in self.notes(file)["Needs"]] for file in by_name}
@@ -138,13 +139,13 @@ def packaged_examples() -> list[PackagedExample]:
         files = {file.relative_to(root) for file in folder.rglob("*") if file.is_file()}
         files = {file for file in files if "__pycache__" not in file.parts}
         files |= set(_mentioned(root, files))
-        files |= set(_mentioned(root, files))  # The files that those files mention.
+        files |= set(_mentioned(root, files))  # Again, for the files that those files mention.
         found.append(PackagedExample(folder.name, root, tuple(sorted(files))))
     return found
 
 
 def packaged_example(name: str) -> PackagedExample:
-    """Return an example; raise ResourceMissing, with a similar name, if there is none."""
+    """Return an example; raise ResourceMissing, with a similar name, if no example has this name."""
     there = {example.name: example for example in packaged_examples()}
     if name not in there:
         near = difflib.get_close_matches(name, there, n=1)
@@ -171,7 +172,7 @@ def copy_example(example: PackagedExample, to: Path) -> list[Path]:
 
 
 def _mentioned(root: Path, files: set[Path]) -> Iterator[Path]:
-    """Yield the files of other examples that these files mention, such as data."""
+    """Yield the files outside of these files' folder that the files mention, such as data."""
     for file in files:
         if file.suffix in (".yaml", ".py"):
             for name in _MENTIONED.findall((root / file).read_text("utf-8")):
@@ -185,5 +186,5 @@ def _content(file: Path) -> bytes:
         return with_commands(content.decode()).encode()
     if file.suffix != ".yaml":
         return content
-    # The first line names a JSON Schema that only a clone has.
+    # Remove the first line, which names a JSON Schema that only a clone of the repository has.
     return _SCHEMA_LINE.sub("", content.decode()).encode()

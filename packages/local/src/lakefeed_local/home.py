@@ -18,7 +18,7 @@ from lakefeed.errors import ConfigError, WorldError
 
 
 class Memory(BaseModel):
-    """Values that the first ``up`` chooses and later ones reuse: the store, Kafka's cluster id, ports by name."""
+    """Values that the first ``up`` chooses and later calls reuse: the store, Kafka's cluster id, ports by name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -28,7 +28,7 @@ class Memory(BaseModel):
 
 
 class Home:
-    """The paths in one directory. ``erase`` removes only these, so that other files in the directory are safe.
+    """The paths in one directory. ``erase`` removes only these paths, so that other files in the directory are safe.
 
     Attributes:
         settings: configuration files of the servers, rewritten at every start; some contain the S3 secret.
@@ -57,7 +57,7 @@ class Home:
         return self.run / f"{part}.pid"
 
     def is_ours(self) -> bool:
-        """Check that a stack was created here: ``make`` creates the lock file first, and ``erase`` removes it last."""
+        """Return whether a stack was created here: the lock file is the first file created and the last one erased."""
         return self.lock_file.exists()
 
     def make(self) -> None:
@@ -86,7 +86,7 @@ class Home:
             ) from error
 
     def erase(self) -> None:
-        """Remove everything that the stack has created, and the directory itself if it is then empty."""
+        """Remove everything that the stack has created, and the directory itself if no other file is left in it."""
         for folder in self._folders:
             shutil.rmtree(folder, ignore_errors=True)
             if folder.exists():
@@ -99,12 +99,13 @@ class Home:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Let only one command at a time start or stop this stack."""
+        """Hold the stack's lock until the block ends, so that only one command at a time starts or stops the stack."""
         self.make()
         while True:
             with self.lock_file.open("w") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
-                # If the last holder has erased the directory, this lock is on a deleted file.
+                # If the previous holder of the lock has erased the directory, the lock is on a deleted file: then start
+                # over.
                 if self.lock_file.exists() and os.fstat(file.fileno()).st_ino == self.lock_file.stat().st_ino:
                     yield
                     return
@@ -137,7 +138,7 @@ class Home:
 
 
 def write_private(file: Path, text: str) -> None:
-    """Write a file atomically that only its owner can read."""
+    """Write a file atomically; only its owner can read the file."""
     write_whole(file, text, overwrite=True, mode=0o600)
 
 

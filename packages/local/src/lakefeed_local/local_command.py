@@ -136,7 +136,7 @@ def doctor() -> None:
 
 @contextmanager
 def fresh_stack(home: Path, *, store: str | None, keep: bool = False) -> Iterator[Endpoints]:
-    """Start a stack without earlier data; stop it at the end, but keep its files."""
+    """Start a stack whose old data are erased; stop it when the block ends, but keep its new data."""
     Stack(home).down(erase=True)
     stack = Stack(home, store=store)
     with shown_steps() as progress:

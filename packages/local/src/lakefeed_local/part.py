@@ -21,16 +21,17 @@ from lakefeed_local.process import Detached, find_detached, start_detached
 ANSWER_SECONDS = 3
 """The timeout of one request of a health check."""
 
-_READY_WITHIN_SECONDS = 120  # A broker that was killed needs 15 s on two idle cores, and much more on busy ones.
+# A broker that was killed needs 15 s to start on two idle cores, and much more on busy ones.
+_READY_WITHIN_SECONDS = 120
 _POLL_SECONDS = 0.2
-_SETTLE_SECONDS = 20  # A busy server may be late; a restart would abort the job that keeps it busy.
+_SETTLE_SECONDS = 20  # A busy server may answer late, and restarting it would abort the job that keeps it busy.
 _TAIL_LINES = 12
-_MOST_BYTES = 64 << 20  # The registry's health check lists all subjects.
+_MOST_BYTES = 64 << 20  # The maximum size of an answer: the registry's health check lists all subjects.
 _LOG_KEPT_BYTES = 10 << 20
 
 
 class NotReady(Exception):
-    """Says why a part does not serve requests yet."""
+    """Raised while a part does not serve requests yet; the text is the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +45,11 @@ class StartStep:
 
 
 Progress = Callable[[StartStep], None]
-"""Gets every step; any thread may call it."""
+"""A function that is called with every step, from any thread."""
 
 
 State = Literal["up", "not answering", "died", "down"]
-"""``not answering``: it runs. ``died``: it ended by itself. ``down``: lakefeed has stopped it or not started it."""
+""""not answering": the process runs. "died": it ended by itself. "down": lakefeed stopped or never started it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +79,7 @@ class Part(ABC):
     grace_seconds: ClassVar[float] = 10
 
     def build(self, report: Progress) -> None:  # noqa: B027 (most parts need none)
-        """Build the program if it comes as source code. ``up`` builds all parts before it starts one."""
+        """Build the program if the program comes as source code. ``up`` builds all parts before it starts one."""
 
     @abstractmethod
     def prepare(self) -> None:
@@ -97,7 +98,7 @@ class Part(ABC):
         """Raise ``NotReady`` unless the part serves requests."""
 
     def finish(self) -> None:  # noqa: B027 (most parts need none)
-        """Complete the start when the part serves requests; after ``NotReady`` it is called again."""
+        """Complete the start when the part serves requests; if this raises ``NotReady``, it is called again."""
 
     @property
     def address(self) -> str:
@@ -124,7 +125,7 @@ class Part(ABC):
         begun = time.monotonic()
         progress(StartStep(part=self.name, state="starting"))
         self.prepare()
-        # Keep one older log, so that the logs do not fill the disk.
+        # Keep only one older log, so that the logs do not fill the disk.
         if self.log.exists() and self.log.stat().st_size > _LOG_KEPT_BYTES:
             self.log.replace(self.log.with_suffix(".log.1"))
         log_begins = self.log.stat().st_size if self.log.exists() else 0
@@ -153,12 +154,12 @@ class Part(ABC):
         )
 
     def serves(self) -> bool:
-        """Check that the part runs and answers; wait for a part that was started a moment ago."""
+        """Return whether the part runs and answers; a part that was started a moment ago is given time."""
         process = self.process()
         return process is not None and self._wait(process, until=time.monotonic() + _SETTLE_SECONDS) is None
 
     def _wait(self, process: Detached, *, until: float, cancelled: threading.Event | None = None) -> str | None:
-        """Wait until the part serves requests; return the reason if its process ends or at ``until``, else None."""
+        """Wait until the part serves requests, and return None; if it ends or ``until`` is past, return the reason."""
         reason = "it got no request yet"
         while process.alive() and time.monotonic() < until and not (cancelled and cancelled.is_set()):
             try:
@@ -211,7 +212,7 @@ def ask(url: str, *, method: str = "GET", headers: Mapping[str, str] | None = No
 
 
 def _tail(log: Path, begins: int) -> str:
-    """Return the last lines of the log behind the position ``begins``."""
+    """Return the last lines that were written to the log after the position ``begins``."""
     try:
         with log.open("rb") as file:
             file.seek(begins)

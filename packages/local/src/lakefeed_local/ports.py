@@ -12,16 +12,16 @@ from lakefeed.errors import PortTaken
 
 LOOPBACK = "127.0.0.1"
 
-# Below Linux's range for outgoing connections (32768 and up), so that no client uses a remembered port between `down`
-# and `up`.
+# Ports are chosen below Linux's range for outgoing connections (32768 and up), so that no client's connection uses a
+# remembered port between `down` and `up`.
 _FIRST, _LAST = 20000, 31999
 _ATTEMPTS = 200
 
 
 def is_free(port: int) -> bool:
-    """Check that a server could listen on the port now."""
+    """Return whether a server could listen on the port now."""
     with socket.socket() as probe:
-        # As servers do, so that connections of the last run in TIME_WAIT do not block the port.
+        # Servers set this option, too. Without it, old connections in TIME_WAIT would block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -42,7 +42,7 @@ def choose_free(*, avoid: Collection[int]) -> int:
 
 
 def owner_of(port: int) -> str | None:
-    """Return name and pid of the process that listens on a port; None if this user may not see it, or without /proc."""
+    """Return name and pid of the process that listens on a port; None if this user or system does not show it."""
     sockets = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
@@ -51,7 +51,7 @@ def owner_of(port: int) -> str | None:
             continue
         for line in lines:
             fields = line.split()
-            if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:  # 0A is LISTEN
+            if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:  # 0A means LISTEN
                 sockets.add(f"socket:[{fields[9]}]")
     if not sockets:
         return None
@@ -63,11 +63,11 @@ def owner_of(port: int) -> str | None:
 
 
 def _open_files_of(process: Path) -> set[str]:
-    """Return the open files of a process, with sockets as ``socket:[INODE]``; none if this user may not see them."""
+    """Return the open files of a process, with sockets as ``socket:[INODE]``; empty if this user may not see them."""
     links = set()
     with suppress(OSError):
         for link in (process / "fd").iterdir():
-            with suppress(OSError):  # The process has just closed the file.
+            with suppress(OSError):  # The process may have just closed this file.
                 links.add(str(link.readlink()))
     return links
 

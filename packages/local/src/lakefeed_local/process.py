@@ -18,13 +18,13 @@ from lakefeed.errors import WorldError
 _POLL_SECONDS = 0.05
 
 # The shell starts the server in the background and ends at once, so init becomes the server's parent. The server then
-# does not end with this process, and is no zombie of it.
+# does not end with this process, and does not become its zombie.
 _DETACH = 'log=$1; shift; "$@" </dev/null >>"$log" 2>&1 & echo $!'
 
 
 @dataclass(frozen=True, kw_only=True)
 class Detached:
-    """A process; its start time distinguishes it from a later one with the same pid."""
+    """A process; its start time distinguishes it from a later process with the same pid."""
 
     pid: int
     began: str
@@ -81,7 +81,7 @@ def start_detached(
     try:
         write_whole(pid_file, json.dumps(asdict(process)), overwrite=True)
     except OSError:
-        # Without the pid file, no command finds the process to stop it.
+        # Stop the process, because without its pid file no later command could.
         process.stop(grace_seconds=0)
         raise
     return process

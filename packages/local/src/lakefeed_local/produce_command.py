@@ -35,7 +35,7 @@ PAGE = "topics"
 
 
 class _CheckedCommand(click.Command):
-    """Refuses contradictory options during parsing, because ``lakefeed deploy manifest`` only parses them."""
+    """Refuses contradictory options when it parses them, because ``lakefeed deploy manifest`` does not run it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         rest = super().parse_args(ctx, args)
@@ -119,7 +119,7 @@ def produce(**options: Any) -> None:
 
 
 class _Order(SimpleNamespace):
-    """The values of the options above, as attributes."""
+    """The values of the command's options, as attributes."""
 
     def check(self) -> None:
         """Refuse contradictory options."""
@@ -226,7 +226,7 @@ class _Order(SimpleNamespace):
         return read_rows(spark, self.path, format=self.file_format, schema=types, stream=self.stream)
 
     def _schema(self, registry: SchemaRegistry | None) -> SchemaText | None:
-        """Return the schema of --schema-file, of the generator, or the subject's latest; CSV and JSON need it, too."""
+        """Return the schema of --schema-file, or of the generator, or the subject's latest one."""
         from lakefeed.records.decode.registry import SchemaText
         from lakefeed.records.encode.encode import FRAMED
         from lakefeed_local.produce.taxi import taxi_schema

@@ -34,7 +34,7 @@ TOPIC, PARTITIONS = "quickstart-trips", 3
 NAME = template.name_of(TOPIC)
 TABLE = "lake.quickstart.trips"
 NEEDED = ("java", "spark", "memory", "cores", "cache", "home", "temporary files")
-"""The checks of ``lakefeed local doctor`` that must succeed; the quickstart needs no store."""
+"""The checks of ``lakefeed local doctor`` that must succeed before a quickstart, which needs no store."""
 PIPELINE, QUERY, LAKE = "pipeline.yaml", "query.py", "lake"
 _QUERY = '''"""Reads the table without Spark and without lakefeed: with pyiceberg and DuckDB."""
 
@@ -65,7 +65,7 @@ def require_ready_machine() -> None:
 
 @dataclass(frozen=True)
 class LandedTrips:
-    """The number of rows that a run has written; ``is_new`` is False if there was nothing to write."""
+    """The number of rows that a run has written; ``is_new`` is False if the run had nothing to write."""
 
     rows: int
     is_new: bool
@@ -104,7 +104,7 @@ class Quickstart:
                 self._spark = None
 
     def fill_topic(self, rows: int) -> tuple[int, bool]:
-        """Produce trips unless the topic has some; return the number of trips, and whether they are new."""
+        """Produce trips unless the topic has some; return the topic's records, and whether this call produced them."""
         topics = Topics(self._servers)
         topics.create(TOPIC, partitions=PARTITIONS, exist_ok=True)
         if earlier := topics.describe(TOPIC).offsets:
@@ -117,7 +117,7 @@ class Quickstart:
             return produce(records, TOPIC, bootstrap_servers=self._servers, reached=view.reached).records, True
 
     def write_files(self) -> bool:
-        """Write pipeline file and query unless they exist; return whether the pipeline file is new."""
+        """Write the pipeline file and the query unless they exist; return whether the pipeline file is new."""
         is_new = not self.file.exists()
         if is_new:
             blank = template.Blank(

@@ -21,7 +21,7 @@ from lakefeed_local.part import ANSWER_SECONDS, NotReady, Part, Progress, StartS
 from lakefeed_local.ports import LOOPBACK
 
 REGION = "us-east-1"
-"""The region in the signatures of S3 requests; the local stores accept no other."""
+"""The region in the signatures of S3 requests; the local stores accept no other region."""
 
 BUCKET = "lake"
 
@@ -74,12 +74,12 @@ class Kafka(JavaPart):
             self._format()
 
     def command(self) -> list[str]:
-        # The defaults of Kafka's own start script, without JMX.
+        # The JVM options of Kafka's own start script, without JMX.
         return self._main("kafka.Kafka", str(self.properties), options=("-Xms256m", "-Xmx1g", "-XX:+UseG1GC"))
 
     def check(self) -> None:
         host, port = self.address.split(":")
-        try:  # The Kafka client logs failed connections, so it starts only when the server listens.
+        try:  # Wait until the server listens, because the Kafka client would log failed connections.
             socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
         except OSError as error:
             raise NotReady(f"it does not listen: {error}") from error
@@ -115,7 +115,7 @@ class Kafka(JavaPart):
             "log.dirs": str(self.data),
             "auto.create.topics.enable": "false",
             "group.initial.rebalance.delay.ms": "0",
-            # The cleaner allocates this from the heap at the start; Kafka's default is 128 MB.
+            # Kafka's log cleaner allocates this buffer from the heap at the start; the default is 128 MB.
             "log.cleaner.dedupe.buffer.size": str(32 * 1024 * 1024),
         }
         for topic in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic"):
@@ -126,8 +126,8 @@ class Kafka(JavaPart):
         return settings
 
     def _format(self) -> None:
-        """Format the storage, because Kafka does not start with an unformatted directory."""
-        # With "=", because an id may begin with a dash.
+        """Format the storage, because Kafka does not start in an unformatted directory."""
+        # The id is passed with "=", because an id that begins with a dash would be read as an option.
         arguments = ("format", f"--cluster-id={self.cluster_id}", "--config", str(self.properties))
         done = subprocess.run(
             self._main("kafka.tools.StorageTool", *arguments, options=("-Xmx128m", "-XX:TieredStopAtLevel=1")),
@@ -145,8 +145,8 @@ class Kafka(JavaPart):
 class RegistryServer(JavaPart):
     """Apicurio Registry with its Confluent-compatible API, on an H2 file.
 
-    By default it checks no compatibility; ``finish`` sets BACKWARD. By default H2 writes half a second late, so that a
-    killed registry loses acknowledged schemas and reuses their ids; ``WRITE_DELAY=0`` prevents that.
+    By default Apicurio checks no compatibility; ``finish`` sets BACKWARD. By default H2 writes half a second late, so
+    that a killed registry loses acknowledged schemas and reuses their ids; ``WRITE_DELAY=0`` prevents that.
     """
 
     name = "registry"
@@ -172,7 +172,7 @@ class RegistryServer(JavaPart):
 
     def command(self) -> list[str]:
         (main_jar,) = _unpack_registry().glob("apicurio-registry-app-*-runner.jar")
-        # Without the second compiler the server starts in half the time.
+        # Without Java's second compiler, the server starts in half the time.
         return self.java("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-jar", str(main_jar))
 
     def environment(self) -> dict[str, str]:
@@ -183,7 +183,7 @@ class RegistryServer(JavaPart):
 
     def finish(self) -> None:
         compatibility_set = self.data / "compatibility-set"
-        if compatibility_set.exists():  # Only once, because the user may have changed it.
+        if compatibility_set.exists():  # Set the compatibility only once, because the user may have changed it since.
             return
         headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
         body = json.dumps({"compatibility": "BACKWARD"}).encode()
@@ -203,12 +203,13 @@ def _unpack_registry() -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".unpacking-", ignore_cleanup_errors=True) as temporary:
         with tarfile.open(archive) as tar:
-            # Debian 12's Python 3.11.2 has no filters. The archive is safe: its hash is in the lock file.
+            # Debian 12's Python 3.11.2 has no filters; without a filter the archive is safe, too, because the lock file
+            # has its hash.
             tar.extraction_filter = getattr(tarfile, "data_filter", None)
             tar.extractall(unpacked := Path(temporary, target.name))  # noqa: S202
         try:
             unpacked.rename(target)
-        except OSError:  # Another process was faster.
+        except OSError:  # Another process may have extracted the archive first.
             if not target.exists():
                 raise
     return target
@@ -270,7 +271,7 @@ class S3Proxy(JavaPart, Store):
 
 
 class BuiltStore(Store):
-    """A store that is built from source once, which takes minutes."""
+    """A store whose program is built from source when it is first used, which takes minutes."""
 
     program: ClassVar[GoProgram]
 
@@ -282,7 +283,7 @@ class BuiltStore(Store):
 
 
 class Minio(BuiltStore):
-    """MinIO, from the last community source before the repository was archived."""
+    """MinIO, built from the last community source before its repository was archived."""
 
     name = "minio"
     program = GoProgram(name="minio", package="github.com/minio/minio", version="v0.0.0-20260212201848-7aac2a2c5b7c")
@@ -296,7 +297,8 @@ class Minio(BuiltStore):
             "MINIO_ROOT_PASSWORD": self.credentials.secret_key.get_secret_value(),
             "MINIO_BROWSER": "off",
             "MINIO_UPDATE": "off",
-            # Without MINIO_REGION: with it, MinIO adds the region to every 404, and AWS's SDK repeats the request.
+            # MINIO_REGION is not set, because with it MinIO adds the region to every 404, and AWS's SDK repeats the
+            # request.
         }
 
 

@@ -27,8 +27,8 @@ from lakefeed_local.servers import BUCKET, DEFAULT_STORE, REGION, STORES, Kafka,
 class Endpoints:
     """Addresses and keys with which a client uses the local stack.
 
-    The registry's URL is that of its Confluent-compatible API. The store accepts path-style requests. The catalog's
-    URL is ``jdbc:sqlite:<file>``.
+    The registry's URL leads to its Confluent-compatible API. The store accepts path-style requests. The catalog's URL
+    is ``jdbc:sqlite:<file>``.
     """
 
     bootstrap_servers: str
@@ -46,7 +46,7 @@ class Endpoints:
         return Path(self.catalog_uri.removeprefix("jdbc:sqlite:"))
 
     def as_environment(self) -> dict[str, str]:
-        """Return the variables that lakefeed reads, with the S3 secret: for a child process, not for logs."""
+        """Return the variables that lakefeed reads, with the S3 secret; pass them to child processes, not to logs."""
         return {
             "KAFKA_BOOTSTRAP_SERVERS": self.bootstrap_servers,
             "SCHEMA_REGISTRY_URL": self.schema_registry_url,
@@ -144,7 +144,7 @@ class Stack:
         write_private(self.home.environment_file, published.model_dump_json(indent=2) + "\n")
 
     def _memory(self) -> Memory:
-        """Return the stored values, or initial ones."""
+        """Return the values stored by an earlier ``up``, or initial values."""
         memory = self.home.recall()
         if memory is None:
             cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
@@ -158,7 +158,7 @@ class Stack:
         return memory
 
     def _parts(self, memory: Memory, *stores: type[Store]) -> list[Part]:
-        """Return Kafka, the registry and these stores; by default the store in ``memory``."""
+        """Return Kafka, the registry and the given stores; without ``stores``, the store that ``memory`` names."""
         keys = self.home.credentials()
         classes: list[type[Part]] = [Kafka, RegistryServer, *(stores or [store_named(memory.store)])]
         return [
@@ -176,12 +176,13 @@ class Stack:
                 )
 
     def _with_ports(self, memory: Memory, missing: set[str], report: Progress) -> Memory:
-        """Choose the ports of the parts to start: the requested, else the remembered, else free ones."""
+        """Choose the ports of the parts to start: the requested port, else the remembered one, else a free one."""
         ports = dict(memory.ports)
         for part in self._parts(memory):
             if part.name not in missing:
                 continue
-            if part.stop():  # Before the check of its ports, because it still uses them.
+            # Stop a part that does not answer before its ports are checked, because it still uses them.
+            if part.stop():
                 report(StartStep(part=part.name, state="restarting", detail="it runs, but does not answer"))
             for name in part.port_names:
                 requested, remembered = self._requested_ports.get(name), memory.ports.get(name)
@@ -207,7 +208,7 @@ class Stack:
             try:
                 for future in as_completed(futures):
                     future.result()
-            except BaseException:  # On Ctrl-C too: no server that this call started may keep running.
+            except BaseException:  # Also after Ctrl-C, because no server that this call started may keep running.
                 cancelled.set()
                 pool.shutdown(wait=True)
                 self._stop(parts, report)

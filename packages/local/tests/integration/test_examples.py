@@ -10,7 +10,8 @@ from packages.jdbc.tests.databases import server_of
 from tools.examples import Runner, surroundings
 from tools.expected import EXAMPLES, Example
 
-# ``lakefeed local demo`` runs this file, and the demo and the documents use its topic and table.
+# Not tested here, because ``lakefeed local demo`` runs this file, and the demo and the documents use its topic and
+# table.
 ELSEWHERE = ("taxi/pipeline.yaml",)
 
 

@@ -35,7 +35,7 @@ INCOMPATIBLE = '{"type": "record", "name": "Ride", "fields": [{"name": "fare", "
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Run a stack that these tests may stop and break."""
+    """Yield a stack that these tests may stop and break."""
     stack = Stack(tmp_path_factory.mktemp("own"))
     try:
         stack.up()
@@ -189,7 +189,7 @@ def test_acknowledged_schemas_survive_a_kill_of_the_registry(own: Stack) -> None
 
 
 @pytest.mark.slow
-def test_data_survive_a_kill_of_all_servers(own: Stack) -> None:
+def test_data_survives_when_all_servers_are_killed(own: Stack) -> None:
     endpoints = own.up()
     create_topic(endpoints, "killed")
     produce(endpoints, "killed", [b"kept"])
@@ -248,7 +248,7 @@ def test_wrong_credentials_are_refused(own: Stack) -> None:
 
 
 def listening(pid: int) -> set[str]:
-    """Return the addresses on which a process listens, read from the kernel's tables."""
+    """Return the addresses on which a process listens, as the kernel's tables in /proc list them."""
     inodes = set()
     for link in Path(f"/proc/{pid}/fd").iterdir():
         target = str(link.readlink())
@@ -260,7 +260,7 @@ def listening(pid: int) -> set[str]:
             fields = line.split()
             if fields[3] == "0A" and fields[9] in inodes:
                 packed = bytes.fromhex(fields[1].split(":")[0])
-                # The kernel prints words of four bytes in the machine's byte order.
+                # The kernel prints an address in words of four bytes, each in the machine's byte order.
                 words = [packed[at : at + 4][::-1] for at in range(0, len(packed), 4)]
                 found.add(socket.inet_ntop(family, b"".join(words)))
     return found

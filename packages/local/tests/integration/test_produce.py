@@ -97,7 +97,9 @@ def test_confluents_client_reads_the_produced_records(lake: SparkSession, stack:
 
 
 @pytest.mark.quick
-def test_a_csv_file_is_produced_with_the_registered_schema(lake: SparkSession, stack: Endpoints, topic: str) -> None:
+def test_rows_of_a_csv_file_are_produced_with_the_registered_schema(
+    lake: SparkSession, stack: Endpoints, topic: str
+) -> None:
     registry = SchemaRegistry(stack.schema_registry_url)
     schema_id = registry.register(f"{topic}-value", taxi_schema())
     rows = read_rows(lake, str(TRIPS), schema=taxi_schema())
@@ -113,12 +115,12 @@ def test_a_csv_file_is_produced_with_the_registered_schema(lake: SparkSession, s
 
 
 @pytest.mark.parametrize("format", ["json", "parquet"])
-def test_files_in_the_store_are_produced(lake: SparkSession, stack: Endpoints, topic: str, format: str) -> None:  # noqa: A002
+def test_rows_of_files_in_the_store_are_produced(lake: SparkSession, stack: Endpoints, topic: str, format: str) -> None:  # noqa: A002
     rows = taxi_rows(lake, 40)
     folder = f"s3a://{stack.bucket}/{topic}.{format}"
     rows.write.format(format).save(folder)
     again = read_rows(lake, folder, schema=taxi_schema())
-    if format == "json":  # JSON is read with the schema, which has no field for the key.
+    if format == "json":  # Files of JSON are read with the schema, which has no field for the key.
         again = again.withColumn(KEY, again["total_amount"].cast("string"))
     records = to_records(again, topic=topic, format="json", schema=taxi_schema(), key=KEY)
     produce(records, topic, bootstrap_servers=stack.bootstrap_servers)
@@ -129,7 +131,7 @@ def test_files_in_the_store_are_produced(lake: SparkSession, stack: Endpoints, t
 
 @pytest.mark.quick
 @pytest.mark.parametrize("headers", [None, {"source": "test"}])
-def test_columns_in_another_order_become_records(
+def test_columns_in_another_order_than_the_schema_become_records(
     lake: SparkSession, stack: Endpoints, topic: str, headers: dict[str, str] | None
 ) -> None:
     rows = lake.sql(

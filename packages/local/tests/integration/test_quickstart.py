@@ -22,7 +22,7 @@ PAGE = Path(__file__).parents[4] / "docs" / "query-a-table.md"
 
 @pytest.fixture(scope="module")
 def home(stack: Endpoints) -> dict[str, str]:
-    """Return the environment of a user whose stack runs: it only has the stack's folder."""
+    """Return the environment of a user whose local stack runs: it names the stack's folder and no servers."""
     return {"LAKEFEED_HOME": str(stack.catalog_file.parents[1])}
 
 
@@ -40,7 +40,7 @@ def made(home: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path
     return empty / "first"
 
 
-def test_the_folder_of_the_quickstart_lands_more_trips(made: Path, home: dict[str, str]) -> None:
+def test_a_later_run_in_the_quickstart_folder_lands_more_trips(made: Path, home: dict[str, str]) -> None:
     assert {path.name for path in made.iterdir()} == {"pipeline.yaml", "pipeline.schema.json", "query.py", "lake"}
     more = lakefeed(
         *("topics", "produce", TOPIC, "--generate", "taxi", "--rows", "500", "--start", str(ROWS)),
@@ -75,7 +75,7 @@ def test_a_second_quickstart_changes_nothing(made: Path, home: dict[str, str]) -
     assert sum(document["seconds"].values()) < 20
 
 
-def test_the_pages_python_code_queries_the_table(made: Path, home: dict[str, str]) -> None:
+def test_the_python_code_of_the_page_queries_the_table(made: Path, home: dict[str, str]) -> None:
     blocks = [block.text for block in blocks_of(PAGE) if block.language == "python" and block.reason is None]
     code = "\n".join(blocks)
     assert len(blocks) > 6

@@ -52,7 +52,8 @@ def mixed(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> Feed:
     order = client.register_schema(f"{feed.name}-refunds", Schema(PROTO, "PROTOBUF"))
     others: list[tuple[bytes | None, bytes | None]] = [
         (feed.avro([{"name": "An\x1b[31mna"}], RIDER, topic=f"{feed.name}-riders")[0], None),
-        (b"\0" + order.to_bytes(4, "big") + b"\x02\x02" + b"\x08\x96\x01", None),  # The second message.
+        # The message index (02 02) names the second message of the schema.
+        (b"\0" + order.to_bytes(4, "big") + b"\x02\x02" + b"\x08\x96\x01", None),
         (b'{"a": 1}', b"\xff"),
         (b"\xff\xfe", None),
         (b"hello\nworld", None),
@@ -106,11 +107,11 @@ def test_sample_decodes_a_pipelines_records_by_its_file(mixed: Feed) -> None:
     shown = lakefeed("topics", "sample", pipeline, "--where", "error IS NOT NULL", "--output", "json")
     assert shown.returncode == 0, shown.stderr
     errors = [json.loads(line)["error"] for line in shown.stdout.splitlines()]
-    assert len(errors) == 6  # The feed can read only the trips and the null value.
+    assert len(errors) == 6  # The decode block of the feed fits only the trips and the null value.
     assert any("not in Confluent wire format" in error for error in errors)
 
 
-def test_offsets_without_a_record_do_not_count(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sample_does_not_count_offsets_without_a_record(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in feed.environment.items():
         monkeypatch.setenv(name, value)
     feed.create_topic(partitions=2)
@@ -135,7 +136,7 @@ def test_offsets_without_a_record_do_not_count(feed: Feed, monkeypatch: pytest.M
     assert ids(limit=4, partition=0) == [1, 2, 3, 4]
     assert ids(limit=100) == [1000, 1000, 0, 1, 2, 3, 4]
     assert ids(limit=4, partition=0, start="earliest") == [0, 1, 2, 3]
-    assert ids(limit=1, partition=0, offset=4) == [3]  # Offset 4 is the first one of the aborted transaction.
+    assert ids(limit=1, partition=0, offset=4) == [3]  # Offset 4 is the first offset of the aborted transaction.
     assert ids(limit=9, where="id < 2") == [0, 1]
     assert ids(limit=2, where="id < 1000", scan=5) == [3, 4]
     assert topic.profile(records=6).sampled == 6
@@ -144,7 +145,7 @@ def test_offsets_without_a_record_do_not_count(feed: Feed, monkeypatch: pytest.M
     assert [next(tail).value["id"] for _ in range(4)] == [1, 2, 3, 4]
 
 
-def test_a_json_topic_has_conditions_and_a_profile(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_and_profile_work_on_json_records(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in feed.environment.items():
         monkeypatch.setenv(name, value)
     feed.create_topic(partitions=2)
@@ -187,4 +188,4 @@ def test_tail_shows_new_records_until_ctrl_c(mixed: Feed, tmp_path: Path) -> Non
     assert "\x1b" not in said
     assert "Traceback" not in said
     groups = Topics(mixed.stack.bootstrap_servers)
-    assert groups.describe(mixed.topic).offsets == 70  # The commands have written no record.
+    assert groups.describe(mixed.topic).offsets == 70  # Sampling and tailing has written no record.

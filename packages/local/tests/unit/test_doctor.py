@@ -66,7 +66,7 @@ def test_a_java_that_is_too_old_is_an_error(tmp_path: Path, monkeypatch: pytest.
     assert finding.hint
 
 
-def test_jars_that_are_not_fetched_are_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_jars_cause_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEFEED_CACHE", str(tmp_path / "empty"))
     finding = found("jars")
     assert (finding.verdict, finding.hint) == ("warning", "lakefeed jars fetch, or wait for it at the first start")
@@ -95,14 +95,14 @@ def test_a_store_that_overwrites_is_an_error(store: str, monkeypatch: pytest.Mon
     assert found("store").verdict == "ok"
 
 
-def test_a_used_port_of_the_dashboard_is_a_warning() -> None:
+def test_a_used_dashboard_port_causes_a_warning() -> None:
     with socket.socket() as server:
-        with suppress(OSError):  # Then another program uses the port.
+        with suppress(OSError):  # If this test cannot use the port, another program does, and the check still warns.
             server.bind(("127.0.0.1", 8380))
         assert (found("ports").verdict, "--dashboard" in (found("ports").hint or "")) == ("warning", True)
 
 
-def test_a_missing_store_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_store_causes_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
     assert found("clock").what == "not compared: the store's answer has no time"
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://[broken")

@@ -53,7 +53,7 @@ def test_a_failed_build_leaves_no_program(folder: Path) -> None:
     assert PROGRAM.path.read_text() == "made\n"
 
 
-def test_a_missing_go_names_the_extra(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_go_names_the_extra_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(folder / "bin"))
     monkeypatch.setattr("sysconfig.get_path", lambda _name: str(folder))
     with pytest.raises(MissingExtra) as caught:

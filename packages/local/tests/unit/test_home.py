@@ -41,7 +41,7 @@ def test_credentials_are_generated_once_and_private(tmp_path: Path) -> None:
     assert other.credentials() != first
 
 
-def test_erase_leaves_other_files_alone(tmp_path: Path) -> None:
+def test_erase_does_not_remove_other_files(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     home.make()
     home.remember(MEMORY)
@@ -68,7 +68,7 @@ def test_an_unwritable_home_is_an_error(tmp_path: Path) -> None:
         Home(tmp_path / "file" / "home").make()
 
 
-def test_the_lock_holds_even_across_an_erase(tmp_path: Path) -> None:
+def test_a_waiting_command_gets_a_valid_lock_after_the_directory_is_erased(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     events: list[str] = []
     waiting = threading.Event()

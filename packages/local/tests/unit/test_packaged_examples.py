@@ -18,7 +18,9 @@ EXAMPLES = packaged_examples()
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_a_copied_example_has_notes_and_all_files_of_its_commands(example: PackagedExample, tmp_path: Path) -> None:
+def test_a_copied_example_has_its_notes_and_all_files_that_its_commands_name(
+    example: PackagedExample, tmp_path: Path
+) -> None:
     copied = copy_example(example, tmp_path)
     assert copied
     for file in example.pipelines:

@@ -65,7 +65,7 @@ def test_a_reused_pid_is_not_the_process(tmp_path: Path) -> None:
     process = find_detached(tmp_path / "pid")
     assert process is not None
     assert not process.alive()
-    process.stop(grace_seconds=1)  # A mistake would end this test run.
+    process.stop(grace_seconds=1)  # If the reused pid counted as the process, this would end the test run.
 
 
 @pytest.mark.parametrize("text", ["", "123", "{}", '{"pid": "x", "began": "1"}', "[1]"])
@@ -76,7 +76,8 @@ def test_an_unreadable_pid_file_names_no_process(tmp_path: Path, text: str) -> N
 
 
 def test_the_log_names_a_missing_program(tmp_path: Path) -> None:
-    with suppress(WorldError):  # The error or the exit may come first.
+    # Either ``start_detached`` raises the error or the process ends after it, depending on timing.
+    with suppress(WorldError):
         process = start_detached(
             ["/nothing/here"], log=tmp_path / "log", pid_file=tmp_path / "pid", cwd=tmp_path, environment={}
         )
@@ -85,11 +86,11 @@ def test_the_log_names_a_missing_program(tmp_path: Path) -> None:
 
 
 def test_a_process_without_a_pid_file_is_killed(tmp_path: Path) -> None:
-    # As on a full disk: without the pid file, no command finds the process to stop it.
+    # The pid file cannot be written, as on a full disk; without it no command would find the process to stop it.
     (tmp_path / "pid").mkdir()
     with pytest.raises(OSError, match=r"Is a directory.*/pid'"):
         start(tmp_path, f"echo $$ >{tmp_path}/own; exec sleep 60")
     own = tmp_path / "own"
-    # If the shell was killed early, it has not written its pid.
+    # If the shell was killed early, it has not written its pid to the file.
     number = own.read_text().strip() if own.exists() else ""
     assert not number or process_start(int(number)) is None

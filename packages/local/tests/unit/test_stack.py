@@ -39,7 +39,7 @@ def test_commands_before_the_first_up_create_nothing(tmp_path: Path, monkeypatch
     assert not home.exists()
 
 
-def test_down_leaves_a_foreign_directory_alone(tmp_path: Path) -> None:
+def test_down_does_not_change_a_directory_without_a_stack(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "precious").touch()
     Stack(tmp_path).down(erase=True)
@@ -88,7 +88,7 @@ def test_the_status_command_fails_if_the_stack_is_down(tmp_path: Path) -> None:
     assert json.loads(result.stdout) == {"up": False, "home": str(tmp_path), "parts": []}
 
 
-def test_a_used_port_is_found_with_its_owner() -> None:
+def test_the_process_that_uses_a_port_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert not is_free(port)

@@ -20,7 +20,7 @@ TIMES = ("timestamp", "timestamp_ntz")
 
 
 def same(expected: Any, actual: Any, type_: Any, *, exact: bool) -> bool:
-    """Check that a value of a case equals a row's value, as ``read_row`` returns it; ``type_`` is Spark's JSON type."""
+    """Return whether a case's value equals a row's, which ``read_row`` returned; ``type_`` is Spark's JSON type."""
     if expected is None or actual is None:
         return expected is None and actual is None
     if isinstance(type_, dict):
@@ -81,7 +81,7 @@ def read_row(text: str) -> Row:
 
 
 def shown_row(row: Row, types: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row as a message or a JSON document shows it: see ``shown``."""
+    """Return a row as a message or a JSON document shows it: with ``shown`` for each value."""
     return {name: shown(value, types.get(name)) for name, value in row.items()}
 
 
@@ -103,7 +103,7 @@ def shown(value: Any, type_: Any) -> Any:
 
 
 def _texts_of(content: str) -> list[str]:
-    """Return the notations of bytes, which are given as base64: text if they are printable UTF-8, and hex."""
+    """Return the ways in which a case may write bytes (given as base64): hex, and printable UTF-8 as text."""
     raw = base64.b64decode(content)
     try:
         text = raw.decode()
@@ -147,7 +147,7 @@ def _number(value: Any) -> float | None:
 Expected = TypeVar("Expected")
 Actual = TypeVar("Actual")
 MOST_SHOWN = 500
-"""The most characters of a row in a message."""
+"""The most characters of a row that a message shows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +198,7 @@ class Difference:
 def differences(case: Case, outcome: Outcome) -> list[Difference]:
     """Return the differences between a case and its outcome; an empty list if the case passes."""
     listed = list(_error(case, outcome))
-    # If the feed has stopped unexpectedly, missing results are only consequences.
+    # If the feed has stopped unexpectedly, missing rows and letters are only a consequence.
     if case.error is None and outcome.error is not None:
         return listed
     if case.rows is not None:
@@ -285,9 +285,9 @@ def _dead_letters(
 def _unmatched(
     expected: Sequence[Expected], actual: Sequence[Actual], differing: Callable[[Expected, Actual], list[str]]
 ) -> Iterator[tuple[int, Expected | None, Actual | None]]:
-    """Match as many rows as possible; yield the other ones in pairs, with the number of the expected row from 1.
+    """Match as many rows as possible; yield the others in pairs, each with the number of its expected row.
 
-    A pair has the rows that differ least; None stands for a missing partner.
+    Rows count from 1. A pair has the rows that differ least; None stands for a missing row.
     """
     counts = [[len(differing(one, other)) for other in actual] for one in expected]
     matched = _matching([[at for at, count in enumerate(row) if count == 0] for row in counts])
@@ -305,7 +305,7 @@ def _unmatched(
 
 
 def _matching(candidates: Sequence[Sequence[int]]) -> dict[int, int]:
-    """Match as many expected rows as possible with one of their candidates each (Kuhn's algorithm)."""
+    """Assign as many expected rows as possible to one of their candidates each (Kuhn's algorithm)."""
     taken: dict[int, int] = {}
 
     def find(one: int, visited: set[int]) -> bool:

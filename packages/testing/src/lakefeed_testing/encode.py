@@ -26,7 +26,7 @@ FORMATS: dict[str, tuple[Format, Format]] = {
     "avro": ("avro", "confluent-avro"),
     "protobuf": ("protobuf", "confluent-protobuf"),
 }
-"""The formats without and with a registry, by the name of the block that decodes them."""
+"""Two formats by the name of the decoding block: the one without and the one with a registry."""
 CORRUPT = "_lakefeed_corrupt"
 LARGEST_FLOAT = (2 - 2**-23) * 2.0**127
 
@@ -121,7 +121,7 @@ class CaseEncoder:
         )
 
     def _encode_one(self, encoding: Encoding, given: GivenValue) -> None:
-        """Raise the error of this value, if it cannot be encoded."""
+        """Encode one value, to raise an error with its place in the file if it cannot be encoded."""
         try:
             self._encode_rows(encoding, [given])
         except LakefeedError as error:
@@ -163,7 +163,7 @@ class CaseEncoder:
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of a value, and its type in the schema, which is None for an unknown field."""
+    """A part of a value, with the part's type in the schema; the type is None for an unknown field."""
 
     path: str
     value: Any
@@ -175,7 +175,7 @@ class _Part:
 
     @property
     def would_change(self) -> bool:
-        """True if Spark would silently change a value that does not fit: 1.255 to 1.26, or a number to text."""
+        """True if Spark would silently change a value that does not fit: 1.255 into 1.26, or a number into text."""
         return self.type_name in ("string", "decimal", "float")
 
     @property
@@ -184,7 +184,7 @@ class _Part:
 
     @property
     def fits(self) -> bool:
-        """True if the value fits its type; Spark itself checks nulls and the content of texts."""
+        """True if the value fits its type; only Spark checks nulls and the content of texts."""
         return self.value is None or (self.type_ is not None and _fits(self.value, self.type_))
 
     def __str__(self) -> str:
@@ -232,14 +232,14 @@ def _fits(value: Any, type_: DataType) -> bool:
 
 
 def _is_decimal(text: str, precision: int, scale: int) -> bool:
-    """Check that a text is a number that fits into a decimal type without rounding."""
+    """Return whether a text is a number that fits into a decimal type without rounding."""
     try:
         number = Decimal(text)
     except InvalidOperation:
         return False
     if not number.is_finite():
         return False
-    # Not normalize(): it rounds to the context's 28 digits.
+    # Remove zeros by hand, because normalize() rounds to the 28 digits of Python's decimal context.
     _, digits, exponent = number.as_tuple()
     held = "".join(map(str, digits)).rstrip("0")
     least = int(exponent) + len(digits) - len(held)
@@ -247,14 +247,14 @@ def _is_decimal(text: str, precision: int, scale: int) -> bool:
 
 
 def _json_text(value: Any) -> str:
-    """Return the text of a value that JSON does not have, such as a date of YAML."""
+    """Return the text for a value that JSON cannot represent, such as a date of YAML."""
     return value.isoformat() if isinstance(value, date) else str(value)
 
 
 def with_defaults(value: Any, schema: AvroSchema, type_: Type | None = None) -> Any:
     """Return a value with the defaults of its missing fields, at all levels; an explicit null stays null.
 
-    ``type_`` is the value's type, by default that of the whole record.
+    ``type_`` is the value's type; by default the value is a whole record.
     """
     kinds = members(schema.root if type_ is None else type_)
     if len(kinds) != 1 or value is None:
@@ -278,7 +278,7 @@ def with_defaults(value: Any, schema: AvroSchema, type_: Type | None = None) -> 
 
 
 def _default(field: Field, schema: AvroSchema) -> Any:
-    """Return a field's default as a case writes it; Avro writes bytes as text with the code points 0 to 255."""
+    """Return a field's default in the notation of a case; Avro writes bytes as text with the code points 0 to 255."""
     kind = members(field.type)[0]
     if isinstance(kind, Primitive) and kind.name == "bytes":
         content = str(field.default).encode("latin-1")

@@ -103,7 +103,7 @@ class CasePlaces:
 
 
 def config_of_case(config: PipelineConfig, places: CasePlaces, tables: Mapping[str, CaseTable]) -> PipelineConfig:
-    """Return the pipeline with the case's places; settings that decide the rows of records stay."""
+    """Return the pipeline with the case's places; settings that decide which rows a record becomes stay."""
     budget = config.dead_letters.budget if config.dead_letters is not None else None
     letters = None if config.dead_letters is None else DeadLetters(table=places.dead_letters, budget=budget)
     return config.model_copy(
@@ -124,7 +124,7 @@ def config_of_case(config: PipelineConfig, places: CasePlaces, tables: Mapping[s
 
 def _decode(config: PipelineConfig, registry: str) -> Decode:
     key = None if config.decode.key is None else _with_registry(config.decode.key, registry)
-    # The pipeline's own sink may need more metadata columns than the table of the case.
+    # The metadata columns of the pipeline's own sink, which may be more than those of a case's table.
     own = {"key": key, "metadata": list(kept_metadata(config))}
     return _with_registry(config.decode, registry).model_copy(update=own)
 
@@ -206,7 +206,7 @@ def place(
     """Assign positions to a case's records; ``topic`` is the default topic, if there is one.
 
     Raises:
-        ConfigError: a record has no topic, or its offset is not above those before it.
+        ConfigError: a record has no topic, or its offset is not above the partition's earlier ones.
     """
     placed, ends, batch = [], dict[Partition, int](), 1
     for number, (record, value, key) in enumerate(zip(given, values, keys, strict=True)):
@@ -258,11 +258,11 @@ class RecordFiles:
             self.batches.append(by_batch[batch])
             file = self._file(at)
             file.write_text("".join(f"{json.dumps(_document(record))}\n" for record in by_batch[batch]), "utf-8")
-            # Spark orders files by modification time.
+            # Spark's file source reads files in the order of their modification times.
             os.utime(file, (FIRST_FILE_TIME + at, FIRST_FILE_TIME + at))
 
     def ranges(self, batch_id: int) -> OffsetRanges:
-        """Return the offset ranges of a batch, counted from 0; they are empty after the last batch.
+        """Return the offset ranges of a batch, counted from 0; after the last batch, the ranges are empty.
 
         Spark then runs a further batch that only moves the watermark.
         """
@@ -321,7 +321,7 @@ def _text(content: bytes | None) -> str | None:
 
 
 def _as_source(files: DataFrame, *, headers: bool) -> DataFrame:
-    """Return the columns of the Kafka source: see ``lakefeed.records.sources.kafka.read_stream``."""
+    """Return the records of files with the columns of the Kafka source (``records.sources.kafka.read_stream``)."""
     columns = [
         sf.unbase64("key").alias("key"),
         sf.unbase64("value").alias("value"),
@@ -343,8 +343,8 @@ KEPT = ("mode", "keys", "order_by", "delete", "on_delete")
 
 
 def table_in_place(config: PipelineBlocks, *, table: str, history: str) -> SinkChoice:
-    """Return the pipeline's table with these names; for another kind of sink, a table with the same mode and keys."""
-    # Without validation, because the file is valid and other names cannot break the rules.
+    """Return the pipeline's sink with these table names; instead of another kind of sink, an Iceberg table."""
+    # Skip validation, because the file is valid and other names cannot break the rules.
     return SinkChoice.model_construct(iceberg=_iceberg(config, table, history))
 
 
@@ -352,7 +352,7 @@ def _iceberg(config: PipelineBlocks, table: str, history: str) -> IcebergSinkCon
     own = config.sink.iceberg
     if own is not None:
         names: dict[str, Any] = {"table": table, "history": None if own.history is None else history, "properties": {}}
-        # A case tests rows, and not the time at which readers see them.
+        # A case tests rows, and not when readers see them, so leave out branch and publish.
         names |= {"branch": None, "publish": None}
         return own.model_copy(update=names).with_names_made(())
     chosen = config.sink.chosen
@@ -360,7 +360,7 @@ def _iceberg(config: PipelineBlocks, table: str, history: str) -> IcebergSinkCon
     if config.output_mode == "complete":
         kept = {"mode": "overwrite"}
     elif config.output_mode == "update":
-        # A sink without keys gets a row for every change of a group.
+        # Without keys, the table gets a row for every change of a group.
         keys = list(getattr(chosen, "keys", ()))
         kept = {"mode": "upsert", "keys": keys} if keys else {}
     return IcebergSinkConfig(table=table).model_copy(update=kept)

@@ -1,6 +1,6 @@
 """Pytest fixtures for tests of pipelines without servers: topics, a registry and a table.
 
-Name it in ``conftest.py``::
+Name this plug-in in ``conftest.py``::
 
     pytest_plugins = ["lakefeed_testing.fixtures"]
 
@@ -13,7 +13,7 @@ A test sends records to topics, and lands them with a pipeline file::
         assert landed.rows == []
         assert "fare_is_positive" in landed.dead_letters[0].reason
 
-They run like the cases of ``lakefeed test``, in a Spark session of the test process.
+The pipelines run like the cases of ``lakefeed test``, in a Spark session of the test process.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class TestTopic:
     def send(self, value: Any = None, **settings: Any) -> None:
         """Send a record with this value; None is a tombstone.
 
-        ``settings`` are those of a record in ``tests.cases``; a ConfigError names an invalid one.
+        ``settings`` are the fields of a record in ``tests.cases``; a ConfigError names an invalid field.
         """
         of_value = {} if {"text", "hex"} & settings.keys() else {"value": value}
         record = validated(CaseRecord, f"send to {self.name}", topic=self.name, **of_value, **settings)
@@ -66,7 +66,7 @@ class TestRegistry:
     ) -> int:
         """Register a schema, and return its id, by default the highest id plus 1.
 
-        The default ``subject`` is that of the pipeline's values.
+        The default ``subject`` is the subject of the pipeline's values.
         """
         chosen = max(self.schemas, default=0) + 1 if schema_id is None else schema_id
         text = schema if isinstance(schema, str) else dict(schema)
@@ -82,7 +82,7 @@ class LandedRecords:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The table's rows in the order of the batches: times in ISO 8601 and UTC, bytes and decimals as text."""
+        """The table's rows in the order of the batches; times are in ISO 8601 and UTC, bytes and decimals are text."""
         return [shown_row(row, self.outcome.types) for row in self.outcome.rows]
 
     @property
@@ -119,9 +119,9 @@ def lakefeed_registry() -> TestRegistry:
 def lakefeed_table(lakefeed_registry: TestRegistry) -> LandRecords:
     """Return a function that lands records with a pipeline file, and returns the result.
 
-    Its arguments are the file and the topics; and as keywords ``overrides`` of the file, ``tables`` for the joins of
-    its transform (columns as DDL, and rows), and ``latest``, the newest schema id at the start. The schemas are those
-    of the registry fixture and of the file's block ``tests``.
+    The function's arguments are the file and the topics; and as keywords ``overrides`` of the file, ``tables`` for the
+    joins of its transform (columns as DDL, and rows), and ``latest``, the newest schema id at the start. The feed finds
+    the schemas of the registry fixture and of the file's block ``tests``.
     """
 
     def land(

@@ -21,9 +21,9 @@ NOT_ASKED = {
     "LAKEFEED_CATALOG_URI": "jdbc:sqlite:/tmp/catalog.db",
     "LAKEFEED_WAREHOUSE": "s3://lake/warehouse",
 }
-"""Values for unset variables with addresses of servers, which cases do not use."""
+"""Values for unset variables that contain addresses of servers; cases use no servers."""
 DECIDING = ("decode", "schema", "expect", "transform", "tests")
-"""The blocks that decide the result of a record; variables in them must be set."""
+"""The blocks that decide the result of a record; variables in these blocks must be set."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class CaseFile:
     tests: PipelineTests
 
     def with_tests(self, tests: PipelineTests) -> CaseFile:
-        """Return the file with other tests, which have no line numbers."""
+        """Return a copy with other tests; their places in messages have no line numbers."""
         return replace(self, tests=tests)
 
     @property
@@ -78,7 +78,7 @@ def load_cases(
 def load_pipeline(
     pipeline: Path, *, overrides: Sequence[str] = (), environment: Mapping[str, str] | None = None
 ) -> CaseFile:
-    """Read a pipeline file and its own cases, if it has any, as ``load_cases`` does."""
+    """Read a pipeline file with its own cases, if it has any; the rules are those of ``load_cases``."""
     return _read(pipeline, None, overrides, _environment(environment))
 
 
@@ -107,7 +107,7 @@ def _read(pipeline: Path, cases: Path | None, overrides: Sequence[str], environm
     reading = read(pipeline, overrides=overrides, environment=environment, remote=Remote(variables=unset), block=block)
     raise_first_error(reading.problems)
     mistakes = reading.mistakes
-    assert mistakes is not None  # Otherwise there would be a problem.
+    assert mistakes is not None  # If ``mistakes`` is None there is a problem, which ``raise_first_error`` has raised.
     for place in sorted(mistakes.replaced, key=str):
         if place and place[0] in DECIDING and "registry" not in place:
             written = reading.document.written.get(place, "")

@@ -52,7 +52,7 @@ LOCAL_FILES = "org.apache.iceberg.hadoop.HadoopFileIO"
 
 @dataclass(frozen=True, kw_only=True)
 class CaseResult:
-    """The outcome of one case, and its differences from the expected one; without differences the case has passed."""
+    """The outcome of one case, and the differences from the expected outcome; the case passes if there are none."""
 
     case: str
     where: str
@@ -147,7 +147,7 @@ class CaseRunner:
         self._config = config
         self._folder = folder
         self._stack = ExitStack()
-        # A unique name, because Spark does not open a catalog twice under the same name.
+        # A unique name, because Spark opens a catalog of a name only once.
         self._catalog = f"cases_{uuid.uuid4().hex[:8]}"
         self._cases = 0
 
@@ -199,7 +199,7 @@ class CaseRunner:
         )
 
     def run(self, file: CaseFile, name: str, case: Case) -> Outcome:
-        """Run the records of one case; raise ConfigError if they cannot be encoded or placed."""
+        """Run the records of one case; raise ConfigError if a record cannot be encoded or placed."""
         self._cases += 1
         config = file.config
         schemas = CaseSchemas.of(file.tests, case, config)
@@ -250,7 +250,7 @@ class CaseRunner:
         where: Callable[[int], str],
         default_id: int | None,
     ) -> dict[int, bytes]:
-        """Return the bytes of the records' values or keys by number, in their own or the default schema."""
+        """Return the encoded values or keys by the record's number, with the record's own or the default schema."""
         given = {
             number: GivenValue(value=value, where=where(number), schema_id=default_id if own is None else own)
             for number, record in enumerate(records)
@@ -280,7 +280,7 @@ class CaseRunner:
         )
 
     def _rows(self, table: str) -> tuple[list[Mapping[str, Any]], dict[str, Any]]:
-        """Return the rows in the order of the commits, which a scan does not have, and the columns' types."""
+        """Return the rows, sorted by commit because a scan does not keep that order, and the columns' types."""
         if not self._spark.catalog.tableExists(table):
             return [], {}
         found = self._spark.table(table)
@@ -300,7 +300,7 @@ class CaseRunner:
 
 
 def _batches(spark: SparkSession, feed: CaseFeed, notes: list[str]) -> Iterator[BatchResult]:
-    """Write the batches of a feed in the same steps as a run, and yield their results."""
+    """Write the batches of a feed with the same steps as ``lakefeed run``, and yield their results."""
     claim = feed.claim(spark)
     stateful = feed.plan(spark).stateful
     sink = feed.sink(spark, claim, note=notes.append)
@@ -319,7 +319,7 @@ def _batches(spark: SparkSession, feed: CaseFeed, notes: list[str]) -> Iterator[
 
 
 def _stream(spark: SparkSession, feed: CaseFeed, writer: BatchWriter, notes: list[str]) -> Iterable[BatchResult]:
-    """Run a streaming query to its end; start a new one when a writer's schema requires it."""
+    """Run a streaming query to its end; start a new query when a writer's new schema requires that."""
     config, batches = feed.config, MicroBatches(threading.Event())
     results: list[BatchResult] = []
 
@@ -349,7 +349,7 @@ def _stream(spark: SparkSession, feed: CaseFeed, writer: BatchWriter, notes: lis
 
 
 def _parts(config: PipelineConfig, records: Sequence[PlacedRecord]) -> list[PipelineConfig]:
-    """Return the pipelines of the topics if these have their own tables, else the pipeline."""
+    """Return a pipeline per topic if the topics have their own tables, else only the given pipeline."""
     topics = sorted({record.topic for record in records})
     if unread := next((topic for topic in topics if not _reads(config, topic)), None):
         what = f"pipeline '{config.name}' does not read the topic {unread}"

@@ -1,4 +1,4 @@
-"""The schemas of one case, with which records are encoded, and the registry that serves them."""
+"""The schemas of one case, with which records are encoded, and a registry that serves these schemas."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CaseSchemas:
 
     @classmethod
     def of(cls, tests: PipelineTests, case: Case, config: PipelineConfig) -> Self:
-        """Collect the schemas of a case; refuse a case whose ``latest`` is not declared."""
+        """Collect the schemas of a case; refuse a case whose ``latest`` is no declared schema."""
         topics = list(dict.fromkeys([*_topics(config), *(each.topic for each in case.records if each.topic)]))
         values = _subjects(config.decode, topics, "value")
         keys = _subjects(config.decode.key, topics, "key") if config.decode.key is not None else []
@@ -59,7 +59,8 @@ class CaseSchemas:
         named = used[0] if used and used[0] in of_values else next(iter(of_values), None)
         first = named if case.latest is None else case.latest
         for subject in values:
-            # ``first`` comes last, as the newest at the start. Decoders look up the other schemas by their ids.
+            # Sort ``first`` to the end, because the last id is the newest at the start. Decoders look up the other
+            # schemas by id.
             ids = subjects.get(subject, [])
             ids.sort(key=lambda number: (number == first, number))
         newest_key = next((subjects[subject][-1] for subject in keys if subject in subjects), None)
@@ -93,7 +94,7 @@ def _text(schema: CaseSchema, kind: str) -> str:
 
 
 def _with_null_types(schema: Any) -> Any:
-    """Return an Avro schema with the type "null" instead of None, which YAML returns for null without quotes."""
+    """Replace None in an Avro schema by the type "null", because YAML reads null without quotes as None."""
     if isinstance(schema, list):
         return [_with_null_types(each) for each in schema]
     if isinstance(schema, dict):
@@ -115,7 +116,7 @@ class SchemaVersions:
     subjects: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def answer(self, parts: list[str]) -> Any:
-        """Return the answer to a path of Confluent's API; None if the schema or path does not exist."""
+        """Return the answer for a path of Confluent's API; None if the schema or path does not exist."""
         match parts:
             case ["subjects"]:
                 return sorted(self.subjects)
@@ -162,7 +163,8 @@ class CaseRegistry:
         versions: list[SchemaVersions] = []
 
         def answer(request: HttpRequest) -> HttpAnswer:
-            path = request.path.partition("?")[0]  # The query names a registry's context, and a case has only one.
+            # Ignore the query, which names a registry's context: a case has only one context.
+            path = request.path.partition("?")[0]
             number, *parts = (unquote(part) for part in path.strip("/").split("/"))
             found = versions[int(number)].answer(parts)
             return HttpAnswer(404 if found is None else 200, json.dumps(NOT_FOUND if found is None else found).encode())

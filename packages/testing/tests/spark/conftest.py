@@ -1,4 +1,4 @@
-"""Import the fixtures of the pytest plug-in, and those for cases that tests write."""
+"""Make the fixtures of the pytest plug-in, and the fixture ``run``, available to these tests."""
 
 from lakefeed_testing.fixtures import lakefeed_registry as lakefeed_registry
 from lakefeed_testing.fixtures import lakefeed_table as lakefeed_table

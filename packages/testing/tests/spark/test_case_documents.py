@@ -43,7 +43,7 @@ def test_the_fixtures_land_records_with_a_pipeline_file(
     assert (landed.skipped, landed.error) == (1, None)
 
 
-def test_the_pages_test_passes(
+def test_the_test_shown_on_the_page_passes(
     spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -63,7 +63,7 @@ def test_the_pages_test_passes(
     names["test_a_negative_fare_is_a_dead_letter"](lakefeed_topic, lakefeed_registry, lakefeed_table)
 
 
-def test_the_pages_cases_pass(run: Run) -> None:
+def test_the_cases_shown_on_the_page_pass(run: Run) -> None:
     """Run the cases of docs/test-a-pipeline.md; a fragment is completed with the file at the top of the page."""
     shown = [
         yaml.safe_load(block.text)
@@ -79,7 +79,7 @@ def test_the_pages_cases_pass(run: Run) -> None:
     assert len(passed) == 4
 
 
-def test_rows_are_in_the_order_of_their_batches(
+def test_rows_are_listed_in_the_order_of_the_batches(
     spark: SparkSession, tmp_path: Path, lakefeed_topic: Callable[[str], TestTopic], lakefeed_table: LandRecords
 ) -> None:
     file = tmp_path / "pipeline.yaml"

@@ -74,7 +74,7 @@ tests:
 """
 
 
-def test_protobuf_messages_are_encoded_with_a_records_schema(run: Run) -> None:
+def test_protobuf_messages_are_encoded_with_the_schema_of_the_record(run: Run) -> None:
     report = run(
         PROTOBUF
         + """
@@ -142,7 +142,7 @@ def test_the_hint_for_an_unknown_field_names_decode_protobuf_message(run: Run) -
         run(pipeline + "    wrong:\n      records:\n        - {value: {zone: A}}\n")
 
 
-def test_json_schema_values_have_the_header_of_a_records_schema(run: Run) -> None:
+def test_json_schema_values_have_a_header_with_the_schema_id_of_the_record(run: Run) -> None:
     report = run(
         JSON_SCHEMA
         + """
@@ -311,7 +311,7 @@ tests:
 """
 
 
-def test_keys_of_a_map_must_have_its_type(run: Run) -> None:
+def test_map_keys_must_fit_the_type_in_the_schema(run: Run) -> None:
     report = run(
         MAPS
         + """

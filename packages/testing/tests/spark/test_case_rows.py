@@ -7,7 +7,7 @@ from packages.testing.tests.cases import AVRO, JSON, Run, messages
 
 
 @pytest.mark.quick
-def test_records_become_rows_dead_letters_or_are_skipped(run: Run) -> None:
+def test_a_record_becomes_a_row_or_a_dead_letter_or_is_skipped(run: Run) -> None:
     report = run(
         AVRO
         + """
@@ -49,7 +49,7 @@ def test_records_become_rows_dead_letters_or_are_skipped(run: Run) -> None:
     assert [note.partition(":")[0] for note in report.results[0].outcome.notes] == ["schema id 9", "schema id 2"]
 
 
-def test_a_later_schema_follows_on_change_of_the_file(run: Run) -> None:
+def test_the_setting_on_change_decides_what_a_later_schema_does(run: Run) -> None:
     case = """
     a new field:
       records:
@@ -73,7 +73,7 @@ def test_a_later_schema_follows_on_change_of_the_file(run: Run) -> None:
     assert messages(continues)["a new field"][1].startswith('unexpected row: {"zone": "B", "fare": 1.0, ')
 
 
-def test_upserts_keep_one_row_per_key_and_tombstones_delete_it(run: Run) -> None:
+def test_upserts_keep_one_row_per_key_and_tombstones_delete_rows(run: Run) -> None:
     report = run(
         """
 name: people
@@ -142,7 +142,7 @@ tests:
     assert messages(report) == {"both": []}
 
 
-def test_copies_of_the_kafka_sink_are_skipped(run: Run) -> None:
+def test_records_that_the_kafka_sink_has_sent_twice_are_skipped(run: Run) -> None:
     of_row = "headers: {lakefeed.batch: q/0, lakefeed.source: t/0/0, lakefeed.row: '0'}"
     report = run(
         JSON.replace("topics: [hits]", "topics: [hits], deduplicate: true")

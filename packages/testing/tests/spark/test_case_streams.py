@@ -63,7 +63,7 @@ cases:
     assert messages(report) == {"joined": []}
 
 
-def test_two_topics_are_joined_and_unmatched_rows_wait_for_the_watermark(run: Run) -> None:
+def test_a_join_of_two_topics_keeps_unmatched_rows_until_the_watermark(run: Run) -> None:
     report = run(
         """
 name: bought

@@ -113,7 +113,7 @@ def test_values_with_the_same_meaning_are_the_same(expected: Any, actual: Any, t
         ({"k": 1}, {"k": 1, "l": 2}, {"type": "map", "keyType": "string", "valueType": "long"}),
     ],
 )
-def test_other_values_differ(expected: Any, actual: Any, type_: Any) -> None:
+def test_values_with_different_meanings_differ(expected: Any, actual: Any, type_: Any) -> None:
     assert not same(expected, actual, type_, exact=False)
 
 

@@ -23,7 +23,7 @@ def test_a_number_fits_if_its_digits_fit_the_precision_and_the_scale(
     assert _is_decimal(str(number), precision, scale) == (units == int(units) and abs(int(units)) < 10**precision)
 
 
-def test_all_digits_count_even_beyond_pythons_decimal_context() -> None:
+def test_numbers_of_more_than_28_digits_keep_all_digits() -> None:
     assert _is_decimal("123456789012345678901234567890.1", 38, 1)
     assert not _is_decimal("123456789012345678901234567890.12", 38, 1)
 

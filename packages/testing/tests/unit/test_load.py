@@ -30,7 +30,7 @@ def write(folder: Path, **files: str) -> Path:
     return folder / "pipeline.yaml"
 
 
-def test_a_folder_adds_cases_to_those_of_the_pipeline_file(tmp_path: Path) -> None:
+def test_the_cases_in_a_folder_are_added_to_those_of_the_pipeline_file(tmp_path: Path) -> None:
     (tmp_path / "cases").mkdir()
     pipeline = write(tmp_path, pipeline=f"{PIPELINE}tests:\n  cases:\n    own: {{records: [{{text: a}}]}}\n")
     write(tmp_path / "cases", first=CASES)
@@ -60,7 +60,7 @@ def test_only_variables_in_blocks_that_decide_results_must_be_set(tmp_path: Path
         ("records: [{value: null}]", "rows: []", "'records' is missing", 4),
     ],
 )
-def test_the_error_for_a_mistake_in_a_case_has_its_line(
+def test_the_error_for_a_mistake_in_a_case_names_the_line(
     tmp_path: Path, before: str, after: str, message: str, line: int
 ) -> None:
     pipeline = write(tmp_path, pipeline=PIPELINE, c=CASES.replace(before, after))

@@ -86,7 +86,7 @@ def open_table(table: str, *, connections: Connections | None = None) -> Table:
 
 
 def _catalog_properties(catalog: Settings, *, region: str) -> dict[str, Any]:
-    """Return pyiceberg's properties for the catalog. They have Iceberg's names, except those of a database."""
+    """Return pyiceberg's properties for the catalog; they have Iceberg's names, except for a catalog in a database."""
     if catalog.type == "jdbc":
         return {"type": "sql", "uri": _sqlalchemy_uri(catalog), "warehouse": catalog.warehouse}
     defaults: dict[str, str | None] = {}
@@ -100,7 +100,7 @@ def _catalog_properties(catalog: Settings, *, region: str) -> dict[str, Any]:
 
 
 def _file_io(s3: S3) -> str:
-    """Return the class of pyiceberg's FileIO, depending on the client certificate and the private authorities."""
+    """Return the name of pyiceberg's FileIO class that suits the client certificate and the private authorities."""
     if trust.own_files() is not None and (s3.endpoint or "").startswith("https://"):
         return _CERTIFIED_IO
     return _PLAIN_IO if trust.authorities_file() is None else _TRUSTING_IO

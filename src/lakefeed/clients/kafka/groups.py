@@ -37,7 +37,7 @@ def group_offsets(
     """Return a consumer group's committed offsets in these topics, or in all topics, without joining the group.
 
     Args:
-        stable: raise Unreachable if an open transaction may still change offsets (KIP-447), else return the old ones.
+        stable: raise Unreachable if an open transaction may still change offsets (KIP-447), else ignore it.
 
     Raises:
         Unreachable: no broker answers, or an open transaction locks offsets of the group.
@@ -181,7 +181,7 @@ class GroupPublisher:
         self._thread.start()
 
     def publish(self, ranges: Iterable[OffsetRange]) -> str | None:
-        """Queue the ends of these ranges for the thread; return a message once if its requests keep failing."""
+        """Queue the ends of these ranges for the thread; return a message, only once, if its requests keep failing."""
         with self._changed:
             self._pending.update({span.key: span for span in ranges})
             self._changed.notify_all()

@@ -100,7 +100,7 @@ def last_offsets(source: KafkaSource, spans: Spans, most: Mapping[Partition, int
 
 
 def follow(source: KafkaSource, starts: Mapping[Partition, int]) -> Iterator[list[Record]]:
-    """Yield records from these offsets on as they arrive, without end; yield an empty list while none arrives."""
+    """Yield lists of records from these offsets on as they arrive, without end; a list is empty if none arrives."""
     silent_since = time.monotonic()
     with _assigned(source, starts) as poll:
         while True:

@@ -68,7 +68,7 @@ def scan(
 def count_records(
     source: KafkaSource, ranges: Sequence[OffsetRange], *, topics: Mapping[str, TopicDescription]
 ) -> dict[OffsetRange, int | None]:
-    """Count the records that a feed would read from these ranges now; None for a range that the topic lacks partly.
+    """Count the records that a feed would read from these ranges now; None for a range that is partly gone.
 
     The ranges are read, because transactions and compaction leave offsets without a record. Records of aborted
     transactions count only if the source reads them.

@@ -21,8 +21,8 @@ def first_offsets(
 ) -> dict[Partition, int]:
     """Return the offsets at which a new feed begins, by ``source.start``.
 
-    With a start time, a partition without a later record begins at its end. With given offsets or with those of a
-    consumer group, a partition that is not among them begins at its first record.
+    With a start time, a partition without a later record begins at its end. With given offsets, or with a consumer
+    group's offsets, a partition without an offset begins at its first record.
 
     Raises:
         ConfigError: an offset is not in its partition, or the feed does not read the partition.

@@ -73,7 +73,7 @@ class PartitionDescription:
 class TopicDescription:
     """One topic as it is now, with its partitions in the order of their numbers.
 
-    A recreated topic has the same name and another ``topic_id``. Messages use ``noun`` for "topic".
+    A recreated topic has the same name and another ``topic_id``. ``noun`` is the word for "topic" in messages.
     """
 
     name: str
@@ -191,7 +191,7 @@ class Topics:
         return ids, {key: info.leader_epoch for key, info in found.items() if info.leader_epoch is not None}
 
     def describe_all(self, names: Sequence[str], *, committed: bool = False) -> dict[str, TopicDescription]:
-        """Return the descriptions of topics, without topics that do not exist, in a few requests for all of them."""
+        """Return the descriptions of those topics that exist, with a few requests for all topics together."""
         existing = self._brokers().topics if names else {}
         there = [name for name in names if name in existing]
         if not there:
@@ -247,7 +247,7 @@ class Topics:
         return self._offsets_of_all(name, _LATEST)
 
     def offsets_at(self, name: str, time: datetime) -> dict[int, int]:
-        """Return the offsets of the partitions' first records from this time on, without partitions that have none."""
+        """Return the offset of each partition's first record from this time on, without partitions that end before."""
         spec = OffsetSpec.for_timestamp(int(time.timestamp() * 1000))
         offsets = self._offsets_of_all(name, spec)
         return {partition: offset for partition, offset in offsets.items() if offset >= 0}
@@ -289,7 +289,7 @@ class Topics:
         *,
         sent: deque[_Requested] | None = None,
     ) -> dict[Partition, ListOffsetsResultInfo]:
-        """Return offsets by partition; ``sent`` contains the first request if the caller has sent it already."""
+        """Return offsets by partition; ``sent`` contains the first request if the caller has already sent one."""
 
         def ask() -> dict[Partition, ListOffsetsResultInfo]:
             requested = sent.pop() if sent else self._requested(partitions, spec, level)

@@ -55,7 +55,7 @@ class ClassArchive:
         return cls(path, writes=True) if requested == WRITE else None
 
     def added_to(self, conf: Mapping[str, str]) -> dict[str, str]:
-        """Return the settings with the options for the archive before the user's options of the JVM."""
+        """Return the settings with the archive's JVM options, placed before the JVM options of the user."""
         use = f"-XX:ArchiveClassesAtExit={self._part}" if self.writes else f"-XX:SharedArchiveFile={self.path}"
         return {**conf, OPTIONS: f"{use} {_QUIET} {conf.get(OPTIONS, '')}".rstrip()}
 

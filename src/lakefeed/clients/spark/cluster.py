@@ -101,7 +101,7 @@ def require_secret(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def require_hadoop_configuration(master: str) -> None:
-    """Refuse a start on YARN without YARN's address, because Spark's message does not name the variable to set."""
+    """Refuse a start on YARN if no variable leads to YARN's configuration; Spark's message does not name a variable."""
     if master != "yarn":
         return
     folders = {name: os.environ[name] for name in HADOOP_CONFIGURATION if os.environ.get(name)}
@@ -115,7 +115,7 @@ def require_hadoop_configuration(master: str) -> None:
 
 
 def require_resource_manager(settings: Mapping[str, str]) -> None:
-    """Connect to YARN's ResourceManager, because Hadoop would try for 15 minutes and report it only in its log."""
+    """Connect to YARN's ResourceManager: if it does not answer, Hadoop would try for 15 minutes and only log that."""
     if settings["spark.master"] != "yarn":
         return
     from pyspark import SparkContext
@@ -170,7 +170,7 @@ def refusal(text: str) -> ConfigError | None:
 
 
 def require_executors(spark: SparkSession) -> None:
-    """Wait for the first executor, because Spark would wait without end and report it only in its log."""
+    """Wait for the first executor; without one, Spark would wait without end and report it only in its log."""
     context: Any = spark.sparkContext
     if str(context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
         return  # Executors start with the first job.
@@ -224,7 +224,7 @@ def _python_problem(text: str, here: str) -> str | None:
 
 
 def use_python(settings: Mapping[str, Any]) -> None:
-    """Set PYSPARK_PYTHON to the executors' Python of the settings; only spark-submit reads the setting itself."""
+    """Set PYSPARK_PYTHON to the executors' Python of the settings; unlike spark-submit, PySpark ignores the setting."""
     if PYTHON in settings:
         os.environ["PYSPARK_PYTHON"] = str(settings[PYTHON])
 

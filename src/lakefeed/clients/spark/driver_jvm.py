@@ -35,7 +35,7 @@ _IGNORING = 'trap "" HUP INT TERM; exec "$@"'
 
 
 def require_java() -> Path:
-    """Return the ``java`` of ``JAVA_HOME``, else the first on ``PATH``; raise a JavaError if Spark does not support it.
+    """Return the ``java`` of ``JAVA_HOME``, else of ``PATH``; raise a JavaError if Spark does not support its version.
 
     If only ``JAVA_HOME`` is wrong, the hint names the ``java`` on ``PATH``.
     """
@@ -182,6 +182,6 @@ def _java_version(java: Path) -> str:
 
 
 def _major(answer: str) -> int | None:
-    """Return 17 for ``openjdk version "17.0.15" 2025-04-15``, 8 for ``java version "1.8.0_412"``."""
+    """Return Java's major version: 17 for ``openjdk version "17.0.15" 2025-04-15``, 8 for ``java version "1.8.0"``."""
     match = re.search(r'version "(?:1\.)?(\d+)', answer)
     return int(match[1]) if match else None

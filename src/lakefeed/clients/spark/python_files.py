@@ -190,7 +190,7 @@ def _packed(entries: Mapping[str, Path]) -> Path:
 
 
 def _writable_folder() -> Path:
-    """Return a folder in the cache, or a new temporary one if the cache is read-only, as in an image."""
+    """Return a folder in the cache; if the cache is read-only, as in a container image, a new temporary folder."""
     folder = cache_directory() / "python"
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)

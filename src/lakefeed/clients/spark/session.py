@@ -276,7 +276,7 @@ def _ui_environment(conf: Mapping[str, str], host: str | None) -> dict[str, str]
 
 
 def with_own(requested: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """Return lakefeed's settings with the user's, which override them, or are appended if the setting is a list."""
+    """Return lakefeed's settings with the user's, which are appended if the setting is a list, and otherwise win."""
     options = requested.get(_JAVA_OPTIONS, "")
     if any(_ANY_COLLECTOR.search(own.get(key, "")) for key in (_JAVA_OPTIONS, "spark.driver.defaultJavaOptions")):
         # Java does not start with two collectors.
@@ -363,7 +363,7 @@ def _fixed_at_launch(key: str) -> bool:
 
 
 def _install_trust() -> None:
-    """Give this process's certificates to the JVM. The event log's client may be its first, so call it before that."""
+    """Give this process's certificates to the JVM; call this before Spark's event log opens its first connection."""
     from pyspark import SparkContext
 
     if (own := trust.current()) == trust.Certificates():

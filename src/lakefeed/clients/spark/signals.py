@@ -21,7 +21,7 @@ _work_has_begun = threading.Event()
 
 
 def end_on_signals() -> None:
-    """Make these signals raise KeyboardInterrupt, so that the command stops everything that it has started."""
+    """Make SIGTERM, SIGHUP and Ctrl-C raise KeyboardInterrupt, so that the command stops all that it has started."""
     _received.clear()
     _work_has_begun.clear()
     for number in _handled():
@@ -142,7 +142,7 @@ def _note(number: int) -> None:
 
 @contextmanager
 def _forwarded_by_the_parent() -> Iterator[None]:
-    """Make the JVM of spark-submit, this process's parent, forward its signals instead of ending."""
+    """Make the JVM of spark-submit, this process's parent, forward its signals to this process instead of ending."""
     pyspark: Any = sys.modules.get("pyspark")
     context = pyspark and pyspark.SparkContext._active_spark_context
     if context is None or "PYSPARK_GATEWAY_PORT" not in os.environ:

@@ -8,10 +8,12 @@ from types import TracebackType
 
 
 class StartChecks:
-    """A check that runs while a session starts. Its error ends the start, and replaces an error of the start.
+    """A check that runs while a session starts.
 
-    Use it as a context manager around the start, which calls ``begin`` when PySpark is imported: if two threads import
-    modules that import each other, one thread may see a partly loaded module.
+    An error of the check ends the start, and replaces an error of the start.
+
+    Use this as a context manager around the start. The start calls ``begin`` after it has imported PySpark, because if
+    two threads import modules that import each other, one thread may see a partly loaded module.
     """
 
     def __init__(self, check: Callable[[], None]) -> None:

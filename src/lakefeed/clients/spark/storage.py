@@ -84,7 +84,7 @@ def catalog_settings(connections: Connections) -> dict[str, str]:
 
 
 def make_folders(connections: Connections) -> None:
-    """Create the folders of warehouses on this machine, because SQLite does not create the folder of its file."""
+    """Create the folders of warehouses on this machine; SQLite would not create the folder of its database file."""
     for name, catalog in connections.catalogs.items():
         if (folder := catalog.folder) is not None:
             try:
@@ -95,7 +95,7 @@ def make_folders(connections: Connections) -> None:
 
 
 def require_own_folder(settings: Mapping[str, str]) -> None:
-    """Create a folder for Spark's temporary files; raise a FileDenied if none is writable, because the JVM does not."""
+    """Create a folder for Spark's temporary files; raise a FileDenied if none is writable."""
     folders = (os.environ.get("SPARK_LOCAL_DIRS") or settings.get("spark.local.dir", "")).split(",")
     refused: OSError | None = None
     for folder in filter(None, folders):

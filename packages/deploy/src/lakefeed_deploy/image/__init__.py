@@ -18,7 +18,7 @@ from lakefeed_deploy.image.wheel import write_wheels
 PAGE = "deploy-on-kubernetes"
 
 BASE_IMAGE = "debian:bookworm-slim"
-# The jars of feeds, of Kinesis sources and of Glue catalogs; the image also gets those of installed sinks.
+# The jars of feeds, of Kinesis sources and of Glue catalogs; the image also gets the jars of installed sinks.
 GROUPS = ("spark", "kinesis", "glue")
 _OWN_PACKAGES = """\
 COPY own-requirements.txt /src/

@@ -82,10 +82,10 @@ def requirements_of(text: str) -> Iterator[Component]:
 
 
 def bundled_jars(folder: Path | None = None) -> Iterator[Component]:
-    """Yield the components of PySpark's jars, with the name in a jar's Maven metadata, else the file's name."""
+    """Yield PySpark's jars as components; the name is from a jar's Maven metadata, or else from its file name."""
     spec = find_spec(BUNDLED)
     folder = folder or (Path(spec.origin).parent / "jars" if spec and spec.origin else None)
-    # In an image, the folder also has links to the locked jars.
+    # Skip links: in an image they lead to the locked jars, which ``jars_of`` lists.
     for jar in sorted(jar for jar in folder.glob("*.jar") if not jar.is_symlink()) if folder else ():
         with zipfile.ZipFile(jar) as archive:
             found = [
@@ -98,13 +98,13 @@ def bundled_jars(folder: Path | None = None) -> Iterator[Component]:
 
 
 def without_replaced(bundled: Iterable[Component], locked: Iterable[Component]) -> list[Component]:
-    """Return the bundled jars without those that an image replaces by locked jars of the same name."""
+    """Return the bundled jars without those that an image replaces by a locked jar of the same name."""
     replaced = {part.name.rpartition("/")[2] for part in locked}
     return [part for part in bundled if part.name.rpartition("/")[2] not in replaced]
 
 
 def installed(artifacts: Iterable[Artifact], spark_jars: Path) -> Iterator[Component]:
-    """Yield the components of this machine: Debian packages, Python packages, and the jars that are here."""
+    """Yield the components of this machine: Debian packages, Python packages, and those jars that exist here."""
     for stanza in DPKG_STATUS.read_text().split("\n\n") if DPKG_STATUS.exists() else ():
         fields = dict(re.findall(r"^(Package|Version|Status): (.+)$", stanza, flags=re.MULTILINE))
         if fields.get("Status", "").endswith(" installed"):

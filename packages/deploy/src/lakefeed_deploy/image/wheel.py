@@ -18,7 +18,7 @@ _NAME = "lakefeed"
 _PRIVATE = "Private :: Do Not Upload"
 """The classifier of packages that only this repository uses, such as the bench."""
 _COPIED = ("METADATA", "entry_points.txt")
-# A constant time, so that equal files give equal wheels; a ZIP file can store none that is earlier.
+# All files get this time, so that equal files give equal wheels; a ZIP file cannot store an earlier time.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _WHEEL = "Wheel-Version: 1.0\nGenerator: lakefeed\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
@@ -57,11 +57,11 @@ def _write(folder: Path, name: str, package: Distribution) -> Path:
 
 
 def _files(module: str) -> Iterator[tuple[str, bytes]]:
-    """Yield a package's files with their names in the wheel; the core's wheel also gets examples and pages."""
+    """Yield a package's files with their names in the wheel; lakefeed's own wheel also gets examples and pages."""
     package = Path(str(files(module)))
     found = [(package, file) for file in package.rglob("*")]
     if module == _NAME:
-        jar()  # If a clone has no JVM module, the hint of this error names the command that builds it.
+        jar()  # Raises an error if a clone has no built JVM module; the hint names the command that builds it.
         for name in PACKAGED:
             root = packaged_root(name)
             if root != package:

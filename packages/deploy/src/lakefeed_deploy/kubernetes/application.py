@@ -24,11 +24,11 @@ from lakefeed.messages.pages import page_command
 from lakefeed_deploy.settings import PIPELINE_FOLDER, PROBE_PORT, AppName, Deploy, Kubernetes
 
 PIPELINE_FILE = "pipeline.yaml"
-# A ConfigMap may have at most 1 MiB, including its names.
+# The limit for the files: a ConfigMap may have at most 1 MiB, which includes the names of the files.
 _MOST_BYTES = 1_000_000
-# A pattern for a prefix, because Kafka's ACLs support no other patterns.
+# Matches a pattern of topics that is only a prefix, because Kafka's ACLs support no other patterns.
 _PREFIX = re.compile(r"((?:[A-Za-z0-9_-]|\\\.)+)\.[*+]")
-# Settings that the manifest repeats, so that their values must be known here and not only in the pod.
+# The manifest contains the values of these settings, so the values must be known here and not only in the pod.
 _REPEATED = (
     ("name",),
     ("source", "kafka", "topics"),
@@ -42,7 +42,7 @@ _REPEATED = (
 
 @dataclass(frozen=True, kw_only=True)
 class TopicAccess:
-    """The topics and the monitoring group that the Kafka user gets access to; a pattern of topics has a ``prefix``."""
+    """The topics and the monitoring group that the Kafka user gets access to; a pattern of topics sets ``prefix``."""
 
     read: tuple[str, ...] = ()
     prefix: str | None = None
@@ -164,7 +164,8 @@ def _read(path: Path, overrides: Sequence[str]) -> tuple[Kubernetes, Reading, Pi
         hint = f"deploy: {{kubernetes: {{image: …}}}}; {page_command('deploy-on-kubernetes')} has a whole one"
         raise ConfigError("the pipeline file has no block deploy", where=str(path), hint=hint)
     if any(problem.key.startswith("deploy") for problem in errors_of(alone.problems)):
-        raise_first_error(alone.problems)  # Without the block, the environment for the second read would be wrong.
+        # Without a valid deploy block, the environment for the second read would be wrong.
+        raise_first_error(alone.problems)
     hint = "the manifest must not depend on this machine: write the value, or give it with --set"
     _require_known(alone, path, places=(("deploy",),), hint=hint)
     settings = block.kubernetes
@@ -172,15 +173,15 @@ def _read(path: Path, overrides: Sequence[str]) -> tuple[Kubernetes, Reading, Pi
     reading = read(path, overrides=overrides, environment=settings.env, remote=remote)
     if errors_of(reading.problems):
         raise_first_error([_for_the_pod(problem) for problem in reading.problems])
-    assert reading.mistakes is not None  # Without errors, the whole text was parsed.
-    assert reading.mistakes.config is not None  # Without errors, all unknown values have replacements.
+    assert reading.mistakes is not None  # The whole text was parsed, because there are no errors.
+    assert reading.mistakes.config is not None  # All unknown values have replacements, because there are no errors.
     hint = "the manifest repeats the value: write it, or put the variable into deploy.kubernetes.env"
     _require_known(reading, path, places=_REPEATED, hint=hint)
     return settings, reading, reading.config or reading.mistakes.config
 
 
 def _for_the_pod(problem: Problem) -> Problem:
-    """Return the problem of an unset variable with the words for a variable of the pod; others unchanged."""
+    """Return a problem; if it is an unset variable, its texts name the pod and the deploy block."""
     if not problem.what.endswith("is not set"):
         return problem
     what = problem.what.replace("is not set", "is not set in the pod")
@@ -246,7 +247,7 @@ def _access(config: PipelineConfig, settings: Kubernetes) -> TopicAccess:
 
 
 def _local_files(config: PipelineConfig, folder: Path, settings: Kubernetes) -> dict[str, str]:
-    """Return the texts of the files and Python modules that the pipeline needs, by path; mounts provide the others."""
+    """Return the texts of the files and Python modules that the pipeline needs, by path, except mounted ones."""
     mounted = tuple(settings.mounts)
     texts: dict[str, str] = {}
     imports = find_imports(folder, function_modules(config))

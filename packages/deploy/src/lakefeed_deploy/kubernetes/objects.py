@@ -11,7 +11,8 @@ from lakefeed_deploy.kubernetes.operators import RENDERERS, Operator
 from lakefeed_deploy.kubernetes.pods import DRIVER, EXECUTOR, Object, config_map_keys, labels, selector
 from lakefeed_deploy.settings import Strimzi
 
-# Spark's driver creates executors and a ConfigMap with their settings, and deletes its own service.
+# The driver's permissions: Spark's driver creates executors and a ConfigMap with their settings, and deletes its own
+# service.
 DRIVER_RULES = (
     {
         "apiGroups": [""],
@@ -24,7 +25,7 @@ DRIVER_RULES = (
 _STRIMZI = "kafka.strimzi.io/v1"
 # The prefix of the consumer group that Spark creates for each query.
 _SPARK_GROUPS = "spark-kafka-"
-# The name of a Strimzi object has at most 253 characters with the hash behind it.
+# The longest name of a Strimzi object before the hash is added; Kubernetes allows 253 characters in all.
 _LONGEST_NAME = 244
 
 
@@ -34,7 +35,7 @@ def feed_objects(app: Application, operator: Operator) -> list[Object]:
 
 
 def kafka_objects(app: Application) -> list[Object]:
-    """Return the topics and the user that Strimzi creates; none without a block for Strimzi."""
+    """Return the topics and the user that Strimzi creates; an empty list without a block for Strimzi."""
     strimzi = app.settings.strimzi
     return [] if strimzi is None else list(_strimzi(app, strimzi))
 
@@ -46,7 +47,8 @@ def _surroundings(app: Application) -> Iterator[Object]:
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": _metadata(app, app.config_map),
-            # A changed file gets a new object, because the name depends on the content. The old one allows a rollback.
+            # The object's name depends on its content, so a changed file gets a new object. The old object allows a
+            # rollback.
             "immutable": True,
             "data": {key: app.files[path] for path, key in config_map_keys(app).items()},
         }
@@ -61,8 +63,8 @@ def _surroundings(app: Application) -> Iterator[Object]:
     if settings.network_policy:
         yield _network_policy(app)
     if settings.executor.instances > 1:
-        # Kubernetes accepts only a number here, because the pods have no controller. The driver needs no budget: if it
-        # is evicted, it ends its batch, and the operator restarts it.
+        # Kubernetes accepts only a number for minAvailable, because the pods have no controller. The driver needs no
+        # budget: if the driver is evicted, it ends its batch, and the operator restarts it.
         yield {
             "apiVersion": "policy/v1",
             "kind": "PodDisruptionBudget",
@@ -113,7 +115,8 @@ def _network_policy(app: Application) -> Object:
 def _strimzi(app: Application, strimzi: Strimzi) -> Iterator[Object]:
     names = [_object_name(topic) for topic in app.topics]
     for topic, name in zip(app.topics, names, strict=True):
-        if names.count(name) > 1:  # The topics differ only in characters that Kubernetes does not allow.
+        # Topics that differ only in characters that Kubernetes does not allow would get the same name.
+        if names.count(name) > 1:
             name = f"{name[:_LONGEST_NAME]}-{hashlib.sha256(topic.encode()).hexdigest()[:8]}"
         spec: Object = {"topicName": topic, "partitions": strimzi.partitions, "replicas": strimzi.replicas}
         if strimzi.config:
@@ -157,7 +160,7 @@ def _acl(kind: str, name: str, operations: list[str], *, pattern: str = "literal
 
 
 def _object_name(topic: str) -> str:
-    """Return the name of a topic's object, without capitals, underscores and dashes beside dots."""
+    """Return the name of a topic's object: lower case, and a dash for each character that Kubernetes does not allow."""
     parts = re.sub(r"[^a-z0-9.-]", "-", topic.lower()).split(".")
     return ".".join(part for each in parts if (part := each.strip("-"))) or "topic"
 

@@ -13,7 +13,7 @@ from lakefeed_deploy.kubernetes.pods import DRIVER, EXECUTOR, Object, labels, po
 from lakefeed_deploy.settings import PodSize
 
 Operator = Literal["apache", "kubeflow"]
-# The file in the image that runs lakefeed with its arguments.
+# The path, in the image, of the program that passes its arguments to lakefeed.
 MAIN_FILE = "local:///opt/lakefeed/app.py"
 _WITHOUT_END = 2**31 - 1
 _READY_SECONDS = 900

@@ -1,4 +1,4 @@
-"""Write objects as one YAML stream, as a Kustomize folder, or as values for an operator's chart."""
+"""Write the objects as a YAML stream, as a Kustomize folder, or as values for an operator's Helm chart."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OVERLAYS = "overlays"
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as blocks, and repeats a value instead of an alias."""
+    """Writes texts of several lines as blocks, and writes equal values in full instead of as YAML aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -42,9 +42,9 @@ def manifest(app: Application, operator: Operator) -> str:
 
 
 def kustomize(app: Application, operator: Operator) -> dict[str, str]:
-    """Return the files of a Kustomize folder: a base, the folder kafka, and two initial overlays.
+    """Return the files of a Kustomize folder by path: a base, the folder kafka, and two initial overlays.
 
-    Strimzi's objects are not in the base, because an overlay would change their namespace, which is Kafka's.
+    Strimzi's objects are not in the base, because an overlay would change their namespace, which must stay Kafka's.
     """
     files: dict[str, str] = {}
     for folder, objects in (("base", feed_objects(app, operator)), ("kafka", kafka_objects(app))):
@@ -67,7 +67,7 @@ def kustomize(app: Application, operator: Operator) -> dict[str, str]:
 
 
 def helm_values(app: Application, operator: Operator) -> str:
-    """Return values with which the operator's chart watches the namespace, and creates no accounts and roles."""
+    """Return Helm values for the operator's chart: it watches the namespace, and creates no accounts and roles."""
     namespaces = [app.settings.namespace]
     if operator == "kubeflow":
         values: Object = {
@@ -118,7 +118,7 @@ def write_folder(files: Mapping[str, str], folder: Path) -> list[str]:
 
 
 def _require_ours(folder: Path, parts: set[str], files: Mapping[str, str]) -> None:
-    """Refuse a folder with files that this command has not written, because it would delete them."""
+    """Refuse a folder with files that this command has not written, because this command would delete those files."""
     if folder.exists() and not folder.is_dir():
         raise ConfigError("this is a file and no folder", where=str(folder), hint="name a folder with --directory")
     for part in sorted(parts):

@@ -29,7 +29,7 @@ def labels(app: Application, role: str | None = None) -> dict[str, str]:
 
 
 def selector(app: Application, role: str | None = None) -> dict[str, str]:
-    """Return the labels that select the application's pods, or only its pods with a role."""
+    """Return the labels that select the application's pods, or only those pods with this role."""
     found = {"app.kubernetes.io/instance": app.name, "app.kubernetes.io/component": app.component}
     return found if role is None else {**found, "lakefeed.io/role": role}
 
@@ -46,11 +46,12 @@ def spark_settings(app: Application) -> dict[str, str]:
         "spark.authenticate": "true",
         "spark.network.crypto.enabled": "true",
         "spark.io.encryption.enabled": "true",
-        # The driver's host name resolves only while its pod is ready, its IP address always.
+        # Executors connect to the IP address of the driver's pod, because its host name resolves only while the pod is
+        # ready.
         "spark.kubernetes.executor.useDriverPodIP": "true",
-        # The role does not allow a change of pods, and the log has the error, too.
+        # The driver's role does not allow the change of a pod that this setting needs, and the log has the error, too.
         "spark.kubernetes.driver.annotateExitException": "false",
-        # The pods have no volume claims, and the role does not allow a list of them.
+        # The pods have no volume claims, and the driver's role does not allow a list of volume claims.
         "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
         "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
         "spark.dynamicAllocation.enabled": "false",
@@ -147,10 +148,11 @@ def _driver(app: Application) -> Object:
     ports: list[Object] = []
     if (port := app.probe_port) is not None:
         ports.append({"name": "probes", "containerPort": port, "protocol": "TCP"})
-        # A driver may need minutes for the start of Spark and of the executors.
+        # Five minutes, because a driver may need that long to start Spark and the executors.
         found["startupProbe"] = _probe("/health/live", port, period=5, failures=60)
         found["livenessProbe"] = _probe("/health/live", port, period=20, failures=6)
-        # Not /health/ready: a feed is ready when it has executors, which may not find a driver that is not ready.
+        # Not /health/ready, because a feed is ready only when it has executors, which may not find a driver that is not
+        # ready.
         found["readinessProbe"] = _probe("/health/live", port, period=10, failures=3)
     ports += [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in app.ports.items()]
     if ports:
@@ -164,10 +166,11 @@ def _probe(path: str, port: int, *, period: int, failures: int) -> Object:
 
 
 def _files(app: Application, role: str) -> tuple[list[Object], list[Object]]:
-    """Return the mounts and volumes of a pod, whose root file system is read-only."""
+    """Return the mounts and the volumes of a pod with this role; the pod's root file system is read-only."""
     mounts: list[Object] = [
         {"name": "tmp", "mountPath": TEMPORARY_FOLDER},
-        # Spark uses a mount with this prefix as scratch space instead of its own volume, which has no size limit.
+        # Spark uses a volume with the prefix "spark-local-dir-" as scratch space, instead of a volume without a size
+        # limit.
         {"name": "spark-local-dir-1", "mountPath": SCRATCH_FOLDER},
     ]
     volumes: list[Object] = [
@@ -187,7 +190,7 @@ def _files(app: Application, role: str) -> tuple[list[Object], list[Object]]:
 
 
 def config_map_keys(app: Application) -> dict[str, str]:
-    """Return the ConfigMap's key by file; it has no slashes, which Kubernetes does not allow in keys."""
+    """Return a key of the ConfigMap for each file; the key has no slashes, which Kubernetes does not allow."""
     keys: dict[str, str] = {}
     for path in app.files:
         key = path.replace("/", "__")

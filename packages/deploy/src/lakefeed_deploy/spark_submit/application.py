@@ -35,7 +35,7 @@ PIPELINE_FOLDER = f"{_CONTENT}/pipeline"
 """The jar's folder with the pipeline file and its local files."""
 _JAR = "lakefeed_deploy/lakefeed-deploy.jar"
 _CLASSES = "io/lakefeed/submit/"
-# With the extras that a driver needs.
+# The lakefeed package with the extras that a driver needs.
 _LAKEFEED = "lakefeed[postgresql,mariadb,otlp]"
 _MANIFEST = f"Manifest-Version: 1.0\r\nMain-Class: {MAIN_CLASS}\r\n\r\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -91,7 +91,7 @@ def _scalars(value: object) -> Iterator[str]:
 
 
 def _texts(file: Path) -> dict[str, bytes]:
-    """Return the content of entries that are not files of this machine: manifest, main class, required versions."""
+    """Return the content of the entries that are written here: manifest, Java classes, versions, main program."""
     from pyspark import __version__ as spark
 
     versions = {
@@ -116,7 +116,7 @@ def _files(file: Path, config: PipelineConfig, connections: Connections) -> dict
     plugged = {entry.dist.name for group in plugins.OF_RUNS for entry in plugins.installed(group) if entry.dist}
     packages = with_requirements([_LAKEFEED, *plugged, *distributions_of(imports.packages)])
     entries = {f"python/{name}": path for distribution in packages.values() for name, path in files_of(distribution)}
-    # Numbered, because the class path must have the order of the lock file.
+    # The names begin with numbers, because the class path must have the order of the lock file.
     entries |= {f"jars/{number:03}-{path.name}": path for number, path in enumerate(class_path(connections))}
     named = {path.absolute() for path in named_files(config) if path.is_file()}
     own = {file.absolute(), *imports.files, *(path for path in named if path.is_relative_to(folder))}
@@ -125,7 +125,7 @@ def _files(file: Path, config: PipelineConfig, connections: Connections) -> dict
 
 
 def _write(target: str, entries: Mapping[str, Path], texts: Mapping[str, bytes]) -> str:
-    """Write the jar, and return the digest of its content; equal content gives equal jars."""
+    """Write the jar, and return the digest of its content; equal content gives an equal file."""
     digest = hashlib.sha256()
     with zipfile.ZipFile(target, "w") as jar:
         for name in [*texts, *sorted(entries)]:
@@ -133,7 +133,7 @@ def _write(target: str, entries: Mapping[str, Path], texts: Mapping[str, bytes])
             digest.update(f"{name} {len(read)} {hashlib.sha256(read).hexdigest()}\n".encode())
             entry = zipfile.ZipInfo(name, _EPOCH)
             entry.external_attr = 0o644 << 16
-            # Jars are already compressed.
+            # Do not compress jars, which are compressed already.
             entry.compress_type = zipfile.ZIP_STORED if name.endswith(".jar") else zipfile.ZIP_DEFLATED
             jar.writestr(entry, read, compresslevel=1)
     return digest.hexdigest()

@@ -95,8 +95,8 @@ def submit(
     if application is not None:
         application = locate(application, pipeline, cluster_mode=in_cluster)
     if supervise:
-        # Otherwise the cluster would restart a replaced driver, which would replace its successor. The user's arguments
-        # come later, so that they win.
+        # With another status, the cluster would restart a replaced driver, which would then replace its successor. The
+        # user's arguments come later, so that they win.
         arguments = ("--exit-when-replaced", "0", *arguments)
     variables = Variables(default_environment())
     # Refuse unknown options of lakefeed run before anything is built or started.
@@ -134,7 +134,7 @@ def submit(
 
 
 def _overrides(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the values of --set among the options of lakefeed run; raise a usage error for unknown options."""
+    """Return the values of --set among the arguments for lakefeed run; raise a usage error for unknown options."""
     from lakefeed.cli.run import run
 
     context = run.make_context("lakefeed run", ["pipeline.yaml", *arguments], resilient_parsing=False)

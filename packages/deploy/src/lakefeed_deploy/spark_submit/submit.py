@@ -1,6 +1,6 @@
 """Call spark-submit for a pipeline, with Spark's properties and the driver's variables.
 
-Checks run before that, so that mistakes are reported here and not in a worker's log.
+Checks run before the call, so that mistakes are reported here and not in a worker's log.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from lakefeed_deploy.spark_submit.application import MAIN_CLASS, PIPELINE_FOLDER
 _SECRET_VARIABLE = "_SPARK_AUTH_SECRET"  # noqa: S105 (a name)
 _DRIVER_ID = re.compile(r"\bdriver-\d{14}-\d+\b")
 _DRIVER_STATE = re.compile(r"State of driver-\S+ is (\w+)")
-# Lines of a Java stack trace, and a warning that appears at every start.
+# Lines of spark-submit's output that are not shown: of a Java stack trace, and a warning at every start.
 _NOISE = re.compile(r"^\s+(at |\.\.\. )|WARN NativeCodeLoader")
 _MASTER = re.compile(r"(spark|k8s)://.+|yarn|local(\[.*\])?")
 _PACKAGE = "write one: lakefeed deploy package"
 
 
 def find_mistakes(config: PipelineConfig, connections: Connections) -> list[Problem]:
-    """Check the servers as the driver will; return problems that its machine may not have as warnings.
+    """Check the servers as the driver will; problems that only this machine may have become warnings.
 
     Raises:
         LakefeedError: the driver would be refused.
     """
     problems = preflight(config, connections=connections, tables=True)
     for at, problem in enumerate(problems):
-        # The driver's machine may not have the problem, because its network or AWS keys may differ.
+        # On the driver's machine, the problem may not exist, because its network or AWS keys may differ.
         if problem.severity == "error" and (issubclass(problem.error, WorldError) or problem.key == "s3"):
             problems[at] = replace(problem, severity="warning", hint="the driver repeats this check on the cluster")
     raise_first_error(problems)
@@ -74,7 +74,7 @@ def locate(application: str, file: Path, *, cluster_mode: bool) -> str:
         _require_answer(application)
         return application
     if parts.scheme not in ("", "file"):
-        return application  # Spark fetches it through Hadoop, for example from hdfs or s3a.
+        return application  # Spark fetches the jar through Hadoop, for example from hdfs or s3a.
     path = Path(unquote(parts.path) if parts.scheme else application).absolute()
     if path.is_file():
         _require_same_pipeline(path, file)
@@ -84,7 +84,7 @@ def locate(application: str, file: Path, *, cluster_mode: bool) -> str:
 
 
 def _require_answer(url: str) -> None:
-    """Refuse a URL that a server answers with 404; accept an unreachable one, because the workers may reach it."""
+    """Refuse a URL that a server answers with 404; accept an unreachable URL, because the workers may reach it."""
     try:
         status = exchange("HEAD", url, seconds=TIMEOUT_SECONDS, headers={}).status
     except (OSError, ssl.SSLError, http.client.HTTPException):
@@ -159,8 +159,9 @@ class Submission:
 
     def run(self) -> str | None:
         """Run spark-submit to its end; in cluster mode return the id of the driver, which continues to run."""
-        with tempfile.NamedTemporaryFile("w", prefix="lakefeed-", suffix=".properties") as file:  # For its owner only.
-            # Escaped as java.util.Properties requires.
+        # Only this user can read the file.
+        with tempfile.NamedTemporaryFile("w", prefix="lakefeed-", suffix=".properties") as file:
+            # Escape backslashes and line breaks as java.util.Properties requires.
             escaped = {key: value.replace("\\", "\\\\").replace("\n", "\\n") for key, value in self.properties.items()}
             file.writelines(f"{key} {value}\n" for key, value in escaped.items())
             file.flush()
@@ -183,7 +184,7 @@ class Submission:
             what = "the cluster has not started the driver:" + "".join(f"\n  | {line}" for line in lines[-6:])
             hint = "read the driver's log on its worker: work/driver-…/stderr"
             raise JobFailed(what, where=self.master, hint=hint)
-        # The log4j configuration may suppress the line.
+        # The log4j configuration of spark-submit may suppress the line with the driver's id.
         return driver[0] if driver else "the driver"
 
     def _environment(self) -> dict[str, str]:
@@ -226,12 +227,13 @@ def submission(
     # Spark's web pages and logs hide secrets by their keys, as in lakefeed's own sessions.
     properties.setdefault("spark.redaction.regex", secrets.pattern(secrets.keys_of(config)))
     if not cluster_mode:
-        # The application jar has this Python's packages; spark.pyspark.python is the workers' Python.
+        # The application jar has this Python's packages; so the driver must run this Python; spark.pyspark.python is
+        # the workers' Python.
         properties.setdefault("spark.pyspark.driver.python", sys.executable)
     if master == "yarn":
         # The main class is a Java class, so Spark would not ship PySpark to the executors.
         properties.setdefault("spark.yarn.isPython", "true")
-        # ``secrets.shown`` has removed them, because their keys look like those of secrets.
+        # Add these settings again: ``secrets.shown`` has removed them, because their keys look like those of secrets.
         properties |= cluster.NO_KEYS_ON_NODES
     sent = variables.found()
     if secret := whole.get(cluster.AUTHENTICATION_SECRET):

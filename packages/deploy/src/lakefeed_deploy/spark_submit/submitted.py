@@ -1,7 +1,7 @@
 """Start lakefeed from an unpacked application jar, in a Python that has no other package than PySpark.
 
-``lakefeed deploy package`` copies it into the jar as ``main.py``, beside ``application.json``, ``python/`` and
-``pipeline/``; ``io.lakefeed.submit.Application`` runs it there.
+``lakefeed deploy package`` copies this file into the jar as ``main.py``, beside ``application.json``, ``python/`` and
+``pipeline/``; ``io.lakefeed.submit.Application`` unpacks the jar and runs ``main.py``.
 """
 
 import json
@@ -19,7 +19,7 @@ _FAILURES = Path("lakefeed-failures")
 
 
 def _mismatch(built: dict[str, str]) -> str | None:
-    """Describe the difference between this machine and the one whose packages were packed; None if there is none."""
+    """Return how this machine differs from the one on which the jar was packed; None if it fits."""
     import pyspark
 
     here = {
@@ -62,11 +62,11 @@ def _run(arguments: list[str]) -> None:
 
 
 def _wait(*, lasted: float) -> None:
-    """Wait before the end, twice as long after every failure: a lasting error must not flood logs and servers."""
+    """Wait before this program ends, twice as long after every failure, so that errors flood no logs and servers."""
     from pyspark import SparkContext
 
     if (context := SparkContext._active_spark_context) is not None:
-        context.stop()  # This frees the executors while the driver waits.
+        context.stop()  # Stop Spark, so that the executors are free while the driver waits.
     before = int(_FAILURES.read_text()) if _FAILURES.exists() and lasted < _RECOVERED_SECONDS else 0
     _FAILURES.write_text(str(before + 1))
     seconds = min(_FIRST_WAIT * 2**before, _LONGEST_WAIT)

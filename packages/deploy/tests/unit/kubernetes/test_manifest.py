@@ -40,7 +40,7 @@ STRIMZI = ("namespace: feeds", "namespace: feeds\n    strimzi: {cluster: c, name
 
 
 def run(*arguments: str | Path) -> str:
-    """Return the command's output."""
+    """Run ``lakefeed`` with these arguments, and return its output."""
     result = CliRunner().invoke(root, ["deploy", "manifest", *map(str, arguments)], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.stdout
@@ -58,7 +58,7 @@ def write(folder: Path, *changes: tuple[str, str]) -> Path:
 
 
 def refusal(*arguments: str | Path) -> str:
-    """Return the command's error."""
+    """Run ``lakefeed`` with these arguments, and return its error."""
     with pytest.raises(LakefeedError) as refused:
         CliRunner().invoke(root, ["deploy", "manifest", *map(str, arguments)], catch_exceptions=False)
     assert refused.value.exit_status == 2
@@ -71,7 +71,7 @@ def only(text: str, kind: str) -> Object:
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
-def test_the_documents_have_the_examples_manifest_and_kubernetes_accepts_it(name: str) -> None:
+def test_the_manifest_in_the_docs_is_the_example_and_fits_kubernetes(name: str) -> None:
     text = DOCUMENTS[name]()
     assert (ROOT / "docs" / name).read_text() == text, "make docs"
     items = documents(text)
@@ -90,7 +90,7 @@ def test_the_documents_have_the_examples_manifest_and_kubernetes_accepts_it(name
 
 
 @pytest.mark.slow
-def test_the_operators_crds_accept_the_manifests() -> None:
+def test_the_manifests_fit_the_crds_of_both_operators() -> None:
     folder = os.environ.get("LAKEFEED_CRDS")
     what = "set LAKEFEED_CRDS to a folder with the CRDs: both operators' SparkApplication, Strimzi's topics and users"
     assert folder is not None, what
@@ -143,12 +143,12 @@ def test_both_operators_get_the_same_pods_and_restart_a_failed_feed_without_limi
         assert (spec["executor"]["instances"], spec["executor"]["cores"]) == (10, 1)
         assert spec["arguments"] == expected
         assert (spec["restartPolicy"]["type"], spec["restartPolicy"]["onFailureRetries"]) == ("OnFailure", 2**31 - 1)
-    # If readiness waited for executors, it would wait forever: executors may not find a driver before it is ready.
+    # The readiness probe must not wait for executors, because executors may not find a driver before it is ready.
     (driver,) = pods_of(application)["driver"]["spec"]["containers"]
     assert {driver[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")} == {
         "/health/live"
     }
-    # The run command has these options.
+    # The arguments are options of the run command, with these values.
     parsed = run_command.make_context("run", expected[1:]).params
     assert (parsed["exit_on_signal"], parsed["exit_when_replaced"], parsed["probe_port"]) == (143, 0, 8081)
     assert spec["sparkConf"]["spark.dynamicAllocation.enabled"] == "false"
@@ -229,7 +229,7 @@ def test_a_mistake_in_the_file_is_an_error(tmp_path: Path, changes: list[tuple[s
     assert message in refusal(write(tmp_path, *changes))
 
 
-def test_the_config_map_has_the_pipelines_files_and_a_name_for_their_content(tmp_path: Path) -> None:
+def test_the_config_map_has_the_files_and_is_named_by_their_content(tmp_path: Path) -> None:
     package = tmp_path / "rides" / "fares"
     package.mkdir(parents=True)
     (tmp_path / "rides" / "__init__.py").write_text("")
@@ -272,7 +272,7 @@ def test_a_kafka_user_may_read_the_topics_of_a_pattern(tmp_path: Path) -> None:
     assert group["operations"] == ["Read"]
 
 
-def test_set_changes_the_run_and_the_pods(tmp_path: Path) -> None:
+def test_the_option_set_changes_the_run_and_the_pods(tmp_path: Path) -> None:
     text = run(write(tmp_path), "--set", "trigger=5 seconds", "--set", "deploy.kubernetes.executor.instances=7")
     spec = only(text, "SparkApplication")["spec"]
     assert spec["driverArgs"][-2:] == ["--set", "trigger=5 seconds"]
@@ -280,7 +280,7 @@ def test_set_changes_the_run_and_the_pods(tmp_path: Path) -> None:
     assert only(text, "PodDisruptionBudget")["spec"]["minAvailable"] == 6
 
 
-def test_a_dashboards_port_is_in_service_and_network_policy(tmp_path: Path) -> None:
+def test_the_service_and_the_network_policy_have_the_dashboard_port(tmp_path: Path) -> None:
     dashboard = "dashboard: {host: 0.0.0.0, port: 8443, tls: {certificate: /etc/tls/tls.crt, key: /etc/tls/tls.key}, "
     dashboard += "tokens: [{name: prometheus, token: '${VIEWER}'}]}\ncheckpoint:"
     mounts = (

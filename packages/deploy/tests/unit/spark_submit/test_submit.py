@@ -65,7 +65,7 @@ def test_only_the_drivers_variables_have_secrets(tmp_path: Path) -> None:
     assert "UNRELATED" not in found._environment()
 
 
-def test_a_driver_in_client_mode_runs_this_python(tmp_path: Path) -> None:
+def test_client_mode_runs_the_driver_with_this_python(tmp_path: Path) -> None:
     path = write(tmp_path, spark={"spark.authenticate": False, "spark.pyspark.python": "/opt/python/bin/python3"})
     found = planned(path).properties
     assert found["spark.pyspark.driver.python"] == sys.executable
@@ -101,7 +101,7 @@ def test_yarn_sends_pyspark_and_writes_no_s3_keys_to_disks(tmp_path: Path, monke
     monkeypatch.setenv("YARN_CONF_DIR", str(hadoop_configuration(tmp_path)))
     found = planned(path, master="yarn").properties
     assert found["spark.yarn.isPython"] == "true"
-    # Spark would write keys of the environment to the nodes' disks.
+    # An empty value, because Spark would write keys of the environment to the nodes' disks.
     assert found["spark.hadoop.fs.s3a.secret.key"] == ""
     assert "spark.yarn.isPython" not in planned(path).properties
 

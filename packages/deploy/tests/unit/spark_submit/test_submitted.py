@@ -49,10 +49,10 @@ def test_a_supervised_driver_waits_longer_after_each_failure(
     monkeypatch.chdir(folder)
     monkeypatch.setattr(submitted, "__file__", str(folder / "lakefeed-application" / "main.py"))
     waits: list[float] = []
-    # Replace the clock of this module only: other threads of the process sleep, too.
+    # Replace the clock in the module ``submitted`` only, because other threads of this process sleep, too.
     clock = SimpleNamespace(sleep=waits.append, monotonic=time.monotonic)
     monkeypatch.setattr(submitted, "time", clock)
-    # The program would stop the Spark session of other tests in this process.
+    # Hide the Spark session of other tests in this process, because the program would stop it.
     monkeypatch.setattr(pyspark.SparkContext, "_active_spark_context", None)
 
     def fail(*arguments: str) -> None:

@@ -1,4 +1,4 @@
-"""Read rows from files, with types of an Avro schema, or types that Spark infers."""
+"""Read rows from files; the columns have the types of an Avro schema, or types that Spark infers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _JSON: dict[str, FileFormat] = {".json": "json", ".jsonl": "json", ".ndjson": "j
 _SUFFIXES: dict[str, FileFormat] = {".csv": "csv", ".parquet": "parquet", **_JSON}
 _FILES_A_BATCH = 100
 ROUNDED = "lakefeed: the schema has fewer digits than a value: field"
-"""The start of Spark's error for a value that would be rounded; the field's name follows."""
+"""The beginning of Spark's error for a value that would be rounded; the field's name comes after it."""
 
 
 def read_rows(
@@ -76,7 +76,7 @@ def _no_files(path: str) -> ResourceMissing:
 
 
 def read_error(text: str) -> LakefeedError | None:
-    """Return the error for a file, if the text of Spark's exception is about one."""
+    """Return the error for a file, if the text of Spark's exception is about a file's content."""
     if ROUNDED in text:
         rounded = text.partition(ROUNDED)[2].split()[0].strip("'\"")
         what = f"a value of the field '{rounded}' would be rounded, because its type in the schema has fewer digits"
@@ -99,7 +99,7 @@ def read_error(text: str) -> LakefeedError | None:
 
 
 def _wide(columns: Any, *, digits: bool = True) -> Any:
-    """Return the types as nullable; with ``digits``, a decimal gets as many digits behind the point as possible."""
+    """Return the types as nullable; with ``digits``, decimals are widened to 38 digits, the added ones as decimals."""
     if isinstance(columns, t.StructType):
         return t.StructType([t.StructField(each.name, _wide(each.dataType, digits=digits)) for each in columns.fields])
     if isinstance(columns, t.ArrayType):
@@ -112,7 +112,7 @@ def _wide(columns: Any, *, digits: bool = True) -> Any:
 
 
 def _exact(rows: DataFrame, columns: StructType | None, schema: str | None) -> DataFrame:
-    """Convert rows from the wide types to these types; a value that would lose digits raises ``ROUNDED``."""
+    """Convert rows to these types; evaluating a value that would lose digits raises Spark's error ``ROUNDED``."""
     fields = json.loads(schema).get("fields", ()) if schema else ()
     cut = {each["name"]: cuts for each in fields if (cuts := _cuts_micros(each["type"])) is not None}
     requested = (
@@ -127,7 +127,8 @@ def _exact(rows: DataFrame, columns: StructType | None, schema: str | None) -> D
             back = column.cast(exact).cast(each.dataType)
             as_list = sf.map_entries if isinstance(exact, t.MapType) else lambda value: value
             loses = ~as_list(column).eqNullSafe(as_list(back))
-        # Without columns the file has its own types, and the schema's type may be of another kind.
+        # Without ``columns``, the file's own types are used, so check only timestamps: another column of this name may
+        # be of another kind.
         is_cut = each.name in cut and (columns is not None or each.dataType.typeName().startswith("timestamp"))
         if is_cut:
             loses |= sf.coalesce(cut[each.name](column), sf.lit(False))
@@ -139,7 +140,7 @@ def _exact(rows: DataFrame, columns: StructType | None, schema: str | None) -> D
 
 
 def _cuts_micros(schema: Any) -> Callable[[Column], Column] | None:
-    """Return the condition for values whose microseconds an Avro type in milliseconds drops; None for other types."""
+    """Return a condition for values whose microseconds Avro's timestamp-millis would drop; None for other types."""
     if isinstance(schema, list):
         found = [cuts for each in schema if (cuts := _cuts_micros(each)) is not None]
         return found[0] if len(found) == 1 else None
@@ -159,7 +160,7 @@ def _cuts_micros(schema: Any) -> Callable[[Column], Column] | None:
 
 
 def _columns(spark: SparkSession, where: str, format: FileFormat, schema: str | None) -> StructType | None:  # noqa: A002
-    """Return the types for reading; None if the files have types, or if Spark infers them."""
+    """Return the types with which to read the files; None if the files have types, or if Spark infers them."""
     if schema is None or format == "parquet":
         return None
     requested = avro.struct_of(spark, schema)
@@ -189,7 +190,7 @@ def _format_of(path: str) -> FileFormat:
 
 
 def _located(path: str) -> str:
-    """Return the URL of a path; a local path gets ``file://``, because Spark's default may be another file system."""
+    """Return the URL of a path; a local path gets ``file://``, because Spark's default file system may not be local."""
     if re.match(r"[a-z][a-z0-9]+://?", path):
         return re.sub(r"^s3://", "s3a://", path)
     return f"file://{Path(path).expanduser().absolute()}"

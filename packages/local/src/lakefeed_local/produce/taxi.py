@@ -31,7 +31,7 @@ _SUMMED: tuple[str, ...] = (
     *("passenger_count", "trip_distance", "fare_amount", "tip_amount", "tolls_amount", "total_amount"),
 )
 
-# Quantiles in steps of 1/32: hundredths of a mile, and seconds per mile in the city.
+# 33 quantiles of the distance in hundredths of a mile, and of the seconds per mile in the city.
 _DISTANCE = (
     *(0, 40, 50, 60, 67, 72, 78, 84, 90, 96, 102, 109, 116, 123, 131, 140, 149, 159, 169, 180, 191, 204),
     *(219, 237, 258, 282, 312, 352, 411, 510, 680, 986, 2600),
@@ -40,7 +40,8 @@ _PACE = (
     *(95, 112, 140, 160, 175, 187, 199, 210, 219, 229, 239, 249, 257, 265, 272, 280, 289, 299, 309, 320, 333),
     *(346, 359, 371, 389, 407, 430, 455, 483, 520, 571, 650, 800),
 )
-# The zones in which 64 trips begin or end, the hours of 64 pickups, the passengers of 32 trips, 16 tips in percent.
+# The zones in which 64 trips begin or end, the hours of 64 pickups, the passenger counts of 32 trips, and 16 tips in
+# percent.
 _ZONES = (
     *([161, 236, 237, 170] * 4 + [162, 230, 234, 48, 186] * 3),
     *([163, 100, 141, 142, 140, 138, 132, 107, 239, 238, 263, 68, 79, 249] * 2),
@@ -54,7 +55,7 @@ _TIPS = (0, 6, 10, 13, 15, 17, 20, 20, 20, 20, 20, 20, 20, 25, 25, 30)
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
-    """Sums over trips, to compare two engines; they are exact, because they are integers."""
+    """Sums over trips, by which two engines are compared; the sums are exact, because they are integers."""
 
     records: int
     distinct_keys: int | None
@@ -105,7 +106,7 @@ def taxi_rows(spark: SparkSession, rows: int, *, seed: int = 7, start: int = 0, 
         raise ConfigError("trips cannot be generated for these numbers", where=where, hint=hint)
     slices = slices or max(spark.sparkContext.defaultParallelism, -(-rows // _ROWS_A_SLICE))
     dice = _Dice(seed)
-    # A projection per step, so that Spark computes a value once even if many later values use it.
+    # Each step is a projection of its own, so that Spark computes a value once even if many later values use it.
     trips = spark.range(start, start + rows, 1, slices).select("id", *_aliased(spark, dice.hashes))
     trips = trips.select("id", *_aliased(spark, _draws(dice)))
     for step in _STEPS:
@@ -117,29 +118,29 @@ class _Dice:
     """Returns SQL of independent random numbers; every number uses other bits of three 64-bit hashes."""
 
     def __init__(self, seed: int) -> None:
-        # Words of a hash of the seed, so that similar seeds give unrelated trips.
+        # The words are from a hash of the seed, so that similar seeds give unrelated trips.
         digest = hashlib.sha256(f"lakefeed taxi {seed}".encode()).digest()
         words = [int.from_bytes(digest[i * 8 : i * 8 + 8], "big", signed=True) >> 1 for i in range(3)]
         self.hashes = {f"h{number}": f"xxhash64({word}L, id)" for number, word in enumerate(words)}
         self._free = [64] * len(words)
 
     def bits(self, count: int) -> str:
-        """Return SQL of a number of ``count`` bits that no other expression uses."""
+        """Return SQL of a random number of ``count`` bits; no other expression uses the same bits."""
         number = next(number for number, free in enumerate(self._free) if free >= count)
         self._free[number] -= count
         return f"(shiftrightunsigned(h{number}, {self._free[number]}) & {(1 << count) - 1})"
 
     def below(self, limit: int) -> str:
-        """Return SQL of a uniform number from 0 to ``limit - 1``, for limits up to a few thousand."""
+        """Return SQL of a uniform random number from 0 to ``limit - 1``, for limits up to a few thousand."""
         bits = 16 if limit > 1000 else 14
         return f"shiftright({self.bits(bits)} * {limit}, {bits})"
 
     def one_of(self, values: Sequence[int]) -> str:
-        """Return SQL that draws one of 2^n values with equal probability."""
+        """Return SQL that draws one of the values with equal probability; the number of values is a power of 2."""
         return f"{_array(values)}[cast({self.bits((len(values) - 1).bit_length())} AS int)]"
 
     def quantile(self, values: Sequence[int]) -> str:
-        """Return SQL of a number with these 33 quantiles, interpolated linearly."""
+        """Return SQL of a random number with these 33 quantiles, between which it is interpolated linearly."""
         steps = [high - low for low, high in itertools.pairwise(values)]
         bin_, part = f"cast({self.bits(5)} AS int)", self.bits(8)
         return f"({_array(values[:-1])}[{bin_}] + shiftright({_array(steps)}[{bin_}] * {part}, 8))"
@@ -214,7 +215,7 @@ def _aliased(spark: SparkSession, expressions: Mapping[str, str]) -> list[Column
 
 
 def _clock(seconds: str) -> str:
-    """Return SQL that formats seconds since 2018 as ``MM/dd/yyyy hh:mm:ss a``, by tables: date_format is far slower."""
+    """Return SQL that formats seconds since 2018 as ``MM/dd/yyyy hh:mm:ss a``, much faster than date_format."""
     days = [date(2018, 1, 1) + timedelta(days=day) for day in range(367)]
     dates = _array(f"'{day:%m/%d/%Y} '" for day in days)
     hours = _array(f"'{(hour + 11) % 12 + 1:02}:'" for hour in range(24))
@@ -248,7 +249,7 @@ _FIELDS = {
 
 
 def taxi_trips(spark: SparkSession, *, rows: int, csv: Path | None) -> DataFrame:
-    """Return the trips of a CSV file or generated ones, with a ``trip_key`` that depends only on the row."""
+    """Return trips, generated or from a CSV file, each with a ``trip_key`` that depends only on its row."""
     if csv is None:
         return taxi_rows(spark, rows)
     found = read_rows(spark, str(csv), format="csv", schema=taxi_schema())
@@ -256,7 +257,7 @@ def taxi_trips(spark: SparkSession, *, rows: int, csv: Path | None) -> DataFrame
 
 
 def table_totals(table: str, connections: Connections, *, key: str | None) -> Totals:
-    """Compute the totals of an Iceberg table with DuckDB, to which pyiceberg streams the rows."""
+    """Compute the totals of an Iceberg table with DuckDB, whose input are rows that pyiceberg streams."""
     import duckdb
 
     expressions, columns = dict(TOTALS_SQL), _SUMMED
@@ -267,6 +268,6 @@ def table_totals(table: str, connections: Connections, *, key: str | None) -> To
         connection.register("trips", scan.to_arrow_batch_reader())
         listed = ", ".join(f"{sql} AS {name}" for name, sql in expressions.items())
         row = connection.execute(f"SELECT {listed} FROM trips").fetchone()  # noqa: S608  # TOTALS_SQL
-    assert row is not None  # Aggregates always return a row.
+    assert row is not None  # A query of aggregates always returns a row.
     sums = {name: int(value or 0) for name, value in zip(expressions, row, strict=True)}
     return Totals(distinct_keys=sums.pop("distinct_keys", None), **sums)

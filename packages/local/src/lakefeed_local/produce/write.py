@@ -35,7 +35,7 @@ _STOP_SECONDS = 20.0
 
 @dataclass(frozen=True, kw_only=True)
 class Produced:
-    """The result of a producer; ``records`` includes those that other writers have added to the topic meanwhile."""
+    """The result of a producer; ``records`` includes those that other writers added to the topic during the run."""
 
     topic: str
     records: int
@@ -57,7 +57,7 @@ class ProduceView(LiveLine):
         super().__init__(self._line(0), console=console)
 
     def reached(self, records: int) -> None:
-        """Set the number of records in the topic, and show it at intervals."""
+        """Take the number of records that have reached the topic, and show it at intervals."""
         if self.lives:
             self.update(self._line(records))
         elif time.monotonic() - self._printed >= _SECONDS_A_LINE:
@@ -74,7 +74,7 @@ class ProduceView(LiveLine):
         return " · ".join(parts)
 
     def _rate(self, records: int) -> float:
-        """Return the records per second since the first ones arrived, so without Spark's start."""
+        """Return the records per second since the first record arrived, which leaves out Spark's start."""
         now = time.monotonic()
         if self._first is None:
             self._first = (now, records) if records > 0 else None
@@ -84,7 +84,7 @@ class ProduceView(LiveLine):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C has interrupted a batch; ``produced`` counts the records that the topic has got."""
+    """Ctrl-C has interrupted a batch; ``produced`` counts the records that are in the topic."""
 
     def __init__(self, produced: Produced) -> None:
         self.produced = produced
@@ -170,7 +170,7 @@ def sink_options(topic: str, bootstrap_servers: str, options: Mapping[str, str] 
 
 
 class _Count:
-    """Counts the records that a topic gets after the construction, by its partitions' end offsets."""
+    """Counts the records that the topic gets after this object is created, by the partitions' end offsets."""
 
     def __init__(self, topic: str, bootstrap_servers: str, options: Mapping[str, str] | None) -> None:
         login = client_options(KafkaLogin.from_environment(os.environ), options or {})
@@ -181,7 +181,7 @@ class _Count:
         return Produced(topic=self._topic, records=self._end() - self._before, seconds=time.monotonic() - self._began)
 
     def at_rest(self) -> Produced:
-        """Count when the number no longer grows, because the clients of cancelled tasks still send buffered records."""
+        """Return the count when it no longer grows, because clients of cancelled tasks still send buffered records."""
         now = self.so_far()
         for _ in range(int(_STOP_SECONDS)):
             last = now
@@ -195,7 +195,7 @@ class _Count:
 
 
 class _Save:
-    """Runs Spark's blocking ``save()`` in a thread, so that this one can show progress and handle Ctrl-C."""
+    """Runs Spark's blocking ``save()`` in a thread, so that the calling thread can show progress."""
 
     def __init__(self, records: DataFrame, options: Mapping[str, str]) -> None:
         from pyspark import InheritableThread
@@ -208,14 +208,14 @@ class _Save:
             self._context.addJobTag(self._tag)
             try:
                 records.write.format("kafka").options(**options).save()
-            except Exception as error:  # The caller raises it in its own thread.
+            except Exception as error:  # The calling thread raises the error.
                 self.failure = error
 
         self._thread: Any = InheritableThread(target=run, daemon=True)
         self._thread.start()
 
     def finished(self, seconds: float) -> bool:
-        """Wait for the end for at most ``seconds``; return whether it has ended."""
+        """Wait for at most ``seconds``; return whether the thread has ended."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
@@ -233,7 +233,7 @@ def _error(error: BaseException) -> LakefeedError:
 def _limit_rate(records: DataFrame, rate: float | None) -> DataFrame:
     """Limit the records per second of all tasks by a token bucket in each JVM (``io.lakefeed.produce.Pace``).
 
-    The current executors get equal shares, so executors that join later raise the total.
+    The current executors get equal shares, so executors that join later raise the total rate.
     """
     if rate is None:
         return records
@@ -241,7 +241,7 @@ def _limit_rate(records: DataFrame, rate: float | None) -> DataFrame:
         raise ConfigError(f"{rate:g} records a second is no rate", where="rate", hint="give a number above 0")
     spark = records.sparkSession
     context: Any = spark.sparkContext._jsc
-    # The list contains the driver, which runs tasks only if it is alone.
+    # The list contains the driver, which runs tasks only if there are no executors.
     executors = max(1, int(context.sc().getExecutorMemoryStatus().size()) - 1)
     # Spark configures functions by their catalog, and reads a catalog's options only once, so each call gets its own.
     catalog = f"lakefeed_pace_{uuid.uuid4().hex[:12]}"

@@ -263,7 +263,7 @@ def _print_sample(found: TopicSample, output: str | None) -> None:
 def _print_record(record: ShownRecord, output: str) -> None:
     if output == "raw":
         value = (record.raw.value if record.raw else None) or b""
-        if sys.stdout.isatty():  # Escape characters that control a terminal.
+        if sys.stdout.isatty():  # Escape control characters, because a terminal would act on them.
             echo(printable(value.decode(errors="backslashreplace"), keep="\t"))
         else:
             sys.stdout.buffer.write(value + b"\n")
@@ -307,7 +307,7 @@ def _redacted(value: Any) -> Any:
 def _profile_lines(found: TopicProfile) -> Iterator[str]:
     yield found.headline
     if found.rates:
-        # In a terminal, as many columns as fit beside the label.
+        # In a terminal, draw as many columns as fit beside the label.
         columns = max(8, shutil.get_terminal_size().columns - 14) if sys.stdout.isatty() else 1_000
         yield from _chart_lines(narrowed([rate.per_second for rate in found.rates], columns))
         first, last = found.rates[0].start, found.rates[-1].end
@@ -324,14 +324,14 @@ def _profile_lines(found: TopicProfile) -> Iterator[str]:
 
 
 def narrowed(rates: Sequence[float], columns: int) -> list[float]:
-    """Return at most ``columns`` rates, which are averages over longer spans."""
+    """Return at most ``columns`` rates; each is the average of several neighbours if there are more rates."""
     wide = -(-len(rates) // columns)
     spans = [rates[at : at + wide] for at in range(0, len(rates), wide)]
     return [sum(span) / len(span) for span in spans]
 
 
 def _chart_lines(rates: Sequence[float], *, height: int = 4) -> Iterator[str]:
-    """Draw rates as a bar chart, labelled with the highest one."""
+    """Draw rates as a bar chart, labelled with the highest rate."""
     most = max(rates) or 1.0
     step = len(BARS) - 1
     for row in range(height - 1, -1, -1):

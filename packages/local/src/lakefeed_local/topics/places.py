@@ -1,4 +1,4 @@
-"""Choose the records of a topic to show: the newest ones, or the first ones from a place on."""
+"""Choose the records of a topic to show: the newest ones, or the first ones from a time or an offset on."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TopicPlace:
 
 
 def chosen_records(source: KafkaSource, place: TopicPlace, *, most: int, each: int | None = None) -> Iterator[Record]:
-    """Yield the first records from the place on, else the newest ones; a partition's records are in order.
+    """Yield the first records from the place on, or the newest records; those of one partition are in order.
 
     There are at most ``most`` records, and at most ``each`` of a partition. Partitions get equal shares if they have
     enough records. Offsets without a record, which compaction and transactions leave, do not count.
@@ -51,7 +51,7 @@ def chosen_records(source: KafkaSource, place: TopicPlace, *, most: int, each: i
 
 
 def following_starts(source: KafkaSource, place: TopicPlace, *, last: int) -> dict[Partition, int]:
-    """Return the offsets of the place, else those at which the partitions' ``last`` newest records begin."""
+    """Return the offsets of the place; if it has none, those at which each partition's ``last`` records begin."""
     parts = _partitions(source, place)
     if place.start is not None or place.offset is not None:
         return _starts(source, place, parts)
@@ -59,12 +59,12 @@ def following_starts(source: KafkaSource, place: TopicPlace, *, last: int) -> di
         return {key: part.end_offset for key, part in parts.items()}
     spans = {key: (part.start_offset, part.end_offset) for key, part in parts.items()}
     newest = last_offsets(source, spans, dict.fromkeys(spans, last))
-    # Without committed records, begin at the partition's start, because an open transaction may commit some.
+    # If no record is visible yet, begin at the partition's start, because an open transaction may still commit records.
     return {key: offsets[0] if offsets else spans[key][0] for key, offsets in newest.items()}
 
 
 def _newest_starts(source: KafkaSource, spans: Spans, *, most: int, each: int) -> dict[Partition, int]:
-    """Return the offsets at which the newest records of the partitions begin."""
+    """Return the offsets at which the newest records begin, by partition."""
     held = {key: min(end - start, each) for key, (start, end) in spans.items()}
     found: dict[Partition, list[int]] = {key: [] for key in spans}
     while True:
@@ -159,12 +159,12 @@ def _offset(key: Partition, part: PartitionDescription, offset: int) -> int:
 
 
 def fair_shares(held: Mapping[Partition, int], most: int) -> dict[Partition, int]:
-    """Divide ``most`` records evenly among partitions; if a partition holds less, the others get more."""
+    """Divide ``most`` records evenly among partitions; what one partition lacks is given to the others."""
     shares: dict[Partition, int] = {}
     left = most
     ascending = sorted(held, key=lambda key: (held[key], key))
     for at, key in enumerate(ascending):
-        # The last partitions get the remainder.
+        # What a small partition cannot supply is shared among the larger ones, which come later in this order.
         shares[key] = min(held[key], -(-left // (len(ascending) - at)))
         left -= shares[key]
     return shares

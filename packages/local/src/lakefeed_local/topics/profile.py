@@ -20,7 +20,7 @@ from lakefeed_local.topics.record_view import ShownRecord
 BUCKETS = 48
 LONGEST = timedelta(days=1)
 LATENESS = (1, 10, 60, 600, 3600)
-"""Thresholds in seconds for late records: they are older than an earlier record of their partition."""
+"""Thresholds in seconds for late records; a late record is older than an earlier record of its partition."""
 MOST_COMMON = 5
 LONGEST_SHOWN = 40
 MOST_DISTINCT = 100_000
@@ -209,7 +209,7 @@ def profile_topic(
 
 
 def _rates(source: KafkaSource, topic: str, parts: Mapping[Partition, PartitionDescription]) -> Iterator[Rate]:
-    """Yield the number of records in equal spans of time, by the offsets at their bounds."""
+    """Yield the number of records in equal spans of time, computed from the offsets at the bounds of the spans."""
     filled = {key: part for key, part in parts.items() if part.start_offset < part.end_offset}
     times = record_times(source, {key: part.start_offset for key, part in filled.items()})
     known = [time for time in times.values() if time is not None and 0 < time < float("inf")]
@@ -234,7 +234,7 @@ def _rates(source: KafkaSource, topic: str, parts: Mapping[Partition, PartitionD
 
 
 class _Sample:
-    """Collects the figures of a profile while records pass."""
+    """Collects the figures of a profile from the records that pass."""
 
     def __init__(self) -> None:
         self.count = self.values = 0

@@ -2,7 +2,7 @@
 
 Without a decode block, the bytes of each record decide: if they begin with the header of a schema in the registry, they
 are decoded with that schema; others are JSON, text or bytes. ``RecordView.java`` decodes, and evaluates conditions and
-columns. A JVM starts for the first record that needs it.
+columns. A JVM starts when the first record needs decoding.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ AT_ONCE = 500
 INFERRED_FROM = 1_000
 _TEXT = {"format": "string"}
 _NO_TIME = -(2**63)
-# The error class before the sentence of Spark's error, and the SQLSTATE behind it.
+# Matches the error class before Spark's sentence, and the SQLSTATE after it.
 _MARKS = re.compile(r"^\[[A-Z_.]+\] |\.? SQLSTATE: \w{5}.*$", re.DOTALL)
 
 
@@ -96,7 +96,7 @@ class TopicView:
         self._open.close()
 
     def show(self, records: Iterable[Record]) -> Iterator[ShownRecord]:
-        """Yield the records that meet the condition, in their order."""
+        """Yield the records that meet the condition, in the given order."""
         batch: list[Record] = []
         for record in records:
             batch.append(record)
@@ -106,14 +106,14 @@ class TopicView:
         yield from self._show(batch)
 
     def require_fitting(self, shown: int) -> None:
-        """Raise a ConfigError if condition and columns fit none of the records, of which ``shown`` were shown."""
+        """Raise a ConfigError if condition and columns fit no record; ``shown`` is the number of records shown."""
         if self.unmatched and not shown and not self._fitted:
             why = max(self.unmatched, key=lambda each: self.unmatched[each])
             hint = "without --where and --fields the records show which columns they have"
             raise ConfigError(f"the condition or the columns fit no record: {why}", hint=hint)
 
     def notes(self) -> Iterator[str]:
-        """Yield messages about records without the expressions' columns and about unknown schema ids."""
+        """Yield messages about records that lack the expressions' columns, and about unknown schema ids."""
         if self.unregistered:
             ids = ", ".join(map(str, sorted(self.unregistered)))
             what = "begin with the header of a schema id that the registry does not have"
@@ -221,7 +221,7 @@ class TopicView:
         return ReadingPlan("text", "text")
 
     def _begins_with_unknown_id(self, data: bytes) -> bool:
-        """Check that a value begins with the id of a schema for which the registry was asked, and which it lacks.
+        """Return whether a value begins with a schema id that the registry was asked for and does not have.
 
         An id of 0 does not count, because a small 8-byte number also begins with zeros.
         """
@@ -279,7 +279,7 @@ def _frame(record: Record, value: ReadingPlan, key: ReadingPlan) -> bytes:
 
 
 def _content(data: bytes | None, plan: ReadingPlan) -> bytes | None:
-    """Return the bytes for the JVM to decode; None for bytes that are no text, which it could only refuse."""
+    """Return the bytes for the JVM to decode; None for bytes that are no text, which the JVM could only refuse."""
     return None if data is None or plan.format == "bytes" else data[plan.skip :]
 
 
@@ -331,7 +331,7 @@ def shown_record(
     columns: bool = False,
     note: str | None = None,
 ) -> ShownRecord:
-    """Return a record with the JVM's result, which is empty for a record that the JVM has not decoded."""
+    """Return a record with its decoded content; ``decoded`` is the JVM's result, empty if the JVM was not asked."""
     error = decoded.get("error") if value.options or key.options else None
     shown = decoded.get("value") if columns or (value.options and "value" in decoded) else plain(record.value, value)
     schema_id = decoded.get("schema_id")
@@ -363,7 +363,7 @@ def plain(data: bytes | None, plan: ReadingPlan | None) -> Any:
 
 
 def is_json(text: str) -> bool:
-    """Check that a text is JSON, without values such as NaN, which Python reads but cannot write."""
+    """Return whether a text is JSON, without values such as NaN, which Python reads but JSON does not have."""
     try:
         _parsed(text)
     except (ValueError, RecursionError):

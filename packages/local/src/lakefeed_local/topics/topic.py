@@ -175,7 +175,7 @@ class Topic:
 
     @classmethod
     def of_pipeline(cls, pipeline: Pipeline, *, topic: str | None = None) -> Topic:
-        """Return the topics of a pipeline, or one of them, decoded as in its file."""
+        """Return an object for the topics of a pipeline, or for one of them; records are decoded as the file says."""
         source, decode = pipeline.config.kafka, pipeline.config.decode
         if topic is not None:
             if not source.reads(topic):
@@ -230,7 +230,7 @@ class Topic:
         """
         place = TopicPlace(start=start, partition=partition, offset=offset)
         is_search = key is not None or where is not None
-        # Without a search, ``limit`` records of each partition suffice, because the newest may all be in one of them.
+        # Without a search, ``limit`` records of each partition are enough; all of the newest may be in one partition.
         records = chosen_records(self._source, place, most=max(limit, scan), each=None if is_search else limit)
         held = sum(part.end_offset - part.start_offset for part in self._parts(partition).values())
         searched = 0
@@ -268,7 +268,7 @@ class Topic:
         fields: str | None = None,
         stop: threading.Event | None = None,
     ) -> Iterator[ShownRecord]:
-        """Yield the ``last`` records of each partition, or those from a place on, then new ones, until ``stop`` is set.
+        """Yield the ``last`` records of each partition, or all from a place on, then new ones, until ``stop`` is set.
 
         The other arguments are those of ``sample``.
         """
@@ -312,6 +312,6 @@ class Topic:
 
 
 def has_key(record: ShownRecord, key: str) -> bool:
-    """Check that a record has this key, as text or as bytes."""
+    """Return whether a record has this key, as text or as bytes."""
     raw = record.raw
     return (raw is not None and raw.key == key.encode()) or (record.key is not None and cell_text(record.key) == key)

@@ -13,5 +13,5 @@ def test_the_header_is_a_zero_byte_and_the_schema_id(schema_id: int, expected: s
     assert header(schema_id).hex() == expected
 
 
-def test_another_error_of_spark_is_no_error_of_a_file() -> None:
+def test_an_unrelated_spark_error_is_no_error_of_a_file() -> None:
     assert read_error("org.apache.spark.SparkException: Job aborted due to stage failure") is None

@@ -15,7 +15,7 @@ def test_partitions_get_equal_shares_unless_they_hold_less(held: dict[tuple[str,
     shares = fair_shares(held, most)
     assert sum(shares.values()) == min(most, sum(held.values()))
     assert all(0 <= shares[key] <= held[key] for key in held)
-    # A partition with a smaller share has no more records.
+    # A partition gets a smaller share than the others only if it has no more records.
     largest = max(shares.values())
     assert all(shares[key] == held[key] for key in held if shares[key] < largest - 1)
 
