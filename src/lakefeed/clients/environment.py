@@ -1,4 +1,4 @@
-"""Find the endpoints in the process's environment, or else in the environment of the running local stack.
+"""Find the servers' addresses in this process's environment variables, or else in those of the running local stack.
 
 ``lakefeed local up`` writes a file into its home, with the endpoints and the processes that serve them. The clients
 read this file, so they do not depend on the local stack's code.
@@ -29,12 +29,12 @@ class StackEnvironment(BaseModel):
     processes: dict[int, str]
 
     def is_running(self) -> bool:
-        """Check that all processes run. This is quick: it connects to none of them."""
+        """Return whether all processes of the stack run, by their start times; no connection is made to them."""
         return bool(self.processes) and all(process_start(pid) == began for pid, began in self.processes.items())
 
 
 def default_environment() -> dict[str, str]:
-    """Return the environment; if it names no endpoints, add those of the running local stack."""
+    """Return this process's environment; if it names no server's address, add those of the running local stack."""
     if ENDPOINT_VARIABLES & os.environ.keys():
         return dict(os.environ)
     return {**os.environ, **running_stack_environment()}
@@ -47,7 +47,7 @@ def default_connections() -> Connections:
 
 
 def running_stack_environment() -> dict[str, str]:
-    """Return the variables of the local stack in the default home; an empty dictionary if it does not run."""
+    """Return the variables of the local stack in the default home; an empty dictionary if the stack does not run."""
     try:
         stack = StackEnvironment.model_validate_json(stack_environment_file(default_home()).read_text("utf-8"))
     except (OSError, ValidationError, UnicodeDecodeError):
@@ -117,11 +117,11 @@ FOR_ALL, OWNER_ONLY = 0o644, 0o600
 def write_whole(path: Path, text: str, *, overwrite: bool, mode: int = FOR_ALL) -> bool:
     """Write a file atomically, so that it is complete even after a power failure; create its folder if it is missing.
 
-    Without ``overwrite``, return False if the file exists: of two concurrent writers only one returns True. With
-    ``overwrite``, a device or pipe is written to directly.
+    Without ``overwrite``, return False and change nothing if the file exists, so that of two concurrent writers only
+    one returns True. With ``overwrite``, a device or pipe is written to directly.
     """
     if overwrite and path.exists() and not path.is_file():
-        # A rename would replace, for example, /dev/null by a file.
+        # A device or a pipe: a rename would replace, for example, /dev/null by a file.
         path.write_text(text, "utf-8")
         return True
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -131,18 +131,18 @@ def write_whole(path: Path, text: str, *, overwrite: bool, mode: int = FOR_ALL) 
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(mode)  # Temporary files are private.
+        Path(temporary).chmod(mode)  # Only this user can read the files of mkstemp.
         if overwrite:
             Path(temporary).replace(path)
             return True
         try:
-            # Unlike a rename, a link never replaces a file that another process has just written.
+            # A rename would replace a file that another process has just written; a link fails instead.
             path.hardlink_to(temporary)
         except FileExistsError:
             return False
         return True
     except OSError as error:
-        # The error of a full disk does not name the file.
+        # For example the error of a full disk does not name the file.
         error.filename = str(path)
         raise
     finally:

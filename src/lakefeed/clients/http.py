@@ -37,7 +37,7 @@ class Response(NamedTuple):
 def ask(
     url: str, *, server: str, headers: Mapping[str, str], timeout: float = TIMEOUT_SECONDS, body: bytes | None = None
 ) -> Response:
-    """Get a URL, or post a form to it; retry a GET after a server error or a lost connection.
+    """Get a URL, or post a form to it; repeat a GET after a server error or a lost connection.
 
     Raises Unreachable, which names the ``server``, if an attempt gets no complete answer within ``timeout`` seconds.
     """
@@ -78,9 +78,9 @@ def exchange(
 
     Redirects are not followed, because their target would get the headers, which may contain a login.
 
-    From the connection to the last byte, this takes at most ``seconds``. Without a ``context`` it trusts this process's
-    authorities (``lakefeed.config.trust``). Raises TimeoutError, OSError or http.client.HTTPException, and ValueError
-    for an invalid address.
+    From the connection to the last byte, this takes at most ``seconds``. Without a ``context``, the certificate
+    authorities of this process are trusted (``lakefeed.config.trust``). Raises TimeoutError, OSError or
+    http.client.HTTPException, and ValueError for an invalid address.
     """
     parts = urlsplit(url)
     path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
@@ -104,7 +104,8 @@ def exchange(
     except (OSError, http.client.HTTPException):
         if time.monotonic() < until:
             raise
-    # At the deadline the timer closes the socket. An answer without a length then looks complete.
+    # At the deadline the timer closes the socket, and an answer without a length then looks complete, although it may
+    # be cut.
     if time.monotonic() >= until:
         raise TimeoutError(f"no complete answer within {seconds:g} s")
     if len(text) > most_bytes:
@@ -115,7 +116,7 @@ def exchange(
 def _connect(
     scheme: str, host: str, port: int | None, seconds: float, context: ssl.SSLContext | None
 ) -> http.client.HTTPConnection:
-    """Open a connection; the caller does the TLS handshake."""
+    """Return an open HTTP connection; with https, the caller does the TLS handshake."""
     kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
     connection = kind(host, port, timeout=seconds)
     sock = connect(connection.host, connection.port, seconds=seconds)
@@ -133,21 +134,22 @@ def _connect(
 
 
 def _shut_down(sock: socket.socket) -> None:
-    """Shut a socket down, so that a thread that waits for it continues."""
-    plain: Any = socket.socket.shutdown  # SSLSocket.shutdown would change the object while the reader uses it.
+    """Shut a socket down, so that a thread that waits for its data continues."""
+    # SSLSocket.shutdown would change the object while another thread reads from it.
+    plain: Any = socket.socket.shutdown
     with suppress(OSError):
         plain(sock, socket.SHUT_RDWR)
 
 
 _LEAST_SECONDS = 1.0
-"""The minimum time for an attempt with one address of a host, unless the deadline is earlier."""
+"""The minimum time for connecting to one of a host's addresses, unless the deadline is earlier."""
 
 
 def connect(host: str, port: int, *, seconds: float) -> socket.socket:
     """Return a socket that is connected to the first address of a host that answers.
 
-    The lookup and all attempts together take at most ``seconds``, which is the timeout of the socket, too. Raises
-    TimeoutError or OSError, and ValueError for an invalid host name.
+    The lookup and all attempts together take at most ``seconds``, which is also the timeout of each later read and
+    write. Raises TimeoutError or OSError, and ValueError for an invalid host name.
     """
     until = time.monotonic() + seconds
     addresses = _addresses(host, port, seconds=seconds)
@@ -173,7 +175,7 @@ def connect(host: str, port: int, *, seconds: float) -> socket.socket:
 
 
 def _addresses(host: str, port: int, *, seconds: float) -> list[tuple[Any, ...]]:
-    """Look up a name in a separate thread, because getaddrinfo has no timeout; abandon the thread at the deadline."""
+    """Return a host's addresses; the lookup runs in a thread, abandoned at the deadline: getaddrinfo has no timeout."""
     found: list[tuple[Any, ...]] = []
     failed: list[Exception] = []
 
@@ -232,7 +234,7 @@ def fetch_token(
 
 
 def refuse_outage(status: int, *, server: str, where: str) -> None:
-    """Raise Unreachable for an HTTP status that another attempt may not get."""
+    """Raise Unreachable if an HTTP status means that the same request may succeed later."""
     if status == 429 or (status >= 500 and status != 501):
         hint = "try again later; if the status stays, look at the server's log"
         raise Unreachable(f"{server} answers with HTTP status {status}", where=where, hint=hint)

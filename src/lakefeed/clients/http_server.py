@@ -37,10 +37,11 @@ def serve_http(answer: Callable[[HttpRequest], HttpAnswer], *, port: int = 0) ->
     """
 
     class Handler(BaseHTTPRequestHandler):
-        wbufsize = -1  # One packet per answer: with two, Nagle's algorithm waits for a delayed acknowledgement.
+        # One packet per answer, because with two packets Nagle's algorithm waits for a delayed acknowledgement.
+        wbufsize = -1
 
         def handle_one_request(self) -> None:
-            # Accept any method: the base class would require a function such as do_GET for it.
+            # Accept any method; the base class would require a function per method, such as do_GET.
             self.raw_requestline = self.rfile.readline(65537)
             if not self.raw_requestline or not self.parse_request():
                 self.close_connection = True

@@ -28,7 +28,9 @@ def ask_rest_catalog(catalog: Catalog) -> None:
     status, body = ask(url, server=_SERVER, headers=headers)
     if status in (401, 403, 419):
         if token is None and catalog.secrets():
-            return  # The server answers. The login is a property that only Iceberg's client supports.
+            # The server has answered. The catalog logs in with a property that only Iceberg's client supports, so stop
+            # here.
+            return
         if token is None:
             what, hint = "requires a login", "set catalogs.<name>.credential or token from the environment"
         elif catalog.token is not None:
@@ -52,7 +54,7 @@ def ask_rest_catalog(catalog: Catalog) -> None:
 
 
 def _traded(catalog: Catalog) -> str | None:
-    """Fetch a token for the catalog's credential; return None if the catalog has no credential."""
+    """Return an access token fetched with the catalog's credential; None if the catalog has no credential."""
     if catalog.credential is None:
         return None
     client, has_id, secret = catalog.credential.get_secret_value().partition(":")

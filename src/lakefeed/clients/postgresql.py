@@ -80,7 +80,7 @@ def log_in(catalog: Catalog, *, timeout: float) -> None:
 
 
 def login_error(text: str, database: CatalogDatabase) -> LakefeedError:
-    """Return the error for the text of a failed login, from the client or from the server."""
+    """Return the error for the text of a failed login; the text is from the client or from the server."""
     where = f"{database.host}:{database.port}/{database.name}"
     if (refused := explain_libpq(text, server="the catalog's database", where=where)) is not None:
         return refused

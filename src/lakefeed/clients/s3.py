@@ -1,7 +1,7 @@
 """Check a bucket of an S3 store within seconds, with the standard library instead of an SDK or a JVM.
 
-The request lists one key, which every user of a bucket may do. Unlike the errors of a HEAD request, its errors have a
-code. The request is signed with AWS Signature Version 4:
+The request lists one key, which every user of a bucket may do. A refused listing is answered with an error code, a
+refused HEAD request is not. The request is signed with AWS Signature Version 4:
 https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html
 """
 
@@ -60,7 +60,7 @@ def configured_keys(s3: S3) -> Keys:
 def require_bucket(bucket: str, *, s3: S3, keys: Keys | None, timeout: float = TIMEOUT_SECONDS) -> None:
     """Raise an error unless the bucket exists and these keys may list it; ``timeout`` is in seconds per attempt.
 
-    Without keys the request is not signed, and only finds a missing bucket or store.
+    Without keys the request is not signed, and the only errors are a missing bucket and a store that does not answer.
     """
     url = bucket_url(bucket, s3=s3)
     headers = signed_headers(url, keys=keys, region=s3.region) if keys else {"host": urlsplit(url).netloc}
@@ -202,7 +202,7 @@ def keys_of_the_chain(kind: str, *, purpose: str, profile: str | None = None) ->
     logging.getLogger("botocore.credentials").disabled = True
     where = "AWS's default chain: environment, web identity, profile, container, instance"
     session = Session(profile=profile)
-    # Without this, botocore only trusts AWS_CA_BUNDLE.
+    # Without this setting, botocore only trusts the certificates of AWS_CA_BUNDLE.
     if (bundle := trust.authorities_file()) is not None:
         session.set_config_variable("ca_bundle", bundle)
     session.set_config_variable("metadata_service_timeout", TIMEOUT_SECONDS)

@@ -1,1 +1,1 @@
-"""Iceberg tables outside of feeds: opens tables, writes SQL for them, resolves write conflicts."""
+"""Iceberg tables outside of feeds: open tables, write SQL for tables, resolve write conflicts."""

@@ -1,4 +1,4 @@
-"""Read S3 for pyiceberg with a client certificate: Python's TLS can present one, pyarrow's S3 client cannot."""
+"""Read S3 for pyiceberg with a client certificate: Python's TLS supports that, pyarrow's S3 client does not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lakefeed.clients.s3 import configured_keys, object_url, prefix_url, read_li
 from lakefeed.config.connections import S3
 
 _SECONDS = 60.0
-"""The timeout of a request, which reads at most a megabyte."""
+"""The timeout of a request; each request reads at most a megabyte."""
 
 
 class CertifiedFileIO(PyArrowFileIO):
@@ -65,7 +65,7 @@ class _Objects(FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
     def _info(self, path: str) -> FileInfo:
         bucket, _, key = path.partition("/")
         listed = self._get(f"{prefix_url(bucket, key, s3=self._s3)}&max-keys=1", path)
-        # A listing by prefix begins with the key itself, if it exists.
+        # A listing of the keys with this prefix begins with the key itself, if the object exists.
         size = read_listing(listed).sizes.get(key)
         return FileInfo(path, FileType.NotFound) if size is None else FileInfo(path, FileType.File, size=size)
 

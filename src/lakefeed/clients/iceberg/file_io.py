@@ -11,6 +11,6 @@ from lakefeed.config import trust
 class TrustingFileIO(PyArrowFileIO):
     def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
         made = super()._initialize_s3_fs(netloc)
-        # The file system has no getters for its settings, but pickle's protocol returns them.
+        # The file system has no getters for its settings, but pickle's protocol (``__reduce__``) returns them.
         rebuild, (settings,) = made.__reduce__()
         return rebuild({**settings, "tls_ca_file_path": trust.authorities_file() or ""})

@@ -31,7 +31,7 @@ def open_catalog(name: str, *, connections: Connections) -> Catalog:
         raise MissingExtra.of("pyiceberg", "read", "reading a table without Spark") from None
     catalog, s3 = connections.catalog(name), connections.s3
     if catalog.folder is not None and catalog.sqlite_file is not None and not catalog.sqlite_file.exists():
-        # pyiceberg would create the file, or report that its folder is missing.
+        # Without this check, pyiceberg would create the SQLite file, or report that its folder is missing.
         hint = "the first run creates it: lakefeed run pipeline.yaml"
         raise ResourceMissing(f"the catalog {name} has no table yet", where=str(catalog.sqlite_file), hint=hint)
     properties = {
@@ -81,7 +81,7 @@ def open_table(table: str, *, connections: Connections | None = None) -> Table:
         hint = "correct the name; or run the feed: its first run creates the table"
         raise ResourceMissing(f"there is no table {table}", where=f"catalog {catalog_name}", hint=hint) from None
     except FileNotFoundError as error:
-        # Not a ResourceMissing: callers would create a missing table.
+        # Not a ResourceMissing, because callers handle that error by creating the table.
         raise WorldError(METADATA_GONE, where=f"{table}: {error}", hint=BRING_BACK) from None
 
 
@@ -107,7 +107,7 @@ def _file_io(s3: S3) -> str:
 
 
 def _tls_of(catalog: Settings) -> dict[str, Any]:
-    """Return pyiceberg's property with the certificates for a REST catalog."""
+    """Return pyiceberg's property with the certificate files for a REST catalog."""
     if not catalog.uri.startswith("https://"):
         return {}
     bundle, own = trust.authorities_file(), trust.own_files()
@@ -118,7 +118,7 @@ def _tls_of(catalog: Settings) -> dict[str, Any]:
 
 
 def _without_pool(catalog: Any) -> None:
-    """Make a catalog open a connection per query. A pool would stay open, because tables have no method to close it."""
+    """Make a catalog open a connection per query, because a table has no method to close a pool of connections."""
     from sqlalchemy import NullPool, create_engine
 
     pooled = catalog.engine
@@ -127,7 +127,7 @@ def _without_pool(catalog: Any) -> None:
 
 
 def _sqlalchemy_uri(catalog: Settings) -> str:
-    """Return SQLAlchemy's URL of the catalog's database; PostgreSQL's contains the login."""
+    """Return SQLAlchemy's URL of the catalog's database; a URL for PostgreSQL contains the login."""
     if (file := catalog.sqlite_file) is not None:
         return f"sqlite:///{file}"
     if catalog.uri.startswith(postgresql.SCHEME):

@@ -11,7 +11,7 @@ Path = tuple[str, ...]
 
 
 def in_branch(table: str, branch: str | None) -> str:
-    """Return the identifier of a table's branch; without a branch, that of the table."""
+    """Return the identifier of a table's branch; without a branch, return the table's identifier."""
     return table if branch is None else f"{table}.branch_{branch}"
 
 
@@ -20,7 +20,7 @@ def set_properties(table: str, properties: Mapping[str, str]) -> Statement:
 
 
 def with_properties(sql: str, properties: Mapping[str, str]) -> Statement:
-    """Return the statement that ``sql`` begins, with table properties behind it."""
+    """Return the statement: ``sql``, then the clause TBLPROPERTIES with these properties."""
     listed = ", ".join(f":key{at} = :value{at}" for at in range(len(properties)))
     names = {f"key{at}": key for at, key in enumerate(properties)}
     values = {f"value{at}": value for at, value in enumerate(properties.values())}
@@ -33,14 +33,15 @@ def quoted_table(identifier: str) -> str:
 
 
 def quoted(path: Path) -> str:
-    """Quote a name of one or more parts; a dot within a part does not split it."""
+    """Quote the parts of a name for SQL; a dot within a part does not split the part."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in path)
 
 
 def rows_where(spans: Mapping[Partition, tuple[int, int]], *, columns: tuple[str, str, str]) -> Statement:
-    """Return the condition for rows of these offsets, without the ends.
+    """Return the condition for rows whose offsets are in these spans; the end of a span is exclusive.
 
-    ``columns`` are those of topic, partition and offset; an empty name of the topic's column leaves the topic out.
+    ``columns`` are the names of the columns for topic, partition and offset. If the first name is empty, the condition
+    does not compare the topic.
     """
     topic_column, partition_column, offset_column = columns
     parts, topics = [], {}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lakefeed.errors import WorldError
 
-# As in org.apache.iceberg.jdbc.JdbcUtil: V1_CREATE_CATALOG_SQL and CREATE_NAMESPACE_PROPERTIES_TABLE_SQL.
+# The same as V1_CREATE_CATALOG_SQL and CREATE_NAMESPACE_PROPERTIES_TABLE_SQL in org.apache.iceberg.jdbc.JdbcUtil.
 _CATALOG_TABLES = """
 CREATE TABLE IF NOT EXISTS iceberg_tables (
   catalog_name VARCHAR(255) NOT NULL,
@@ -30,10 +30,10 @@ CREATE TABLE IF NOT EXISTS iceberg_namespace_properties (
 
 
 def make_catalog(file: Path) -> None:
-    """Create the tables of Iceberg's JDBC catalog (schema version V1) in a SQLite file, unless they exist."""
+    """Create the tables of Iceberg's JDBC catalog (schema version V1) in a SQLite file, unless the tables exist."""
     try:
         with closing(sqlite3.connect(file)) as connection:
-            # With WAL, readers neither wait for a writer nor fail: Spark commits while others query.
+            # With WAL, readers neither wait for a writer nor fail; Spark may commit while other processes query.
             connection.execute("PRAGMA journal_mode=WAL")
             connection.executescript(_CATALOG_TABLES)
     except sqlite3.OperationalError as error:

@@ -27,7 +27,7 @@ CONFLICTS = (
 
 
 class Turns:
-    """Lets either writers or one piece of maintenance work on a table. A waiting writer goes before maintenance."""
+    """Lets writers and maintenance of one table take turns; a waiting writer goes before waiting maintenance."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -36,7 +36,7 @@ class Turns:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Wait for the current piece of maintenance, and keep the next one waiting until the block ends."""
+        """Wait until no maintenance runs, then keep maintenance waiting until the block ends."""
         with self._changed:
             self._writers += 1
             self._changed.wait_for(lambda: not self._maintaining)
@@ -49,7 +49,7 @@ class Turns:
 
     @contextmanager
     def maintaining(self) -> Iterator[None]:
-        """Wait until no writer works or waits, and keep writers waiting until the block ends."""
+        """Wait until no writer works or waits, then keep writers waiting until the block ends."""
         with self._changed:
             self._changed.wait_for(lambda: not self._writers and not self._maintaining)
             self._maintaining = True
@@ -66,7 +66,7 @@ _lock = threading.Lock()
 
 
 def turns_at(table: str) -> Turns:
-    """Return the turns that all threads of this process take at ``catalog.namespace.table``."""
+    """Return the ``Turns`` for ``catalog.namespace.table`` that all threads of this process share."""
     with _lock:
         return _turns.setdefault(table, Turns())
 
@@ -74,8 +74,9 @@ def turns_at(table: str) -> Turns:
 def run_in_turn(table: str, statement: Callable[[], Result], *, ask_for_quiet: Callable[[], None]) -> Result:
     """Run a statement that may conflict with maintenance; repeat it after a conflict.
 
-    Within this process the statement takes a turn. Maintenance in another process may commit one piece after the other,
-    so the first conflict requests a pause. Any other error is raised at once, a conflict after ``TRIES`` attempts.
+    Within this process the statement takes a turn as a writer. Maintenance in another process may commit many times in
+    a row, so the first conflict calls ``ask_for_quiet``, which requests a pause. Any other error is raised at once, a
+    conflict after ``TRIES`` attempts.
     """
     for _ in range(TRIES - 1):
         try:

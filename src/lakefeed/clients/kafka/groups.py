@@ -26,9 +26,9 @@ from lakefeed.offsets.ranges import OffsetRange, Partition
 
 RETRY_SECONDS = 1.0
 PATIENCE_SECONDS = 15.0
-"""A failure is reported after this time: a coordinator usually loads within a few seconds."""
+"""Failures are reported only after this time, because a group's coordinator usually loads within a few seconds."""
 END_SECONDS = 10.0
-"""At its end, a run waits this long for the broker to accept the last offsets."""
+"""The time that a run, when it ends, waits for the broker to accept the last offsets."""
 
 
 def group_offsets(
@@ -42,8 +42,8 @@ def group_offsets(
     Raises:
         Unreachable: no broker answers, or an open transaction locks offsets of the group.
     """
-    # Not with AdminClient: librdkafka crashes the process there while the broker sets up a new group's coordinator
-    # (confluentinc/librdkafka#5040). A consumer that subscribes to nothing does not join the group.
+    # A consumer asks for the offsets; without a subscription it does not join the group. AdminClient's request would
+    # crash the process while the broker sets up a new group's coordinator (confluentinc/librdkafka#5040).
     level = "read_committed" if stable else "read_uncommitted"
     settings = {**client_settings(source), "group.id": group, "enable.auto.commit": False, "isolation.level": level}
     consumer = Consumer(settings, logger=SILENCE)
@@ -59,7 +59,8 @@ def group_offsets(
         )
     except KafkaException as error:
         if stable and error_code(error) == KafkaError._TIMED_OUT:
-            # librdkafka reports an open transaction as a timeout. With another cause, this call raises its error.
+            # librdkafka reports an open transaction as a timeout. If the timeout has another cause, this call raises
+            # its error.
             group_offsets(source, group, topics, stable=False)
             raise Unreachable(
                 f"an open transaction has locked offsets of the group {group}",
@@ -88,7 +89,7 @@ def group_names(source: KafkaSource) -> list[str]:
 
 
 def groups_with_members(source: KafkaSource, groups: Sequence[str]) -> list[str]:
-    """Return those of the groups that have members now; raise Unreachable if the broker does not answer."""
+    """Return those of the given groups that have members now; raise Unreachable if the broker does not answer."""
     try:
         states = _group_states(source)
     except (KafkaException, TimeoutError) as error:
@@ -100,7 +101,7 @@ def groups_with_members(source: KafkaSource, groups: Sequence[str]) -> list[str]
 
 
 def _group_states(source: KafkaSource) -> dict[str, ConsumerGroupState]:
-    # Describing the group would crash librdkafka: see ``group_offsets``.
+    # List all groups: a request to describe one group could crash librdkafka (see ``group_offsets``).
     admin = AdminClient(client_settings(source), logger=SILENCE)
     listed = admin.list_consumer_groups(request_timeout=TIMEOUT_SECONDS).result(TIMEOUT_SECONDS + 2)
     return {str(group.group_id): group.state for group in listed.valid}
@@ -148,7 +149,7 @@ class MonitoringGroup:
     def offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int] | None:
         """Return the group's offsets of these partitions; None if the request fails."""
         requested = [TopicPartition(*partition) for partition in partitions]
-        # AdminClient would crash the process: see ``group_offsets``.
+        # Not with AdminClient, which could crash the process: see ``group_offsets``.
         consumer = Consumer({**self._settings, "group.id": self.name, "enable.auto.commit": False}, logger=SILENCE)
         try:
             answers = consumer.committed(requested, TIMEOUT_SECONDS) if requested else []
@@ -216,7 +217,7 @@ class GroupPublisher:
                 if failure is not None:
                     self._changed.wait_for(lambda: self._until is not None, timeout=self._retry_seconds)
             if failure is not None and self._until is not None:
-                # The thread must end before ``close`` stops waiting for it.
+                # Wait at most until the deadline of ``close``, which waits for this thread to end.
                 time.sleep(min(self._retry_seconds, max(0.0, self._until - time.monotonic())))
 
     def _note(self, sent: dict[Partition, OffsetRange], failure: str | None) -> None:
@@ -225,13 +226,13 @@ class GroupPublisher:
             self._failing_since = self._failing_since or time.monotonic()
             return
         self._failing_since = self._reported = None
-        # A batch may have queued a later position meanwhile.
+        # Remove only what was sent, because a batch may have queued a later position meanwhile.
         self._pending = {key: span for key, span in self._pending.items() if sent.get(key) != span}
 
 
 @contextmanager
 def publishing(publisher: GroupPublisher | None, on_note: Callable[[str], None]) -> Iterator[None]:
-    """Send the last position at the end of this block; call ``on_note`` if that fails.
+    """Send a feed's last position at the end of this block; call ``on_note`` with a message if that fails.
 
     After an error nothing is sent: another driver may have taken over the feed and published a later position.
     """

@@ -29,7 +29,8 @@ SILENCE = logging.getLogger("lakefeed.clients.kafka.librdkafka")
 SILENCE.addHandler(logging.NullHandler())
 SILENCE.propagate = False
 
-# Java's names and librdkafka's, for connection and login. Other settings tune reading and writing of records.
+# Java's and librdkafka's names of the settings for connection and login. Java's other settings tune reading and
+# writing, and are not translated.
 _NAMES = {
     "client.dns.lookup": "client.dns.lookup",
     "client.id": "client.id",
@@ -62,7 +63,7 @@ COORDINATING = {
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
 }
-"""A broker returns these errors for a group while its coordinator is elected or loads the offsets."""
+"""The errors that a broker returns for a group while its coordinator is elected or loads the offsets."""
 _DENIED = {
     KafkaError._AUTHENTICATION,
     KafkaError.SASL_AUTHENTICATION_FAILED,
@@ -96,7 +97,7 @@ def client_settings(source: KafkaSource) -> dict[str, Any]:
 
 
 def isolation_level(source: KafkaSource) -> str:
-    """Return ``read_committed`` or ``read_uncommitted``."""
+    """Return the source's isolation level: ``read_committed`` or ``read_uncommitted``."""
     return str(source.client_options.get(ISOLATION, CONSUMER_DEFAULTS[ISOLATION]))
 
 
@@ -166,7 +167,7 @@ def refusal_of(errors: Iterable[KafkaError], *, servers: str) -> LakefeedError |
 
 
 def _tls_refusal(text: str, servers: str) -> LakefeedError:
-    """Return the error of Python's own TLS handshake with the brokers, because librdkafka's is not precise."""
+    """Try a TLS handshake with the brokers in Python, and return its error: librdkafka's says less about the cause."""
     for server in servers.split(","):
         host, _, port = server.strip().rpartition("://")[2].rpartition(":")
         host = host.strip("[]")
@@ -176,7 +177,8 @@ def _tls_refusal(text: str, servers: str) -> LakefeedError:
                 trust.client_context().wrap_socket(sock, server_hostname=host) as tls,
             ):
                 tls.settimeout(_NOTICE_SECONDS)
-                tls.recv(1)  # With TLS 1.3, a server refuses a client's certificate only after the handshake.
+                # Read a byte, because with TLS 1.3 a server refuses a client's certificate only after the handshake.
+                tls.recv(1)
         except ssl.SSLError as error:
             return trust.explain(error, server="the Kafka broker", where=server.strip())
         except (OSError, ValueError):
@@ -186,7 +188,7 @@ def _tls_refusal(text: str, servers: str) -> LakefeedError:
 
 
 def missing_topic(name: str, existing: Sequence[str], *, where: str) -> ResourceMissing:
-    """Return the error for a topic that does not exist; the hint has similar names."""
+    """Return the error for a topic that does not exist; its hint lists existing topics with similar names."""
     near = difflib.get_close_matches(name, existing, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     return ResourceMissing(
@@ -223,9 +225,9 @@ def _stores(java: Mapping[str, str]) -> dict[str, str]:
 
 
 def _authorities(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return the certificate authorities for brokers and for the server of OAuth tokens: the declared and the system's.
+    """Return the settings with the certificate authorities, declared and the system's, for brokers and OAuth's server.
 
-    librdkafka does not use the system's authorities if a setting names others.
+    The system's authorities are included, because librdkafka ignores them if a setting names other authorities.
     """
     if not (declared := trust.current().authorities):
         return {}
@@ -248,10 +250,11 @@ def _oauth(jaas: str, token_url: str) -> dict[str, str]:
 
 
 def _msk_iam(jaas: str) -> dict[str, Any]:
-    """Return the settings for tokens that this process signs, because librdkafka does not support Amazon's login."""
+    """Return the settings for Amazon's IAM login, whose tokens this process signs, because librdkafka cannot."""
     login = _jaas_options(jaas)
     sign = partial(msk_iam.token, login["awsStsRegion"], profile=login.get("awsProfileName"))
-    # Sign the first token now: without keys, librdkafka would only report a timeout.
+    # Sign the first token now: if AWS's keys are missing, this raises an error, but librdkafka would only report a
+    # timeout.
     signed = [sign()]
     return {"sasl.mechanisms": "OAUTHBEARER", "oauth_cb": lambda _: signed.pop() if signed else sign()}
 
@@ -264,7 +267,7 @@ def _jaas_options(jaas: str) -> dict[str, str]:
 def _login(jaas: str) -> dict[str, str]:
     """Return the user name and password of a PlainLoginModule or ScramLoginModule."""
     if "Krb5LoginModule" in jaas:
-        return {}  # librdkafka uses the process's ticket cache.
+        return {}  # Without further settings, librdkafka logs in with the tickets in this process's Kerberos cache.
     login = _jaas_options(jaas)
     if not {"username", "password"} <= login.keys():
         what = 'kafka.sasl.jaas.config has no username="…" and password="…"'

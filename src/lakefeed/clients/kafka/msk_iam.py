@@ -1,7 +1,8 @@
-"""Sign tokens for Amazon MSK's IAM login with Python's Kafka client: a signed URL is the token of OAUTHBEARER.
+"""Sign tokens for Amazon MSK's IAM login with Python's Kafka client: a token is a signed URL.
 
-Java's client uses a jar of Amazon's with its own SASL mechanism. Brokers also accept this token, which Amazon's clients
-in other languages send: https://github.com/aws/aws-msk-iam-sasl-signer-python.
+Java's client logs in with a jar of Amazon's and a SASL mechanism of its own. Brokers also accept such tokens by the
+mechanism OAUTHBEARER, which Amazon's clients in other languages use:
+https://github.com/aws/aws-msk-iam-sasl-signer-python.
 """
 
 from __future__ import annotations
@@ -29,6 +30,6 @@ def token(region: str, *, profile: str | None = None) -> tuple[str, float]:
     request = AWSRequest(method="GET", url=address, params={"Action": "kafka-cluster:Connect"})
     expires = time.time() + SECONDS
     SigV4QueryAuth(keys, "kafka-cluster", region, expires=SECONDS).add_auth(request)
-    # For the broker's log; the signature does not cover it.
+    # The name of the client, for the broker's log; the signature does not cover this parameter.
     signed = f"{request.url}&User-Agent=lakefeed"
     return base64.urlsafe_b64encode(signed.encode()).rstrip(b"=").decode(), expires

@@ -19,10 +19,10 @@ from lakefeed.offsets.ranges import OffsetRange, Partition
 POLL_SECONDS = 0.2
 MOST_AT_ONCE = 1_000
 WIDER = 4
-"""``last_offsets`` multiplies the width of a window by this factor if the window has too few records."""
+"""The factor by which ``last_offsets`` widens a window of offsets that has too few records."""
 
 Spans = Mapping[Partition, tuple[int, int]]
-"""First offset and end offset by partition."""
+"""The first offset and the end offset of each partition."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Record:
 
     @property
     def size(self) -> int:
-        """The bytes of key, value and headers together."""
+        """The number of bytes of key, value and headers together."""
         headers = sum(len(name.encode()) + len(value or b"") for name, value in self.headers)
         return len(self.key or b"") + len(self.value or b"") + headers
 
@@ -49,7 +49,7 @@ def read_ranges(
 ) -> Iterator[Record]:
     """Yield the records of offset ranges, with at most one range per partition; a partition's records are in order.
 
-    ``most`` is the maximum number of records by partition. Raises Unreachable if the broker stops answering.
+    ``most`` limits the number of records of each partition. Raises Unreachable if the broker stops answering.
     """
     ends = {span.key: span.end for span in ranges if span.records}
     left = set(ends)
@@ -63,7 +63,9 @@ def read_ranges(
             for message in messages:
                 key = (message.topic(), message.partition())
                 if message.error() is not None:
-                    left.discard(key)  # Transactions and compaction leave no record at the end.
+                    # The partition ended before the range did, because transactions and compaction leave offsets
+                    # without a record.
+                    left.discard(key)
                     continue
                 if key in left and message.offset() < ends[key]:
                     yielded[key] += 1
@@ -75,8 +77,8 @@ def read_ranges(
 def last_offsets(source: KafkaSource, spans: Spans, most: Mapping[Partition, int]) -> dict[Partition, list[int]]:
     """Return the offsets of the partitions' last records in order, at most ``most`` per partition.
 
-    A window before the end is read. If compaction or transactions have left too few records in it, a wider window
-    before that one is read, and so on.
+    First, a window of offsets before a partition's end is read. If compaction or transactions have left too few records
+    in the window, a wider window before the first is read, and so on.
     """
     found: dict[Partition, list[int]] = {key: [] for key in most}
     before = {key: spans[key][1] for key in most}
@@ -121,11 +123,12 @@ class _Poll:
         self._consumer, self._servers = consumer, servers
 
     def __call__(self, seconds: float) -> list[Any]:
-        """Return the next records and ends of partitions; an empty list if there is none for ``seconds``."""
+        """Return the next records and ends of partitions; an empty list if neither arrives for ``seconds``."""
         until = time.monotonic() + seconds
         with self.errors():
             while True:
-                # Several short waits, because Python handles a signal only between two calls.
+                # Several short waits instead of one, because Python handles a signal only between two calls of the
+                # client.
                 polled = self._consumer.consume(MOST_AT_ONCE, timeout=min(seconds, POLL_SECONDS))
                 messages = []
                 for message in polled:

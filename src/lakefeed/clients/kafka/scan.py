@@ -21,9 +21,9 @@ SILENCE_SECONDS = 30.0
 TIMEOUT_SECONDS = 5.0
 LONGEST_SECONDS = 10.0
 NO_RECORD = math.inf
-"""The time that ``record_times`` returns for a partition without a record behind the offset."""
+"""What ``record_times`` returns instead of a time if a partition has no record at or after the offset."""
 
-# For reads of one record per partition: prefetch little, because there may be many partitions.
+# Settings for reads of one record per partition: prefetch little, because there may be many partitions.
 _SMALL_READS = {
     "fetch.message.max.bytes": 16_384,
     "fetch.max.bytes": 1_000_000,
@@ -37,7 +37,7 @@ _SMALL_READS = {
 def scan(
     cluster: KafkaSource, topic: str, *, starts: Mapping[int, int] | None = None, since: float | None = None
 ) -> Iterator[Any]:
-    """Yield the records that a topic has now, as confluent-kafka's messages; a partition's records are in order.
+    """Yield the records that a topic has now as confluent-kafka's messages; those of one partition are in order.
 
     ``starts`` are first offsets by partition (default: all records), ``since`` a record time in seconds since 1970.
     """
@@ -57,7 +57,8 @@ def scan(
         while left:
             message = _poll(consumer, where=f"topic {topic}")
             if message.error() is not None:
-                left.discard(message.partition())  # Transactions and compaction leave no record at the end.
+                # This is reached if a partition has no record at its end, because of transactions or compaction.
+                left.discard(message.partition())
                 continue
             if message.offset() < ends[message.partition()]:
                 yield message
@@ -105,7 +106,7 @@ def offset_behind(
 
 
 def _runs(ranges: Sequence[OffsetRange]) -> Iterator[list[OffsetRange]]:
-    """Yield lists of adjacent ranges, which can be read without a seek."""
+    """Yield lists of ranges that follow each other without a gap, so that each list can be read without a seek."""
     run: list[OffsetRange] = []
     for current in ranges:
         if run and current.start != run[-1].end:
@@ -122,7 +123,7 @@ def _count(consumer: Consumer, topic: str, partition: int, run: Sequence[OffsetR
     while True:
         message = _poll(consumer, where=f"topic {topic}, partition {partition}")
         if message.error() is not None:
-            return counts  # Transactions and compaction leave no record at the end.
+            return counts  # The partition ended before the last range did, because of transactions or compaction.
         while message.offset() >= run[at].end:
             at += 1
             if at == len(run):
@@ -131,7 +132,7 @@ def _count(consumer: Consumer, topic: str, partition: int, run: Sequence[OffsetR
 
 
 def _poll(consumer: Consumer, *, where: str) -> Any:
-    """Return the next record, or the message with the error ``_PARTITION_EOF``."""
+    """Return the consumer's next record; at the end of the partition, the message with the error ``_PARTITION_EOF``."""
     try:
         message: Any = consumer.poll(SILENCE_SECONDS)
         if message is None:
@@ -158,8 +159,9 @@ def record_times(
 ) -> dict[Partition, float | None]:
     """Return, by partition, the time of the first record from the offset on, in seconds since 1970.
 
-    It is ``NO_RECORD`` if the partition has no record from there on, because transactions and compaction leave offsets
-    without a record. It is None if the record has no time, or if all partitions together took longer than ``seconds``.
+    The time is ``NO_RECORD`` if the partition has no record at or after the offset, because transactions and compaction
+    leave offsets without a record. The time is None if the record has no time, or if all partitions together took
+    longer than ``seconds``.
     """
     times: dict[Partition, float | None] = dict.fromkeys(offsets)
     left = set(offsets)

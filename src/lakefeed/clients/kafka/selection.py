@@ -21,7 +21,8 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 def moment(text: str | datetime, *, prefix: str = "") -> datetime:
     """Parse a time in ISO 8601: ``2026-11-20``, ``2026-11-20T06:30`` or ``2026-11-20T06:30+01:00``.
 
-    A time without an offset is UTC, as in lakefeed's sessions. An error's hint puts ``prefix`` before its examples.
+    A time without a UTC offset is in UTC, as in lakefeed's sessions. An error's hint puts ``prefix`` before its
+    examples.
     """
     try:
         time = datetime.fromisoformat(text) if isinstance(text, str) else text
@@ -38,7 +39,7 @@ def is_ago(text: str) -> bool:
 
 
 def ago(text: str, *, now: datetime | None = None) -> datetime:
-    """Return the current time minus an age: ``90s``, ``15m``, ``2h``, ``7d``, or in words, ``2 hours``."""
+    """Return the current time minus an age: ``90s``, ``15m``, ``2h``, ``7d`` or ``2 hours``."""
     match = _AGO.fullmatch(text)
     if match is None:
         raise ConfigError(f"'{text}' is no age", hint="write 90s, 15m, 2h or 7d")
@@ -79,7 +80,7 @@ class Selection:
         since: str | datetime | None = None,
         until: str | datetime | None = None,
     ) -> Selection:
-        """Build a selection from ranges in any sequence, and from times that may be text in ISO 8601."""
+        """Build a selection from a sequence of ranges, or from times, which may be text in ISO 8601."""
         return cls(
             ranges=None if ranges is None else tuple(ranges),
             since=None if since is None else moment(since),
@@ -118,8 +119,8 @@ def offset_ranges(source: KafkaSource, selection: Selection) -> list[OffsetRange
         ends = {} if selection.until is None else cluster.offsets_at(name, selection.until)
         for partition in topic.partitions:
             start = partition.start_offset if selection.since is None else starts.get(partition.id)
-            # The broker returns no offset for an ``until`` after the last record; and the end offset is the lower one
-            # if an open transaction begins before ``until``.
+            # Without a record at or after ``until``, the broker returns no offset. If an open transaction begins before
+            # ``until``, the partition's end offset is lower than the broker's answer.
             end = min(ends.get(partition.id, partition.end_offset), partition.end_offset)
             if start is not None and start < end:
                 ranges.append(OffsetRange(name, partition.id, start, end))
@@ -127,7 +128,7 @@ def offset_ranges(source: KafkaSource, selection: Selection) -> list[OffsetRange
 
 
 def require_held(ranges: Sequence[OffsetRange], topics: Mapping[str, TopicDescription], *, where: str) -> None:
-    """Refuse ranges with offsets that the topics do not hold, and ranges of other topics."""
+    """Refuse ranges with offsets that the topics do not hold, and ranges of topics that the source does not read."""
     if faults := list(_faults(ranges, topics)):
         more = f"; and {len(faults) - LONGEST_LIST} more" if len(faults) > LONGEST_LIST else ""
         raise ResourceMissing(

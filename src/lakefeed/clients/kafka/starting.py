@@ -82,7 +82,7 @@ def _offsets_given(source: KafkaSource, there: Mapping[Partition, PartitionDescr
 
 
 def _outside(offsets: Mapping[Partition, int], there: Mapping[Partition, PartitionDescription]) -> Iterator[str]:
-    """Yield the reason for each offset that its partition does not have."""
+    """Yield a reason for each offset that is outside of its partition, or whose partition the feed does not read."""
     for key, offset in sorted(offsets.items()):
         name, part = f"{key[0]}-{key[1]}", there.get(key)
         if part is None:

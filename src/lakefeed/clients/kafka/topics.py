@@ -38,7 +38,7 @@ from lakefeed.offsets.ranges import Partition
 
 _TIMEOUT_SECONDS = 5.0
 _LEADER_SECONDS = 0.03
-"""The time in which a broker creates one partition of a topic; it creates them one after the other."""
+"""The time in which a broker creates one partition of a topic; it creates a topic's partitions one after the other."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -87,13 +87,13 @@ class TopicDescription:
 
     @property
     def epochs(self) -> dict[Partition, int]:
-        """Return the leaders' epochs by partition, without partitions whose broker returns none."""
+        """Return the leaders' epochs by partition, without partitions whose broker returns no epoch."""
         epochs = {(self.name, partition.id): partition.leader_epoch for partition in self.partitions}
         return {key: epoch for key, epoch in epochs.items() if epoch is not None}
 
     @property
     def offsets(self) -> int:
-        """The number of offsets in all partitions; after compaction and transactions, some have no record."""
+        """The number of offsets in all partitions; compaction and transactions leave some offsets without a record."""
         return sum(partition.end_offset - partition.start_offset for partition in self.partitions)
 
 
@@ -118,7 +118,7 @@ class Topics:
 
     def __init__(self, bootstrap_servers: str, *, options: Mapping[str, Any] | None = None) -> None:
         self.bootstrap_servers = bootstrap_servers
-        # The client reports refused connections here; the error of a request only says that no broker answered.
+        # The client reports refused connections here; the error of a failed request does not contain the cause.
         self._connection_errors: deque[KafkaError] = deque(maxlen=20)
         settings: dict[str, str | int | float | bool] = {
             "bootstrap.servers": bootstrap_servers,
@@ -178,7 +178,7 @@ class Topics:
         return topics[name]
 
     def identify(self, partitions: Iterable[Partition]) -> tuple[dict[str, str], dict[Partition, int]]:
-        """Return the topics' ids and the partitions' leader epochs, with two concurrent requests."""
+        """Return the topics' ids and the partitions' leader epochs, asked for with two concurrent requests."""
         where = [TopicPartition(*key) for key in partitions]
         described = self._described(sorted({each.topic for each in where}))
         sent = deque([self._requested(where, _LATEST)])
@@ -262,7 +262,7 @@ class Topics:
         return sorted(name for name in self._brokers().topics if not name.startswith("__"))
 
     def _brokers(self) -> Any:
-        """Return the cluster's metadata. If no broker answers, this request fails sooner than others."""
+        """Return the cluster's metadata. If no broker answers, this fails sooner than other requests."""
         with self._errors(None):
             return self._admin.list_topics(timeout=_TIMEOUT_SECONDS)
 
@@ -295,7 +295,8 @@ class Topics:
             requested = sent.pop() if sent else self._requested(partitions, spec, level)
             found = {(where.topic, where.partition): self._answer(answer) for where, answer in requested.items()}
             if any(info.offset == OFFSET_INVALID for info in found.values()):
-                # The request went to a broker that has left. librdkafka raises no error, and does not ask another one.
+                # The request went to a broker that has left. librdkafka raises no error and asks no other broker, so
+                # repeat the request.
                 self._admin.list_topics(timeout=_TIMEOUT_SECONDS)
                 raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
             return found

@@ -1,7 +1,8 @@
-"""Find truncated partitions: an unclean leader lacks records that a feed has read, and reuses their offsets.
+"""Find truncated partitions: after an unclean election the leader lacks records that a feed has read.
 
-A leader has an epoch, and only appends. An unchanged epoch therefore proves without a request that the partition was
-not truncated. If the epoch has changed, the broker returns the offset at which the old epoch ended (KIP-320).
+The leader gives the offsets of the missing records to new records. Each leader has an epoch, and only appends. An
+unchanged epoch therefore proves without a request that the partition was not truncated. If the epoch has changed, the
+broker returns the offset at which the old epoch ended (KIP-320).
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ def mark_cut_offs(
 def find_cut_offs(source: KafkaSource, positions: Mapping[Partition, tuple[int, int]]) -> dict[Partition, int]:
     """Return the offsets at which partitions were truncated since a feed read them up to ``positions``.
 
-    A position is an offset and a leader epoch. A consumer that fetches from such a position first validates it by a
-    request to the broker (OffsetsForLeaderEpoch).
+    A position is an offset and a leader epoch. A consumer that fetches from such a position first checks the position
+    by a request to the broker (OffsetsForLeaderEpoch).
     """
     found: dict[Partition, int] = {}
     if not positions:

@@ -1,8 +1,9 @@
 """Let the driver's JVM map the classes of Spark and Iceberg from a class-data archive instead of loading them.
 
 The JVM only reads an archive that was written with the same class path, jars (sizes and times) and Java version. The
-file name is a digest of these, so another set of jars gets another archive. Writing takes a minute of CPU, so only
-``lakefeed jars archive`` does it, or ``LAKEFEED_CLASS_ARCHIVE=write`` before a run that ends by itself.
+archive's file name contains a digest of these three, so another set of jars gets another archive. Writing takes a
+minute of CPU, so only ``lakefeed jars archive`` does it, or ``LAKEFEED_CLASS_ARCHIVE=write`` before a run that ends by
+itself.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ CLASS_PATH, OPTIONS = "spark.driver.extraClassPath", "spark.driver.extraJavaOpti
 VARIABLE = "LAKEFEED_CLASS_ARCHIVE"
 WRITE, OFF = "write", "off"
 MOST_KEPT = 3
-# The JVM writes warnings of classes that it cannot archive to stdout, which is the command's.
+# The JVM writes warnings of classes that it cannot archive to stdout, which the command needs for its own output.
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr"
 _END_SECONDS = 600
 
@@ -36,12 +37,12 @@ class ClassArchive:
 
     def __init__(self, path: Path, *, writes: bool = False) -> None:
         self.path, self.writes = path, writes
-        # The JVM writes this file when it ends. The archive gets its name when the file is complete.
+        # The JVM writes this file when it ends. Then the complete file is renamed to the archive's name.
         self._part = path.with_suffix(f".{os.getpid()}.part")
 
     @classmethod
     def of(cls, conf: Mapping[str, str], *, java: Path, spark_home: Path) -> ClassArchive | None:
-        """Return the archive for a JVM with these settings to read or write; None if it does neither."""
+        """Return the archive for a JVM with these settings to read or write; None if the JVM shall use no archive."""
         requested = os.environ.get(VARIABLE)
         if requested == OFF or CLASS_PATH not in conf:
             return None

@@ -18,7 +18,7 @@ from lakefeed.lazy import SparkSession, py4j, spark_errors
 AUTHENTICATE = "spark.authenticate"
 AUTHENTICATION_SECRET = "spark.authenticate.secret"  # noqa: S105 (a name)
 PYTHON = "spark.pyspark.python"
-# Because driver and executors exchange S3 keys, Kafka logins and records.
+# Encryption is on because driver and executors exchange S3 keys, Kafka logins and records.
 _SECURED = {AUTHENTICATE: "true", "spark.network.crypto.enabled": "true"}
 # Spark copies S3 keys from the environment into these settings, and YARN writes settings to the disks of its nodes.
 # Empty values prevent that. The session gives the keys to the driver's running JVM, which sends them to the executors.
@@ -44,7 +44,7 @@ HADOOP_CONFIGURATION = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _YARN_SITE = "yarn-site.xml"
 RESOURCE_MANAGER_PORT = 8032
 RESOURCE_MANAGER_SECONDS = 20
-"""A standby ResourceManager takes over within this time."""
+"""The time within which a standby ResourceManager takes over."""
 EXECUTOR_SECONDS = 90
 _PYTHON_HINT = (
     f"set {PYTHON} in the block spark: to a Python {sys.version_info[0]}.{sys.version_info[1]} that all workers have"
@@ -52,12 +52,12 @@ _PYTHON_HINT = (
 
 
 def is_local(master: str) -> bool:
-    """Check that driver and executors run in one JVM."""
+    """Return whether driver and executors run in one JVM."""
     return re.fullmatch(r"local(\[.*\])?", master) is not None
 
 
 def require_one_machine(master: str, folders: Mapping[str, str]) -> None:
-    """Refuse folders of this machine, given by setting, if executors run on other machines."""
+    """Refuse settings (``folders`` by setting) that name folders of this machine if executors run on other machines."""
     if folders and not master.startswith("local"):
         key, folder = next(iter(folders.items()))
         what = f"{key} is a folder of this machine, and executors of {master} would write to their own"
@@ -67,7 +67,7 @@ def require_one_machine(master: str, folders: Mapping[str, str]) -> None:
 
 
 def is_submitted() -> bool:
-    """Check that spark-submit started this process. The JVM then runs already, with a master and a class path."""
+    """Return whether spark-submit started this process; then the JVM runs already, with a master and a class path."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
@@ -158,7 +158,7 @@ def _listens(host: str, port: int) -> bool:
 
 
 def refusal(text: str) -> ConfigError | None:
-    """Return the error for a container that is too large for YARN, from the text of Spark's error; None for others."""
+    """Return the error if Spark's text says that a container is too large for YARN; None for any other text."""
     if (match := _TOO_LARGE.search(text)) is None:
         return None
     role, megabytes, largest = match.groups()
@@ -173,9 +173,10 @@ def require_executors(spark: SparkSession) -> None:
     """Wait for the first executor; without one, Spark would wait without end and report it only in its log."""
     context: Any = spark.sparkContext
     if str(context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
-        return  # Executors start with the first job.
+        return  # With dynamic allocation, executors start with the first job.
     deadline = time.monotonic() + EXECUTOR_SECONDS
-    while context._jsc.sc().getExecutorMemoryStatus().size() < 2:  # The driver counts as one.
+    # The status lists the driver, too, so two entries mean one executor.
+    while context._jsc.sc().getExecutorMemoryStatus().size() < 2:
         if time.monotonic() > deadline:
             what = f"the cluster has started no executor in {EXECUTOR_SECONDS} s"
             hint = "look at the master's page and Spark's log: no worker has spark.executor.memory and "
@@ -185,11 +186,11 @@ def require_executors(spark: SparkSession) -> None:
 
 
 def require_same_python(spark: SparkSession) -> None:
-    """Compare the executors' Python with the driver's, to refuse another version before the first batch."""
+    """Refuse executors whose Python is another version than the driver's, before the first batch."""
     here = _python()
 
     def there(numbers: Iterable[int]) -> Iterable[str]:
-        # Pickled by value, because the executors have no module of lakefeed.
+        # ``there`` is pickled by value (its module is ``__main__``), because the executors have no module of lakefeed.
         import platform
         import sys
 

@@ -26,7 +26,7 @@ _HINT = (
 
 
 def classic(given: Given) -> Given:
-    """Return a session, DataFrame or None unchanged; raise a ConfigError if it belongs to Spark Connect."""
+    """Return a session, DataFrame or None as given; raise a ConfigError if the object belongs to Spark Connect."""
     if type(given).__module__.startswith("pyspark.sql.connect"):
         raise ConfigError(_WHAT, where=f"the {type(given).__name__} that was given", hint=_HINT)
     return given

@@ -23,14 +23,16 @@ from lakefeed.clients.spark.class_archive import ClassArchive
 from lakefeed.clients.spark.start_checks import StartChecks
 from lakefeed.errors import JavaError, WorldError
 
-# Spark 4.1 is compiled for Java 17, and tested up to 21; since 24 Hadoop's Subject.getSubject throws (JEP 486).
+# Spark 4.1 is compiled for Java 17, and tested up to 21; since Java 24, Subject.getSubject, which Hadoop calls, throws
+# (JEP 486).
 _OLDEST_JAVA, _NEWEST_JAVA = 17, 21
 _INSTALL = "install Java 17 (Debian: apt install openjdk-17-jre-headless) and set JAVA_HOME to it"
 _JAVA_SECONDS = 20
 _POLL_SECONDS = 0.05
 _TAIL_BYTES = 2_000
 _TAIL_LINES = 5
-# Ignored signals stay ignored through exec, and HotSpot does not handle an ignored signal.
+# For a shell: signals that it ignores stay ignored in the program that exec starts, and HotSpot leaves such signals
+# alone.
 _IGNORING = 'trap "" HUP INT TERM; exec "$@"'
 
 
@@ -74,7 +76,7 @@ def start(
     environment: Mapping[str, str] | None = None,
     checks: StartChecks | None = None,
 ) -> None:
-    """Start the JVM for this process's next SparkContext, unless a JVM already runs; wait for ``checks`` meanwhile.
+    """Start the JVM for this process's next SparkContext, unless a JVM already runs; run ``checks`` meanwhile.
 
     ``environment`` has further variables for the JVM. An error of the checks ends the JVM and is raised.
     """
@@ -140,7 +142,7 @@ def start(
 
 @contextmanager
 def private_log(log_file: Path | None) -> Iterator[IO[bytes] | None]:
-    """Open the JVM's log for appending; only its owner can read it, because it may contain values of records."""
+    """Open the JVM's log for appending, readable only for its owner, because it may contain values of records."""
     if log_file is None:
         yield None
         return
@@ -151,7 +153,7 @@ def private_log(log_file: Path | None) -> Iterator[IO[bytes] | None]:
 
 
 def _tail(log_file: Path | None, began: int) -> str:
-    """Return the last lines of the log behind the position ``began``."""
+    """Return the last lines that were written to the log after the position ``began``."""
     if log_file is None:
         return ""
     with log_file.open("rb") as log:

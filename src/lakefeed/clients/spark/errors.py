@@ -36,16 +36,16 @@ BRING_BACK = (
 )
 
 POSITION = "lakefeed cannot decode the record at topic %s, partition %d, offset %d"
-"""The start of the message that ``raise_error`` gets for a record, as a format for Spark's ``format_string``."""
+"""The beginning of the message of ``raise_error`` about a record, as a format for Spark's ``format_string``."""
 
 NO_HOUR = "lakefeed finds no hour for Iceberg in "
-"""The start of the message for a time that Iceberg's ``hours`` cannot represent."""
+"""The beginning of the message about a time that Iceberg's transform ``hours`` cannot represent."""
 
 UNKNOWN_SCHEMA = "unknown schema id "
-"""The start of the reason for a record whose schema id is not in the registry (``Registry.java``)."""
+"""The beginning of the reason for refusing a record whose schema id is not in the registry (``Registry.java``)."""
 
 BAD_TIMESTAMP_REASON = "timestamp %d ms is out of range: nanoseconds sent as milliseconds?"
-"""The reason for a record whose timestamp Spark cannot represent."""
+"""The reason for refusing a record whose timestamp Spark cannot represent."""
 
 BAD_TIMESTAMP_PATTERN = r"^timestamp (-?\d+) ms is out of range"
 """Matches ``BAD_TIMESTAMP_REASON``; the group is the timestamp."""
@@ -64,7 +64,7 @@ _SERVER_FAILS = Unreachable(
     "the catalog or the S3 store answers with an error of its own", hint="look at the server that is named above"
 )
 
-# The error by the pattern of Spark's message; the first pattern that matches decides.
+# Regular expressions for Spark's messages, each with the error to raise instead; the first one that matches decides.
 KNOWN: dict[str, LakefeedError] = {
     r"(?:ClassNotFoundException|NoClassDefFoundError): io[./]lakefeed[./]": ConfigError(
         "Spark does not have lakefeed's jar, or has that of another version",
@@ -75,17 +75,17 @@ KNOWN: dict[str, LakefeedError] = {
         "Spark has no jar for Amazon MSK's login by IAM",
         hint="add software.amazon.msk:aws-msk-iam-auth to spark.jars.packages, or its jar to spark.jars (block spark)",
     ),
-    # The last alternative is from Spark's sink of files, which has a log of its batches.
+    # "Race while writing batch" is from Spark's file sink, which keeps a log of its batches.
     r"(?:CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are|Race while writing batch)": CheckpointInUse(
         "another driver works on the same checkpoint",
         hint="stop the other run of this pipeline; two cannot share a checkpoint",
     ),
-    # The first batch finds the entries of another driver.
+    # Raised in a feed's first batch if another driver has already written state to the checkpoint.
     r"STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY": CheckpointInUse(
         "another driver works on the same checkpoint, or its folder has files of another query",
         hint="stop the other run of this pipeline; if there is none, name a new location for the checkpoint",
     ),
-    # Spark reads its log of offsets at a start and after each batch.
+    # Raised at a start or after a batch, when Spark reads its log of offsets.
     r"batch \d+ doesn't exist": CheckpointInUse(
         "an entry of the checkpoint is gone: another driver works on the same checkpoint, or files of it were deleted",
         hint="stop the other run of this pipeline, if there is one, then start this one again",
@@ -126,7 +126,8 @@ KNOWN: dict[str, LakefeedError] = {
         "the disk is full",
         hint="make room on the disks of warehouse, checkpoint and spark.local.dir, then start the feed again",
     ),
-    # Before the answers of an S3 store: Java's exception for a file has the same name as one of them.
+    # This entry is before the answers of an S3 store, because Java's AccessDeniedException for files has the same name
+    # as a store's.
     (
         r"(?:\((?:Permission denied|Operation not permitted|Read-only file system)\)|"
         r"nio\.file\.AccessDeniedException: /|SQLITE_READONLY)"
@@ -140,7 +141,7 @@ KNOWN: dict[str, LakefeedError] = {
         hint="create the bucket, or correct checkpoint, sink and warehouse; lakefeed check --connect names it",
     ),
     r"(?:InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|Status Code: 403)": _STORE_REFUSES,
-    # These servers have answered, but with an error. Java's errors of connections follow below.
+    # The server has answered, but with an error. Errors of connections follow below.
     (
         r"(?:SlowDown|Status Code: (?:5\d\d|429)|ServiceUnavailableException|ServiceFailureException|"
         r"CommitStateUnknownException|RESTException: [^\n]*\b(?:5\d\d|429)\b|Service Unavailable|Bad Gateway)"
@@ -177,7 +178,7 @@ def translate(error: BaseException) -> LakefeedError:
     if (precise := decode_error_of(error) or registry_error_of(error) or _store_answer(error)) is not None:
         return precise
     text = str(error)
-    # The message of a failed row contains the record's values, which may look like the error of a server or driver.
+    # A message about a failed row contains values of the record, which may look like an error of a server or driver.
     is_of_record = cause_in_data(error) is not None
     for pattern, known in {**KNOWN, **_failures_of_sources()}.items():
         if is_of_record and not isinstance(known, _FROM_SPARK_ITSELF):
@@ -193,7 +194,7 @@ def translate(error: BaseException) -> LakefeedError:
 
 
 def _failures_of_sources() -> dict[str, LakefeedError]:
-    """Return the errors that sources of installed packages declare, by a pattern of the text."""
+    """Return the errors that sources of installed packages declare, by a regular expression for Spark's message."""
     from lakefeed.config.base import ConfigProblems
     from lakefeed.config.blocks import Source
 
@@ -207,7 +208,7 @@ def _failures_of_sources() -> dict[str, LakefeedError]:
 
 @contextmanager
 def translating(known: Callable[[str], LakefeedError | None] = lambda text: None) -> Iterator[None]:
-    """Raise PySpark's errors in this block as lakefeed's; ``known`` may return the error for a text that it knows."""
+    """Raise PySpark's errors in this block as lakefeed's; ``known`` may return another error for a text."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -236,7 +237,7 @@ _threads = threading.local()
 
 
 def _is_loud(record: object) -> bool:
-    """Check that this thread is not in a block of ``quietly``; other threads may be in one."""
+    """Return whether this thread may log: it is not in a block of ``quietly``; other threads do not matter."""
     return not getattr(_threads, "is_quiet", False)
 
 
@@ -249,11 +250,11 @@ def decode_error_of(exception: BaseException) -> DecodeError | None:
 
 
 NO_KEY = "the key column"
-"""The start of the reason for a record whose key is null."""
+"""The beginning of the reason for refusing a record whose key is null."""
 
 
 def stopped_at(record: str) -> DecodeError:
-    """Return the error for a record that stops a job, from ``topic …, partition …, offset …: why``."""
+    """Return the error for a record that stops a job, given as ``topic …, partition …, offset …: why``."""
     where, _, why = record.partition(": ")
     hint = "compare the record with the declared format; with dead_letters in the pipeline file the feed continues"
     if re.match(BAD_TIMESTAMP_PATTERN, why):
@@ -271,13 +272,15 @@ def registry_error_of(exception: BaseException) -> LakefeedError | None:
             kind = AccessDenied if match[1] == "refuses the credentials" else Unreachable
             hint = "when the registry answers, start the feed again: it resumes at the same offsets"
             error = kind(f"The schema registry {match[1]}", where=match[2], hint=hint)
-            # If the registry did not answer, the tasks have already waited for it.
+            # ``passes`` means that a retry may help. It is False if the registry did not answer, because the tasks have
+            # already waited.
             error.passes = match[1] != "does not answer"
             return error
     return None
 
 
-# Java's classes of exceptions from files, networks, stores, memory and Spark's scheduler. A record causes none of them.
+# Java's classes of exceptions from files, networks, stores, memory and Spark's scheduler. No record causes such an
+# exception.
 _WORLD = re.compile(
     r"(?:java\.(?:io|net|sql|nio\.file|nio\.channels)|javax\.net|software\.amazon|io\.lakefeed\.\w+\.StreamFailure$|"
     r"org\.apache\.(?:kafka|hadoop|iceberg\.(?:exceptions|jdbc)))\.|RegistryException|Timeout|Interrupted|Refused|"
@@ -286,7 +289,7 @@ _WORLD = re.compile(
 
 
 def cause_in_data(error: BaseException) -> str | None:
-    """Return class and message of a failed task's deepest cause if a row caused it; None for any other cause.
+    """Return class and message of a failed task's deepest exception if a row's data caused it; otherwise None.
 
     The classes alone decide, because a message may contain any text from a record.
     """
@@ -296,13 +299,14 @@ def cause_in_data(error: BaseException) -> str | None:
     text = f"{classes[-1]}: {message}" if thrown else ""
     if "File name too long" in message and text.startswith("java.io."):
         return text
-    # Spark wraps a task's exception in a SparkException. It is the deepest cause only if the scheduler gives up.
+    # Spark wraps a task's exception in a SparkException. A SparkException without a cause of its own means that the
+    # scheduler has given up.
     world = [name for name in classes[:-1] if not name.endswith("SparkException")] + classes[-1:]
     return None if not classes or any(_WORLD.search(name) for name in world) else text
 
 
 def _thrown(error: BaseException) -> Iterator[tuple[str, Any]]:
-    """Yield an error's Java exception and its causes, as pairs of class name and exception."""
+    """Yield the class name of each Java exception with the exception, from an error's own down to the deepest cause."""
     thrown: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     while thrown is not None:
         yield str(thrown.getClass().getName()), thrown
@@ -322,7 +326,7 @@ def _store_answer(error: BaseException) -> LakefeedError | None:
 
 
 def _texts(exception: BaseException) -> Iterator[str]:
-    """Yield the messages of an exception and of its causes, which may be a cycle."""
+    """Yield the messages of an exception and of its causes, each once, even if the causes form a cycle."""
     visited: set[int] = set()
     current: BaseException | None = exception
     while current is not None and id(current) not in visited:

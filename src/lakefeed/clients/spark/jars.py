@@ -1,4 +1,4 @@
-"""Fetch the locked jars once over HTTPS into a per-user cache, and check their SHA-256 at every use.
+"""Fetch the jars of the lock file once over HTTPS into a per-user cache, and check their SHA-256 at every use.
 
 No dependency is resolved at run time: ``jars.lock``, which ``tools/lock_jars.py`` writes, lists every file.
 
@@ -37,7 +37,7 @@ from lakefeed.errors import ConfigError, DownloadError
 from lakefeed.plugins import SINKS_GROUP, installed_kinds
 
 Progress = Callable[[int], None]
-"""Gets the number of bytes fetched so far. Any thread may call it, one at a time."""
+"""A function that is called with the number of bytes fetched so far, from any thread but never concurrently."""
 
 State = Literal["ok", "missing", "damaged"]
 
@@ -68,7 +68,7 @@ class Artifact:
         return cache_directory() / "jars" / place
 
     def state(self) -> State:
-        """Compare the file's size and SHA-256 with the lock file's."""
+        """Return "ok", "missing" or "damaged", from the file's size and SHA-256."""
         try:
             if self.path.stat().st_size != self.size:
                 return "damaged"
@@ -76,7 +76,8 @@ class Artifact:
                 return "ok" if hashlib.file_digest(file, "sha256").hexdigest() == self.sha256 else "damaged"
         except FileNotFoundError:
             return "missing"
-        except OSError:  # For example no read permission: a download replaces the file, or its error says more.
+        # If the file cannot be read, for example, a download replaces the file, or fails with a better message.
+        except OSError:
             return "damaged"
 
 
@@ -84,7 +85,7 @@ class Artifact:
 class Lock:
     """The lock files of all packages: the default repository, and the artifacts in class path order.
 
-    ``sink_groups`` are the groups in the packages of installed sinks; every session has their jars.
+    ``sink_groups`` are the groups in the packages of installed sinks; every session has the jars of these groups.
     """
 
     repository: str
@@ -144,7 +145,7 @@ def read_lock() -> Lock:
     for package in dict.fromkeys(entry.module.partition(".")[0] for entry in installed_kinds(SINKS_GROUP).values()):
         try:
             lock = files(package).joinpath("jars.lock")
-        except (ImportError, TypeError):  # The package is broken, or it is a single module.
+        except (ImportError, TypeError):  # The package cannot be imported, or is a single module without files.
             continue
         if lock.is_file():
             added = list(_artifacts(json.loads(lock.read_text())))
@@ -201,7 +202,7 @@ def fetch(groups: Iterable[str]) -> list[Path]:
 
 
 def _download_all(artifacts: list[Artifact], repository: Repository, progress: Progress) -> None:
-    """Download files in parallel; the first failure stops the other downloads."""
+    """Download files in parallel; the first download that fails stops all others."""
     arrived: dict[str, int] = {}
     reporting = threading.Lock()
     stop = threading.Event()
@@ -209,7 +210,8 @@ def _download_all(artifacts: list[Artifact], repository: Repository, progress: P
     def bring(artifact: Artifact) -> None:
         def report(count: int) -> None:
             with reporting:
-                arrived[artifact.coordinate] = count  # Not a sum of chunks: a second attempt starts at 0.
+                # Replaced instead of added up, because a second attempt at the file starts at 0 bytes.
+                arrived[artifact.coordinate] = count
                 progress(sum(arrived.values()))
 
         try:
@@ -234,7 +236,7 @@ def _download_all(artifacts: list[Artifact], repository: Repository, progress: P
 
 @contextmanager
 def _shown(artifacts: list[Artifact], *, source: str) -> Iterator[Progress]:
-    """Show a progress bar on stderr if that is a terminal, otherwise print one line."""
+    """Show a progress bar on stderr if stderr is a terminal; otherwise print one line."""
     size = sum(artifact.size for artifact in artifacts)
     title = f"fetching {len(artifacts)} jars ({size / 1e6:.0f} MB)"
     if not sys.stderr.isatty():
@@ -252,11 +254,11 @@ def _shown(artifacts: list[Artifact], *, source: str) -> Iterator[Progress]:
 
 
 class _Stopped(Exception):
-    """Ends a download because another one failed."""
+    """Raised in a download to end it, because another download has failed."""
 
 
 class _Fault(Exception):
-    """The reason why a file did not arrive; if it ``is_transient``, another attempt may succeed."""
+    """The reason why a file did not arrive; ``is_transient`` means that another attempt may succeed."""
 
     def __init__(self, reason: str, hint: str, *, is_transient: bool = False) -> None:
         self.reason = reason
@@ -268,11 +270,11 @@ class _Fault(Exception):
 def download(
     artifact: Artifact, repository: Repository, *, report: Callable[[int], None], stop: threading.Event
 ) -> None:
-    """Download one file to its path; after an error, or if another thread sets ``stop``, the path is unchanged."""
+    """Download one file to ``artifact.path``; after an error, or if ``stop`` is set, the path is unchanged."""
     folder = artifact.path.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for part in folder.glob(".*.part"):  # Temporary files of processes that were killed.
+        for part in folder.glob(".*.part"):  # Left by processes that were killed.
             with suppress(FileNotFoundError):
                 if time.time() - part.stat().st_mtime > _ABANDONED_SECONDS:
                     part.unlink()

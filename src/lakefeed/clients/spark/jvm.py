@@ -104,7 +104,7 @@ def spark_setting(session: SparkSession, name: str, value: str) -> Iterator[None
 
 
 def kept_rows(shuffled: DataFrame) -> DataFrame:
-    """Return a frame that reads the files of ``shuffled``'s last shuffle, so that statements do not repeat it."""
+    """Return a DataFrame that reads the files of ``shuffled``'s last shuffle, so that no statement shuffles again."""
     own: Any = shuffled
     spark = shuffled.sparkSession
     return type(shuffled)(java(spark).query.KeptRows.of(own._jdf), spark)
@@ -129,7 +129,7 @@ def java(spark: SparkSession) -> Any:
 
 
 class _Names:
-    """Caches a Java package or class, because Py4J asks the JVM about every part of a name at every use."""
+    """Caches the members of a Java package or class, because Py4J asks the JVM for each name at every use."""
 
     def __init__(self, gateway: Any, package_or_class: Any) -> None:
         self._gateway, self._own = gateway, package_or_class
@@ -141,7 +141,8 @@ class _Names:
         if isinstance(below, JavaPackage | JavaClass):
             below = _Names(self._gateway, below)
         if isinstance(below, _Names | JavaMember):
-            # Python calls __getattr__ only for attributes that do not exist, so the next access is local.
+            # Python calls __getattr__ only for attributes that do not exist, so the next access needs no call of the
+            # JVM.
             self.__dict__[name] = below
         return below
 

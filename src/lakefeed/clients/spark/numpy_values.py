@@ -11,7 +11,7 @@ from typing import Any
 
 
 def skip_test_modules() -> None:
-    """Replace PySpark's two checks of a value's type by cheaper ones with the same results."""
+    """Replace PySpark's two type checks for NumPy values by cheaper checks with the same results."""
     from pyspark.sql import types
 
     converters: Any = types

@@ -1,6 +1,6 @@
 """Start a JVM with the classes of Spark and lakefeed but without a Spark session, to show a few decoded records.
 
-It starts in a second, a session in several. Python calls it through Py4J, like PySpark's own JVM.
+Such a JVM starts in a second, a session in several. Python calls the JVM through Py4J, as PySpark does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lakefeed.errors import MissingExtra, WorldError
 from lakefeed.lazy import SparkSession
 
 MEMORY = "1g"
-# Spark's classes need packages that Java 17 hides, as in a session.
+# Packages that Java 17 hides and Spark's classes need; a session opens the same ones.
 _OPENED = (
     *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util"),
     *("java.util.concurrent", "java.util.concurrent.atomic", "sun.nio.ch", "sun.nio.cs", "sun.security.action"),
@@ -27,7 +27,7 @@ _OPENED = (
 _OPTIONS = (
     f"-Xmx{MEMORY}",
     "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",  # The second compiler does not pay off within seconds.
+    "-XX:TieredStopAtLevel=1",  # Java's second compiler does not pay off within seconds.
     "-Duser.timezone=UTC",
     "-Dlog4j2.level=ERROR",
     *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED),
@@ -36,7 +36,7 @@ _OPTIONS = (
 
 @contextmanager
 def plain_jvm(*, log_file: Path) -> Iterator[SparkSession]:
-    """Start a JVM, and end it with the block.
+    """Yield access to a new JVM, which ends with the block.
 
     The yielded object has only a session's ``_jvm`` and its time zone, UTC, which ``resolve_decoder`` and
     ``decoder_options`` need.
@@ -54,7 +54,7 @@ def plain_jvm(*, log_file: Path) -> Iterator[SparkSession]:
     paths = [jvm.jar(), str(Path(spec.origin).parent / "jars" / "*"), *jars.fetch(["spark"])]
     command = [str(java), *_OPTIONS, "-cp", os.pathsep.join(map(str, paths)), "py4j.GatewayServer"]
     with driver_jvm.private_log(log_file) as log:
-        # In a process group of its own, so that Ctrl-C does not reach it. It ends when its standard input closes.
+        # The JVM gets its own process group, so that Ctrl-C does not reach it. It ends when its standard input closes.
         process = subprocess.Popen(
             [*command, "--die-on-broken-pipe", "--enable-auth", "0"],
             stdin=subprocess.PIPE,

@@ -19,7 +19,7 @@ from pathlib import Path
 from lakefeed.clients.spark.jars import cache_directory
 from lakefeed.errors import ConfigError
 
-# Executors have these packages of their own Spark.
+# Packages that are not sent to executors, because executors have them from their own Spark.
 _OF_SPARK = {"pyspark", "py4j"}
 # Spark itself imports pandas for these methods, even if the user's file does not.
 _NEEDS_PANDAS = re.compile(r"\b(pandas_udf|\w+InPandas\w*|\w+InArrow|transformWithState|toPandas)\b")
@@ -57,7 +57,8 @@ def find_imports(folder: Path, modules: Iterable[str]) -> Imports:
         base = folder.joinpath(*parts)
         own = next((file for file in (base / "__init__.py", base.with_suffix(".py")) if file.is_file()), None)
         if own is None:
-            # In ``from package import name``, the name may be a function. A folder is a package without __init__.py.
+            # In ``from package import name``, the name may be a function, so look for the package, too. A folder
+            # without __init__.py is also a package.
             if len(parts) > 1:
                 waiting.append(".".join(parts[:-1]))
             elif parts[0] not in sys.stdlib_module_names | _OF_SPARK and not base.is_dir():
@@ -85,7 +86,7 @@ def _imported(tree: ast.AST, package: list[str]) -> Iterator[str]:
 
 
 def distributions_of(packages: Iterable[str]) -> set[str]:
-    """Return the names of the distributions with these packages; raise a ConfigError if one is not installed."""
+    """Return the names of the distributions with these packages; raise a ConfigError if a package is not installed."""
     installed: Mapping[str, list[str]] = importlib.metadata.packages_distributions()
     names = set[str]()
     for package in packages:
@@ -117,7 +118,7 @@ def with_requirements(names: Iterable[str]) -> dict[str, importlib.metadata.Dist
             if match[3] is None:
                 what = f"the Python package {name} is required and not installed"
                 raise ConfigError(what, hint=f"pip install {name}") from None
-            continue  # The marker requires it only on another platform or version of Python.
+            continue  # The requirement's marker applies only to another platform or version of Python.
         found[name] = distribution
         for required in distribution.requires or []:
             marker = _REQUIREMENT.match(required)
@@ -132,7 +133,7 @@ def files_of(distribution: importlib.metadata.Distribution) -> Iterator[tuple[st
     name = _normal(distribution.metadata["Name"])
     is_own = name == "lakefeed" or name.startswith("lakefeed-")
     if is_own:
-        # Found by its folder: an editable installation does not list its files.
+        # Look in the package's folder, because an editable installation does not list its files.
         package = Path(str(files(name.replace("-", "_"))))
         for path in sorted(package.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
@@ -168,7 +169,7 @@ def executor_settings(folder: Path | None, modules: Iterable[str]) -> dict[str, 
 
 
 def _packed(entries: Mapping[str, Path]) -> Path:
-    """Return a zip file with these files: that of the cache, unless a file has changed."""
+    """Return a zip file with these files: an existing one from the cache, unless a file has changed."""
     digest = hashlib.sha256()
     for name, path in sorted(entries.items()):
         stat = path.stat()

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from lakefeed.config.connections import Connections
 
-# The separators of settings that are lists, to which the user's values are appended.
+# The settings that are lists, with their separators; a user's values are appended to such a list.
 _LISTS = {
     "spark.jars": ",",
     "spark.driver.extraClassPath": os.pathsep,
@@ -57,15 +57,15 @@ _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 RETAINED_TASKS = 10_000
 NOTEBOOKS = {"ipykernel", "marimo"}
 """If one of these packages is imported, this process runs a notebook."""
-# Five times the JVM's defaults: in a run of seconds, the second compiler would compile code that does not run again
-# (docs/design/fast-path.md).
+# Five times the JVM's defaults, because in a run of seconds Java's second compiler would compile code that does not run
+# again (docs/design/fast-path.md).
 COMPILE_LATER = (
     "-XX:Tier4InvocationThreshold=25000 -XX:Tier4MinInvocationThreshold=3000 -XX:Tier4CompileThreshold=75000 "
     "-XX:Tier4BackEdgeThreshold=200000"
 )
-# Records live for milliseconds, and a pause disturbs no one, so the parallel collector takes less time and memory than
-# Java's default. The ratio limits the heap to three times the objects in it, which otherwise grows in a long run
-# (docs/design/fast-path.md).
+# The parallel garbage collector takes less time and memory than Java's default, because records live for milliseconds
+# and a feed can pause. MaxHeapFreeRatio limits the heap to three times its objects; otherwise the heap grows in a long
+# run (docs/design/fast-path.md).
 COLLECTOR = "-XX:+UseParallelGC -XX:MaxHeapFreeRatio=65"
 _ANY_COLLECTOR = re.compile(r"-XX:[+]Use\w+GC\b")
 
@@ -129,7 +129,7 @@ def _session_settings(name: str, connections: Connections, master: str, secret_k
 
 
 def pools() -> dict[str, str]:
-    """Return settings with which maintenance jobs get the cores that the batches of the same application do not use."""
+    """Return settings for pools in which maintenance jobs only get cores that the application's batches do not use."""
     return {
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": Path(str(files("lakefeed") / "maintenance" / "pools.xml")).as_uri(),
@@ -201,7 +201,7 @@ def session(
     running = _running()
     if running is None:
         if cluster.is_submitted():
-            # spark-submit has already applied master, class path, memory and the cluster's secret.
+            # With spark-submit, master, class path, memory and the cluster's secret are already set.
             given = cluster.submitted_settings()
             master = given.get("spark.master", master or "local[*]")
             requested = _session_settings(name, connections, master, secret_keys)
@@ -220,11 +220,13 @@ def session(
             cluster.require_hadoop_configuration(whole["spark.master"])
             if cluster.is_local(whole["spark.master"]):
                 require_own_folder(whole)
-                # Otherwise functions run in the first python3 on PATH, which may lack pandas or be another version.
+                # Otherwise Python functions run in the first python3 on PATH, which may lack pandas or be another
+                # version.
                 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             cluster.use_python(whole)
         builder = SparkSession.Builder()
-        # Spark's event log contains the settings of every job, and hides only those that the application has, too.
+        # Spark's event log contains the settings of every job. Spark hides a setting there only if the application has
+        # a setting of that name.
         hidden = dict.fromkeys(_catalog_secrets(connections), HIDDEN)
         for key, value in {**hidden, **whole, **CLASSIC}.items():
             builder = builder.config(key, value)
@@ -259,10 +261,10 @@ def session(
 
 
 def _ui_environment(conf: Mapping[str, str], host: str | None) -> dict[str, str]:
-    """Return the variable with the address of Spark's UI, which otherwise all machines of the network can open.
+    """Return the variable that limits who can open Spark's UI, which otherwise listens to the whole network.
 
-    Spark has no setting for it. Executors connect to the driver at the same address, so on a cluster it cannot be the
-    loopback interface's.
+    Spark has no setting for the UI's address. Executors connect to the driver at the same address, so on a cluster this
+    cannot be the address of the loopback interface.
     """
     if conf["spark.ui.enabled"].lower() != "true" or "SPARK_LOCAL_IP" in os.environ:
         return {}
@@ -279,7 +281,7 @@ def with_own(requested: Mapping[str, str], own: Mapping[str, str]) -> dict[str, 
     """Return lakefeed's settings with the user's, which are appended if the setting is a list, and otherwise win."""
     options = requested.get(_JAVA_OPTIONS, "")
     if any(_ANY_COLLECTOR.search(own.get(key, "")) for key in (_JAVA_OPTIONS, "spark.driver.defaultJavaOptions")):
-        # Java does not start with two collectors.
+        # Leave out lakefeed's garbage collector if the user names one, because Java does not start with two.
         requested = {**requested, _JAVA_OPTIONS: options.removesuffix(f" {COLLECTOR}")} if options else requested
     lists = {
         key: f"{requested[key]}{sign}{own[key]}" for key, sign in _LISTS.items() if key in requested.keys() & own.keys()
@@ -288,7 +290,7 @@ def with_own(requested: Mapping[str, str], own: Mapping[str, str]) -> dict[str, 
 
 
 def activate(spark: SparkSession) -> None:
-    """Make a session the active one of this thread, in which Spark and Iceberg look up catalogs and settings.
+    """Make a session this thread's active one, in which Spark and Iceberg look up catalogs and settings.
 
     A thread that Python starts has no active session.
     """
@@ -304,7 +306,7 @@ def copy_of(spark: SparkSession) -> SparkSession:
 
 
 def is_running() -> bool:
-    """Check that this process already has a session, which ``session`` would return."""
+    """Return whether this process already has a session, which ``session`` would return."""
     return "pyspark.sql" in sys.modules and _running() is not None
 
 
@@ -321,7 +323,7 @@ def _running() -> SparkSession | None:
 
 
 def log_path(name: str) -> Path:
-    """Return the file for the JVM's log of a command, in the per-user cache."""
+    """Return the path of the JVM's log for a command; it is in the per-user cache."""
     from lakefeed.clients.spark.jars import cache_directory
 
     return cache_directory() / "logs" / f"{name}.log"
@@ -342,7 +344,7 @@ def class_path(connections: Connections) -> list[Path]:
 def _class_path(connections: Connections, *, local: bool) -> dict[str, str]:
     paths = class_path(connections)
     if local:
-        # Not spark.jars: the only JVM would copy 80 MB of jars for itself as an executor.
+        # Not spark.jars, because this JVM is also the executor and would copy 80 MB of jars for itself.
         return {
             "spark.driver.extraClassPath": os.pathsep.join(map(str, paths)),
             "spark.driver.memory": "2g",
@@ -385,7 +387,7 @@ def _catalog_secrets(connections: Connections) -> dict[str, SecretStr]:
     keys = dict(_store_keys(connections, ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")))
     secrets_by_key: dict[str, SecretStr] = {}
     for name, catalog in connections.catalogs.items():
-        # Vended keys come with the table, and Iceberg must not mix them with the store's keys.
+        # A catalog that vends keys sends keys for each table, and Iceberg must not mix those with the store's keys.
         shared = {} if catalog.vended_credentials or catalog.folder is not None else keys
         own = shared | catalog.secrets()
         secrets_by_key |= {f"spark.sql.catalog.{name}.{key}": secret for key, secret in own.items()}

@@ -1,4 +1,4 @@
-"""Handle the signals that ask this process to end: SIGTERM of a service manager, SIGHUP of a terminal, Ctrl-C."""
+"""Handle the signals that ask this process to end: SIGTERM from a service manager, SIGHUP from a terminal, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import FrameType, SimpleNamespace
 from typing import Any
 
-# Py4J logs the first if Ctrl-C interrupts a call, the second if the same Ctrl-C has ended the JVM.
+# Py4J logs the first message if Ctrl-C interrupts a call, and the second if the same Ctrl-C has ended the JVM.
 _INTERRUPTED = ("KeyboardInterrupt while sending command.", "Exception occurred while shutting down connection")
 _ASKED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _TERMINALS = [number for number in (0, 1, 2) if os.isatty(number)]
@@ -43,7 +43,7 @@ def begin_work() -> None:
 
 
 def is_starting() -> bool:
-    """Check that ``begin_work`` was not called yet."""
+    """Return whether ``begin_work`` was not called yet."""
     return not _work_has_begun.is_set()
 
 
@@ -68,7 +68,8 @@ def stop_on_signals(say: Callable[[str], None] = lambda text: None) -> Iterator[
 
     def request(number: int, frame: FrameType | None) -> None:
         _note(number)
-        # Not ``stop.is_set()``: an operator's request sets the event, too, and the next Ctrl-C must still say this.
+        # Not ``stop.is_set()``, because an operator's request also sets the event, and the first Ctrl-C after that must
+        # still print the message.
         if speaking:
             return
         stop.set()
@@ -94,8 +95,8 @@ def stop_on_signals(say: Callable[[str], None] = lambda text: None) -> Iterator[
 def python_keeps_its_handler() -> Iterator[None]:
     """Keep a SparkContext that starts in this block from replacing this process's own handler of SIGINT.
 
-    PySpark's handler asks the JVM to cancel all jobs, on the connection on which the interrupted call waits. So Ctrl-C
-    would end that call with an error of Py4J.
+    PySpark's handler asks the JVM to cancel all jobs, on the connection on which the interrupted call waits. So with
+    PySpark's handler, Ctrl-C would end the call with an error of Py4J.
     """
     before = signal.getsignal(signal.SIGINT)
     own = before not in (signal.default_int_handler, signal.SIG_DFL, None)
@@ -111,14 +112,14 @@ def python_keeps_its_handler() -> Iterator[None]:
 
 
 def _handled() -> list[signal.Signals]:
-    """Return the signals to handle, without SIGHUP if ``nohup`` has disabled it."""
+    """Return the signals that this process handles; SIGHUP is not among them if ``nohup`` has disabled it."""
     return [number for number in _ASKED if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     repeated = bool(_received)
     _note(number)
-    # The program 'timeout' sends SIGTERM twice, and the second one must not interrupt the end of the command.
+    # The program 'timeout' sends SIGTERM twice, and the second signal must not interrupt the command's cleaning up.
     if number == signal.SIGINT or not repeated:
         if (logging := sys.modules.get("logging")) is not None:
             for logger in (logging.getLogger(), logging.getLogger("py4j.clientserver")):
@@ -127,7 +128,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _is_no_interrupted_call(record: Any) -> bool:
-    """Filter out Py4J's stack traces of the interrupted call: the command itself reports how it ends."""
+    """Return False for Py4J's log records about the interrupted call; the command itself reports how it ends."""
     return record.msg not in _INTERRUPTED
 
 

@@ -1,7 +1,7 @@
-"""Pass SQL to Spark. ``tools/check_sql.py`` allows only literals elsewhere.
+"""Pass SQL to Spark: the only module in which a statement need not be a literal (``tools/check_sql.py``).
 
 Spark would replace ``${name}`` in SQL by settings and by variables of the driver's environment; ``Statements.java``
-prevents that in any session. Values are parameters. Names of columns and tables are quoted.
+prevents that in every session. Values are passed as parameters. Names of columns and tables are quoted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Statement(str):
 
 
 def run(spark: SparkSession, sql: str, values: Mapping[str, Any] | None = None) -> DataFrame:
-    """Run a statement with values for its parameters; a query is only planned."""
+    """Run a statement with values for its parameters; a query only runs when its rows are read."""
     from pyspark.sql import DataFrame
 
     session: Any = spark

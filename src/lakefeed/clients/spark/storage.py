@@ -15,17 +15,18 @@ from lakefeed.errors import AccessDenied, FileDenied
 if TYPE_CHECKING:
     from lakefeed.config.connections import Catalog, Connections
 
-# Versions of S3A and S3FileIO that make fewer requests: docs/s3-requests.md.
+# lakefeed's versions of S3A and of Iceberg's S3FileIO, which make fewer requests: docs/s3-requests.md.
 S3A = "io.lakefeed.s3.DataFileSystem"
 S3_FILE_IO = "io.lakefeed.sink.TableFileIO"
-# For this machine's disk: Hadoop's FileIO, with a file system that forces files to the disk before they are visible.
+# For tables on this machine's disk: Hadoop's FileIO, whose file system flushes a file to the disk before it is visible.
 LOCAL_FILE_IO = "org.apache.iceberg.hadoop.HadoopFileIO"
 LOCAL_FILES = {
     "spark.hadoop.fs.file.impl": "io.lakefeed.files.DurableFileSystem",
-    # For checkpoints: without checksum files, because a start can restore a checkpoint from the table.
+    # For checkpoints: no checksum files, because a start can restore a damaged checkpoint from the table.
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
-# Keys in the settings, then the default chain; S3A's own chain supports neither a profile nor a web identity.
+# S3A takes keys from the settings, else from AWS's default chain; S3A's own chain supports neither profiles nor web
+# identities.
 CREDENTIALS = (
     "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider",
     "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
@@ -63,7 +64,7 @@ def catalog_settings(connections: Connections) -> dict[str, str]:
     s3 = connections.s3
     shared = {
         "io-impl": S3_FILE_IO,
-        # The ledger is read from the table, and a cached table would have a stale position.
+        # A feed reads its position from the table, and a cached table would have a stale position.
         "cache-enabled": "false",
         "s3.client-factory-impl": "io.lakefeed.sink.SharedHttpClients",
         # For Iceberg's other AWS clients: its Apache client needs a newer SDK than Hadoop's.
@@ -71,7 +72,7 @@ def catalog_settings(connections: Connections) -> dict[str, str]:
         "client.region": s3.region,
         "s3.endpoint": s3.endpoint,
         "s3.path-style-access": str(s3.uses_path_style).lower(),
-        # One PUT per data file: the threshold for multipart is above any size that the sink writes by default.
+        # One PUT per data file, because the sink's default file size is below this threshold for multipart uploads.
         "s3.multipart.part-size-bytes": str(128 * 1024 * 1024),
     }
     found: dict[str, str] = {}
