@@ -17,15 +17,15 @@ from tests.support.upserts import plain as plain
 from tests.support.upserts import upsert_catalog as upsert_catalog
 from tests.support.upserts import upserting as upserting
 
-# The tests that make test-full runs on all catalogs; make test-all runs all tests on all of them.
+# make test-full runs these tests on SQLite, PostgreSQL and REST, and all other tests of a catalog on SQLite only.
 TELLING = {
-    "test_a_batch_lands_only_where_the_last_one_ended",
-    "test_a_commit_whose_answer_is_lost_has_landed_once",
+    "test_a_batch_lands_only_if_it_begins_where_the_last_batch_ended",
+    "test_a_commit_whose_answer_is_lost_lands_once",
     "test_only_the_driver_that_took_the_fence_last_can_commit",
-    "test_two_that_take_the_fence_together_get_different_ones",
-    "test_a_commit_that_was_on_its_way_when_the_fence_was_taken_does_not_land",
-    "test_of_those_who_take_the_lease_together_one_has_it",
-    "test_an_upkeep_lease_that_was_on_its_way_when_another_was_taken_is_refused",
+    "test_two_drivers_that_take_the_fence_together_get_different_fences",
+    "test_a_commit_that_was_sent_before_the_fence_was_taken_does_not_land",
+    "test_of_several_jobs_that_take_the_lease_together_one_gets_it",
+    "test_an_upkeep_lease_that_was_requested_before_another_was_taken_is_refused",
 }
 
 
@@ -51,7 +51,7 @@ def catalog(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave the commit check on PostgreSQL and REST to ``make test-full``, and most of it to ``make test-all``."""
+    """Mark tests on catalogs other than SQLite: none is quick, and those not in ``TELLING`` are slow."""
     for item in items:
         if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
             known = item.callspec.params.get("catalog", "sqlite")
@@ -85,7 +85,7 @@ def table(checked: SparkSession, catalog: CatalogCase) -> Table:
 
 @pytest.fixture
 def elsewhere(table: Table, checked: SparkSession, catalog: CatalogCase) -> Table:
-    """Return the same table as a session without the commit check sees it."""
+    """Return the fixture ``table``, opened in a second session that does not have the commit check."""
     plain = checked.newSession()
     catalog.declare(plain, implementation=PLAIN)
     return Table(plain, table.name)

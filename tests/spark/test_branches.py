@@ -101,7 +101,7 @@ def branched(checked: SparkSession, connections: Connections) -> Branched:
 
 
 @pytest.mark.quick
-def test_readers_see_rows_once_they_are_published_and_the_ledger_is_the_branchs(branched: Branched) -> None:
+def test_readers_see_only_published_rows_and_the_ledger_reads_the_branch(branched: Branched) -> None:
     branched.land(0, 3)
     assert (branched.read(), branched.staged(), branched.ends()) == ([], [0, 1, 2], 3)
     assert branched.publish(dry_run=True).state == "would be published"
@@ -117,7 +117,7 @@ def test_readers_see_rows_once_they_are_published_and_the_ledger_is_the_branchs(
     assert branched.read() == [0, 1, 2]
     assert branched.publish().audit.new_rows == 2
     assert branched.read() == [0, 1, 2, 3, 4]
-    # Read the position without Spark too.
+    # pyiceberg reads the same position from the branch.
     table = open_table(branched.name, connections=branched.connections)
     position = position_in(table, FEED, where=branched.name)
     assert position is not None
@@ -128,7 +128,7 @@ def test_readers_see_rows_once_they_are_published_and_the_ledger_is_the_branchs(
     assert (state.unpublished, state.is_diverged, state.sentence) == (0, False, "staging: all commits are published")
 
 
-def test_each_expectation_is_audited_and_a_failure_leaves_the_rows_in_the_branch(
+def test_each_expectation_is_audited_and_a_failed_audit_leaves_the_rows_in_the_branch(
     checked: SparkSession, connections: Connections
 ) -> None:
     expect = {
@@ -158,11 +158,11 @@ def test_each_expectation_is_audited_and_a_failure_leaves_the_rows_in_the_branch
     assert branched.publisher is not None
     with pytest.raises(AuditFailed, match="is not published"):
         branched.publisher.after_batch()
-    # Neither an unpublished batch from before the start stops the feed, nor any batch with on_failure: continue.
+    # A failed audit does not stop the feed if the batch is from before the start, or with on_failure: continue.
     assert "is not published" in str(branched.publisher.after_batch(is_new=False))
     branched.start(publish={"on_failure": "continue", "expect": expect})
     assert "is not published" in str(branched.publisher.after_batch())
-    # With more rows and other expectations the audit passes.
+    # With looser expectations the audit passes.
     branched.start(publish={"expect": {"rows": {"at_least": 6}, "null_share": {"id": 0.5}}})
     assert branched.publisher.after_batch() is not None
     assert len(branched.read()) == 6
@@ -170,7 +170,7 @@ def test_each_expectation_is_audited_and_a_failure_leaves_the_rows_in_the_branch
 
 
 @pytest.mark.slow
-def test_an_expectation_of_a_column_that_is_missing_or_has_no_age_is_refused(branched: Branched) -> None:
+def test_an_expectation_of_a_missing_or_unsuitable_column_is_refused(branched: Branched) -> None:
     branched.land(0, 1)
     for expect, what in (
         ({"null_share": {"nowhere": 0}}, "names the column 'nowhere'"),
@@ -183,7 +183,9 @@ def test_an_expectation_of_a_column_that_is_missing_or_has_no_age_is_refused(bra
     assert branched.read() == []
 
 
-def test_rows_of_another_writer_are_never_lost_and_discarding_reads_the_records_again(branched: Branched) -> None:
+def test_publishing_over_another_writers_commit_is_refused_and_a_discard_rereads_the_records(
+    branched: Branched,
+) -> None:
     branched.land(0, 2)
     branched.publish()
     branched.land(2, 4)
@@ -203,7 +205,7 @@ def test_rows_of_another_writer_are_never_lost_and_discarding_reads_the_records_
     assert branched.read() == [0, 1, 2, 3, 4, 99]
 
 
-def test_another_writer_between_the_audit_and_the_publication_is_noticed(
+def test_a_commit_between_audit_and_publication_stops_the_publication(
     branched: Branched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     branched.land(0, 2)
@@ -233,7 +235,7 @@ def test_discard_is_refused_before_the_first_publication(branched: Branched) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("write", ["merge-on-read", "copy-on-write"])
 @pytest.mark.parametrize("version", [2, 3])
-def test_changes_of_keys_are_merged_in_the_branch(
+def test_upserts_are_merged_in_the_branch(
     checked: SparkSession, connections: Connections, write: str, version: int
 ) -> None:
     keyed = {"mode": "upsert", "keys": ["id"], "write": write, "format_version": version}
@@ -247,7 +249,7 @@ def test_changes_of_keys_are_merged_in_the_branch(
 
 
 @pytest.mark.slow
-def test_a_rewind_deletes_the_rows_of_the_branch_alone(branched: Branched) -> None:
+def test_a_rewind_deletes_rows_only_in_the_branch(branched: Branched) -> None:
     branched.land(0, 4)
     branched.publish()
     before = OffsetRanges((OffsetRange("topic", 0, 4, 4),), {"topic": "one"})
@@ -263,7 +265,7 @@ def test_a_rewind_deletes_the_rows_of_the_branch_alone(branched: Branched) -> No
 
 
 @pytest.mark.slow
-def test_a_branch_is_left_only_when_all_of_it_is_published(branched: Branched) -> None:
+def test_a_feed_leaves_its_branch_only_after_all_rows_are_published(branched: Branched) -> None:
     branched.land(0, 2)
     with pytest.raises(ConfigError, match="has unpublished rows in the branch staging"):
         branched.start(branch=None)
@@ -282,7 +284,7 @@ def test_a_branch_is_left_only_when_all_of_it_is_published(branched: Branched) -
 
 
 @pytest.mark.slow
-def test_removed_branch_is_refused_at_the_start(branched: Branched) -> None:
+def test_a_start_is_refused_if_the_branch_was_removed(branched: Branched) -> None:
     branched.land(0, 2)
     branched.spark.sql(f"ALTER TABLE {branched.name} DROP BRANCH staging")
     with pytest.raises(CheckpointMismatch, match="the branch staging of the table was removed"):
@@ -290,9 +292,10 @@ def test_removed_branch_is_refused_at_the_start(branched: Branched) -> None:
 
 
 @pytest.mark.slow
-def test_a_commit_of_the_feed_elsewhere_and_one_of_a_replaced_driver_are_refused(branched: Branched) -> None:
+def test_a_feeds_commit_outside_its_branch_and_a_replaced_drivers_commit_are_refused(branched: Branched) -> None:
     branched.land(0, 2)
-    # Publish, so that readers see the branch's newest snapshot: only the branch's name makes the commit wrong.
+    # Publish first, so that main and the branch have the same snapshot. The commit below is then wrong only because it
+    # names no branch.
     branched.publish()
     ranges = OffsetRanges((OffsetRange("topic", 0, 2, 3),), {"topic": "one"})
     properties = {**Commit(FEED, 2, ranges, fence=branched.fence).properties(), COMMIT_ID: uuid.uuid4().hex}
@@ -311,7 +314,7 @@ def test_a_commit_of_the_feed_elsewhere_and_one_of_a_replaced_driver_are_refused
 
 
 @pytest.mark.slow
-def test_expiry_keeps_what_is_not_published_and_nothing_is_compacted(
+def test_expiry_keeps_unpublished_snapshots_and_compaction_is_refused(
     branched: Branched, catalog: CatalogCase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     branched.land(0, 1)

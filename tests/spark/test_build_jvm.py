@@ -16,7 +16,7 @@ def jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_same_sources_give_the_same_bytes(jar: Path) -> None:
+def test_two_builds_of_the_same_sources_give_the_same_bytes(jar: Path) -> None:
     said: list[str] = []
     first = build_jvm.build(say=said.append).read_bytes()
     build_jvm.build(say=said.append)

@@ -1,4 +1,4 @@
-"""A JVM writes an archive of its classes on request, and the next JVM maps it."""
+"""A JVM writes its loaded classes to an archive on request, and the next JVM maps the archive."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def run(folder: Path, **environment: str) -> str:
 
 
 @pytest.mark.slow
-def test_jvm_maps_the_class_archive_of_an_earlier_one(tmp_path: Path) -> None:
+def test_jvm_maps_the_class_archive_that_an_earlier_jvm_wrote(tmp_path: Path) -> None:
     assert run(tmp_path, LAKEFEED_CLASS_ARCHIVE="write") == "[]\n"
     [archive] = (tmp_path / "cache" / "classes").iterdir()
     assert archive.suffix == ".jsa"
@@ -47,7 +47,7 @@ def test_jvm_maps_the_class_archive_of_an_earlier_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_archive_is_made_without_servers_and_read_by_the_next_session(tmp_path: Path) -> None:
+def test_an_archive_is_written_without_servers_and_read_by_the_next_session(tmp_path: Path) -> None:
     done = python(tmp_path, "-m", "lakefeed.cli", "jars", "archive", "--output", "json")
     assert done.returncode == 0, done.stderr
     made = json.loads(done.stdout)

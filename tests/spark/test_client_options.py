@@ -1,4 +1,4 @@
-"""Compare the allow-list with the kafka-clients jar that Spark runs with."""
+"""Compare lakefeed's list of allowed Kafka settings with the settings of the kafka-clients jar that Spark loads."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ SIDES = {
     "consumer.ConsumerConfig": (CONSUMER, REFUSED_CONSUMER),
     "producer.ProducerConfig": (PRODUCER, REFUSED_PRODUCER),
 }
-# Our type for each of Kafka's types. PASSWORD, LIST and CLASS are text.
+# lakefeed's type for each type of Kafka; settings of the types PASSWORD, LIST and CLASS are text.
 TYPES = {"INT": "int", "SHORT": "int", "LONG": "int", "DOUBLE": "number", "BOOLEAN": "bool"}
 
 
@@ -33,7 +33,7 @@ def keys(spark: SparkSession, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", SIDES)
-def test_every_setting_is_allowed_or_refused_on_purpose(spark: SparkSession, name: str) -> None:
+def test_every_kafka_setting_is_listed_as_allowed_or_refused(spark: SparkSession, name: str) -> None:
     allowed, refused = SIDES[name]
     known = set(keys(spark, name))
     assert allowed.keys() - known == set(), "allowed, but Kafka knows no such setting"
@@ -53,7 +53,7 @@ def kind(known: Any) -> str:
 
 
 def written(known: Any) -> str | None:
-    """Return Kafka's default value as a pipeline file would have it; None if there is no default."""
+    """Return a setting's default value as a user would write it in a pipeline file; None if there is no default."""
     value = get_field(known, "defaultValue")
     if value is None or kind(known) in ("CLASS", "PASSWORD"):
         return None
@@ -66,7 +66,7 @@ def test_defaults_of_kafka_are_accepted(spark: SparkSession, name: str) -> None:
     refused = {}
     for key, option in allowed.items():
         default = written(keys(spark, name)[key])
-        # An empty text means the same as no setting.
+        # Skip defaults that are empty: an empty value means the same as no setting.
         if default and (expected := option.expected_value(default)):
             refused[key] = (default, expected)
     assert refused == {}

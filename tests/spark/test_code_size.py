@@ -26,5 +26,5 @@ def test_change_events_of_forty_columns_are_compiled(spark: SparkSession) -> Non
         stages = gateway.org.apache.spark.sql.execution.debug.package.codegenStringSeq(plan)
         sizes = [stages.apply(number)._3().maxMethodCodeSize() for number in range(stages.size())]
     assert sizes
-    # Code that does not compile has the size -1.
+    # Spark reports the size -1 for code that does not compile.
     assert all(0 < size <= MOST for size in sizes), sizes

@@ -41,7 +41,7 @@ def together(*actions: Callable[[], None]) -> list[BaseException | None]:
 
 
 @pytest.mark.quick
-def test_a_batch_lands_only_where_the_last_one_ended(table: Table) -> None:
+def test_a_batch_lands_only_if_it_begins_where_the_last_batch_ended(table: Table) -> None:
     table.land(0, 3)
     table.land(3, 5)
     refused(lambda: table.land(6, 8), "topic-0 begins at 6, the table ends at 5")
@@ -53,7 +53,7 @@ def test_a_batch_lands_only_where_the_last_one_ended(table: Table) -> None:
     refused(lambda: table.land(6, 7), "topic-1 is in the table but not in the batch")
     assert table.ids() == [0, 1, 2, 3, 4, 5]
     assert len(table.snapshots()) == 3
-    # Feeds have separate positions in a table.
+    # A second feed may land the same offsets, because each feed has a separate position in the table.
     table.land(0, 1, feed="others")
     assert table.ids() == [0, 0, 1, 2, 3, 4, 5]
 
@@ -68,7 +68,7 @@ def test_same_sequence_number_in_another_shard_is_refused(table: Table) -> None:
     assert table.ids() == [0, 1, 2, 3, 4]
 
 
-def test_empty_batches_keep_the_position_and_sparse_ones_may_skip_offsets(table: Table) -> None:
+def test_empty_batches_keep_the_position_and_sparse_batches_may_skip_offsets(table: Table) -> None:
     table.land(0, 2)
     table.land(2, 2)
     sparse = {CONTINUITY: "sparse", ROWS: "2"}
@@ -90,7 +90,7 @@ def test_repeated_commit_lands_once(table: Table) -> None:
 
 
 @pytest.mark.quick
-def test_a_commit_whose_answer_is_lost_has_landed_once(table: Table, catalog: CatalogCase) -> None:
+def test_a_commit_whose_answer_is_lost_lands_once(table: Table, catalog: CatalogCase) -> None:
     table.land(0, 2)
     with catalog.answers_lost():
         table.land(2, 4)
@@ -99,7 +99,7 @@ def test_a_commit_whose_answer_is_lost_has_landed_once(table: Table, catalog: Ca
     assert table.ids() == [0, 1, 2, 3, 4]
 
 
-def test_a_lost_answer_takes_no_commit_back_that_came_on_top(table: Table, catalog: CatalogCase) -> None:
+def test_a_commit_whose_answer_is_lost_keeps_later_commits(table: Table, catalog: CatalogCase) -> None:
     table.land(0, 2)
     table.set_property("commit.retry.min-wait-ms", "2000")
     before = catalog.pointer(table.name)
@@ -114,7 +114,7 @@ def test_a_lost_answer_takes_no_commit_back_that_came_on_top(table: Table, catal
     assert table.ids() == [0, 1, 2, 3, 4, 100]
 
 
-def test_a_lost_answer_takes_back_no_batch_of_the_driver_that_has_taken_over(
+def test_a_replaced_drivers_commit_whose_answer_is_lost_keeps_the_new_drivers_batch(
     table: Table, catalog: CatalogCase
 ) -> None:
     old = IcebergLedger(table.spark, table.name, FEED).take_fence()
@@ -130,12 +130,12 @@ def test_a_lost_answer_takes_back_no_batch_of_the_driver_that_has_taken_over(
     table.land(4, 6, fence=new)
     first.join(60)
     assert outcome == [None]
-    # Whatever answer the first commit got, it has not removed files of rows that landed.
+    # The first commit retried after its lost answer, and the retry has removed no file of the new driver's rows.
     assert table.ids() == [0, 1, 2, 3, 4, 5]
     refused(lambda: table.land(6, 7, fence=old), "another driver has taken over")
 
 
-def test_a_backfill_whose_answer_is_lost_has_landed_once(table: Table, catalog: CatalogCase) -> None:
+def test_a_backfill_whose_answer_is_lost_lands_once(table: Table, catalog: CatalogCase) -> None:
     table.land(10, 12)
     with catalog.answers_lost():
         table.backfill(0, 4)
@@ -143,7 +143,7 @@ def test_a_backfill_whose_answer_is_lost_has_landed_once(table: Table, catalog: 
     assert table.covered() == ((0, 4), (10, 12))
 
 
-def test_of_two_that_race_for_a_range_exactly_one_wins(
+def test_of_two_sessions_that_commit_the_same_range_exactly_one_succeeds(
     table: Table, checked: SparkSession, catalog: CatalogCase
 ) -> None:
     other = checked.newSession()
@@ -161,7 +161,7 @@ def test_of_two_that_race_for_a_range_exactly_one_wins(
     assert len(table.snapshots()) == ROUNDS
 
 
-def test_a_batch_is_left_out_only_if_the_table_ends_with_its_ranges(table: Table) -> None:
+def test_a_batch_is_skipped_only_if_the_newest_commit_has_the_same_ranges(table: Table) -> None:
     def is_there(batch_id: int, start: int, end: int) -> bool:
         return table.ledger().check(Commit(FEED, batch_id, span(start, end))) is CommitCheck.ALREADY_COMMITTED
 
@@ -208,7 +208,7 @@ def test_only_the_driver_that_took_the_fence_last_can_commit(table: Table) -> No
     table.land(4, 6, fence=new)
     refused(lambda: table.set_property(f"lakefeed.fence.{FEED}", old), "is taken")
     assert table.ids() == [0, 1, 2, 3, 4, 5]
-    # A replaced driver is refused before it writes, and the error says so instead of blaming the checkpoint.
+    # A replaced driver is refused before it writes, and the error names the other driver, not the checkpoint.
     sink = IcebergTable(table.spark, IcebergSinkConfig(table=table.name), feed=FEED, evolves=False)
     with pytest.raises(CheckpointMismatch, match="another driver has taken over"):
         sink.has(Commit(FEED, 2, span(4, 5), fence=old))
@@ -216,7 +216,7 @@ def test_only_the_driver_that_took_the_fence_last_can_commit(table: Table) -> No
         sink.has(Commit(FEED, 2, span(4, 5), fence=new))
 
 
-def test_two_that_take_the_fence_together_get_different_ones(table: Table) -> None:
+def test_two_drivers_that_take_the_fence_together_get_different_fences(table: Table) -> None:
     fences: list[str] = []
 
     def take_five() -> None:
@@ -227,7 +227,7 @@ def test_two_that_take_the_fence_together_get_different_ones(table: Table) -> No
     assert sorted(int(each.split()[0]) for each in fences) == list(range(1, 11))
 
 
-def test_the_position_outlives_its_snapshots(table: Table) -> None:
+def test_the_position_survives_the_expiry_of_the_feeds_snapshots(table: Table) -> None:
     table.land(0, 2)
     table.plain(100)
     table.expire()
@@ -239,7 +239,7 @@ def test_the_position_outlives_its_snapshots(table: Table) -> None:
 
 
 @pytest.mark.parametrize("replaced", [False, True], ids=["expired", "replaced"])
-def test_an_expired_parent_without_an_id_is_no_rollback(
+def test_an_expired_parent_snapshot_does_not_count_as_a_rollback(
     table: Table, elsewhere: Table, catalog: CatalogCase, connections: Connections, replaced: bool
 ) -> None:
     table.land(0, 2)
@@ -251,7 +251,8 @@ def test_an_expired_parent_without_an_id_is_no_rollback(
     opened = open_table(table.name, connections=connections)
     opened.maintenance.expire_snapshots().by_ids(expired).commit()
     [left] = open_table(table.name, connections=connections).metadata.snapshots
-    # A REST catalog's server keeps the parent's id; with other catalogs pyiceberg writes the metadata.
+    # pyiceberg removes the id of an expired parent. With a REST catalog, the server writes the metadata and keeps the
+    # id.
     if replaced or catalog.declared().type != "rest":
         assert left.parent_snapshot_id is None
     table.spark.sql(f"REFRESH TABLE {table.name}")
@@ -265,7 +266,7 @@ def test_an_expired_parent_without_an_id_is_no_rollback(
 
 
 @pytest.mark.quick
-def test_after_a_rollback_the_feed_resumes_where_the_table_is(table: Table) -> None:
+def test_after_a_rollback_the_feed_resumes_at_the_tables_position(table: Table) -> None:
     table.land(0, 2)
     first = table.head()
     table.land(2, 4)
@@ -278,7 +279,7 @@ def test_after_a_rollback_the_feed_resumes_where_the_table_is(table: Table) -> N
     assert table.ids() == [0, 1, 2, 3, 4]
 
 
-def test_the_position_follows_a_rollback_even_if_the_snapshots_go_then(table: Table) -> None:
+def test_the_position_follows_a_rollback_even_if_the_snapshots_expire_afterwards(table: Table) -> None:
     table.land(0, 2)
     first = table.head()
     table.land(2, 4)
@@ -291,7 +292,10 @@ def test_the_position_follows_a_rollback_even_if_the_snapshots_go_then(table: Ta
 
 
 def cut_history(table: Table) -> int:
-    """Let only a property hold the feed's position, and tag a snapshot from before the feed; return the latter."""
+    """Expire the feed's snapshots, so that only a table property has its position; return an older snapshot.
+
+    The returned snapshot is from before the feed's first commit, and survives because it is tagged.
+    """
     table.plain(100)
     before = table.head()
     table.spark.sql(f"ALTER TABLE {table.name} CREATE TAG before")
@@ -305,7 +309,7 @@ def cut_history(table: Table) -> int:
 
 
 @pytest.mark.parametrize("case", ["appended to", "cut again", "by an engine without the check"])
-def test_history_that_was_cut_then_rolled_back_past_the_feed_refuses_batches(
+def test_a_rollback_to_before_the_feed_refuses_batches_if_the_feeds_snapshots_have_expired(
     table: Table, elsewhere: Table, case: str
 ) -> None:
     before = cut_history(table)
@@ -320,7 +324,7 @@ def test_history_that_was_cut_then_rolled_back_past_the_feed_refuses_batches(
     assert table.ids() == [100, 102]
 
 
-def test_maintenance_and_deletes_by_others_keep_the_position(table: Table) -> None:
+def test_maintenance_and_deletes_by_other_writers_keep_the_position(table: Table) -> None:
     table.land(0, 2)
     first = table.head()
     for number in range(1, 4):
@@ -341,7 +345,7 @@ def test_maintenance_and_deletes_by_others_keep_the_position(table: Table) -> No
     assert [each.ranges for each in table.ledger().commits()] == [span(12, 14), span(10, 12)]
 
 
-def test_a_replay_is_known_to_have_landed_when_its_snapshot_has_expired(table: Table) -> None:
+def test_a_replay_counts_as_landed_after_its_snapshot_has_expired(table: Table) -> None:
     table.land(0, 2)
     fence = IcebergLedger(table.spark, table.name, f"{FEED}{REPLAYS}").take_fence()
     for each in ("one", "two"):
@@ -353,7 +357,7 @@ def test_a_replay_is_known_to_have_landed_when_its_snapshot_has_expired(table: T
     assert not table.ledger("another").has_replay("two")
 
 
-def test_a_replay_that_was_rolled_back_has_not_landed(table: Table, elsewhere: Table) -> None:
+def test_a_replay_that_was_rolled_back_does_not_count_as_landed(table: Table, elsewhere: Table) -> None:
     table.land(0, 2)
     fence = IcebergLedger(table.spark, table.name, f"{FEED}{REPLAYS}").take_fence()
     before = table.head()

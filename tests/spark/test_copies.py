@@ -38,7 +38,7 @@ class Sent:
 
 
 def read(spark: SparkSession, folder: Path, *batches: list[Sent]) -> list[str]:
-    """Return the values of a deduplicated stream with these micro-batches, restarted after each, state kept."""
+    """Return the values of a deduplicated stream of these batches; after each, the query restarts with its state."""
     (folder / "in").mkdir()
     offset = 0
     for number, batch in enumerate(batches):
@@ -52,13 +52,13 @@ def read(spark: SparkSession, folder: Path, *batches: list[Sent]) -> list[str]:
     return sorted(each.value for each in spark.read.schema("value STRING").json(f"{folder}/out").collect())
 
 
-def test_each_row_comes_once_over_batches_and_restarts(spark: SparkSession, tmp_path: Path) -> None:
+def test_deduplication_yields_each_row_once_over_batches_and_restarts(spark: SparkSession, tmp_path: Path) -> None:
     first = [Sent("a", "q/0", "t/0/1"), Sent("b", "q/0", "t/0/2"), Sent("e", "q/0", row="0"), Sent("e", "q/0", row="1")]
     again = [*first, Sent("c", "q/0", "t/0/3")]
     other = [
-        Sent("a", "r/0", "t/0/1"),  # By another query: a feed that starts over sends its records again.
-        Sent("a", "q/0", "t/1/1"),  # From another partition of the source.
-        Sent("a", "q/0", "t/0/1", partition=1),  # Not in the partition that the sink computes.
+        Sent("a", "r/0", "t/0/1"),  # From another query, as of a feed that has started over.
+        Sent("a", "q/0", "t/1/1"),  # From a record of another source partition.
+        Sent("a", "q/0", "t/0/1", partition=1),  # In another partition of the sink's topic than the sink would choose.
         Sent("f", None),
         Sent("f", None, source="t/0/1"),
         Sent("f", "nonsense", source="t/0/1"),
@@ -69,16 +69,16 @@ def test_each_row_comes_once_over_batches_and_restarts(spark: SparkSession, tmp_
     assert Counter(found) == Counter("a" * 4 + "bcd" + "ee" + "fffff")
 
 
-def test_late_record_of_an_older_batch_is_a_copy(spark: SparkSession, tmp_path: Path) -> None:
+def test_late_record_of_an_older_batch_counts_as_a_copy(spark: SparkSession, tmp_path: Path) -> None:
     newer = [Sent("b", "q/1", "t/0/2")]
     late = [Sent("a", "q/0", "t/0/1"), Sent("b", "q/1", "t/0/2"), Sent("c", "q/1", "t/0/3")]
-    # After a checkpoint was rolled back, batch numbers repeat, with other records.
+    # After a checkpoint was rolled back, a new batch has the number of an older one but other records.
     rolled_back = [Sent("d", "q/0", "t/0/4"), Sent("e", "q/0", row="0"), Sent("c", "q/0", "t/0/3")]
     assert read(spark, tmp_path, [Sent("a", "q/0", "t/0/1")], newer, late, rolled_back) == list("abcde")
 
 
 @pytest.mark.quick
-def test_copies_within_one_read_are_recognized_too(spark: SparkSession) -> None:
+def test_copies_within_a_single_read_are_recognized(spark: SparkSession) -> None:
     rows = [Sent("a", "q/0", "t/0/1"), Sent("a", "q/0", "t/0/1"), Sent("b", "q/1", "t/0/2"), Sent("a", "q/0", "t/0/1")]
     frame = spark.createDataFrame([each.as_row(at) for at, each in enumerate(rows)], SCHEMA)
     assert sorted(bytes(each.value) for each in lakefeed.deduplicated(frame).collect()) == [b"a", b"b"]
@@ -99,7 +99,7 @@ def sent(rows: DataFrame, *, one_per_record: bool = True, key: str | None = None
     ]
 
 
-def test_equal_rows_of_a_batch_have_numbers(spark: SparkSession) -> None:
+def test_equal_rows_of_a_batch_have_different_numbers_in_their_headers(spark: SparkSession) -> None:
     rows = spark.createDataFrame([("a",), ("a",), ("b",)], "zip STRING")
     found = sent(rows)
     assert sorted((each["value"], each["lakefeed.row"]) for each in found) == [
@@ -111,7 +111,7 @@ def test_equal_rows_of_a_batch_have_numbers(spark: SparkSession) -> None:
     assert not any("lakefeed.source" in each for each in found)
 
 
-def test_rows_of_known_records_have_their_positions_and_several_of_one_have_numbers(spark: SparkSession) -> None:
+def test_headers_have_the_record_position_and_a_number_if_a_record_has_several_rows(spark: SparkSession) -> None:
     placed = "zip STRING, kafka_topic STRING, kafka_partition INT, kafka_offset BIGINT"
     rows = spark.createDataFrame([("a", "t", 0, 1), ("a", "t", 0, 1), ("a", "t", 3, 1)], placed)
     assert {each["value"] for each in sent(rows)} == {'{"zip":"a"}'}
@@ -125,16 +125,16 @@ def test_rows_of_known_records_have_their_positions_and_several_of_one_have_numb
     ]
 
 
-def test_a_row_goes_to_the_same_partition_each_time(spark: SparkSession) -> None:
+def test_a_repeated_row_goes_to_the_same_partition(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(f"z{number}",) for number in range(40)], "zip STRING")
     first = {each["value"]: each["partition"] for each in sent(rows)}
     assert {each["value"]: each["partition"] for each in sent(rows.repartition(3))} == first
     assert len(set(first.values())) > 10
-    # No partition is set: Kafka's partitioner uses the key.
+    # Rows with a key get no partition, because Kafka's partitioner chooses the partition by the key.
     assert {each["partition"] for each in sent(rows, key="zip")} == {None}
 
 
-def test_a_login_to_the_brokers_is_in_no_plan_that_spark_shows(spark: SparkSession) -> None:
+def test_plans_of_spark_do_not_show_the_login_to_the_brokers(spark: SparkSession) -> None:
     login = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="hunter2hunter2";'
     source = KafkaSource(bootstrap_servers="h:9092", topics=["t"], options={"kafka.sasl.jaas.config": login})
     options = producer_settings(

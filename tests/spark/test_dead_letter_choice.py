@@ -1,4 +1,4 @@
-"""A replay chooses, in SQL, the letters that ``dead-letters list`` shows, in Python."""
+"""A replay, which filters dead letters in SQL, chooses the letters that ``dead-letters list`` finds in Python."""
 
 from functools import reduce
 

@@ -37,7 +37,7 @@ def found(judged_records: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.quick
-def test_each_kind_of_event_becomes_the_row_that_it_leaves_behind(spark: SparkSession) -> None:
+def test_each_kind_of_change_event_becomes_the_row_after_the_change(spark: SparkSession) -> None:
     values = [
         event("r", after=AMS),
         event("c", after=AMS),
@@ -59,7 +59,7 @@ def test_each_kind_of_event_becomes_the_row_that_it_leaves_behind(spark: SparkSe
     ]
 
 
-def test_event_without_a_row_is_an_error_of_its_record(spark: SparkSession) -> None:
+def test_event_without_a_row_is_an_error_of_the_record(spark: SparkSession) -> None:
     values = [event("t"), event("x", after=AMS), event(None, after=AMS), event("c"), b"{broken", event("c", after=AMS)]
     policy = RecordPolicy(on_error="dead_letter", on_null="skip", envelope="debezium")
     rows = classify(decoded(frame(spark, values), EVENT), policy)
@@ -74,7 +74,7 @@ def test_event_without_a_row_is_an_error_of_its_record(spark: SparkSession) -> N
     assert reasons[5] is None
 
 
-def test_a_payload_with_its_schema_beside_it_is_unwrapped_too(spark: SparkSession) -> None:
+def test_an_event_inside_a_schema_and_payload_envelope_is_unwrapped(spark: SparkSession) -> None:
     spec = Json(schema=f"payload STRUCT<after: {ROW}, op: STRING, ts_ms: BIGINT>")
     value = json.dumps({"schema": {}, "payload": {"after": AMS, "op": "c", "ts_ms": 3}}).encode()
     rows = classify(decoded(frame(spark, [value]), spec), RecordPolicy(envelope="debezium"))
@@ -87,7 +87,7 @@ def test_value_that_is_no_event_is_an_error(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("then", ["set_null", "keep", "error"])
-def test_a_value_that_the_event_lacks_is_null_or_kept_or_an_error_of_its_record(spark: SparkSession, then: Any) -> None:
+def test_an_unavailable_value_is_null_or_kept_or_an_error_as_configured(spark: SparkSession, then: Any) -> None:
     lacks = "__own__"
     coded = base64.b64encode(lacks.encode()).decode()
     row = "STRUCT<id: BIGINT, city: STRING, data: BINARY, text: STRING, list: STRING, inner: STRUCT<a: ARRAY<STRING>>>"
@@ -112,7 +112,7 @@ def test_a_value_that_the_event_lacks_is_null_or_kept_or_an_error_of_its_record(
         (Raw(), DeleteRule(tombstones=True, keys=("id",)), None),
     ],
 )
-def test_tombstones_have_the_key_of_their_record(
+def test_tombstones_get_the_key_columns_from_the_record_key(
     spark: SparkSession, keys: Any, rule: DeleteRule, expected: list[int | None] | None
 ) -> None:
     spec = Json(schema="id BIGINT, city STRING, debezium_op STRING")
@@ -121,13 +121,13 @@ def test_tombstones_have_the_key_of_their_record(
     records = decoded(frame(spark, values, [b'{"id": 9}', b'{"id": 2}', b"{}"]), spec, key=keys)
     rows = classify(records, RecordPolicy(on_null="keep", deletes=rule))
     if expected is None:
-        # These bytes are no number: the change has no key, so the feed stops.
+        # The raw key is not a number, so the key column of each delete is null. (A feed would stop at such a delete.)
         expected = [1, None, None]
     assert [key for (key,) in found(rows, "id")] == expected
     assert [deleted for (deleted,) in found(rows, "lakefeed_deleted")] == [False, True, True]
 
 
-def test_rules_are_not_for_deletes_and_a_column_that_is_not_there_is_named(spark: SparkSession) -> None:
+def test_expectations_do_not_apply_to_deletes_and_wrong_delete_rules_are_refused(spark: SparkSession) -> None:
     spec = Json(schema="id BIGINT, city STRING, op STRING")
     values = [b'{"id": 1, "op": "d"}', b'{"id": 1, "op": "u"}']
     expect = (RowExpectation("has_city", "city IS NOT NULL", "drop"),)
@@ -144,7 +144,7 @@ def test_rules_are_not_for_deletes_and_a_column_that_is_not_there_is_named(spark
 
 
 @pytest.mark.parametrize("on_error", ["fail", "dead_letter"])
-def test_a_change_with_a_null_key_is_an_error_of_its_record(spark: SparkSession, on_error: Any) -> None:
+def test_a_change_with_a_null_key_is_an_error_of_the_record(spark: SparkSession, on_error: Any) -> None:
     spec = Json(schema="id BIGINT, part STRING, op STRING")
     rule = DeleteRule(tombstones=True, columns=(("op", ("d",)),), keys=("ID", "part"))
     values = [
@@ -165,7 +165,8 @@ def test_a_change_with_a_null_key_is_an_error_of_its_record(spark: SparkSession,
     reasons = [str(reason).split(" is null")[0] for (reason,) in found(judged, f"{RECORD}.reason")]
     part, id_ = "the key column part", "the key column ID"
     assert reasons == ["None", part, id_, id_, part, "None", "None"]
-    # A missing key is no error if a transform follows, which may compute it, or if null values are skipped.
+    # A null key is no error if a transform follows, because the transform may compute the key; nor if the record is
+    # skipped because its value is null.
     later = RecordPolicy(on_null="keep", deletes=replace(rule, are_columns=False))
     assert {each for (each,) in found(classify(decoded(frame(spark, values), spec), later), f"{RECORD}.verdict")} == {0}
     skips = RecordPolicy(on_null="skip", deletes=replace(rule, tombstones=False))
@@ -181,7 +182,7 @@ def test_a_change_with_a_null_key_is_an_error_of_its_record(spark: SparkSession,
         ("id BIGINT, payload STRING", {"id": 2, "payload": "x"}),
     ],
 )
-def test_a_key_with_its_schema_is_read_where_its_payload_is(spark: SparkSession, keys: str, key: Any) -> None:
+def test_a_key_inside_a_schema_and_payload_envelope_is_unwrapped(spark: SparkSession, keys: str, key: Any) -> None:
     values = [None, event("d"), event("d", before={"id": 3, "city": None})]
     records = decoded(frame(spark, values, [json.dumps(key).encode()] * 3), EVENT, key=Json(schema=keys))
     rows = classify(records, RecordPolicy(on_null="keep", envelope="debezium", deletes=RULE))

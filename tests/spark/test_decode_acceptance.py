@@ -1,4 +1,4 @@
-"""Compare the decoder's ``schema.accept`` with ``lakefeed.records.schema.reader``, also for unions of records."""
+"""The decoder's ``schema.accept`` accepts the same changes of a schema as ``lakefeed.records.schema.reader``."""
 
 import json
 import random
@@ -71,7 +71,7 @@ def test_decoder_refuses_changes_that_the_table_refuses(spark: SparkSession) -> 
     assert 100 < refused < 240
 
 
-def test_of_a_writers_union_only_the_readers_record_is_read(spark: SparkSession) -> None:
+def test_a_writers_union_yields_rows_only_for_the_readers_record_type(spark: SparkSession) -> None:
     trip = {"type": "record", "name": "Trip", "fields": [{"name": "id", "type": "int"}]}
     payment = {"type": "record", "name": "Payment", "fields": [{"name": "amount", "type": "int"}]}
     both = [trip, payment]
@@ -89,14 +89,14 @@ def test_of_a_writers_union_only_the_readers_record_is_read(spark: SparkSession)
         assert second.error == third.error == "the record is a Payment, but the table's rows are Trip"
 
 
-def test_large_schemas_of_writers_are_refused_at_once(spark: SparkSession) -> None:
+def test_too_large_writers_schemas_are_refused_immediately(spark: SparkSession) -> None:
     """Records of such schemas are dead letters; the other records of the batch become rows."""
     trip: Any = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "int"}]}
     inner: Any = "int"
     for level in range(60):
         inner = {"type": "record", "name": f"L{level}", "fields": [{"name": "x", "type": inner}]}
     chain: Any = {**trip, "fields": [*trip["fields"], {"name": "y", "type": ["null", inner]}]}
-    # On each level the reader's next record can be read from two branches.
+    # On each level two branches fit the reader's next record, so the ways to resolve the schema double with each level.
     branches = ["null", "W", {"type": "record", "name": "V", "fields": [{"name": "x", "type": "W"}]}]
     forks = {"type": "record", "name": "W", "fields": [{"name": "x", "type": branches}]}
     writers: dict[int, Any] = {
@@ -108,7 +108,7 @@ def test_large_schemas_of_writers_are_refused_at_once(spark: SparkSession) -> No
     with RegistryInAThread() as registry:
         for schema_id, each in writers.items():
             registry.put(schema_id, each)
-        # x is 7; y is null if the writer has it.
+        # Each record has 7 as its x, and null as its y if the writer's schema has y: schema 4 has none.
         data = [b"\0" + each.to_bytes(4, "big") + (b"\x0e" if each == 4 else b"\x0e\0") for each in (1, 2, 3, 4, 1)]
         spec = ConfluentAvro(registry_url=registry.url, reader_schema=json.dumps(chain))
         began = time.monotonic()
@@ -121,13 +121,13 @@ def test_large_schemas_of_writers_are_refused_at_once(spark: SparkSession) -> No
     assert fourth.value.x == 7
 
 
-def test_a_large_schema_of_the_reader_is_refused(spark: SparkSession) -> None:
+def test_a_too_large_readers_schema_is_refused(spark: SparkSession) -> None:
     spec = ConfluentAvro(registry_url="http://127.0.0.1:1", reader_schema=json.dumps(bomb()))
     with pytest.raises(ConfigError, match="more than 10000 columns"):
         decoded(records(spark, []), spec)
 
 
-def test_only_ids_of_the_named_subjects_are_read(spark: SparkSession) -> None:
+def test_only_schema_ids_of_the_configured_subjects_are_decoded(spark: SparkSession) -> None:
     trip = {"type": "record", "name": "Trip", "fields": [{"name": "id", "type": "int"}]}
     with RegistryInAThread() as registry:
         for schema_id, subject in [(1, "trips-value"), (2, "other-value"), (3, "trips-value")]:
@@ -138,6 +138,6 @@ def test_only_ids_of_the_named_subjects_are_read(spark: SparkSession) -> None:
         found = results(decoded(records(spark, data), spec))
         assert [each.value and each.value.id for each in found] == [1, None, 3, None, None]
         assert {each.error for each in found} == {None, "the schema is not registered under trips-value or x"}
-        # One request for all records of the id.
+        # Schema id 2 occurs in three records, and its subjects are requested once.
         assert registry.requests["/schemas/ids/2/versions"] == 1
         assert SchemaRegistry(registry.url).subjects_of(2) == {"other-value"}

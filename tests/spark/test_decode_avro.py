@@ -110,7 +110,7 @@ DATA = st.fixed_dictionaries(
 
 
 def plain(value: Any) -> Any:
-    """Convert a value of Spark or fastavro to a common form."""
+    """Convert a value from Spark or from fastavro to a form that can be compared."""
     match value:
         case Row():
             return plain(value.asDict())
@@ -147,7 +147,9 @@ def expected(encoded: bytes) -> dict[str, Any]:
 
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.lists(DATA, min_size=20, max_size=40))
-def test_values_are_those_of_from_avro_and_of_fastavro(spark: SparkSession, data: list[dict[str, Any]]) -> None:
+def test_decoded_values_equal_those_of_from_avro_and_of_fastavro(
+    spark: SparkSession, data: list[dict[str, Any]]
+) -> None:
     spark.conf.set("spark.sql.avro.datetimeRebaseModeInRead", "CORRECTED")
     encoded = [avro_bytes(SCHEMA, datum) for datum in data]
     both = (
@@ -206,7 +208,7 @@ READER = {
         ),
     ],
 )
-def test_the_writers_schema_is_resolved_to_the_readers(
+def test_values_are_resolved_from_the_writers_to_the_readers_schema(
     spark: SparkSession, fields: list[tuple[str, Any]], datum: dict[str, Any], required: dict[str, Any]
 ) -> None:
     writer = {"type": "record", "name": "Trip", "fields": [{"name": name, "type": kind} for name, kind in fields]}
@@ -216,7 +218,7 @@ def test_the_writers_schema_is_resolved_to_the_readers(
     assert result.value.asDict() == required
 
 
-def test_a_writer_that_does_not_fit_is_an_error_of_the_record(spark: SparkSession) -> None:
+def test_an_incompatible_writers_schema_is_an_error_of_the_record(spark: SparkSession) -> None:
     writer = {"type": "record", "name": "Trip", "fields": [{"name": "id", "type": "string"}]}
     spec = PlainAvro(writer_schema=json.dumps(writer), reader_schema=json.dumps(READER))
     [result] = results(decoded(records(spark, [avro_bytes(writer, {"id": "x"})]), spec))
@@ -224,7 +226,7 @@ def test_a_writer_that_does_not_fit_is_an_error_of_the_record(spark: SparkSessio
     assert "does not fit the reader's" in result.error
 
 
-def test_a_schema_that_is_no_record_becomes_one_field(spark: SparkSession) -> None:
+def test_a_schema_other_than_a_record_becomes_a_single_column(spark: SparkSession) -> None:
     spec = PlainAvro(writer_schema='"string"')
     [result] = results(decoded(records(spark, [avro_bytes("string", "Ada")]), spec))
     assert result.value.asDict() == {"value": "Ada"}
@@ -233,7 +235,7 @@ def test_a_schema_that_is_no_record_becomes_one_field(spark: SparkSession) -> No
 @pytest.mark.parametrize(
     "schema", ['{"type": "record"', '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "Unknown"}]}']
 )
-def test_a_schema_that_cannot_be_used_is_an_error_at_once(spark: SparkSession, schema: str) -> None:
+def test_an_unusable_schema_is_refused_before_decoding(spark: SparkSession, schema: str) -> None:
     with pytest.raises(ConfigError, match="Avro schema cannot be used"):
         decoded(records(spark, [b""]), PlainAvro(writer_schema=schema))
 

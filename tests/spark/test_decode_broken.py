@@ -1,4 +1,4 @@
-"""Bytes that are wrong in many ways lead to an error that says how, never to a stopped job or a dead JVM."""
+"""A broken record leads to an error that names its fault, never to a stopped job or a dead JVM."""
 
 import json
 import struct
@@ -31,7 +31,7 @@ OTHER = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "string
 
 
 def zigzag(number: int) -> bytes:
-    """Return Avro's encoding of a long."""
+    """Encode a number as an Avro long."""
     return avro_bytes("long", number)
 
 

@@ -1,4 +1,4 @@
-"""Avro that is made to be expensive: each payload is a row or an error, in time and memory bounded by its size."""
+"""Avro payloads that attack the decoder: each becomes a row or an error, in time and memory limited by its size."""
 
 import json
 import time
@@ -167,7 +167,7 @@ def test_amplifying_record_costs_no_more_than_its_size(probe: Probe, name: str) 
     probe.hostile(options(writer, reader), [payload])
 
 
-def test_the_keys_of_one_hash_code_have_one(probe: Probe) -> None:
+def test_the_colliding_keys_of_this_test_have_the_same_hash_code(probe: Probe) -> None:
     found = probe.ask(do="hash", payloads=[*map(base64_text, COLLIDING)])
     assert len({each["hash"] for each in found}) == 1
 
@@ -182,7 +182,7 @@ def test_skipping_an_amplifying_record_costs_no_more_than_its_size(probe: Probe)
         probe.hostile(schemas, [payload + long(7)])
 
 
-def test_a_schema_of_unions_inside_each_other_is_refused_at_once(probe: Probe) -> None:
+def test_a_schema_of_nested_unions_is_refused_immediately(probe: Probe) -> None:
     branches: list[Any] = ["int"]
     reader: Any = "int"
     for level in range(9):
@@ -204,7 +204,7 @@ def _names(branches: list[Any]) -> list[Any]:
     return [each if isinstance(each, str) else f"{each['namespace']}.{each['name']}" for each in branches]
 
 
-def test_a_reason_says_what_was_found_and_what_was_expected(probe: Probe) -> None:
+def test_an_error_names_the_found_and_the_expected_type(probe: Probe) -> None:
     inner = {"writer-schema": record("C", age="long"), "reader-schema": record("C", age="int")}
     [row] = probe.decode({key: json.dumps(record(customer=each)) for key, each in inner.items()}, [long(7)])
     assert row["error"] == "customer.age: the writer's schema does not fit the reader's: found long, expecting int"
@@ -223,7 +223,7 @@ def test_a_decoder_that_fails_gives_an_error_without_values(probe: Probe) -> Non
 @pytest.mark.parametrize(
     ("count", "seed"), [(1_000, 1), *(pytest.param(10_000, seed, marks=pytest.mark.slow) for seed in range(2, 12))]
 )
-def test_mutated_records_cost_little(probe: Probe, count: int, seed: int) -> None:
+def test_mutated_records_cost_no_more_than_their_size(probe: Probe, count: int, seed: int) -> None:
     schemas = {"writer-schema": json.dumps(SCHEMA), "reader-schema": json.dumps(SCHEMA)}
     good = [avro_bytes(SCHEMA, {**GOOD, "f": None}), avro_bytes(SCHEMA, {**GOOD, "a": -1, "f": ("R1", {"x": b""})})]
     costs = probe.hostile(schemas, [*good, *mutated(good, count=count, seed=seed)])

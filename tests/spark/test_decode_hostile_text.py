@@ -1,4 +1,4 @@
-"""JSON and CSV that are made to cost more than their size: the rule of ``Probe.hostile`` holds."""
+"""JSON and CSV that attack the decoder: each payload becomes a row or an error, within the probe's limits of cost."""
 
 import itertools
 import json
@@ -44,7 +44,7 @@ SMALL, LARGE = 30_000, 1_000_000
 
 
 def numbers(size: int) -> list[str]:
-    """Return numbers that are long to write, or whose short form means a very large or small number."""
+    """Return numbers with many digits, and short texts such as 1e1000000000 that mean very large or small numbers."""
     return [
         "9" * size,
         "0." + "0" * size + "1",
@@ -58,7 +58,7 @@ def numbers(size: int) -> list[str]:
     ]
 
 
-# Aa and BB have the same hash code in Java, and so do all texts of these pairs.
+# "Aa" and "BB" have the same hash code in Java, and so have all texts that consist of 11 of these pairs.
 COLLIDING = ["".join(letters) for letters in itertools.product(["Aa", "BB"], repeat=11)]
 
 

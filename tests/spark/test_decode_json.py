@@ -135,7 +135,7 @@ LENIENT_WRONG = [
 ]
 
 
-def test_each_value_is_right_or_an_error_with_its_path(spark: SparkSession) -> None:
+def test_each_value_is_decoded_or_is_an_error_with_the_path_of_the_field(spark: SparkSession) -> None:
     values = [value.encode() for value, _ in RIGHT]
     values += [value if isinstance(value, bytes) else value.encode() for value, _ in WRONG]
     found = results(decoded(records(spark, values), Json(schema=SCHEMA)))
@@ -148,7 +148,7 @@ def test_each_value_is_right_or_an_error_with_its_path(spark: SparkSession) -> N
         assert each.error == reason, wrong
 
 
-def test_lenient_reads_what_other_writers_take_for_json(spark: SparkSession) -> None:
+def test_lenient_decoding_accepts_deviations_of_other_json_writers(spark: SparkSession) -> None:
     values = [*(value for value, _ in LENIENT), '{"d": NaN}', *LENIENT_WRONG]
     found = results(decoded(records(spark, [each.encode() for each in values]), Json(schema=SCHEMA, lenient=True)))
     for (value, expected), each in zip(LENIENT, found, strict=False):
@@ -160,7 +160,7 @@ def test_lenient_reads_what_other_writers_take_for_json(spark: SparkSession) -> 
         assert each.error is not None, value
 
 
-def test_a_field_of_any_name_comes_once(spark: SparkSession) -> None:
+def test_a_repeated_field_of_any_name_is_an_error(spark: SparkSession) -> None:
     fields = [{"name": name, "type": ["null", "long"], "default": None} for name in ("a b", "c.d")]
     schema = json.dumps({"type": "record", "name": "R", "fields": fields})
     values = [b'{"a b": 1, "a b": null}', b'{"a b": null, "c.d": 2}']

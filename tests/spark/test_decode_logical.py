@@ -59,7 +59,7 @@ def assert_read(probe: Probe, given: dict[str, str], data: bytes, type_: str, va
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_each_logical_type_has_its_column(probe: Probe, name: str) -> None:
+def test_each_logical_type_becomes_the_expected_column_type(probe: Probe, name: str) -> None:
     kind, data, type_, value = CASES[name]
     assert_read(probe, options(logical(kind, name)), data, type_, value)
 
@@ -69,13 +69,13 @@ def test_logical_type_on_a_wrong_type_is_ignored(probe: Probe) -> None:
         assert_read(probe, options(logical(kind, name)), data, type_, value)
 
 
-def test_a_uuid_in_16_bytes_is_binary(probe: Probe) -> None:
+def test_a_uuid_of_16_bytes_is_decoded_as_binary(probe: Probe) -> None:
     for size in (16, 4):
         kind = logical({"type": "fixed", "name": "U", "size": size}, "uuid")
         assert_read(probe, options(kind), b"\1" * size, "binary", "01" * size)
 
 
-def test_a_decimal_that_avro_calls_invalid_is_bytes(probe: Probe) -> None:
+def test_a_decimal_with_invalid_attributes_is_decoded_as_bytes(probe: Probe) -> None:
     for more in ({}, {"precision": 2, "scale": 5}, {"precision": 0}, {"precision": 4, "scale": -1}):
         assert_read(probe, options(logical("bytes", "decimal", **more)), text_bytes(b"\5"), "binary", "05")
     too_small = logical({"type": "fixed", "name": "F", "size": 2}, "decimal", precision=9)
@@ -83,7 +83,7 @@ def test_a_decimal_that_avro_calls_invalid_is_bytes(probe: Probe) -> None:
 
 
 @pytest.mark.parametrize("family", ["timestamp", "local-timestamp", "time"])
-def test_a_unit_is_converted_or_refused(probe: Probe, family: str) -> None:
+def test_a_time_or_timestamp_in_another_unit_is_converted_or_refused(probe: Probe, family: str) -> None:
     types = {"millis": "int" if family == "time" else "long", "micros": "long", "nanos": "long"}
     units = list(types)[: 2 if family == "time" else 3]
     nanos = {"millis": 10**6, "micros": 10**3, "nanos": 1}
@@ -113,12 +113,12 @@ def test_timestamp_out_of_range_is_an_error(probe: Probe) -> None:
     ]
 
 
-def test_decimals_of_another_scale_are_the_same_number_or_an_error(probe: Probe) -> None:
+def test_decimals_of_another_scale_keep_their_number_or_are_an_error(probe: Probe) -> None:
     def read(unscaled: int, scale: int, precision: int, expected: int) -> str:
         size = max(1, (unscaled.bit_length() + 8) // 8)
         writer = logical("bytes", "decimal", precision=60, scale=scale)
         given = options(writer, logical("bytes", "decimal", precision=precision, scale=expected))
-        # The same number, padded with its sign bits.
+        # Encode the number twice: in as few bytes as possible, and padded with 30 bytes of its sign.
         data = [unscaled.to_bytes(size, "big", signed=True), unscaled.to_bytes(size + 30, "big", signed=True)]
         one, padded = probe.decode(given, [text_bytes(each) for each in data])
         assert one == padded

@@ -1,4 +1,4 @@
-"""Compare Protobuf decoding with the reference library: all kinds of fields, all ways to break a message."""
+"""Compare Protobuf decoding with the reference library, for all kinds of fields and for broken messages."""
 
 import datetime
 import json
@@ -56,7 +56,7 @@ def canonical(value: Any) -> Any:
 
 
 def same(row: Row, message: Any) -> bool:
-    """Check that a decoded row is the one that the reference library gives."""
+    """Return whether a decoded row equals the message as the reference library decodes it."""
     return equal(canonical(row), row_of(message, message.DESCRIPTOR))
 
 
@@ -87,7 +87,7 @@ def test_each_field_type_is_decoded_as_the_reference_library_does(spark: SparkSe
 
 
 @pytest.mark.quick
-def test_descriptor_set_decodes_as_the_text_does(spark: SparkSession) -> None:
+def test_a_descriptor_set_decodes_to_the_same_rows_as_the_schema_text(spark: SparkSession) -> None:
     files = descriptor_set({"money.proto": MONEY, "rich.proto": RICH})
     spec = PlainProtobuf(schema=files, message="shop.v1.Order")
     [found] = results(decoded(records(spark, [encoded(**FULL)]), spec))
@@ -132,7 +132,9 @@ def anything() -> st.SearchStrategy[Any]:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
 )
 @given(st.lists(anything(), min_size=20, max_size=60))
-def test_any_message_is_what_the_reference_library_reads(spark: SparkSession, orders: list[dict[str, Any]]) -> None:
+def test_random_messages_decode_as_the_reference_library_reads_them(
+    spark: SparkSession, orders: list[dict[str, Any]]
+) -> None:
     messages = [order()(**each) for each in orders]
     found = results(decoded(records(spark, [each.SerializeToString() for each in messages]), PLAIN))
     for result, message in zip(found, messages, strict=True):
@@ -140,7 +142,7 @@ def test_any_message_is_what_the_reference_library_reads(spark: SparkSession, or
         assert same(result.value, message)
 
 
-def test_messages_in_pieces_and_fields_twice(spark: SparkSession) -> None:
+def test_repeated_fields_of_a_message_are_merged_as_in_the_reference_library(spark: SparkSession) -> None:
     first = encoded(first={"sku": "a", "amount": 1}, card="x", packed=[1], maybe=1)
     second = encoded(first={"amount": 2, "price": {"cents": 5}}, cash=7, packed=[2, 3], maybe=2)
     [found] = results(decoded(records(spark, [first + second]), PLAIN))
@@ -149,7 +151,7 @@ def test_messages_in_pieces_and_fields_twice(spark: SparkSession) -> None:
 
 
 @pytest.mark.quick
-def test_unknown_fields_are_passed_over(spark: SparkSession) -> None:
+def test_unknown_fields_are_skipped(spark: SparkSession) -> None:
     fields = (
         b"\xc0\x3e\x05"
         + b"\xc1\x3e"
@@ -190,7 +192,7 @@ BROKEN = {
 
 
 @pytest.mark.quick
-def test_each_broken_message_is_an_error_that_says_what(spark: SparkSession) -> None:
+def test_each_broken_message_is_an_error_with_its_cause(spark: SparkSession) -> None:
     found = results(decoded(records(spark, [value for value, _ in BROKEN.values()]), PLAIN))
     for (name, (_, why)), result in zip(BROKEN.items(), found, strict=True):
         assert result.value is None, name
@@ -198,7 +200,7 @@ def test_each_broken_message_is_an_error_that_says_what(spark: SparkSession) -> 
 
 
 @pytest.mark.quick
-def test_the_path_of_the_field_is_named(spark: SparkSession) -> None:
+def test_an_error_names_the_path_of_the_field(spark: SparkSession) -> None:
     bad = b"\x0a\x02\xff\xfe"
     line = order()(lines=[{"sku": "a"}, {"sku": "b"}]).SerializeToString()
     values = {
@@ -209,8 +211,8 @@ def test_the_path_of_the_field_is_named(spark: SparkSession) -> None:
     assert [result.error.partition(" before")[0] for result in found] == [*values.values()]
 
 
-def test_pieces_of_messages_that_become_text(spark: SparkSession) -> None:
-    """A message inside JSON text may come in pieces too, and its oneof has at most one member."""
+def test_pieces_of_a_message_inside_json_text_are_merged(spark: SparkSession) -> None:
+    """A message field may come in several pieces, which are merged; a oneof of the result has at most one member."""
     text = """syntax = "proto3";
     import "google/protobuf/struct.proto";
     message Node {
@@ -236,7 +238,7 @@ def test_pieces_of_messages_that_become_text(spark: SparkSession) -> None:
 
 
 @pytest.mark.quick
-def test_the_wire_format_with_message_indexes(spark: SparkSession, registry: RegistryInAThread) -> None:
+def test_confluents_header_with_message_indexes_is_read(spark: SparkSession, registry: RegistryInAThread) -> None:
     reader = avro_schema_of_protobuf(spark, RICH, references=[MONEY])
     spec = ConfluentProtobuf(registry_url=registry.url, reader_schema=reader)
     body = encoded(**FULL)
@@ -274,7 +276,9 @@ def test_the_wire_format_with_message_indexes(spark: SparkSession, registry: Reg
 
 
 @pytest.mark.quick
-def test_writer_of_another_version_is_resolved_or_refused(spark: SparkSession, registry: RegistryInAThread) -> None:
+def test_values_of_another_schema_version_are_resolved_or_refused(
+    spark: SparkSession, registry: RegistryInAThread
+) -> None:
     old = 'syntax = "proto3"; message Trip { int32 id = 1; string zone = 2; }'
     new = 'syntax = "proto3"; message Trip { int64 id = 1; repeated string zone = 2; double fare = 3; }'
     for number, text in ((11, old), (12, new)):
@@ -309,7 +313,7 @@ def test_proto2_groups_and_required_fields_are_decoded(spark: SparkSession) -> N
 
 
 @pytest.mark.quick
-def test_the_avro_schema_of_a_message(spark: SparkSession) -> None:
+def test_a_message_type_becomes_the_expected_avro_schema(spark: SparkSession) -> None:
     schema = json.loads(avro_schema_of_protobuf(spark, RICH, references=[MONEY]))
     fields = {field["name"]: field for field in schema["fields"]}
     assert (schema["namespace"], schema["name"]) == ("shop.v1", "Order")

@@ -35,7 +35,7 @@ def reasons(spark: SparkSession, schema: Any, values: list[bytes], *, reader: An
     return [each.error for each in found]
 
 
-def test_the_path_of_the_field_is_named(spark: SparkSession) -> None:
+def test_an_error_names_the_path_of_the_field(spark: SparkSession) -> None:
     long, text = avro_bytes("long", 2**40), avro_bytes("string", "k")
     no_items, no_rates = END, END
     age = avro_bytes("int", 7)
@@ -59,7 +59,7 @@ def test_the_path_of_the_field_is_named(spark: SparkSession) -> None:
     ]
 
 
-def test_the_path_of_a_field_that_the_reader_lacks_is_named_too(spark: SparkSession) -> None:
+def test_an_error_names_the_path_of_a_field_that_the_reader_lacks(spark: SparkSession) -> None:
     reader = {**ORDER, "fields": [{"name": "customer", "type": CUSTOMER}]}
     [found] = reasons(spark, ORDER, [avro_bytes("int", 7) + avro_bytes("long", 1) + b"\2"], reader=reader)
     assert found == "items[0].price: a boolean is neither 0 nor 1 at byte 2"

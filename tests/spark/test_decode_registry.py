@@ -52,7 +52,7 @@ def spec_for(registry: RegistryInAThread, **more: Any) -> ConfluentAvro:
 
 
 def test_second_registry_address_is_used_if_the_first_does_not_answer(spark: SparkSession) -> None:
-    """In the syntax of Confluent's clients: ``http://a:8081,http://b:8081``."""
+    """A registry with several addresses is written as for Confluent's clients: ``http://a:8081,http://b:8081``."""
     with RegistryInAThread() as away:
         pass
     with RegistryInAThread() as broken, RegistryInAThread() as registry:
@@ -112,7 +112,7 @@ def test_references_are_resolved(spark: SparkSession) -> None:
 
 
 @pytest.mark.quick
-def test_an_outage_is_waited_for(spark: SparkSession) -> None:
+def test_decoding_waits_for_a_failing_registry_and_reports_that_it_waits(spark: SparkSession) -> None:
     with RegistryInAThread() as registry:
         registry.put(1, V1)
         registry.failing = 503
@@ -139,7 +139,7 @@ def test_an_outage_is_waited_for(spark: SparkSession) -> None:
         assert java(spark).http.Waits.any() == ""
 
 
-def test_decoding_continues_when_the_registry_comes_back(spark: SparkSession) -> None:
+def test_decoding_waits_for_a_registry_that_starts_later(spark: SparkSession) -> None:
     with RegistryInAThread() as before:
         port = before.port
     value = framed(1, V1, {"a": 7})
@@ -163,7 +163,7 @@ def test_decoding_continues_when_the_registry_comes_back(spark: SparkSession) ->
 
 
 @pytest.mark.parametrize("status", [None, 500, 429])
-def test_a_registry_that_stays_out_fails_the_task_and_blames_no_record(spark: SparkSession, status: int | None) -> None:
+def test_a_registry_that_keeps_failing_fails_the_task_and_no_record(spark: SparkSession, status: int | None) -> None:
     with RegistryInAThread() as registry:
         registry.failing = status
         spec = spec_for(registry, registry_patience_seconds=1)
@@ -180,7 +180,7 @@ def test_a_registry_that_stays_out_fails_the_task_and_blames_no_record(spark: Sp
     assert registry.url in error.where
 
 
-def test_another_server_is_not_taken_for_a_registry(spark: SparkSession) -> None:
+def test_an_answer_of_another_kind_of_server_is_refused(spark: SparkSession) -> None:
     with RegistryInAThread() as registry:
         spec = ConfluentAvro(registry_url=f"{registry.url}/wrong", reader_schema=json.dumps(READER))
         with pytest.raises(Exception, match="gave no usable answer") as stopped:
@@ -189,7 +189,9 @@ def test_another_server_is_not_taken_for_a_registry(spark: SparkSession) -> None
 
 
 @pytest.mark.parametrize("status", [404, 401, 302])
-def test_error_of_a_proxy_is_waited_for_after_the_registry_has_answered(spark: SparkSession, status: int) -> None:
+def test_decoding_waits_through_a_proxys_error_after_the_registry_has_answered(
+    spark: SparkSession, status: int
+) -> None:
     with RegistryInAThread() as registry:
         registry.put(1, V1)
         registry.put(2, V1)
@@ -216,9 +218,7 @@ def test_unknown_id_is_requested_once_for_many_records(spark: SparkSession) -> N
         assert registry.requests["/schemas/ids/9"] == 1
 
 
-def test_credentials_reach_the_registry_and_nothing_else(
-    spark: SparkSession, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_credentials_reach_only_the_registry(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     password = f"hunter-{uuid.uuid4()}"
     jvm.put_credentials(spark, "mine", username="me", password=SecretStr(password))
     with RegistryInAThread(credentials=f"me:{password}") as registry:
@@ -244,7 +244,7 @@ def test_credentials_reach_the_registry_and_nothing_else(
 
 
 @pytest.mark.quick
-def test_wrong_credentials_fail_at_once(spark: SparkSession) -> None:
+def test_wrong_credentials_fail_without_a_retry(spark: SparkSession) -> None:
     jvm.put_credentials(spark, "wrong", username="me", password=SecretStr("no"))
     with RegistryInAThread(credentials="me:yes") as registry:
         registry.put(1, V1)
@@ -261,7 +261,7 @@ def test_unknown_credentials_are_refused(spark: SparkSession) -> None:
         decoded(records(spark, [b""]), spec_for(registry, credentials="never-put"))
 
 
-def test_id_of_another_format_is_an_error_of_that_decoder_only(spark: SparkSession) -> None:
+def test_a_schema_id_of_another_format_is_an_error_only_in_the_unsuitable_decoder(spark: SparkSession) -> None:
     document = {"title": "R", "type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
     reader = json.dumps(schema(("a", "long")))
     with RegistryInAThread() as registry:
@@ -283,7 +283,7 @@ QUICK: tuple[Manner, ...] = ("silent", "drip", "huge", "redirect")
 @pytest.mark.parametrize(
     "manners", [QUICK, pytest.param(get_args(Manner), marks=pytest.mark.slow)], ids=["some", "all"]
 )
-def test_no_server_holds_a_task_longer_than_the_registry_has_time(
+def test_no_misbehaving_server_holds_a_task_longer_than_registry_patience(
     spark: SparkSession, manners: tuple[Manner, ...]
 ) -> None:
     def asked(manner: Manner) -> Any:
@@ -298,13 +298,13 @@ def test_no_server_holds_a_task_longer_than_the_registry_has_time(
     with ThreadPoolExecutor(len(manners)) as threads:
         errors = dict(zip(manners, threads.map(asked, manners), strict=True))
     assert time.monotonic() - began < 40
-    # The tasks have already waited for registries that do not answer; only the redirect is worth another wait.
+    # The tasks have already waited for registries that do not answer. Only the redirect is an error that may pass.
     assert {manner for manner, error in errors.items() if error.passes} == {"redirect"}
     assert all(isinstance(error, Unreachable) for error in errors.values())
     assert "HTTP status 302" in str(errors["redirect"])
 
 
-def test_a_schema_that_is_long_on_its_way_does_not_hold_up_others(spark: SparkSession) -> None:
+def test_a_slow_schema_request_does_not_delay_other_decoders(spark: SparkSession) -> None:
     with RegistryInAThread() as registry:
         registry.put(1, V1)
         registry.put(2, V2)
@@ -339,7 +339,7 @@ def test_a_flood_of_unknown_ids_takes_seconds(spark: SparkSession) -> None:
         assert row[0] == count
         assert time.monotonic() - began < 30
         assert registry.requests.total() < 10_000
-        # A schema that is registered meanwhile is used, at the latest from its second record on.
+        # A schema that is registered after the flood is used, at the latest from the second record with its id on.
         registry.put(500_000, V1)
         found = results(decoded(records(spark, [framed(500_000, V1, {"a": 7})] * 3), spec_for(registry)))
         assert [each.error for each in found[1:]] == [None, None]

@@ -20,7 +20,7 @@ def read(spark: SparkSession, writer: Any, datum: Any, reader: Any) -> Row:
     return result
 
 
-def test_a_field_that_may_be_null_needs_no_default(spark: SparkSession) -> None:
+def test_a_nullable_field_of_the_reader_needs_no_default(spark: SparkSession) -> None:
     inner = {"type": "record", "name": "I", "fields": [{"name": "x", "type": ["int", "null"]}]}
     reader = record(a="int", b=["string", "null"], c="null", inner=inner)
     writer = record(a="int", inner={**inner, "fields": []})
@@ -51,7 +51,7 @@ def link(following: Any = None, **tree: Any) -> dict[str, Any]:
     return {"value": DAY, "blob": b"\xff", "next": following, "tree": tree}
 
 
-def test_a_record_inside_its_own_kind_is_json(spark: SparkSession) -> None:
+def test_a_recursive_record_becomes_json_text(spark: SparkSession) -> None:
     leaf: dict[str, Any] = {"value": "2026-01-02", "blob": "/w==", "next": None, "tree": {}}
     found = read(spark, LINK, link(link(link()), branch=["x", link()]), LINK).value.asDict(recursive=True)
     assert (found["value"], found["blob"]) == (DAY, bytearray(b"\xff"))
@@ -61,7 +61,7 @@ def test_a_record_inside_its_own_kind_is_json(spark: SparkSession) -> None:
     assert json.loads(deeper["member1"]) == leaf
 
 
-def test_recursive_types_are_resolved_too(spark: SparkSession) -> None:
+def test_recursive_types_are_resolved(spark: SparkSession) -> None:
     writer = {
         "type": "record",
         "name": "Link",
@@ -86,7 +86,7 @@ def test_recursive_types_are_resolved_too(spark: SparkSession) -> None:
     assert json.loads(found.next) == {"next": None, "number": 2, "added": "new"}
 
 
-def test_a_key_that_comes_twice_keeps_its_last_value(spark: SparkSession) -> None:
+def test_a_repeated_map_key_keeps_the_last_value(spark: SparkSession) -> None:
     keys = [f"k{at % 12}" for at in range(30)]
     entries = b"".join(avro_bytes("string", key) + avro_bytes("int", at) for at, key in enumerate(keys))
     value = avro_bytes("long", len(keys)) + entries + b"\0"

@@ -1,4 +1,4 @@
-"""Decoded records become rows: plans, streams, policies, JSON, bytes."""
+"""Decoded records become rows, in batches and in streams; the policies for null and broken values are applied."""
 
 import json
 import re
@@ -52,13 +52,13 @@ def test_decoding_is_inside_whole_stage_codegen(spark: SparkSession) -> None:
     assert line.lstrip(" :+-").startswith("*(")
 
 
-def test_counting_decodes_too(spark: SparkSession) -> None:
+def test_counting_rows_also_decodes_the_records(spark: SparkSession) -> None:
     with pytest.raises(Exception, match="cannot decode the record"):
         rows(decoded(records(spark, [one(1), b""]), AVRO)).count()
 
 
 @pytest.mark.quick
-def test_a_broken_record_stops_the_job_and_says_where(spark: SparkSession) -> None:
+def test_a_broken_record_stops_the_job_and_the_error_has_its_position(spark: SparkSession) -> None:
     frame = rows(decoded(records(spark, [one(1), one(2), b"\x02"], topic="trips.v1-x"), AVRO))
     with pytest.raises(Exception, match="cannot decode") as stopped:
         frame.collect()
@@ -125,7 +125,7 @@ def test_stream_of_avro_lands_in_parquet(spark: SparkSession, tmp_path: Path) ->
     assert [(row.a, row.b, row.c, row.kafka_offset) for row in found] == [(at, str(at), at / 2, at) for at in range(50)]
 
 
-def test_decoding_inside_each_batch_of_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+def test_decoding_works_inside_foreach_batch(spark: SparkSession, tmp_path: Path) -> None:
     source = tmp_path / "source"
     records(spark, [one(1), b"\x02"]).write.parquet(str(source))
     stream = spark.readStream.schema("topic STRING, partition INT, offset BIGINT, value BINARY").parquet(str(source))
@@ -158,7 +158,7 @@ BROKEN_JSON = {
 
 
 @pytest.mark.quick
-def test_json_that_spark_reads_as_null_is_an_error(spark: SparkSession) -> None:
+def test_json_text_that_spark_would_read_as_null_is_an_error(spark: SparkSession) -> None:
     found = results(decoded(records(spark, list(BROKEN_JSON)), JSON))
     for (value, why), result in zip(BROKEN_JSON.items(), found, strict=True):
         assert result.value is None, value
@@ -175,7 +175,7 @@ def test_json_that_spark_reads_as_null_is_an_error(spark: SparkSession) -> None:
         ' {"name": "b", "type": ["null", "string"]}]}',
     ],
 )
-def test_the_schema_of_json_in_three_languages(spark: SparkSession, schema: str) -> None:
+def test_a_json_schema_is_accepted_in_three_languages(spark: SparkSession, schema: str) -> None:
     values = [b'{"a": 1, "b": "\xc3\xa4", "unknown": {"x": [1]}}', b'{"a": 2}', b'{"b": "x"}']
     right, short, wrong = results(decoded(records(spark, values), Json(schema=schema)))
     assert right.value.asDict() == {"a": 1, "b": "ä"}

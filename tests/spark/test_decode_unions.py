@@ -1,4 +1,4 @@
-"""Unions of any types have the same columns in Python and in the decoder, and the values of each branch."""
+"""A union has the same columns in Python and in the decoder, and a value is in the column of its branch."""
 
 import json
 from typing import Any
@@ -74,7 +74,7 @@ def record(kind: Any) -> str:
 
 
 @pytest.mark.parametrize("name", UNIONS)
-def test_union_values_have_the_column_of_their_branch(probe: Probe, name: str) -> None:
+def test_a_union_value_is_in_the_column_of_its_branch(probe: Probe, name: str) -> None:
     union, branches = UNIONS[name]
     schema = record(union)
     options = {"writer-schema": schema, "reader-schema": schema}
@@ -88,7 +88,7 @@ def test_union_values_have_the_column_of_their_branch(probe: Probe, name: str) -
         assert not member or [key for key, each in value if each is not None] == [member]
 
 
-def test_members_of_a_union_at_the_top_are_columns(probe: Probe) -> None:
+def test_branches_of_a_top_level_union_are_columns(probe: Probe) -> None:
     schema = json.dumps(["null", A, B])
     options = {"writer-schema": schema, "reader-schema": schema}
     null, second = probe.decode(options, [b"\0", b"\4\2"])

@@ -37,7 +37,7 @@ def values(records: DataFrame) -> list[bytes]:
 
 
 @pytest.mark.quick
-def test_plain_avro_is_the_rows_and_nothing_else(spark: SparkSession) -> None:
+def test_plain_avro_records_have_no_header(spark: SparkSession) -> None:
     rows = taxi_rows(spark, 50)
     records = to_records(rows, format="avro", topic="t", key=KEY, schema=taxi_schema())
     assert records.columns == ["key", "value"]
@@ -48,7 +48,7 @@ def test_plain_avro_is_the_rows_and_nothing_else(spark: SparkSession) -> None:
 
 
 @pytest.mark.quick
-def test_confluents_header_is_a_zero_and_the_id_in_four_bytes(spark: SparkSession) -> None:
+def test_confluents_header_is_a_zero_byte_and_the_schema_id_in_four_bytes(spark: SparkSession) -> None:
     rows = taxi_rows(spark, 3)
     plain = encoded(rows, Encoding(format="avro", schema=taxi_schema()))
     framed = encoded(rows, Encoding(format="confluent-avro", schema=taxi_schema(), subject="s", schema_id=0x01020304))
@@ -70,7 +70,7 @@ EVERY_TYPE = """
 
 
 @pytest.mark.quick
-def test_every_type_is_written_as_spark_writes_it(spark: SparkSession) -> None:
+def test_every_type_is_encoded_as_spark_encodes_it(spark: SparkSession) -> None:
     rows = spark.sql(EVERY_TYPE).drop("nothing").withColumn("nothing", sf.expr("cast(array() AS array<string>)"))
     schema = avro.derived(rows, name="every")
     records = encoded(rows, Encoding(format="avro", schema=schema))
@@ -84,7 +84,7 @@ def test_every_type_is_written_as_spark_writes_it(spark: SparkSession) -> None:
 def test_rows_of_many_columns_that_spark_computes_are_encoded_in_seconds(
     spark: SparkSession, name: Literal["avro", "json"]
 ) -> None:
-    """Regression: one method computed and encoded all columns, and Janino compiled it for minutes."""
+    """A single generated method once computed and encoded all columns; Janino took minutes to compile that method."""
     computed = [sf.concat(sf.lit(f"{at}-"), sf.col("id") * at).alias(f"c{at}") for at in range(1_500)]
     rows = spark.range(3).select("id", *computed)
     began = time.monotonic()
@@ -122,7 +122,7 @@ def test_enums_and_fixed_are_encoded_as_spark_encodes_them(spark: SparkSession) 
             ).collect()
 
 
-def test_spark_writes_what_lakefeeds_encoder_does_not(spark: SparkSession) -> None:
+def test_spark_encodes_types_that_lakefeeds_encoder_does_not_support(spark: SparkSession) -> None:
     schema = record_schema(either=["long", "string", "boolean"])
     rows = spark.sql(
         "SELECT named_struct('member0', id, 'member1', cast(NULL AS string), 'member2', cast(NULL AS "
@@ -150,7 +150,7 @@ def test_records_have_the_given_headers_and_key(spark: SparkSession) -> None:
 
 
 @pytest.mark.quick
-def test_a_schema_is_made_from_the_rows(spark: SparkSession) -> None:
+def test_a_schema_is_derived_from_the_rows(spark: SparkSession) -> None:
     rows = spark.sql("SELECT 1L AS id, cast(null AS string) AS name, timestamp'2018-01-01 00:00:00Z' AS at")
     encoding = settle(rows, format="avro", topic="my-topic.1")
     assert encoding.schema is not None
@@ -161,7 +161,7 @@ def test_a_schema_is_made_from_the_rows(spark: SparkSession) -> None:
     assert (got["id"], got["name"], got["at"].isoformat()) == (1, None, "2018-01-01T00:00:00+00:00")
 
 
-def test_narrow_types_are_widened_and_optional_fields_may_lack(spark: SparkSession) -> None:
+def test_narrow_types_are_widened_and_optional_fields_may_be_missing(spark: SparkSession) -> None:
     schema = record_schema(id="long", share="double", note=["null", "string"])
     rows = spark.sql("SELECT 1 AS id, cast(0.5 AS float) AS share")
     records = to_records(rows, format="avro", topic="t", schema=schema)
@@ -181,7 +181,9 @@ def test_narrow_types_are_widened_and_optional_fields_may_lack(spark: SparkSessi
         ("SELECT 1L AS id", record_schema(id="longer"), "not a valid Avro schema"),
     ],
 )
-def test_rows_that_do_not_fit_are_refused_at_once(spark: SparkSession, query: str, schema: str, what: str) -> None:
+def test_rows_that_do_not_fit_the_schema_are_refused_before_encoding(
+    spark: SparkSession, query: str, schema: str, what: str
+) -> None:
     with pytest.raises(ConfigError, match=what):
         settle(spark.sql(query), format="avro", topic="t", schema=schema)
 
@@ -201,7 +203,7 @@ def test_confluent_avro_requires_a_registry(spark: SparkSession) -> None:
         settle(spark.sql("SELECT 1 AS id"), topic="t")
 
 
-def test_csv_values_get_the_schemas_types_by_name(spark: SparkSession, tmp_path: Path) -> None:
+def test_csv_values_get_the_types_of_the_schema_fields_with_their_names(spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "things.csv"
     file.write_text('name,id,share\n"a,b",1,2\n,3,1e3\n')
     schema = record_schema(id="long", share="double", name=["null", "string"])
@@ -225,7 +227,7 @@ def test_csv_values_get_the_schemas_types_by_name(spark: SparkSession, tmp_path:
         ("g.json", '{"id": 1, "sha', "does not fit"),
     ],
 )
-def test_a_value_that_does_not_fit_names_itself_and_its_file(
+def test_the_error_of_a_misfit_csv_value_names_the_value_and_the_file(
     spark: SparkSession, tmp_path: Path, name: str, text: str, value: str
 ) -> None:
     (tmp_path / name).write_text(text)

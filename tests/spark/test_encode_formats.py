@@ -39,7 +39,7 @@ def values(made: DataFrame) -> list[bytes]:
 
 
 @pytest.mark.quick
-def test_protobuf_there_and_back_with_a_schema_from_the_rows(spark: SparkSession) -> None:
+def test_protobuf_with_a_derived_schema_decodes_to_the_same_rows(spark: SparkSession) -> None:
     rows = frame(spark)
     made = to_records(rows, format="protobuf", topic="trips")
     encoding = settle(rows, format="protobuf", topic="trips")
@@ -50,7 +50,7 @@ def test_protobuf_there_and_back_with_a_schema_from_the_rows(spark: SparkSession
         assert each.value.asDict(recursive=True) == row.asDict(recursive=True)
 
 
-def test_protobuf_of_a_given_schema_is_what_the_reference_library_reads(spark: SparkSession) -> None:
+def test_the_reference_library_reads_protobuf_of_a_given_schema(spark: SparkSession) -> None:
     fields = {name: value for name, value in FULL.items() if name not in ("folder", "at")}
     message = order()(**fields)
     spec = PlainProtobuf(schema=RICH, references=(MONEY,), message="Order")
@@ -89,7 +89,7 @@ def test_protobuf_of_a_given_schema_is_what_the_reference_library_reads(spark: S
 
 
 @pytest.mark.quick
-def test_json_schema_holds_for_what_is_written(spark: SparkSession) -> None:
+def test_encoded_json_is_valid_for_the_derived_schema(spark: SparkSession) -> None:
     rows = frame(spark).drop("big")
     schema = json.loads(derive.json_schema(rows.schema, name="trips"))
     made = [json.loads(value) for value in values(to_records(rows, format="json", topic="trips"))]

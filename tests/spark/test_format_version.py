@@ -21,7 +21,7 @@ from tests.spark.test_branches import Branched
 
 
 class Versioned(Branched):
-    """A table without a branch."""
+    """A feed's table without a branch, with methods that read its format version, delete files and row lineage."""
 
     def __post_init__(self) -> None:
         self.settings = {"branch": None, **self.settings}
@@ -52,7 +52,7 @@ UPSERT = {"mode": "upsert", "keys": ["id"]}
 
 @pytest.mark.quick
 @pytest.mark.parametrize("merges", [False, True], ids=["index", "merge"])
-def test_changes_leave_deletion_vectors_that_every_reader_applies(
+def test_upserts_write_deletion_vectors_that_every_reader_applies(
     checked: SparkSession, connections: Connections, merges: bool
 ) -> None:
     settings = {**UPSERT, "format_version": 3} | ({"key_index_mb": 0} if merges else {})
@@ -74,7 +74,7 @@ def test_changes_leave_deletion_vectors_that_every_reader_applies(
 
 
 @pytest.mark.parametrize("settings", [pytest.param({}, marks=pytest.mark.slow), UPSERT], ids=["append", "upsert"])
-def test_a_running_table_is_upgraded_by_the_file_in_one_commit_and_never_back(
+def test_a_new_format_version_in_the_file_upgrades_the_table_in_one_commit_for_good(
     checked: SparkSession, connections: Connections, settings: dict[str, Any]
 ) -> None:
     feed = Versioned(checked, connections, settings)
@@ -91,7 +91,7 @@ def test_a_running_table_is_upgraded_by_the_file_in_one_commit_and_never_back(
     assert "is upgraded to format version 3 for good" in change.notes[0]
     assert feed.version() == 2
     feed.start()
-    # The upgrade, and the fence that the start takes.
+    # The start has made two commits: the upgrade, and the fence that each start takes.
     assert feed.metadata_files() - before == 2
     assert feed.version() == 3
     feed.land(40, 50, list(range(5, 15)) if settings else ())
@@ -106,7 +106,7 @@ def test_a_running_table_is_upgraded_by_the_file_in_one_commit_and_never_back(
 
 
 @pytest.mark.slow
-def test_compaction_takes_deletion_vectors_away_and_keeps_the_rows_lineage(
+def test_compaction_removes_deletion_vectors_and_keeps_the_row_ids(
     checked: SparkSession, connections: Connections
 ) -> None:
     feed = Versioned(checked, connections, {**UPSERT, "format_version": 3})
@@ -126,7 +126,7 @@ def test_compaction_takes_deletion_vectors_away_and_keeps_the_rows_lineage(
 
 
 @pytest.mark.slow
-def test_delete_files_that_an_upgrade_left_are_rewritten_and_vectors_are_left_alone(
+def test_delete_files_from_before_an_upgrade_are_rewritten_and_deletion_vectors_stay(
     checked: SparkSession, connections: Connections
 ) -> None:
     feed = Versioned(checked, connections, UPSERT)
@@ -145,7 +145,7 @@ def test_delete_files_that_an_upgrade_left_are_rewritten_and_vectors_are_left_al
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
-def test_files_that_are_encoded_by_columns_have_what_iceberg_needs(
+def test_files_of_the_column_encoder_work_with_lineage_and_compaction(
     checked: SparkSession, connections: Connections, version: int
 ) -> None:
     checked.conf.set("spark.lakefeed.fastPath", "true")
@@ -165,7 +165,7 @@ def test_files_that_are_encoded_by_columns_have_what_iceberg_needs(
         checked.conf.unset("spark.lakefeed.fastPath")
 
 
-def test_a_default_of_the_schema_is_the_value_of_rows_from_before(
+def test_older_rows_get_the_default_of_an_added_field_in_version_3(
     checked: SparkSession, connections: Connections
 ) -> None:
     fields = [{"name": "id", "type": "long"}, {"name": "v", "type": "string"}]
@@ -187,14 +187,14 @@ def test_a_default_of_the_schema_is_the_value_of_rows_from_before(
         checked.sql(f"INSERT INTO {table.name} VALUES (1, 'a')")
         before = len(open_table(table.name, connections=connections).metadata.metadata_log)
         table.apply_schema(columns_of(schemas[1].schema), schemas[1])
-        # One for the reader's schema, one for the columns.
+        # Adding the fields took two commits: one for the stored reader's schema, one for the columns.
         assert len(open_table(table.name, connections=connections).metadata.metadata_log) - before == 2
         names = [str(each["name"]) for each in added]
         [row] = checked.sql(f"SELECT {', '.join(names)} FROM {table.name}").collect()
         assert tuple(row) == expected
         stored = open_table(table.name, connections=connections).scan(selected_fields=tuple(names)).to_arrow()
         assert tuple(stored.to_pylist()[0][name] for name in names) == expected
-        # Null is a value: new rows have their record's value, not the default.
+        # A new row with null keeps null: the default applies only to rows from before the column.
         checked.sql(f"INSERT INTO {table.name} VALUES (2, 'b', NULL, NULL, NULL, NULL, NULL)")
         [row] = checked.sql(f"SELECT {', '.join(names)} FROM {table.name} WHERE id = 2").collect()
         assert tuple(row) == (None,) * 5

@@ -1,4 +1,4 @@
-"""Generated trips are the same however they are sliced, and resemble New York's."""
+"""Generated trips do not depend on the number of Spark partitions, and resemble New York's taxi trips."""
 
 import dataclasses
 import json
@@ -49,7 +49,7 @@ def test_the_same_rows_in_any_time_zone(spark: SparkSession) -> None:
         spark.conf.set("spark.sql.session.timeZone", str(zone))
 
 
-def test_a_range_is_a_part_of_the_whole(spark: SparkSession) -> None:
+def test_two_ranges_together_equal_the_whole(spark: SparkSession) -> None:
     whole = ordered(taxi_rows(spark, 300))
     parts = [*taxi_rows(spark, 100).collect(), *taxi_rows(spark, 200, start=100).collect()]
     assert sorted(parts, key=lambda row: str(row[KEY])) == whole
@@ -57,7 +57,7 @@ def test_a_range_is_a_part_of_the_whole(spark: SparkSession) -> None:
 
 @pytest.mark.quick
 def test_rows_never_change_from_version_to_version(spark: SparkSession) -> None:
-    """Numbers that users have published for a seed stay valid."""
+    """Users publish benchmark numbers for a seed, so a seed must give the same rows in each version of lakefeed."""
     assert totals(taxi_rows(spark, 10_000)) == Totals(
         records=10_000,
         distinct_keys=10_000,
@@ -134,7 +134,7 @@ def test_shares_and_means_are_those_of_new_york(spark: SparkSession) -> None:
     assert not wrong
 
 
-def test_zones_are_skewed(spark: SparkSession) -> None:
+def test_some_zones_have_many_more_trips_than_others(spark: SparkSession) -> None:
     counts = [row["count"] for row in taxi_rows(spark, 50_000).groupBy("PULocationID").count().collect()]
     busiest = sorted(counts, reverse=True)[:20]
     assert 0.5 < sum(busiest) / 50_000 < 0.85

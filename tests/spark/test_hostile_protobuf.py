@@ -1,4 +1,4 @@
-"""Limit the cost of a Protobuf record: few bytes may stand for large values."""
+"""A Protobuf record costs no more time and memory than its size allows, even if few bytes stand for large values."""
 
 import pytest
 
@@ -70,7 +70,7 @@ def nested(number: int, times: int, content: bytes = b"") -> bytes:
 
 
 def amplifiers(size: int) -> dict[str, bytes]:
-    """Return payloads of about `size` bytes."""
+    """Return payloads of about `size` bytes whose decoded values would be much larger, by the name of the attack."""
 
     def many(piece: bytes) -> bytes:
         return piece * (size // len(piece))
@@ -132,14 +132,14 @@ def test_no_record_costs_more_than_its_size(probe: Probe, options: dict[str, str
     payloads = amplifiers(30_000)
     costs = probe.hostile(options, [*payloads.values()])
     found = dict(zip(payloads, costs, strict=True))
-    # Large values in a valid record are no error.
+    # These attacks are valid records whose rows stay within the limits, so they are decoded without an error.
     for name in ("empty messages", "keys", "small numbers", "numbers", "times", "empty words", "one key", "flags"):
         assert found[name].error is None, (name, found[name])
     assert "may take" in str(found["messages of one field"].error)
     assert str(found["messages of one field"].error).startswith("wide[")
 
 
-def test_the_row_and_the_error_of_a_small_record_count_too(probe: Probe, options: dict[str, str]) -> None:
+def test_small_records_are_limited_including_their_row_and_error(probe: Probe, options: dict[str, str]) -> None:
     found = probe.hostile(options, [payload for size in (1_500, 2_003, 3_000) for payload in amplifiers(size).values()])
     assert any("may take" in str(each.error) for each in found)
 
@@ -147,7 +147,9 @@ def test_the_row_and_the_error_of_a_small_record_count_too(probe: Probe, options
 @pytest.mark.parametrize(
     ("count", "seed"), [(300, 15), *(pytest.param(500, seed, marks=pytest.mark.slow) for seed in range(10))]
 )
-def test_mutated_records_cost_little(probe: Probe, options: dict[str, str], count: int, seed: int) -> None:
+def test_mutated_records_cost_no_more_than_their_size(
+    probe: Probe, options: dict[str, str], count: int, seed: int
+) -> None:
     small, large = amplifiers(300), amplifiers(2_000)
     good = [small[name] for name in ("keys", "structs in pieces", "lists of lists", "choices", "deep and wide")]
     probe.hostile(
@@ -161,7 +163,7 @@ def test_records_of_a_megabyte_cost_no_more_than_their_size(probe: Probe, option
 
 
 def test_message_after_an_empty_one_has_its_own_values(probe: Probe, options: dict[str, str]) -> None:
-    """The decoder does not write to a shared row: a message after an empty one has its own values."""
+    """An empty message must not share its row with a later message, whose values would then appear in both."""
     top = message_class({"top.proto": TEXT}, "Top")
     message = top(
         wide=[{}, {"r1": [1]}, {}, {"m2": {1: 2}}, {}], by_name={"a": {}, "b": {"r2": [5]}}, choices=[{}, {"c3": 1}]

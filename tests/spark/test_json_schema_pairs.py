@@ -22,7 +22,7 @@ WRONG: tuple[Any, ...] = (5, 1.5, True, "text", [], {}, [1], {"a": {"b": 1}}, No
 
 
 class Schemas:
-    """The schemas and values of one seed."""
+    """A random schema with its definitions, and random values of it, all drawn from one seed."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -147,7 +147,7 @@ class Misfit(Exception):
 
 
 def row(kind: Any, value: Any, *, any_json: bool = False) -> Any:
-    """Return ``Canonical.java``'s form of a value in a column of an Avro type.
+    """Return a value in a column of an Avro type as ``Canonical.java`` writes it.
 
     Raises:
         Misfit: the column cannot hold the value.
@@ -216,7 +216,7 @@ def same(found: Any, expected: Any) -> bool:
 
 
 def holds(probe: Probe, seed: int) -> tuple[int, int]:
-    """Compare the values of one schema; return the number of valid and of invalid ones."""
+    """Compare decoder and library on random values of a schema; return the counts of valid and invalid values."""
     made = Schemas(seed)
     schema = avro_schema(json.dumps(made.root))
     validator = Draft202012Validator(made.root)
@@ -231,7 +231,8 @@ def holds(probe: Probe, seed: int) -> tuple[int, int]:
             expected = row(json.loads(schema), value)
         except Misfit:
             assert each["error"] is not None, case
-            # The library accepts values that no column holds: numbers that are too large, text of another form.
+            # If the library accepts a value that the decoder refuses, no column can hold the value: a number is too
+            # large, or a text has another form.
             assert not validator.is_valid(value) or "cannot hold" in each["error"] or "another form" in each["error"], (
                 case
             )
@@ -239,7 +240,8 @@ def holds(probe: Probe, seed: int) -> tuple[int, int]:
         assert each["error"] is None, case
         assert same(each["value"], expected), case
         rows += 1
-        # Parts of allOf may contradict each other here; then the decoder uses the last one.
+        # Skip schemas with anyOf or allOf: the parts of a random allOf may contradict each other, and then the decoder
+        # uses the last part.
         if f'"{ANY}"' not in schema and not any(f'"{word}"' in json.dumps(made.root) for word in ("anyOf", "allOf")):
             wrong = [error for error in validator.iter_errors(value) if error.validator == "type"]
             # A nullable column accepts null even if the library does not.
@@ -250,7 +252,7 @@ def holds(probe: Probe, seed: int) -> tuple[int, int]:
 @pytest.mark.parametrize(
     ("first", "count"), [(0, 100), *(pytest.param(at, 500, marks=pytest.mark.slow) for at in range(1_000, 3_000, 500))]
 )
-def test_values_are_read_as_the_library_reads_them(probe: Probe, first: int, count: int) -> None:
+def test_values_are_accepted_and_decoded_as_by_the_library_jsonschema(probe: Probe, first: int, count: int) -> None:
     counts = [holds(probe, seed) for seed in range(first, first + count)]
     assert sum(right for right, _ in counts) > 4 * count
     assert sum(wrong for _, wrong in counts) > 2 * count

@@ -1,4 +1,4 @@
-"""The JVM module apart from decoding: speed, request meter, executors in other JVMs."""
+"""Parts of the JVM module other than decoding: the rate limit, the request meter, executors in separate JVMs."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ def paced(spark: SparkSession, name: str, rate: int) -> str:
     return f"{name}.pace(value)"
 
 
-def test_rows_go_no_faster_than_the_pace(spark: SparkSession) -> None:
+def test_rows_pass_no_faster_than_the_set_rate(spark: SparkSession) -> None:
     values = spark.range(0, 900, 1, 2).select(sf.col("id").cast("string").cast("binary").alias("value"))
     frame = values.withColumn("value", sf.expr(paced(spark, "pace_300", 300)))
     frame.limit(1).collect()
@@ -34,12 +34,12 @@ def test_rows_go_no_faster_than_the_pace(spark: SparkSession) -> None:
     assert time.monotonic() - began >= 900 / 300 * 0.97
 
 
-def test_null_passes_the_pace(spark: SparkSession) -> None:
+def test_null_passes_the_rate_limit(spark: SparkSession) -> None:
     frame = spark.sql("SELECT CAST(NULL AS BINARY) AS value").select(sf.expr(paced(spark, "pace_9", 9)).alias("value"))
     assert [row.value for row in frame.collect()] == [None]
 
 
-def test_waiting_for_the_pace_can_be_cancelled(spark: SparkSession) -> None:
+def test_waiting_for_the_rate_limit_can_be_cancelled(spark: SparkSession) -> None:
     frame = spark.range(0, 10_000, 1, 1).select(sf.col("id").cast("string").cast("binary").alias("value"))
     frame = frame.select(sf.expr(paced(spark, "pace_1", 1)).alias("value"))
     spark.sparkContext.setJobGroup("paced", "", interruptOnCancel=True)
@@ -106,7 +106,7 @@ finally:
 
 @pytest.mark.slow
 def test_executors_in_other_jvms_decode_with_the_credentials() -> None:
-    # In local-cluster mode Spark puts the executors' files into its own installation.
+    # In local-cluster mode Spark writes the executors' files into the folder of its installation: remove them after.
     work = Path(pyspark.__file__).parent / "work"
     before = set(work.glob("app-*"))
     try:

@@ -1,4 +1,4 @@
-"""Upserts with the index of keys: the table equals the model, whatever happens between two batches."""
+"""Upserts with the index of keys: the table equals a model in Python, whatever other writers do between two batches."""
 
 import random
 import uuid
@@ -20,7 +20,7 @@ KEYS = 40
 
 
 class Feed:
-    """Random batches, applied to a table and to a dictionary."""
+    """Random batches of changes, applied both to a table and to a dictionary with the expected rows."""
 
     def __init__(self, upserts: Upserts, seed: int) -> None:
         self.upserts = upserts
@@ -86,14 +86,14 @@ def test_table_equals_the_model_after_compaction_deletes_and_foreign_rows(
     found = upserting.sql(f"SELECT id, city, v, kafka_offset FROM {written} ORDER BY ALL").collect()
     assert [tuple(row) for row in found] == sorted(feed.rows.values())
     assert upserts.table._index.size() == len(feed.rows)
-    # An index that had missed another writer's commit would doubt itself, and heal.
+    # No note was made: an index that had missed another writer's commit would report wrong entries, and be refilled.
     assert upserts.table.take_notes() == ()
     if "with_history" in settings:
         [count] = upserting.sql(f"SELECT count(*) FROM {upserts.history}").collect()[0]
         assert count == feed.end
 
 
-def test_a_compaction_is_followed_without_reading_the_other_files(upserting: SparkSession) -> None:
+def test_after_a_compaction_the_index_reads_only_the_new_files(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {})
     feed = Feed(upserts, seed=7)
     feed.land(100)
@@ -110,7 +110,7 @@ def test_a_compaction_is_followed_without_reading_the_other_files(upserting: Spa
     feed.check()
 
 
-def test_beside_a_writer_that_commits_all_the_time_batches_are_merged(upserting: SparkSession) -> None:
+def test_batches_are_merged_if_another_writer_keeps_committing(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {})
     feed = Feed(upserts, seed=3)
     feed.land(5)
@@ -123,7 +123,7 @@ def test_beside_a_writer_that_commits_all_the_time_batches_are_merged(upserting:
     assert upserts.rows() == [*theirs, *sorted(feed.rows.values())]
 
 
-def test_a_fence_and_a_batch_without_changes_leave_the_index_as_it_is(upserting: SparkSession) -> None:
+def test_a_fence_and_a_batch_without_changes_do_not_refill_the_index(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {})
     upserts.land(0, 2, [(1, "a", "x", 0, 0), (2, "a", "y", 0, 1)])
     upserts.fence = upserts.table.take_fence()
@@ -148,7 +148,7 @@ def test_an_upgrade_to_version_3_turns_position_deletes_into_deletion_vectors(up
     assert "PUFFIN" in {row[0] for row in replaced}
 
 
-def test_a_delete_file_of_many_data_files_stays_and_is_not_counted_twice(upserting: SparkSession) -> None:
+def test_a_delete_file_of_several_data_files_is_counted_once(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {"properties": {"write.delete.granularity": "partition"}})
     feed = Feed(upserts, seed=6)
     for _ in range(3):
@@ -175,7 +175,7 @@ def test_a_delete_file_of_many_data_files_stays_and_is_not_counted_twice(upserti
         pytest.param("INT", "CAST(-n AS INT)", marks=pytest.mark.slow),
     ],
 )
-def test_keys_of_each_type_are_found_again_by_another_driver(upserting: SparkSession, type_: str, value: str) -> None:
+def test_another_driver_finds_keys_of_each_type(upserting: SparkSession, type_: str, value: str) -> None:
     one = Upserts(upserting, {})
     name = f"{one.name}_typed"
 
@@ -203,8 +203,8 @@ def test_keys_of_each_type_are_found_again_by_another_driver(upserting: SparkSes
     assert sorted(row["v"] for row in rows) == list(range(100, 150))
 
 
-def test_a_key_that_comes_again_after_its_rows_were_written_has_one_row(upserting: SparkSession) -> None:
-    """Rows have 1 KB, and a task writes its rows at 32 MB: the same keys come again afterwards, in any order."""
+def test_a_repeated_key_whose_first_row_was_already_written_has_one_row(upserting: SparkSession) -> None:
+    """A task writes its rows when they reach 32 MB; here the same keys come again after that, in any order."""
     upserts = Upserts(upserting, {})
     changes = 120_000
     at = f"{changes - 1} - id"
@@ -225,7 +225,7 @@ def test_a_key_that_comes_again_after_its_rows_were_written_has_one_row(upsertin
         ({"order_by": ["v"], "on_delete": "mark"}, "order_by"),
     ],
 )
-def test_a_table_that_the_index_does_not_serve_is_merged_for_a_reason(
+def test_a_table_unsuitable_for_the_index_is_merged_and_the_reason_is_shown(
     upserting: SparkSession, settings: dict[str, Any], reason: str
 ) -> None:
     upserts = Upserts(upserting, settings)
@@ -235,7 +235,7 @@ def test_a_table_that_the_index_does_not_serve_is_merged_for_a_reason(
     assert reason in (upserts.table.merges_because or "")
 
 
-def test_more_keys_than_the_memory_takes_are_merged(upserting: SparkSession) -> None:
+def test_a_table_with_too_many_keys_for_the_memory_is_merged(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {"key_index_mb": 1})
     many = 60_000
     upserts.land_range(many)
@@ -249,7 +249,7 @@ def test_more_keys_than_the_memory_takes_are_merged(upserting: SparkSession) -> 
     assert upserts.table.take_notes() == ()
 
 
-def test_the_first_batch_of_a_run_is_merged_if_it_is_small_beside_the_table(
+def test_a_small_first_batch_of_a_run_on_a_large_table_is_merged(
     upserting: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upsert, "FEW_ROWS", 100)
@@ -265,7 +265,7 @@ def test_the_first_batch_of_a_run_is_merged_if_it_is_small_beside_the_table(
     assert upserts.rows("v", f"(SELECT * FROM {upserts.name} WHERE id = 7)") == [("indexed",)]
 
 
-def test_two_rows_of_a_key_are_not_indexed(upserting: SparkSession) -> None:
+def test_a_table_with_two_rows_of_a_key_is_not_indexed(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {})
     upserts.land(0, 1, [(1, "a", "x", 0, 0)])
     upserting.sql(f"INSERT INTO {upserts.name} SELECT * FROM {upserts.name}")
@@ -275,7 +275,7 @@ def test_two_rows_of_a_key_are_not_indexed(upserting: SparkSession) -> None:
 
 
 class Spoiled:
-    """Changes entries of an index, to simulate a fault of the index."""
+    """The entries of a driver's index of keys, which a test changes to simulate a fault of the index."""
 
     def __init__(self, upserts: Upserts) -> None:
         self.jvm: Any = upserts.spark._jvm
@@ -305,7 +305,7 @@ class Spoiled:
 
 
 def _mixed(key: int) -> int:
-    """Return a number's hash in the index: the finalizer of MurmurHash3."""
+    """Return the hash under which the index stores a number: the finalizer of MurmurHash3."""
     all_bits = 2**64 - 1
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53, 1):
         key = (key ^ key >> 33) * factor & all_bits
@@ -325,10 +325,10 @@ def _mixed(key: int) -> int:
         (lambda index: index.put(1, (index.place(1)[0], 1, 0)), "is deleted"),
     ],
 )
-def test_a_wrong_entry_is_noticed_in_the_commit_and_the_table_is_right(
+def test_a_wrong_index_entry_is_noticed_in_the_commit_and_the_table_stays_correct(
     upserting: SparkSession, spoil: Any, doubt: str
 ) -> None:
-    """Key 11 was at position 1 of the first file until its second change."""
+    """The last case points key 1 at position 1 of the first file, where the row of key 11 was before it was changed."""
     upserts = Upserts(upserting, {})
     upserts.land(0, 10, [(key, "a", "x", 0, at) for at, key in enumerate([1, 11, 2, 3, 4, 5, 6, 7, 8, 9])])
     upserts.land(10, 11, [(11, "a", "y", 0, 10)])
@@ -357,7 +357,7 @@ def test_a_table_with_a_required_key_is_indexed(upserting: SparkSession) -> None
 
 
 def test_a_batch_whose_changes_lack_values_is_merged_and_others_are_indexed(upserting: SparkSession) -> None:
-    """Debezium writes a placeholder for a value that the database did not log."""
+    """Debezium writes a placeholder for a value that the database did not log: here a change lacks such a value."""
     upserts, lacking = Upserts(upserting, {}), "__debezium_unavailable_value"
     upserts.table.unavailable = Unavailable(lacking)
     ways: list[str | None] = []

@@ -7,7 +7,7 @@ from tests.support.catalogs import CatalogCase, RestCase
 from tests.support.feed_table import Table, refused
 
 
-def test_commit_of_another_engine_is_read_at_once(table: Table, elsewhere: Table) -> None:
+def test_a_load_sees_a_commit_of_another_engine_immediately(table: Table, elsewhere: Table) -> None:
     table.land(0, 2)
     for other in (10, 11):
         assert table.covered() == ((0, 2),)
@@ -18,8 +18,8 @@ def test_commit_of_another_engine_is_read_at_once(table: Table, elsewhere: Table
     assert len(elsewhere.ids()) == 6
 
 
-def test_commit_lands_on_top_of_another_engines_commit(table: Table, elsewhere: Table) -> None:
-    """The append began before another commit: the check and the commit are repeated on the newer table."""
+def test_a_commit_is_repeated_on_top_of_another_engines_commit(table: Table, elsewhere: Table) -> None:
+    """The table was loaded before another engine committed, so the commit check must run again on the newer table."""
     table.land(0, 2)
     loaded = table.ledger().loaded()
     elsewhere.plain(9)
@@ -31,8 +31,8 @@ def test_commit_lands_on_top_of_another_engines_commit(table: Table, elsewhere: 
     assert len(table.snapshots()) == 4
 
 
-def test_a_loaded_table_stays_as_it_was_loaded(table: Table, elsewhere: Table) -> None:
-    """All reads from it use one snapshot, although other loads of the same driver have seen newer commits."""
+def test_a_loaded_table_keeps_its_snapshot_after_later_commits(table: Table, elsewhere: Table) -> None:
+    """Reads of a loaded table use its snapshot, although later loads of the same driver have seen newer commits."""
     table.land(0, 2)
     loaded = table.ledger().loaded()
     head = loaded.currentSnapshot().snapshotId()
@@ -53,11 +53,11 @@ def test_recreated_table_has_no_position(table: Table, elsewhere: Table) -> None
     assert table.ids() == [5]
 
 
-def test_a_metadata_file_is_read_once(table: Table, catalog: CatalogCase) -> None:
+def test_two_loads_read_a_metadata_file_once(table: Table, catalog: CatalogCase) -> None:
     table.land(0, 2)
     assert table.covered() == ((0, 2),)
     if isinstance(catalog, RestCase):
-        return  # The server sends the metadata itself.
+        return  # A REST catalog sends the metadata, so no file is read.
     current = Path(urlsplit(catalog.pointer(table.name)).path)
     content = current.read_bytes()
     current.unlink()

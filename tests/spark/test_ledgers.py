@@ -1,4 +1,4 @@
-"""All ledgers behave alike: Iceberg's, and that of a user's class with ``last``."""
+"""All ledgers behave alike: the Iceberg ledger, and a user's class whose ``last`` returns the newest batch."""
 
 import uuid
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from tests.support.ledger_contract import Case
 
 @dataclass
 class Memory:
-    """A user's class that stores the newest batch."""
+    """A ledger in memory, as a user's class would be, whose ``last`` returns the newest batch."""
 
     landed: list[str] = field(default_factory=list)
 

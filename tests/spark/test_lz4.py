@@ -10,7 +10,7 @@ from lakefeed.clients.spark.jars import read_lock
 pytestmark = pytest.mark.quick
 
 
-def test_the_fixed_jar_is_loaded_and_reads_what_it_writes(spark: SparkSession) -> None:
+def test_the_fixed_jar_is_loaded_and_decompresses_its_own_output(spark: SparkSession) -> None:
     jvm: Any = spark._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     origin = (
@@ -30,6 +30,6 @@ def test_the_fixed_jar_is_loaded_and_reads_what_it_writes(spark: SparkSession) -
     assert batch.sizeInBytes() < len(value) / 10
     back = batch.records().iterator().next()
     assert kafka.utils.Utils.toArray(back.value()) == value
-    # Spark compresses and decompresses between two stages.
+    # Spark compresses the shuffle between two stages with LZ4.
     assert spark.conf.get("spark.io.compression.codec", "lz4") == "lz4"
     assert spark.range(0, 10_000, 1, 4).repartition(3).groupBy("id").count().count() == 10_000

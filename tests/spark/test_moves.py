@@ -1,4 +1,4 @@
-"""A feed is moved on purpose, and records land beside it: the moves that the ledger accepts and stores."""
+"""The ledger accepts and stores correct moves of a feed's position and correct backfills, and refuses all others."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from tests.support.feed_table import FEED, Table, refused, span
 
 
-def test_covered_ranges_grow_with_each_batch_and_outlive_its_snapshots(table: Table) -> None:
+def test_covered_ranges_grow_with_each_batch_and_survive_expired_snapshots(table: Table) -> None:
     table.land(10, 12)
     table.land(12, 15)
     assert table.covered() == ((10, 15),)
@@ -21,7 +21,7 @@ def test_covered_ranges_grow_with_each_batch_and_outlive_its_snapshots(table: Ta
 
 
 @pytest.mark.quick
-def test_a_rewind_goes_back_and_deletes_rows_in_one_commit(table: Table) -> None:
+def test_a_rewind_moves_the_position_and_deletes_rows_in_one_commit(table: Table) -> None:
     table.land(0, 4)
     table.land(4, 8)
     snapshots = len(table.snapshots())
@@ -35,7 +35,7 @@ def test_a_rewind_goes_back_and_deletes_rows_in_one_commit(table: Table) -> None
     assert table.covered() == ((0, 6),)
 
 
-def test_a_rewind_that_keeps_rows_is_remembered_when_its_snapshot_has_expired(table: Table) -> None:
+def test_the_kept_rows_of_a_rewind_are_known_after_its_snapshot_has_expired(table: Table) -> None:
     table.land(0, 6)
     table.move(6, 2)
     table.land(2, 4)
@@ -50,7 +50,7 @@ def test_a_rewind_that_keeps_rows_is_remembered_when_its_snapshot_has_expired(ta
 
 
 @pytest.mark.parametrize("delete", [True, False])
-def test_a_rewind_is_a_commit_even_if_no_row_has_to_go(table: Table, delete: bool) -> None:
+def test_a_rewind_that_deletes_no_row_is_still_a_commit(table: Table, delete: bool) -> None:
     table.land(0, 4)
     table.spark.sql(f"DELETE FROM {table.name} WHERE id >= 2")
     table.move(4, 2, delete=delete)
@@ -135,7 +135,7 @@ def test_backfill_lands_only_uncovered_ranges_below_the_feeds_start(table: Table
     assert table.ids() == [0, 1, *range(4, 16)]
 
 
-def test_backfills_take_another_fence_than_the_feed(table: Table) -> None:
+def test_backfills_and_the_feed_have_separate_fences(table: Table) -> None:
     feed = IcebergLedger(table.spark, table.name, FEED).take_fence()
     table.land(10, 12, fence=feed)
     old = IcebergLedger(table.spark, table.name, f"{FEED}.backfills").take_fence()
@@ -195,7 +195,7 @@ def test_move_sets_an_unknown_position(table: Table) -> None:
     table.commit_reset(Commit(FEED, 0, span(0, 0), move=PositionReset("rewind", unknown=True)))
     table.land(0, 4)
     assert table.ids() == [0, 1, 2, 3, 100]
-    # The move is only accepted while the position is unknown.
+    # The same move is refused now, because the feed's position is known.
     refused(
         lambda: table.commit_reset(Commit(FEED, 0, span(0, 0), move=PositionReset("rewind", unknown=True))),
         "topic-0 begins at 0, the table ends at 4",

@@ -1,4 +1,4 @@
-"""The counts of a batch decide whether it lands in a table or in files, before any of its rows is visible."""
+"""A batch is refused by the counts of its records before any of its rows is visible, in a table and in files."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +21,7 @@ Limit = Callable[[BatchOutcomes], None]
 
 
 def judged(spark: SparkSession, *, verdict: int = ROW, schema_id: int = 7) -> DataFrame:
-    """Return ten records; the second has the verdict."""
+    """Return ten decoded records, of which the second has this verdict and all others are rows."""
     record = sf.struct(sf.lit("topic").alias("topic"), sf.lit(0).alias("partition"), sf.col("id").alias("offset"))
     reason = sf.when(sf.col("id") == 1, sf.lit("because")) if verdict != ROW else sf.lit(None).cast("string")
     return (
@@ -46,7 +46,7 @@ def land(table: Table, rows: DataFrame, outcomes: BatchOutcomes) -> None:
     writer.append()
 
 
-# The error, the records that cause it, and the limit that they exceed.
+# For each refusal: its class, the arguments of ``judged`` that cause it, and the limit that the records exceed.
 MUST_NOT: list[tuple[type, dict[str, int], Limit]] = [
     (SchemasMissing, {"schema_id": 8}, lambda outcomes: outcomes.cover([7])),
     (Stopped, {"verdict": STOP}, lambda outcomes: None),
@@ -93,7 +93,7 @@ def test_a_batch_that_must_not_land_leaves_the_log_as_it_was(spark: SparkSession
         files.add(0, outcomes.commit_id, frame._jdf)
         assert outcomes.counts == Counts(records=RECORDS, skipped=1)
     assert spark.read.parquet(str(path)).count() == RECORDS - 1
-    # A batch that is in the log is not written again: no record is read.
+    # A batch that is already in the sink's log is not written a second time, so no record is read or counted.
     with BatchOutcomes(spark) as outcomes:
         frame = outcomes.accepted(judged(spark))
         files.add(0, outcomes.commit_id, frame._jdf)
@@ -101,7 +101,7 @@ def test_a_batch_that_must_not_land_leaves_the_log_as_it_was(spark: SparkSession
     assert spark.read.parquet(str(path)).count() == RECORDS - 1
 
 
-def test_records_read_twice_by_a_plan_are_counted_once(table: Table) -> None:
+def test_records_that_a_plan_reads_twice_are_counted_once(table: Table) -> None:
     with BatchOutcomes(table.spark) as outcomes:
         rows = outcomes.accepted(judged(table.spark, verdict=DEAD_LETTER))
         land(table, rows.union(rows), outcomes)
@@ -111,7 +111,9 @@ def test_records_read_twice_by_a_plan_are_counted_once(table: Table) -> None:
     assert summary.summary[COUNTS] == '{"topic":{"0":[10,1,0]}}'
 
 
-def test_json_fields_that_no_column_has_are_counted_and_one_is_named(spark: SparkSession) -> None:
+def test_records_with_json_fields_without_a_column_are_counted_and_the_first_field_is_named(
+    spark: SparkSession,
+) -> None:
     values = [
         b'{"id": 1, "inner": {"a": 2}}',
         b'{"id": 2, "more": [1, {"x": {}}], "inner": {"a": 3, "b": 4}}',
@@ -134,6 +136,6 @@ def test_json_fields_that_no_column_has_are_counted_and_one_is_named(spark: Spar
     assert left_out(values[0]) == (0, "")
     assert left_out(values[0], values[2]) == (1, "inner.b")
     assert left_out(b'{"list": [{"c": 1}, {"d": 2}]}') == (1, "list.d")
-    # A name that differs in case is another name, and a likelier mistake.
+    # Of several fields, the one whose name differs from a column only in case is named: it is the likeliest mistake.
     assert left_out(b'{"more": 1, "inner": {"A": 1}, "ID": 4}') == (1, "inner.A (the column is a)")
     assert left_out(values[3]) == (0, "")

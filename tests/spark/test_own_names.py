@@ -54,7 +54,7 @@ def test_field_with_the_name_of_an_added_column_is_refused_with_a_hint(spark: Sp
         assert f"remove {name} from decode.metadata" in str(refusal(f"kafka_{name}", POLICIES["append"], KEEP).hint)
         assert "decode.metadata" not in str(refusal(f"KAFKA_{name}", UPSERT, KEEP).hint)
     assert "decode.metadata" not in str(refusal(DELETED, UPSERT, KEEP).hint)
-    # If no row is deleted, we add no column of that name.
+    # In append mode lakefeed adds no column lakefeed_deleted, so a field of that name is allowed.
     values = decoded(frame(spark, [b'{"lakefeed_deleted": 7}']), Json(schema=f"{DELETED} INT"))
     assert found(classify(values, POLICIES["append"]), DELETED) == [(7,)]
     event = f"after STRUCT<id: BIGINT, {OP}: STRING, {TS_MS}: BIGINT>, op STRING"
@@ -81,7 +81,7 @@ def test_a_field_of_any_other_name_is_a_column_at_every_level(spark: SparkSessio
     assert row["nested"].asDict() == nested
     expected = {name: 100 + at if mode == "upsert" else None for at, name in enumerate(names)}
     assert {name: tombstone[name] for name in names} == expected
-    # If the key of a delete is null, another field never replaces it.
+    # A delete with a null key keeps null, although the fields decoded_key and key have values.
     if mode == "upsert":
         deletes = DeleteRule(tombstones=False, columns=(("op", ("d",)),), keys=("id",))
         value = b'{"id": null, "decoded_key": 1, "key": 2, "op": "d"}'
@@ -90,6 +90,6 @@ def test_a_field_of_any_other_name_is_a_column_at_every_level(spark: SparkSessio
         assert found(judged, "id", "decoded_key", "key", DELETED) == [(None, 1, 2, True)]
 
 
-def test_a_key_may_have_the_name_of_a_count(spark: SparkSession) -> None:
+def test_a_key_column_may_have_the_name_of_one_of_lakefeeds_counts(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(1, 2), (1, 3)], "count INT, rows INT")
     assert changes.counted_groups(rows, keys=["count", "rows"], where="t", kind="iceberg") == 2

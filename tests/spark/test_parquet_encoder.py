@@ -104,7 +104,7 @@ def catalog(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sq
 
 @contextmanager
 def settings(spark: SparkSession, given: Mapping[str, Any]) -> Iterator[None]:
-    """Set these settings of Spark until the block ends."""
+    """Set Spark settings until the block ends."""
     for key, value in given.items():
         spark.conf.set(key, value)
     try:
@@ -115,7 +115,7 @@ def settings(spark: SparkSession, given: Mapping[str, Any]) -> Iterator[None]:
 
 
 def texts(table: pa.Table) -> list[str]:
-    """Return the rows as texts, with dates and timestamps as numbers, whose range exceeds that of Python's types."""
+    """Return the rows as texts, with dates and timestamps as numbers: some are beyond the range of Python's types."""
     return [repr(row) for row in zip(*(_numbers(each).to_pylist() for each in table.columns), strict=True)]
 
 
@@ -137,7 +137,7 @@ def differences_by_duckdb(one: Path, other: Path) -> int:
 
 
 def statistics(chunk: parquet.ColumnChunkMetaData) -> str:
-    """Return null count and raw bounds: Python's dates have a smaller range."""
+    """Return the null count and the raw bounds as text; decoded bounds could be dates that Python cannot represent."""
     found = chunk.statistics
     if found is None:
         return "none"
@@ -145,7 +145,7 @@ def statistics(chunk: parquet.ColumnChunkMetaData) -> str:
 
 
 def assert_same_files(ours: Path, theirs: Path, rows: int, what: str) -> None:
-    """Compare two files of the same rows, as readers other than Spark see them."""
+    """Check that two Parquet files of the same rows have the same schema, metadata, statistics and compression."""
     footer, expected = parquet.read_metadata(ours), parquet.read_metadata(theirs)
     assert footer.num_rows == expected.num_rows == rows, what
     assert footer.schema.equals(expected.schema), what
@@ -176,7 +176,7 @@ def assert_parquet_is_sparks(spark: SparkSession, seed: int, folder: Path) -> No
         options |= {"parquet.page.size": 900, "parquet.page.row.count.limit": 30, "parquet.dictionary.page.size": 700}
     if drawn.pick(True, False):
         options |= {"parquet.block.size": 20_000}
-    # The older form cannot mark lists of non-null values as lists: Spark writes such files itself.
+    # Not the legacy format for lists of non-null values: lakefeed leaves such files to Spark's encoder.
     legacy = drawn.pick(True, False, False) and '"containsNull":false' not in drawn.schema.json()
     given = {
         "spark.sql.parquet.outputTimestampType": drawn.pick("INT96", "TIMESTAMP_MICROS"),
@@ -236,13 +236,15 @@ def assert_table_is_icebergs(spark: SparkSession, catalog: SqliteCase, seed: int
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
-def test_files_of_random_schemas_are_as_spark_writes_them(spark: SparkSession, tmp_path: Path, seeds: range) -> None:
+def test_files_of_random_schemas_equal_those_that_spark_writes(
+    spark: SparkSession, tmp_path: Path, seeds: range
+) -> None:
     for seed in seeds:
         assert_parquet_is_sparks(spark, seed, tmp_path)
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
-def test_tables_of_random_schemas_are_as_iceberg_writes_them(
+def test_tables_of_random_schemas_equal_those_that_iceberg_writes(
     spark: SparkSession, catalog: SqliteCase, seeds: range
 ) -> None:
     for seed in seeds:
@@ -267,7 +269,7 @@ def parts(kind: DataType, value: Any, *, nested: bool = False) -> Iterator[tuple
                 yield from parts(kind.valueType, item, nested=True)
 
 
-def test_the_random_rows_have_what_an_encoder_can_get_wrong() -> None:
+def test_the_random_rows_contain_the_values_that_are_hard_to_encode() -> None:
     missing = {(case, nested) for case in CASES for nested in (False, True)}
     for seed in ALL:
         if not missing:
@@ -318,7 +320,7 @@ def test_encoder_follows_the_compression_level(spark: SparkSession, tmp_path: Pa
             )
             for level in (1, 19)
         )
-        # zstd's level does not affect gzip.
+        # The setting is the compression level of zstd, so it does not change a gzip file.
         other = written_by_spark(
             rows, tmp_path, OURS, {"compression": "gzip", "parquet.compression.codec.zstd.level": 19}
         )

@@ -62,7 +62,7 @@ message M {
 }
 
 
-def test_every_file_is_read_as_protoc_reads_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_proto_file_is_parsed_as_protoc_parses_it(spark: SparkSession, tmp_path: Path) -> None:
     roots = [tmp_path, HERE, Path(next(iter(google.__path__))).parent, Path(grpc_tools.__file__).parent / "_proto"]
     for name, text in ODD.items():
         (tmp_path / name).write_text(text)

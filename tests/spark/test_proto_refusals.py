@@ -18,7 +18,8 @@ from tests.support.broken_protos import BrokenProtos
 
 KNOWN = Path(grpc_tools.__file__).parent / "_proto"
 
-# Errors of protoc that lakefeed need not refuse: patterns of the message and of its line, and the reason.
+# Errors of protoc for texts that lakefeed may accept: a pattern of the message, a pattern of the line that it
+# points at, and the reason.
 NOT_OURS: list[tuple[str, str, str]] = [
     (r"File not found|Backslashes, consecutive slashes", r"", "a registry's references are the imports, by any path"),
     (r'"\.?google\.protobuf\.\w+" (is not defined|seems to be defined in)', r"", "well-known types need no import"),
@@ -58,7 +59,7 @@ NOT_OURS: list[tuple[str, str, str]] = [
 
 
 def compiled(name: str, files: Mapping[str, str]) -> tuple[bytes | None, str]:
-    """Return protoc's descriptors of a file and its imports, or None; and protoc's messages."""
+    """Compile a file with protoc; return its descriptors with those of its imports, or None; and protoc's messages."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as said:
         for path, text in files.items():
             Path(folder, path).write_text(text, newline="")
@@ -76,7 +77,7 @@ def compiled(name: str, files: Mapping[str, str]) -> tuple[bytes | None, str]:
 
 
 def of_ours(said: str, text: str) -> list[str]:
-    """Return the errors of protoc that lakefeed must refuse too."""
+    """Return the errors in protoc's output that lakefeed's parser must report, too: all but those in ``NOT_OURS``."""
     lines = text.split("\n")
     found = []
     excused: set[str] = set()
@@ -98,7 +99,7 @@ def layout(package: Any, parsed: Any, others: Any) -> str:
 
 
 def parsed(package: Any, text: str, others: Any) -> tuple[str, None] | tuple[None, str]:
-    """Return the layout of a text, or the reason of its refusal."""
+    """Parse a text with lakefeed; return its layout and None, or None and the reason why it was refused."""
     try:
         return layout(package, package.ProtoParser.parse(text), others), None
     except IllegalArgumentException as error:
@@ -108,9 +109,7 @@ def parsed(package: Any, text: str, others: Any) -> tuple[str, None] | tuple[Non
 @pytest.mark.parametrize(
     ("count", "accepts", "refuses"), [(100, 0, 50), pytest.param(2_000, 100, 1_000, marks=pytest.mark.slow)]
 )
-def test_broken_texts_are_refused_as_protoc_refuses_them(
-    spark: SparkSession, count: int, accepts: int, refuses: int
-) -> None:
+def test_texts_that_protoc_refuses_are_refused(spark: SparkSession, count: int, accepts: int, refuses: int) -> None:
     first = random.randrange(10**9)
     print(f"seeds from {first}")
     gateway: Any = spark._jvm
@@ -138,7 +137,7 @@ def test_broken_texts_are_refused_as_protoc_refuses_them(
     assert refused > refuses
 
 
-def test_the_values_of_a_map_are_not_delimited_where_the_file_says_so(spark: SparkSession) -> None:
+def test_map_values_stay_length_prefixed_in_a_file_with_delimited_messages(spark: SparkSession) -> None:
     package: Any = spark._jvm.io.lakefeed.protobuf  # type: ignore[union-attr]
     option = "option features.message_encoding = DELIMITED;"
     files = {"m.proto": f'edition = "2023"; {option} message M {{ M one = 1; map<string, M> many = 2; }}'}

@@ -1,4 +1,4 @@
-"""Cases of REST catalogs only: answers that leave the outcome open, and properties that are not guarded."""
+"""Commits to REST catalogs, which may answer without saying whether a commit landed, and do not guard properties."""
 
 import time
 import uuid
@@ -18,7 +18,8 @@ from tests.support.servers.rest_catalog import Fault
 
 rest_only = pytest.mark.parametrize("catalog", ["rest"], indirect=True)
 
-# True if the batch has landed in the end; otherwise the driver gets an error, and can land the batch again.
+# For each answer: True if the batch lands and the driver gets no error. False if the driver gets an error and can
+# land the batch again.
 LANDS: dict[Fault, bool] = {
     "not-applied-503": False,
     "not-applied-500": False,
@@ -53,7 +54,9 @@ CHANGES: dict[str, Callable[[Table], object]] = {
 
 @rest_only
 @pytest.mark.parametrize("fault", LANDS)
-def test_batch_lands_once_after_any_answer_to_its_commit(table: Table, catalog: RestCase, fault: Fault) -> None:
+def test_a_batch_lands_once_whatever_the_catalog_answers_to_its_commit(
+    table: Table, catalog: RestCase, fault: Fault
+) -> None:
     table.land(0, 2)
     catalog.server.fail_next(fault)
     failed = False
@@ -88,7 +91,7 @@ def test_a_commit_whose_state_is_unknown_keeps_its_files(table: Table, catalog: 
 @rest_only
 @pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
-def test_no_answer_destroys_the_table(table: Table, catalog: RestCase, change: str) -> None:
+def test_no_answer_of_the_catalog_loses_rows(table: Table, catalog: RestCase, change: str) -> None:
     table.land(0, 4)
     table.plain(99999)
     for answer in (*ANSWERS, "silent") if change == "append" else ANSWERS:
@@ -109,14 +112,14 @@ def test_no_answer_destroys_the_table(table: Table, catalog: RestCase, change: s
 
 
 @rest_only
-def test_a_commit_that_was_on_its_way_when_the_fence_was_taken_does_not_land(table: Table, catalog: RestCase) -> None:
+def test_a_commit_that_was_sent_before_the_fence_was_taken_does_not_land(table: Table, catalog: RestCase) -> None:
     old = IcebergLedger(table.spark, table.name, FEED).take_fence()
     table.land(0, 2, fence=old)
     catalog.server.held.hold(b'"lakefeed.ranges"')
     with ThreadPoolExecutor(1) as thread:
         late = thread.submit(table.land, 2, 4, fence=old)
         assert catalog.server.held.arrived.wait(60)
-        # The commit passed the driver's check, but the server has not received it.
+        # At this point the commit has passed the old driver's check, but the server has not received it.
         new = IcebergLedger(table.spark, table.name, FEED).take_fence()
         catalog.server.held.release()
         assert "another driver has taken over" in str(late.exception(60))
@@ -125,7 +128,7 @@ def test_a_commit_that_was_on_its_way_when_the_fence_was_taken_does_not_land(tab
 
 
 @rest_only
-def test_a_commit_that_lands_after_the_question_is_not_rolled_back_to(table: Table, catalog: RestCase) -> None:
+def test_a_commit_that_lands_late_does_not_remove_newer_commits(table: Table, catalog: RestCase) -> None:
     table.land(0, 2)
     table.set_property("commit.retry.min-wait-ms", "8000")
     catalog.server.fail_next("late-409")
@@ -141,14 +144,16 @@ def test_a_commit_that_lands_after_the_question_is_not_rolled_back_to(table: Tab
 
 
 @rest_only
-def test_an_upkeep_lease_that_was_on_its_way_when_another_was_taken_is_refused(table: Table, catalog: RestCase) -> None:
+def test_an_upkeep_lease_that_was_requested_before_another_was_taken_is_refused(
+    table: Table, catalog: RestCase
+) -> None:
     table.land(0, 2)
     catalog.server.held.hold(b'"lakefeed.upkeep.lease"')
     late = Lease(table.spark, table.ledger().loaded(), name=table.name)
     with ThreadPoolExecutor(1) as thread:
         taking = thread.submit(late._take)
         assert catalog.server.held.arrived.wait(60)
-        # The late lease passed its check, but the server has not received it.
+        # At this point the late lease has passed its check, but the server has not received its commit.
         first = Lease(table.spark, table.ledger().loaded(), name=table.name)
         assert first._take() is None
         catalog.server.held.release()
@@ -168,7 +173,7 @@ def test_upkeep_lease_survives_any_answer_and_the_table_is_complete(
     table.land(0, 2)
     lease = Lease(table.spark, table.ledger().loaded(), name=table.name)
     catalog.server.fail_next(fault)
-    # After an error the lease may be taken: then other drivers are refused until it ends, and its owner can retake it.
+    # If the server took the lease although it answered with an error, its owner can take the lease again below.
     with suppress(Py4JJavaError):
         assert lease._take() is None
     catalog.server.fail_next()

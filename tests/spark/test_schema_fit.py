@@ -1,4 +1,4 @@
-"""Merged schemas in the JVM decoder, their columns, and rows that are converted to fit a table."""
+"""Merged schemas, their columns in Python and in the decoder, and the conversion of rows to fit a table."""
 
 import json
 import random
@@ -49,8 +49,8 @@ TYPES: list[Json] = [
 ]
 
 
-def test_columns_are_the_decoders(spark: SparkSession) -> None:
-    """Python computes the columns without a JVM; they must equal the JVM's."""
+def test_columns_computed_in_python_equal_those_of_the_decoder(spark: SparkSession) -> None:
+    """Python computes the columns of a schema without a JVM; the JVM's decoder must give the same columns."""
     fields = [{"name": f"f{number}", "type": each} for number, each in enumerate(TYPES)]
     schema = json.dumps({"type": "record", "name": "R", "namespace": "io.example", "fields": fields})
     result: Any = decoded(records(spark, []), PlainAvro(writer_schema=schema)).schema["decoded"].dataType
@@ -141,7 +141,7 @@ def test_fields_that_are_always_null_have_no_column(spark: SparkSession) -> None
 
 
 @pytest.mark.quick
-def test_rows_are_made_to_fit_without_python(spark: SparkSession) -> None:
+def test_rows_are_converted_to_fit_the_table_without_python(spark: SparkSession) -> None:
     table = spark.createDataFrame(
         [], "n INT, id BIGINT, d DECIMAL(12,3), s STRUCT<a: INT, b: ARRAY<STRUCT<c: INT, e: DATE>>>"
     )
@@ -173,7 +173,7 @@ def test_rows_are_made_to_fit_without_python(spark: SparkSession) -> None:
         ("a INT, A INT", "a INT", "the columns a and A differ in case only"),
     ],
 )
-def test_rows_that_cannot_be_made_to_fit(spark: SparkSession, rows: str, table: str, words: str) -> None:
+def test_rows_that_cannot_be_converted_are_refused(spark: SparkSession, rows: str, table: str, words: str) -> None:
     have, want = (spark.createDataFrame([], each) for each in (rows, table))
     with pytest.raises(SchemaIncompatible) as refused:
         align_columns(have, want.schema)
@@ -219,7 +219,7 @@ def test_columns_without_data_are_left_out_at_all_levels(spark: SparkSession) ->
 
 
 @pytest.mark.parametrize("seeds", [range(25), pytest.param(range(25, 1_000), marks=pytest.mark.slow)])
-def test_columns_agree_with_the_decoder(spark: SparkSession, seeds: range) -> None:
+def test_random_schemas_have_the_same_columns_in_python_and_in_the_decoder(spark: SparkSession, seeds: range) -> None:
     empty = records(spark, [])
     for seed in seeds:
         schemas = Schemas(seed)

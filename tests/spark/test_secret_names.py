@@ -1,4 +1,4 @@
-"""Spark's patterns for secrets match the same names in Java as in Python."""
+"""The patterns by which Spark redacts secrets match the same names in Java as in Python."""
 
 import re
 from typing import Any
@@ -73,7 +73,7 @@ def test_java_finds_the_free_keys_that_python_finds(spark: SparkSession) -> None
 
 
 @pytest.mark.parametrize("setting", ["spark.redaction.regex", "spark.sql.redaction.options.regex"])
-def test_spark_redacts_by_this_pattern(spark: SparkSession, setting: str) -> None:
+def test_spark_redacts_settings_that_match_the_pattern(spark: SparkSession, setting: str) -> None:
     jvm: Any = spark._jvm
     expression = jvm.scala.util.matching.Regex(settings(secret_keys=KEYS)[setting], jvm.PythonUtils.toSeq([]))
     for name in [*SECRET, *KEYS, *PLAIN[:2], *NEAR]:

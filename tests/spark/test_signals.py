@@ -17,7 +17,7 @@ from tests.support.groups import assert_gone, members
 
 CHILD = str(Path(__file__).parents[1] / "support" / "stop_child.py")
 LONG = "1.5"
-# Ctrl-C arrives while the JVM creates the session, in a call that is as slow as on a busy machine.
+# This script makes the JVM's call that creates a session slow, and sends itself Ctrl-C during the call.
 INTERRUPTED_START = """
 import os, signal, threading
 from pyspark.sql import SparkSession
@@ -105,7 +105,7 @@ def test_a_signal_to_the_group_finishes_the_batch_and_leaves_no_jvm(
             os.killpg(process.pid, number)
             if number == signal.SIGTERM:
                 time.sleep(0.2)
-                os.killpg(process.pid, number)  # 'timeout' sends the signal twice.
+                os.killpg(process.pid, number)  # A second signal, as the command ``timeout`` sends two.
         rest = process.communicate(timeout=120)[0].splitlines()
         assert process.returncode == 0, log.read_text()[-3000:]
         assert rest[0].startswith("stopping after the current batch")
@@ -114,7 +114,7 @@ def test_a_signal_to_the_group_finishes_the_batch_and_leaves_no_jvm(
 
 
 @pytest.mark.slow
-def test_second_ctrl_c_ends_the_run_at_once(tmp_path: Path) -> None:
+def test_a_second_ctrl_c_ends_the_run_immediately(tmp_path: Path) -> None:
     with child([sys.executable, CHILD, "60"], tmp_path / "log") as process:
         said_until(process, "batch 0 begins")
         os.killpg(process.pid, signal.SIGINT)
@@ -125,7 +125,7 @@ def test_second_ctrl_c_ends_the_run_at_once(tmp_path: Path) -> None:
         assert_gone(process.pid)
 
 
-def test_ctrl_c_while_the_session_is_made_interrupts_and_is_no_error_of_spark(tmp_path: Path) -> None:
+def test_ctrl_c_during_the_creation_of_the_session_is_not_reported_as_an_error_of_spark(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with child([sys.executable, "-c", INTERRUPTED_START], log) as process:
         said = process.communicate(timeout=120)[0]
@@ -134,8 +134,8 @@ def test_ctrl_c_while_the_session_is_made_interrupts_and_is_no_error_of_spark(tm
         assert_gone(process.pid)
 
 
-def test_a_jvm_ends_with_the_python_that_started_it_and_ignores_signals(tmp_path: Path) -> None:
-    """After SIGKILL, Python has no time to end its JVM."""
+def test_a_jvm_ignores_signals_and_ends_when_its_python_process_ends(tmp_path: Path) -> None:
+    """The JVM must end by itself, because a Python process that gets SIGKILL cannot end its JVM."""
     start = (
         "from lakefeed.clients.spark import driver_jvm; "
         "driver_jvm.start({'spark.driver.memory': '200m'}); print('up', flush=True)"

@@ -38,7 +38,7 @@ def session(spark: SparkSession, request: pytest.FixtureRequest) -> SparkSession
 
 
 @pytest.mark.quick
-def test_texts_reach_spark_as_they_are(session: SparkSession) -> None:
+def test_texts_in_sql_reach_spark_unchanged(session: SparkSession) -> None:
     names = ", ".join(f":value{at} AS {quoted((text,))}" for at, text in enumerate(TEXTS))
     values = {f"value{at}": text for at, text in enumerate(TEXTS)}
     found = run(session, Statement.of(f"SELECT {names}", values))
@@ -49,7 +49,7 @@ def test_texts_reach_spark_as_they_are(session: SparkSession) -> None:
     assert run(session, "SELECT '${env:HOME}', 1 AS `${foo}`").collect()[0].asDict()["${foo}"] == 1
 
 
-def test_a_statement_is_shown_with_its_values() -> None:
+def test_a_statement_is_printed_with_its_values() -> None:
     shown = Statement.of("SET (:key0 = :value0) -- :other", {"key0": "it's", "value0": ":key0 \\"})
     assert shown == "SET ('it\\'s' = ':key0 \\\\') -- :other"
     assert (shown.sql, shown.values["value0"]) == ("SET (:key0 = :value0) -- :other", ":key0 \\")

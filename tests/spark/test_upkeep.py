@@ -27,7 +27,7 @@ OLD = time.time() - 10 * 86_400
 
 
 class Table:
-    """The table of one test, partitioned by day, and the operations of its feed and of its upkeep."""
+    """A table partitioned by day, with methods for its feed, other writers and upkeep."""
 
     def __init__(self, spark: SparkSession, connections: Connections) -> None:
         self.spark, self.connections = spark, connections
@@ -53,7 +53,7 @@ class Table:
         self.landed = end
 
     def others(self, commits: int) -> None:
-        """Make commits without rows that belong to no feed."""
+        """Make commits of another writer, without rows."""
         for _ in range(commits):
             self.java().newAppend().commit()
 
@@ -91,12 +91,12 @@ def table(spark: SparkSession, connections: Connections) -> Table:
 
 
 def expire_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let upkeep remove files of any age: the settings' lower bounds only apply to users."""
+    """Let upkeep remove files of any age, although users must configure at least the minimum age."""
     monkeypatch.setattr(planner, "seconds_of", lambda duration: 0)
 
 
 @pytest.mark.quick
-def test_small_files_become_one_for_each_partition_the_coldest_first(table: Table) -> None:
+def test_small_files_of_each_partition_become_one_file_the_coldest_partition_first(table: Table) -> None:
     for day in (3, 3, 3, 1, 1, 1, 2):
         table.land(day=day)
     said: list[str] = []
@@ -113,7 +113,7 @@ def test_small_files_become_one_for_each_partition_the_coldest_first(table: Tabl
     assert last.did["files_after"] == 2
 
 
-def test_a_dry_run_says_what_is_due_and_changes_nothing(table: Table) -> None:
+def test_a_dry_run_lists_the_due_steps_and_changes_nothing(table: Table) -> None:
     for _ in range(4):
         table.land()
     orphan = table.folder() / "data" / "left.parquet"
@@ -153,7 +153,7 @@ def test_orphans_are_removed_and_other_files_are_kept(table: Table) -> None:
     assert (report.did.orphans, report.did.orphan_bytes) == (3, 30)
     assert [file.exists() for file in (*old, young)] == [False, False, False, True, True, True, True]
     assert table.whole()
-    # A user requested that run; a schedule checks for orphans once a day.
+    # A user had requested the run above. A scheduled run (asked=False) looks for orphans only once a day.
     assert table.maintain(table.settings("orphans"), asked=False).due == ()
     assert table.maintain(table.settings("orphans"), asked=False, dry_run=True).due == ()
 
@@ -172,7 +172,7 @@ def test_expiry_keeps_the_newest_commit_of_each_feed(table: Table, monkeypatch: 
     assert table.whole()
 
 
-def test_manifests_become_few_and_snapshots_go(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manifests_are_rewritten_and_old_snapshots_removed(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(4):
         table.land()
     table.others(9)
@@ -219,7 +219,7 @@ def test_second_upkeep_job_is_refused_or_waits(table: Table) -> None:
     assert table.whole()
 
 
-def test_of_those_who_take_the_lease_together_one_has_it(table: Table) -> None:
+def test_of_several_jobs_that_take_the_lease_together_one_gets_it(table: Table) -> None:
     table.land()
     takers = [Lease(table.spark, table.java(), name=table.name) for _ in range(4)]
     together = threading.Barrier(len(takers))
@@ -236,7 +236,7 @@ def test_of_those_who_take_the_lease_together_one_has_it(table: Table) -> None:
     assert table.whole()
 
 
-def test_a_writer_that_requested_a_pause_has_it_until_its_next_commit(
+def test_rewrites_are_refused_from_a_writers_request_until_its_next_commit(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(actions, "FIRST_WAIT_SECONDS", 0.01)
@@ -245,7 +245,8 @@ def test_a_writer_that_requested_a_pause_has_it_until_its_next_commit(
     IcebergLedger(table.spark, table.name, FEED).ask_for_quiet()
     report = table.maintain(table.settings("compact"))
     assert report.did.conflicts == ["at_day=2018-02-01"]
-    # A rewrite that began before the request.
+    # Iceberg's own action does not look for requests, so it stands for a rewrite that began before the request:
+    # the catalog refuses its commit.
     spark_actions: Any = table.spark._jvm.org.apache.iceberg.spark.actions.SparkActions  # type: ignore[union-attr]
     rewrite = spark_actions.get(table.spark._jsparkSession).rewriteDataFiles(table.java()).option("rewrite-all", "true")
     with pytest.raises(Exception, match="A writer has paused rewrites") as refused:
@@ -257,7 +258,7 @@ def test_a_writer_that_requested_a_pause_has_it_until_its_next_commit(
     assert table.whole()
 
 
-def test_a_lease_ends_by_itself_and_is_made_longer(table: Table) -> None:
+def test_an_abandoned_lease_expires_and_a_used_lease_is_renewed(table: Table) -> None:
     abandoned = Lease(table.spark, table.java(), name=table.name, seconds=2)
     assert abandoned._take() is None
     with Lease(table.spark, table.java(), name=table.name, wait=60, seconds=1.5) as second:
@@ -268,7 +269,7 @@ def test_a_lease_ends_by_itself_and_is_made_longer(table: Table) -> None:
     assert "lakefeed.upkeep.lease" not in dict(table.java().properties())
 
 
-def test_a_stop_and_a_deadline_end_between_two_pieces(table: Table) -> None:
+def test_a_stop_and_a_deadline_end_upkeep_after_the_current_partition(table: Table) -> None:
     for day in (1, 1, 1, 2, 2, 2, 3, 3, 3):
         table.land(day=day)
     stop = threading.Event()
@@ -285,13 +286,13 @@ def test_a_stop_and_a_deadline_end_between_two_pieces(table: Table) -> None:
 
 
 def test_rewrite_gives_way_to_other_writers(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A real conflict: another writer replaces the files between a rewrite's plan and its commit."""
+    """Another writer replaces the files between a rewrite's plan and its commit, so the rewrite really conflicts."""
     monkeypatch.setattr(actions, "FIRST_WAIT_SECONDS", 0.01)
     times = [0]
     load = actions.MaintenanceActions.load
 
     def stale(self: actions.MaintenanceActions) -> Any:
-        """Return the table as it was before another writer's commit."""
+        """Load the table for a rewrite, then let another writer commit, so that the loaded table is outdated."""
         found = load(self)
         if times[0]:
             times[0] -= 1

@@ -1,4 +1,4 @@
-"""Histories of keyed rows, the possible keys of a row, and tables that are adopted or refused."""
+"""Upserts: the history table, keys of all types and values, and tables that a feed takes over or refuses."""
 
 import json
 import uuid
@@ -20,7 +20,7 @@ from tests.support.upserts import CATALOG, Upserts
 
 
 @pytest.mark.quick
-def test_the_history_has_every_change_and_the_same_ranges(upserting: SparkSession) -> None:
+def test_the_history_has_every_change_and_the_table_only_the_newest(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {"with_history": True})
     first: list[Change] = [(1, "a", "x", 0, 0), (1, "a", "y", 0, 1), (1, None, None, 0, 2)]
     upserts.land(0, 3, first)
@@ -38,7 +38,7 @@ def test_crash_between_history_and_table_is_repaired(upserting: SparkSession, mo
         raise KeyboardInterrupt
 
     for ranges in ((2, 4), (2, 5)):
-        # The second batch has another range, as after a lost checkpoint.
+        # The second attempt has a longer range than the first, as after a lost checkpoint.
         upserts.restart()
         monkeypatch.setattr(upserts.table, "_merge", crash)
         changes: list[Change] = [(2, "a", str(offset), 0, offset) for offset in range(*ranges)]
@@ -50,7 +50,7 @@ def test_crash_between_history_and_table_is_repaired(upserting: SparkSession, mo
     assert upserts.rows("id, kafka_offset") == [(1, 1), (2, 4)]
 
 
-def test_late_change_is_in_the_history_once(upserting: SparkSession) -> None:
+def test_a_late_change_is_in_the_history_once(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {"with_history": True, "on_delete": "mark"})
     upserts.land(10, 12, [(1, "a", "x", 0, 11)])
     fence = upserts.table.take_fence(".backfills")
@@ -88,7 +88,7 @@ HOSTILE: list[tuple[int, int, str | None, Decimal, bytes, int, bool]] = [
     (-62_135_596_800_000_000, -719_162, 'it\'s \\ "x"\n;--', Decimal(0), b"'", 0, True),
     (-12_219_292_800_000_001, -141_428, "x" * 100_000, Decimal("0.1"), b"${foo}", -1, True),
     (253_402_300_800_000_000, 2_932_897, "\U0001f600", Decimal("99999999999999999999"), b"\xf0", 1, False),
-    # The text is null; it is made of these bytes, which are no UTF-8.
+    # The text is null, so ``changes`` casts the bytes to the text: 0xff is not valid UTF-8.
     (1_711_846_800_000_000, 1, None, Decimal(7), b"\xff", 7, True),
     (0, 2, "", Decimal("-0.0"), b"x", 8, False),
 ]
@@ -98,7 +98,7 @@ HOSTILE: list[tuple[int, int, str | None, Decimal, bytes, int, bool]] = [
 @pytest.mark.parametrize(
     "alone", [HOSTILE[:1], pytest.param([*HOSTILE[1:], HOSTILE[0]], marks=pytest.mark.slow)], ids=["one", "all"]
 )
-def test_a_key_of_any_type_and_value_is_one_row(upserting: SparkSession, alone: list[tuple[Any, ...]]) -> None:
+def test_a_key_of_any_type_and_value_has_one_row(upserting: SparkSession, alone: list[tuple[Any, ...]]) -> None:
     keys = [column.split()[0] for column in KEYS.split(", ")]
     name, columns = f"{CATALOG}.ns.k{uuid.uuid4().hex[:8]}", ("at", "day", "text", "digits", "bytes", "number", "flag")
     sink = IcebergSinkConfig.model_validate({"table": name, "mode": "upsert", "keys": keys, "sort_by": ["text"]})
@@ -132,8 +132,8 @@ def test_a_key_of_any_type_and_value_is_one_row(upserting: SparkSession, alone: 
         upserting.conf.set("spark.sql.session.timeZone", zone)
 
 
-def test_a_key_that_the_table_has_as_uuid_is_one_row(upserting: SparkSession) -> None:
-    """Iceberg sorts UUIDs in another order than Spark sorts their texts."""
+def test_a_uuid_key_has_one_row(upserting: SparkSession) -> None:
+    """Iceberg and Spark sort UUIDs differently: a file's bounds, which Iceberg writes, must still include each key."""
     name = f"{CATALOG}.ns.u{uuid.uuid4().hex[:8]}"
     java: Any = upserting.sparkContext._jvm
     upserting.sql(f"CREATE TABLE {name} (v INT, kafka_topic STRING, kafka_partition INT, kafka_offset BIGINT)")
@@ -153,7 +153,7 @@ def test_a_key_that_the_table_has_as_uuid_is_one_row(upserting: SparkSession) ->
     assert [row.v for row in upserting.table(name).collect()] == [4] * 4
 
 
-def test_a_table_of_other_rows_is_not_taken_over(plain: Upserts, upserting: SparkSession) -> None:
+def test_a_table_of_another_mode_or_with_other_keys_is_refused(plain: Upserts, upserting: SparkSession) -> None:
     plain.land(0, 1, [(1, "a", "x", 0, 0)])
     with pytest.raises(ConfigError, match="made with keys and on_delete 'id remove'"):
         plain.restart(on_delete="mark")
@@ -173,7 +173,7 @@ def test_a_table_of_other_rows_is_not_taken_over(plain: Upserts, upserting: Spar
         appended.restart()
 
 
-def test_renamed_keys_are_named_in_the_file_as_the_aliases_rename_them(plain: Upserts) -> None:
+def test_a_key_column_renamed_by_an_alias_must_be_renamed_in_the_file(plain: Upserts) -> None:
     plain.land(0, 1, [(1, "a", "x", 0, 0)])
     field = {"name": "number", "type": ["null", "long"], "default": None, "aliases": ["id"]}
     schema = StoredSchema(json.dumps({"type": "record", "name": "R", "fields": [field]}), frozenset({2}))
@@ -232,7 +232,7 @@ def _document(at: int) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("on_delete", ["remove", "mark"])
-def test_a_value_that_its_event_lacks_stays_as_it_is_stored_or_as_an_older_change_has_it(
+def test_an_unavailable_value_is_taken_from_the_stored_row_or_an_older_change_of_the_batch(
     upserting: SparkSession, on_delete: str
 ) -> None:
     upserts = Upserts(upserting, {"on_delete": on_delete, "with_history": True, "order_by": []})
@@ -258,10 +258,10 @@ def test_a_value_that_its_event_lacks_stays_as_it_is_stored_or_as_an_older_chang
 
     nothing = (None, b"", None, None, None, (None, (None, 9)))
     land(0, (1, _document(1)), (2, _document(2)))
-    # Stored rows keep the values that the event lacks; new keys get null; values of the same batch win over stored.
+    # A value that an event lacks comes from an older change of the batch, else from the stored row, else it is null.
     land(2, (1, LACKING), (3, LACKING), (2, _document(4)), (2, LACKING), (2, (None, *LACKING[1:])))
     assert stored() == {1: expected(1, 9), 2: (None, *expected(4, 9)[1:]), 3: nothing}
-    # A delete removes older values, in the table and within a batch.
+    # An event after a delete gets null for a value that it lacks, not the value from before the delete.
     land(7, (1, None), (1, LACKING), (2, None), (4, _document(5)), (4, None), (4, LACKING))
     assert stored() == {1: nothing, 3: nothing, 4: nothing}
     land(13, (2, LACKING))

@@ -1,4 +1,4 @@
-"""Merge changes of keyed rows into a table."""
+"""Changes of keyed rows are merged into a table, also beside other writers."""
 
 import threading
 import uuid
@@ -41,7 +41,7 @@ def upserts(upserting: SparkSession, request: pytest.FixtureRequest) -> Upserts:
 
 
 @pytest.mark.quick
-def test_the_newest_change_of_a_key_wins_within_a_batch_and_against_the_table(upserts: Upserts) -> None:
+def test_the_newest_change_of_a_key_wins_within_a_batch_and_over_the_stored_row(upserts: Upserts) -> None:
     assert upserts.land(0, 5, [(1, "a", "old", 0, 0), (2, "a", "two", 0, 1), (1, "a", "new", 0, 3)]) == 2
     assert upserts.rows() == [(1, "a", "new", 3), (2, "a", "two", 1)]
     assert (
@@ -58,12 +58,12 @@ def test_the_newest_change_of_a_key_wins_within_a_batch_and_against_the_table(up
 
 
 @pytest.mark.quick
-def test_the_same_batch_twice_leaves_the_table_as_it_is_and_the_ledger_knows_it(upserts: Upserts) -> None:
+def test_a_repeated_batch_leaves_the_table_unchanged_and_is_recognized_by_the_ledger(upserts: Upserts) -> None:
     changes: list[Change] = [(1, "a", "x", 0, 0), (2, "a", "y", 0, 1), (2, "a", None, 0, 2)]
     upserts.land(0, 3, changes)
     before = upserts.rows()
     assert upserts.table.has(upserts.batch(0, 3))
-    # A rewind without deleting: the feed reads all records again.
+    # Rewind the feed without deleting rows, so that it reads all records a second time.
     move = PositionReset("rewind", {("topic", 0): (3, 0)})
     upserts.table.ledger.record_move(
         Commit("shop", 3, move.reaches(upserts.batch(3, 3).ranges), upserts.fence, move=move), commit_id="rewound"
@@ -84,7 +84,7 @@ def test_a_batch_that_changes_nothing_is_in_the_ledger(upserts: Upserts) -> None
 @pytest.mark.parametrize(
     "settings", [{"partition_by": ["city"], "write": "copy-on-write"}, {"partition_by": ["bucket(4, id)", "city"]}]
 )
-def test_a_row_whose_partition_column_changes_moves_and_is_there_once(
+def test_a_row_whose_partition_column_changes_is_in_the_table_once(
     upserting: SparkSession, settings: dict[str, Any]
 ) -> None:
     upserts = Upserts(upserting, settings)
@@ -95,7 +95,7 @@ def test_a_row_whose_partition_column_changes_moves_and_is_there_once(
     assert upserts.rows() == [(1, "a", "x3", 4)]
 
 
-def test_marked_deletes_are_remembered_when_an_older_change_comes_late(upserting: SparkSession) -> None:
+def test_a_late_older_change_does_not_undo_a_marked_delete(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {"on_delete": "mark"})
     upserts.land(10, 14, [(1, "a", "x", 0, 10), (1, None, None, 0, 12), (2, None, None, 0, 13)])
     assert upserts.rows("id, lakefeed_deleted, kafka_offset") == [(1, True, 12), (2, True, 13)]
@@ -151,7 +151,7 @@ def test_recreated_topic_is_refused_until_its_offsets_are_cleared(plain: Upserts
     assert plain.rows() == [(1, "a", "y", 1)]
 
 
-def test_partitions_and_order_follow_the_file_in_a_running_feed(upserting: SparkSession) -> None:
+def test_a_restart_applies_a_changed_partitioning_and_sort_order(upserting: SparkSession) -> None:
     upserts = Upserts(upserting, {"partition_by": ["city"]})
     upserts.land(0, 2, [(1, "a", "x", 0, 0), (2, "b", "y", 0, 1)])
     upserts.restart(partition_by=["bucket(4, id)"], sort_by=["city desc"])
@@ -164,13 +164,13 @@ def test_partitions_and_order_follow_the_file_in_a_running_feed(upserting: Spark
     assert {int(row.spec_id) for row in upserting.sql(f"SELECT spec_id FROM {upserts.name}.files").collect()} >= {0}
 
 
-def test_rows_of_another_writer_are_older(upserts: Upserts) -> None:
+def test_changes_of_the_feed_replace_rows_of_another_writer(upserts: Upserts) -> None:
     upserts.spark.sql(f"INSERT INTO {upserts.name} (id, city, v) VALUES (9, 'z', 'foreign'), (8, 'z', 'foreign')")
     upserts.land(0, 3, [(9, "a", "ours", 0, 1), (5, "a", "x", 0, 2)])
     assert upserts.rows() == [(5, "a", "x", 2), (8, "z", "foreign", None), (9, "a", "ours", 1)]
 
 
-def test_of_two_that_insert_the_same_keys_at_once_neither_makes_a_second_copy(
+def test_two_simultaneous_upserts_of_the_same_keys_leave_one_row_per_key(
     upserting: SparkSession, upsert_catalog: SqliteCase
 ) -> None:
     one = Upserts(upserting, {})
@@ -187,12 +187,13 @@ def test_of_two_that_insert_the_same_keys_at_once_neither_makes_a_second_copy(
                 pool.submit(one.land, batch * 10, batch * 10 + 10, changes),
                 pool.submit(other.land, same, theirs, commit_id=uuid.uuid4().hex),
             ]
-            # The second committer must see the first one's rows.
+            # Both feeds insert the same 10 keys: the feed that commits second must find the rows of the first and
+            # insert none.
             assert sum(landing.result() or 0 for landing in landings) == 10
     assert one.rows("id") == [(key,) for key in range(30)]
 
 
-def test_a_merge_whose_table_another_writer_has_changed_is_run_again(
+def test_a_merge_is_repeated_if_another_writer_has_changed_the_table(
     plain: Upserts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain.restart(key_index_mb=0)
@@ -207,7 +208,7 @@ def test_a_merge_whose_table_another_writer_has_changed_is_run_again(
     assert plain.land(0, 1, [(1, "a", "x", 0, 0)]) == 1
 
 
-def test_a_merge_comes_through_beside_a_process_that_rewrites_its_files_all_the_time(
+def test_a_merge_succeeds_beside_a_process_that_keeps_rewriting_its_files(
     upserts: Upserts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spark, ledger, ended, asked = upserts.spark, upserts.table.ledger, threading.Event(), list[int]()
@@ -220,7 +221,7 @@ def test_a_merge_comes_through_beside_a_process_that_rewrites_its_files_all_the_
     monkeypatch.setattr(ledger, "ask_for_quiet", ask)
 
     def rewrite() -> None:
-        """Rewrite in a way that ignores the turns that writers take in this process."""
+        """Rewrite all files in a loop with Iceberg's own action, which does not wait for lakefeed's writers."""
         gateway: Any = spark._jvm
         gateway.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
         actions = gateway.org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession)

@@ -3,7 +3,7 @@
 from tools.guards.guard import java
 
 INDEX = "tests/spark/test_key_index.py::test_"
-WRONG = f"{INDEX}a_wrong_entry_is_noticed_in_the_commit_and_the_table_is_right"
+WRONG = f"{INDEX}a_wrong_index_entry_is_noticed_in_the_commit_and_the_table_stays_correct"
 UPSERTS = "tests/spark/test_upserts.py::test_"
 
 BY_THE_INDEX_OF_KEYS = (
@@ -26,7 +26,7 @@ BY_THE_INDEX_OF_KEYS = (
         "upsert/IndexedBatch",
         ".validateNoConflictingDataFiles()",
         "",
-        f"{UPSERTS}of_two_that_insert_the_same_keys_at_once_neither_makes_a_second_copy",
+        f"{UPSERTS}two_simultaneous_upserts_of_the_same_keys_leave_one_row_per_key",
     ),
     *(
         java(f"key index: {name}", f"upsert/{file}", condition, "if (false) {", test)
@@ -39,18 +39,23 @@ BY_THE_INDEX_OF_KEYS = (
                 "if (done.stream().anyMatch(IndexedFile.Deletes::isDoubled)) {",
                 WRONG,
             ),
-            ("two rows of a key", "KeyIndex", "if (found && !known) {", INDEX + "two_rows_of_a_key_are_not_indexed"),
+            (
+                "two rows of a key",
+                "KeyIndex",
+                "if (found && !known) {",
+                INDEX + "a_table_with_two_rows_of_a_key_is_not_indexed",
+            ),
             (
                 "a batch that reads records again is merged",
                 "KeyIndex",
                 "if (start.isNumber() && start.asLong() <= greatest.get(at)) {",
-                UPSERTS + "the_same_batch_twice_leaves_the_table_as_it_is_and_the_ledger_knows_it",
+                UPSERTS + "a_repeated_batch_leaves_the_table_unchanged_and_is_recognized_by_the_ledger",
             ),
             (
                 "what another writer has landed meanwhile is not landed again",
                 "IndexedBatch",
                 "if (moved != null || readsAgain()) {",
-                UPSERTS + "of_two_that_insert_the_same_keys_at_once_neither_makes_a_second_copy",
+                UPSERTS + "two_simultaneous_upserts_of_the_same_keys_leave_one_row_per_key",
             ),
             (
                 "a key whose changes are in two partitions",
@@ -62,7 +67,7 @@ BY_THE_INDEX_OF_KEYS = (
                 "the newest change of a key wins",
                 "IndexedBatch",
                 "if (entries.offset[at] > others.offset[otherAt]) {",
-                INDEX + "a_key_that_comes_again_after_its_rows_were_written_has_one_row",
+                INDEX + "a_repeated_key_whose_first_row_was_already_written_has_one_row",
             ),
             (
                 "a change that lacks a value is merged",
