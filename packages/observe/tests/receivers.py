@@ -42,7 +42,7 @@ def wait_for(condition: Callable[[], bool], *, seconds: float = 20) -> None:
 
 @contextmanager
 def web_hook(*statuses: int, answer: bytes = b"ok") -> Iterator[Hook]:
-    """Run a web server that answers with these statuses, and then with the last of them."""
+    """Run a web server that answers with these statuses in order, and then repeats the last status."""
     hook, left = Hook(), list(statuses) or [200]
 
     def take(request: HttpRequest) -> HttpAnswer:
@@ -98,7 +98,7 @@ class Mailbox(Controller):
         return "250 taken"
 
     def _trigger_server(self) -> None:
-        # Bound to port 0, so only the socket knows the port.
+        # The server was bound to port 0, so only the socket knows the port.
         server: Any = self.server
         self.port = server.sockets[0].getsockname()[1]
         trigger: Any = super()._trigger_server

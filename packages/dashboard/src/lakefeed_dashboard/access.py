@@ -33,7 +33,7 @@ def is_own_user(client: Address, server: Address, *, folder: Path = Path("/proc/
 
 
 def uid_of(client: Address, server: Address, *, folder: Path) -> int | None:
-    """Return the owner of the client's socket from the kernel's table of connections; None if it is not listed.
+    """Return the owner of the client's socket from the kernel's table of connections; None if the socket is not listed.
 
     Only established connections count, because the kernel lists closed sockets as root's.
     """
@@ -76,7 +76,8 @@ class Caller:
     """The sender of a request.
 
     Attributes:
-        csrf: the text that a POST request must contain; None for a token, which browsers do not send by themselves.
+        csrf: the text that a POST request must contain; None if the caller sent a token, because browsers send no
+            tokens by themselves.
     """
 
     user: str
@@ -98,11 +99,12 @@ class Access:
     """The access rules of one server.
 
     Attributes:
-        hosts: accepted names of the Host header; a page that points its own DNS name at this machine sends another.
+        hosts: the names that the Host header may have. They exclude the DNS name of a foreign site that resolves to
+            this machine, so a page of that site is refused.
         any_address: accept numeric addresses in the Host header, which cannot come from DNS.
         is_open: the user of this process needs no login.
         proxied: the client's address is in X-Forwarded-For.
-        origin: the origin of the pages; if None, the Host header and the scheme give it.
+        origin: the origin of the public URL; the origin made of the scheme and the Host header is accepted, too.
         is_tls: browsers reach the server by HTTPS.
     """
 
@@ -131,7 +133,7 @@ class Access:
         return last if is_address(last) else own
 
     def bearer(self, given: str) -> Caller | None:
-        """Return the caller of a token; compare all tokens, so that the duration reveals nothing about them."""
+        """Return the caller with this token; compare all tokens, so that the duration reveals nothing about a token."""
         found = None
         sent = digest(given)
         for token in self.tokens:

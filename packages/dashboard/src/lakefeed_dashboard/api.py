@@ -106,7 +106,8 @@ class DashboardApp:
         after = event_number(request.query_params) if "after" in request.query_params else None
         last = request.headers.get("last-event-id")
         messages = self._hub.stream(feed, last=last, after=after)
-        # The first message comes before the status line, so that a refusal is an error answer and no broken stream.
+        # Wait for the first message before the status line is sent: if the hub refuses the page, the client gets an
+        # error answer instead of a broken stream.
         return StreamingResponse(
             self._while_logged_in(request, await anext(messages), messages),
             media_type="text/event-stream",

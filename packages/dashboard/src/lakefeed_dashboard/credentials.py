@@ -1,7 +1,7 @@
 """Check passwords by argon2id, and manage the sessions of users.
 
-A password check takes as long for an unknown user, so that its duration does not reveal which users exist. Sessions
-are in this process's memory; the browser has a random secret as a cookie.
+A password check takes as long for an unknown user as for a known one, so that the duration does not reveal which users
+exist. Sessions are in this process's memory; the browser has a random secret as a cookie.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lakefeed_dashboard.workers import DaemonThreads
 
 LONGEST = 1024
 AT_ONCE = 2
-"""The most concurrent checks: one takes 64 MB and a core, and more of them would delay the feed."""
+"""The most concurrent password checks; each takes 64 MB and a core, so more checks would delay the feed."""
 MOST_WAITING = 16
 
 
@@ -57,7 +57,8 @@ class Passwords:
         if not self._hashes:
             return False
         known = self._hashes.get(user)
-        # An unknown user is checked against a real hash, chosen by the name: hashes may differ in the time they take.
+        # For an unknown user, the password is checked against the hash of some user, because hashes differ in how long
+        # a check takes. The unknown name decides which hash, so that all checks of one name take equally long.
         keyed = hmac.digest(self._key, user.encode("utf-8", "replace"), "sha256")
         stand_in = list(self._hashes.values())[int.from_bytes(keyed[:4]) % len(self._hashes)]
         try:
@@ -98,7 +99,7 @@ class Sessions:
     """The sessions of a server.
 
     Args:
-        hours: a session ends after this time, also if the user is active.
+        hours: a session ends after this time, even if the user is active.
     """
 
     def __init__(self, *, hours: float, clock: Callable[[], float] = time.monotonic) -> None:

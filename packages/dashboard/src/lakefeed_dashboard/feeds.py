@@ -22,7 +22,7 @@ class FeedView(Protocol):
         """The feed's name, as used in URLs."""
 
     def progress(self) -> Document:
-        """Return ``FeedProgress.as_dict``."""
+        """Return the feed's progress in the form of ``FeedProgress.as_dict``."""
 
     def history(self, *, since: float, most: int) -> Document:
         """Return points of the history, and at most ``most`` of the newest batches in full."""
@@ -31,7 +31,7 @@ class FeedView(Protocol):
         """Return the events with larger numbers than ``after``."""
 
     def detail(self, what: str) -> Document:
-        """Return a document of ``FeedDetails``; raise Refused if there is none."""
+        """Return the document of ``FeedDetails`` with this name; raise Refused if the document does not exist."""
 
     def act(self, request: Mapping[str, Any], *, by: str) -> Document:
         """Begin an action; return its event, or raise Refused."""

@@ -1,4 +1,4 @@
-"""Serve the dashboard of a run while it lasts, and its details for ``lakefeed dashboard``."""
+"""While a run lasts, serve the run's dashboard, and the run's details for ``lakefeed dashboard``."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Guard:
         except Refused as refused:
             await answer.fail(scope, receive, refused)
         except Exception as error:
-            # The log gets only the class, because the text may contain values of records.
+            # The log gets only the class of the error, because the error's text may contain values of records.
             _log.warning("a request to the dashboard has failed: %s", type(error).__name__)
             _log.debug("details", exc_info=True)
             await answer.fail(scope, receive, Refused(500, "the dashboard has failed to answer"))
@@ -165,7 +165,7 @@ def too_many(seconds: float) -> Response:
 
 
 async def _is_own_user(request: Request) -> bool:
-    """Check that this process's user owns the client's socket; remember the answer for the connection."""
+    """Check that this process's user owns the client's socket; store the result for the connection's later requests."""
     connection: MutableMapping[str, Any] = request.scope.get("state", {}).get("connection", {})
     if "is_own_user" not in connection:
         client, server = request.scope.get("client"), request.scope.get("server")

@@ -31,7 +31,7 @@ class Attempts:
         return max(0.0, (self._level(key) + 1 - self._burst) * self._every)
 
     def take(self, key: str) -> float:
-        """Count an attempt and return 0; if it is not allowed, return the seconds until the next one is."""
+        """Count an attempt and return 0; if no attempt is allowed now, return the seconds until one is allowed."""
         seconds = self.wait(key)
         if seconds > 0:
             return seconds
@@ -39,7 +39,7 @@ class Attempts:
         return 0.0
 
     def give_back(self, key: str) -> None:
-        """Uncount an attempt, because it has succeeded."""
+        """Uncount an attempt that has succeeded."""
         self._set(key, max(0.0, self._level(key) - 1))
 
     def _level(self, key: str) -> float:
@@ -65,7 +65,7 @@ def network_of(address: str) -> str:
 
 
 class Audit:
-    """The access log; a flood of refusals takes only a few of its lines.
+    """The access log; a flood of refusals adds only a few lines.
 
     Args:
         note: writes a line; called with the message, and details by name.

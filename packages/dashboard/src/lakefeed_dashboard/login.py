@@ -1,4 +1,4 @@
-"""Log users in, by name and password or by a token, and out."""
+"""Log users in, by name and password or by a token, and log them out."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Login:
         if user and device and self._access.sessions.is_device_of(device, user):
             return [(self._by_device, f"{user}\n{device}")]
         by_address = (self._by_address, network_of(address))
-        # A longer name is no user's, and would take memory for every attempt.
+        # No user has a longer name, and counting attempts by such names would only take memory.
         return [by_address, (self._by_user, user)] if 0 < len(user) <= LONGEST else [by_address]
 
     def _begin(self, request: Request, response: Response, caller: Caller) -> None:

@@ -1,7 +1,7 @@
 """The feeds of other drivers, for a dashboard over many drivers.
 
 While a page is open, threads ask every driver once a second, and the page gets the newest answers. So a driver that
-hangs delays neither the page nor other drivers. It gets no further request until it answers.
+hangs delays neither the page nor other drivers. A driver that has not answered a request gets no further request.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from lakefeed_dashboard.workers import DaemonThreads
 MOST_DRIVERS = 500
 THREADS = 8
 PATIENT_THREADS = 64
-"""The threads that ask drivers which have not answered the last time; each may wait for a time limit."""
+"""The threads for drivers that did not answer their last request; each thread may wait until the request times out."""
 EVERY_SECONDS = 1.0
 FIND_SECONDS = 2.0
 FIRST_SECONDS = 0.05
-"""A page waits so long for the first answer of new drivers."""
+"""A page waits at most this long for the first answers of new drivers."""
 METRICS_SECONDS = 2.0
 DETAIL_SECONDS = 15.0
 AT_ONCE = 3
@@ -87,7 +87,7 @@ class _Known:
 
     @property
     def shown(self) -> list[Document]:
-        """The rows of the server's feeds: the newest ones, marked if the server does not answer now."""
+        """The newest rows of the server's feeds, marked as unreachable if the server does not answer now."""
         if self.answers:
             return self.rows
         stale = self.rows or ([self.source.row] if self.source.row else [])
@@ -133,7 +133,7 @@ class RemoteFeeds:
         asked = [self._threads.submit(_metrics, each.source.server, accept) for each in known if each.answers]
         wait(asked, timeout=METRICS_SECONDS)
         texts = [future.result() for future in asked if future.done() and future.exception() is None]
-        # A driver that was started without an endpoint cannot answer, but may run.
+        # A driver without an endpoint cannot answer but may run, so its feed does not count as down.
         rows = [row for each in known if not each.answers for row in each.shown]
         down = [row["feed"] for row in rows if row["state"] != "probably running"]
         return merged_text(texts, down=down, accept=accept)

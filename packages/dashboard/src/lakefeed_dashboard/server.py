@@ -1,8 +1,8 @@
 """Run the dashboard's application in its own thread, with limits on clients.
 
 Too many connections would take the file descriptors that the feed needs to commit. uvicorn handles HTTP, but does not
-limit connections. So this module accepts them: it limits their number, also per address, before the TLS handshake, and
-the time in which a request must arrive.
+limit connections. So this module accepts connections before uvicorn gets them. It limits the number of connections, in
+total and per address, before the TLS handshake, and the time in which a request must arrive.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class _ServerThread(threading.Thread):
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        # Otherwise asyncio would log each client that disconnects to stderr, which is the feed's log.
+        # Without this handler, asyncio would write each client that disconnects to stderr, which is the feed's log.
         self._loop.set_exception_handler(lambda loop, context: None)
         listener = self._open_listener()
         config = uvicorn.Config(
@@ -172,7 +172,7 @@ class _ServerThread(threading.Thread):
 
 
 class _Accepting:
-    """Accepts a limited number of connections; a further connection replaces the oldest one without a request."""
+    """Accepts a limited number of connections; at the limit, a new connection replaces the oldest idle connection."""
 
     def __init__(self, listener: Listener, protocol: Callable[[], _Protocol]) -> None:
         self._listener = listener
@@ -210,7 +210,7 @@ class _Accepting:
             self._connections[protocol] = loop.create_task(self._begin(connection, protocol))
 
     def _make_room(self) -> bool:
-        """Close the oldest connection that has sent no request; return False if all have sent one."""
+        """Close the oldest connection that waits for a request; return False if every connection has a request."""
         for protocol, handshake in self._connections.items():
             if protocol.is_idle:
                 del self._connections[protocol]
@@ -244,7 +244,8 @@ class _Protocol(H11Protocol):
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        # All requests of the connection share this dictionary; the guard remembers the owner of the client's socket.
+        # All requests of the connection share this dictionary. The guard stores in it whether this process's user owns
+        # the client's socket.
         self.app_state = {"connection": {"abort": self.abort}}
         self.at_end: Callable[[], None] = lambda: None
         self.has_begun = False

@@ -168,12 +168,12 @@ class QueryPanel(Model):
 
     @property
     def series(self) -> list[str]:
-        """The columns of numbers."""
+        """The columns of ``y``, whose numbers the chart shows."""
         return [self.y] if isinstance(self.y, str) else list(self.y)
 
     @property
     def shown(self) -> list[str]:
-        """The columns to read from a view or table; empty for all."""
+        """The columns to read from a view or table; empty means all columns."""
         if self.columns:
             return list(self.columns)
         if self.chart == "table":
@@ -194,7 +194,7 @@ QueryPanels = Annotated[list[QueryPanel], Field(max_length=MOST_PANELS), checked
 
 Preset: TypeAlias = Literal["aws-us-east-1", "aws-eu-central-1", "cloudflare-r2"]
 _PRESETS: dict[Preset, tuple[str, float, float]] = {
-    # S3 Standard of https://aws.amazon.com/s3/pricing/, read in 2026 from other publications.
+    # Prices of S3 Standard from https://aws.amazon.com/s3/pricing/, as other publications quoted them in 2026.
     "aws-us-east-1": ("USD", 0.005, 0.0004),
     # EUC1-Requests-Tier1 and -Tier2 of AWS' price list of 2026-08-31, as other publications quote it.
     "aws-eu-central-1": ("USD", 0.0054, 0.00043),

@@ -1,7 +1,7 @@
 """Send new data to all open pages, by server-sent events.
 
-While pages are open, one task reads the feeds once a second for all of them. Each page has a queue of limited length;
-if a page reads too slowly, its stream is closed, and the page reconnects by itself.
+While pages are open, one task reads the feeds once a second for all pages together. Each page has a queue of limited
+length; if a page reads too slowly, its stream is closed, and the page reconnects by itself.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Hub:
                 self._watched.pop(client.feed, None)
 
     def open(self, feed: str | None) -> Client:
-        """Add a page; raise Refused if too many are open."""
+        """Add a page; raise Refused if too many pages are open."""
         if self._is_closed or len(self._clients) >= MOST_CLIENTS:
             raise Refused(503, "too many pages are open", "close some of them", retry_after=15)
         client = Client(feed)
@@ -148,7 +148,7 @@ class Hub:
         run, number = run_of(progress), after
         if last is not None:
             of_run, _, text = last.rpartition("-")
-            # A new run numbers its events from 1, so the page gets all of them.
+            # A new run numbers its events from 1, so the page gets all events of the new run.
             number = int(text) if of_run == run and text.isdecimal() and len(text) < 18 else 0
         if number is not None:
             found += _events(run, (await self._workers.read(view.events, after=number))["events"])
@@ -163,7 +163,7 @@ class Hub:
         self._rows = None
 
     def _begin(self, key: str, send: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Start a task that reads and sends, unless the previous one still runs: a feed must not delay the others."""
+        """Start the task of this key, unless its previous task still runs, so that a slow feed delays no other feed."""
         before = self._asking.get(key)
         if before is None or before.done():
             self._asking[key] = asyncio.get_running_loop().create_task(send())
@@ -196,7 +196,8 @@ class Hub:
         found += [] if is_first else _events(run, events)
         newest = (progress.get("last_batch") or {}).get("finished_at")
         if newest is not None and newest != sent.batch:
-            # Points since now are none: the page needs only batches, and a day of points would cost far more.
+            # With `since` of now, the history contains no points: the page needs only the batches, and a day of points
+            # would take far longer to read.
             batches = (await self._workers.read(view.history, since=time.time(), most=1))["batches"]
             if not is_first:
                 found += [message("batch", each) for each in batches if each["finished_at"] > (sent.batch or "")]
@@ -233,7 +234,7 @@ def message(kind: str, document: Document, *, number: str | None = None) -> byte
 
 
 def run_of(progress: Document) -> str:
-    """Return the digits of the run's start, which distinguish event numbers of different runs."""
+    """Return the digits of the run's start time, which distinguish equal event numbers of different runs."""
     return "".join(letter for letter in str(progress.get("started_at")) if letter.isdecimal())
 
 
@@ -243,7 +244,7 @@ def _events(run: str, events: list[Document]) -> list[bytes]:
 
 @contextlib.contextmanager
 def _unanswered() -> Any:
-    """Ignore the error of a feed that does not answer, because the list of feeds shows it."""
+    """Ignore Refused, because the list of feeds shows a feed that does not answer; log the class of other errors."""
     try:
         yield
     except Refused:

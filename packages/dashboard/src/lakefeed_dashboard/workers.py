@@ -87,15 +87,15 @@ class Workers:
         self._slow = _Pool("lakefeed-details", SLOW, SLOW_SECONDS)
 
     async def read(self, call: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
-        """Run a call that reads memory or sends a short request; raise Refused if it takes longer."""
+        """Run a call that reads memory or sends a short request; raise Refused if the call takes too long."""
         return await self._readers.run(lambda: call(*args, **kwargs))
 
     async def slow(self, call: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
-        """Run a call that may wait for servers; raise Refused if it takes too long."""
+        """Run a call that may wait for servers; raise Refused if the call takes too long."""
         return await self._slow.run(lambda: call(*args, **kwargs))
 
     def close(self) -> None:
-        """Accept no more calls, and abandon the running ones."""
+        """Accept no more calls, and abandon the calls that run."""
         self._readers.close()
         self._slow.close()
 

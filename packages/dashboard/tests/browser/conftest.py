@@ -1,4 +1,4 @@
-"""Start a browser per test file: Playwright's event loop must not be shared with other tests of the process."""
+"""Start a browser per test file, because tests of other files must not run in Playwright's event loop."""
 
 from collections.abc import Iterator
 

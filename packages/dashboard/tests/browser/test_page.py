@@ -112,7 +112,7 @@ def test_a_dead_letter_can_be_opened_and_copied(browser: Browser, url: str) -> N
 
 
 @pytest.mark.parametrize("size", [DESKTOP, (390, 800)], ids=["desktop", "phone"])
-def test_the_graph_is_not_scaled_and_bars_use_the_width(browser: Browser, url: str, size: tuple[int, int]) -> None:
+def test_the_graph_is_not_scaled_and_bars_fill_the_table(browser: Browser, url: str, size: tuple[int, int]) -> None:
     with tab(browser, url, size=size) as opened:
         page = opened.open("/#/feed/taxi/pipeline")
         scale = "graph => graph.getBoundingClientRect().width / graph.viewBox.baseVal.width"
@@ -141,7 +141,7 @@ def test_hostile_values_are_shown_as_text(browser: Browser, url: str) -> None:
             assert not re.search("[\u202a-\u202e\u0000\u001b]", text)
             assert len(text) < 20_000
             if part == "/panels":
-                # The map leaves out a place without coordinates; it does not draw it at 0° N, 0° E.
+                # The map omits a place without coordinates, instead of drawing the place at 0° N, 0° E.
                 expect(page.locator("svg.map circle")).to_have_count(len(PLACES))
         opened.open("/#/feed/taxi/dead-letters")
         expect(page.get_by_text("(1.05 MB in all)")).to_be_visible()
@@ -236,7 +236,7 @@ def test_the_page_repeats_a_request_that_a_busy_server_refuses(
 
 
 def test_the_page_shows_figures_if_the_chart_library_does_not_load(browser: Browser, url: str) -> None:
-    """uPlot does not start in a browser without a language, for example."""
+    """For example, uPlot does not start in a browser without a language."""
     with tab(browser, url) as opened:
         opened.page.route("**/uPlot.iife.min.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
         page = opened.open("/#/feed/taxi")

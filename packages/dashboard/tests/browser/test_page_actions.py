@@ -85,7 +85,9 @@ def test_pause_asks_for_a_reason_and_is_logged(browser: Browser, open_url: str, 
     assert [details["action"] for details in actions(taxi)] == ["pause", "resume"]
 
 
-def test_a_change_is_sent_and_an_empty_one_is_refused(browser: Browser, open_url: str, taxi: ShownFeed) -> None:
+def test_the_change_dialog_sends_new_values_and_refuses_an_empty_form(
+    browser: Browser, open_url: str, taxi: ShownFeed
+) -> None:
     with tab(browser, open_url) as opened:
         page = opened.open("/#/feed/taxi")
         page.get_by_role("button", name="Change trigger").click()
@@ -103,7 +105,9 @@ def test_a_change_is_sent_and_an_empty_one_is_refused(browser: Browser, open_url
     assert request.changes == {"trigger": "10 seconds", "max_records_per_batch": 5000}
 
 
-def test_a_dialog_keeps_the_focus_and_returns_it_when_closed(browser: Browser, open_url: str, taxi: ShownFeed) -> None:
+def test_a_dialog_holds_the_focus_and_closing_it_focuses_the_button(
+    browser: Browser, open_url: str, taxi: ShownFeed
+) -> None:
     with tab(browser, open_url) as opened:
         page = opened.open("/#/feed/taxi")
         page.get_by_role("button", name="Stop").focus()

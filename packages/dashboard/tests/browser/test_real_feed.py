@@ -106,7 +106,7 @@ def test_users_watch_and_an_operator_controls_a_real_feed_in_a_browser(
             assert operator.violations() == [], name
         page.goto(part)
 
-        # A pause stops records from landing, and all users see it.
+        # A pause stops records from landing, and all users see the pause.
         answer(page, "Pause", "Pause", "the table is repaired")
         expect(badge).to_have_text("paused")
         expect(other.locator(".note.warn")).to_contain_text("the table is repaired")

@@ -16,7 +16,7 @@ JSON_ROWS = {"json": {"schema_ddl": "id BIGINT"}}
 ACTIONS = "/api/feeds/{}/actions"
 
 
-def test_an_operator_pauses_resumes_and_stops_a_running_feed_and_a_viewer_does_not(feed: Feed, tmp_path: Path) -> None:
+def test_an_operator_may_pause_resume_and_stop_a_feed_and_a_viewer_may_not(feed: Feed, tmp_path: Path) -> None:
     tokens = {"VIEWER": VIEWER_TOKEN, "OPERATOR": OPERATOR_TOKEN}
     environment = {**feed.environment, **tokens, "LAKEFEED_HOME": str(tmp_path / "home")}
     feed.create_topic(partitions=1)

@@ -64,7 +64,7 @@ def opened() -> Iterator[str]:
 def test_no_path_shows_a_feed_name_without_a_login(closed: str, path: str, given: str | None) -> None:
     headers = {"Authorization": given} if given else {}
     answer = httpx.get(closed + path, headers=headers, trust_env=False)
-    assert answer.status_code in (401, 429)  # These tests send many wrong tokens.
+    assert answer.status_code in (401, 429)  # 429 if the tests before this one have sent too many wrong tokens.
     assert set(answer.json()) <= {"error", "hint"}
     assert "hidden-name" not in answer.text
     assert "lakefeed" not in answer.text
@@ -105,7 +105,7 @@ def test_a_viewer_may_not_act_by_token_or_session(closed: str, monitor: FeedMoni
     assert {event.details["address"] for event in denied} == {"127.0.0.1"}
 
 
-def test_an_operators_actions_are_logged_with_the_name(closed: str, monitor: FeedMonitor) -> None:
+def test_the_log_of_an_action_names_the_operator(closed: str, monitor: FeedMonitor) -> None:
     with browser(closed) as client:
         csrf = log_in(client)
         body = {"action": "pause", "reason": "<b>repair</b>"}
@@ -150,7 +150,7 @@ def test_a_request_without_an_origin_needs_a_token(closed: str) -> None:
         assert answer.status_code in (202, 409)
 
 
-def test_a_page_of_another_site_cannot_read(opened: str) -> None:
+def test_a_page_of_another_site_cannot_read_feeds(opened: str) -> None:
     with httpx.Client(base_url=opened, trust_env=False) as client:
         assert client.get("/api/feeds", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
         answer = client.get("/api/feeds", headers={"Origin": "https://evil.example"})
@@ -188,7 +188,7 @@ def test_the_host_header_may_name_loopback_or_an_allowed_host() -> None:
     assert [answer.status_code for answer in answers] == [200] * 6 + [421]
 
 
-def test_loopback_requires_no_login_from_this_user_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_loopback_only_the_user_of_the_process_needs_no_login(monkeypatch: pytest.MonkeyPatch) -> None:
     with dashboard(monitor_of(), without_login()) as served:
         session = httpx.get(f"{served}/api/session", trust_env=False).json()
         assert (session["role"], session["login_required"]) == ("operator", False)
@@ -224,7 +224,7 @@ def test_tokens_are_compared_in_constant_time(closed: str, monkeypatch: pytest.M
 
     monkeypatch.setattr("lakefeed_dashboard.access.hmac.compare_digest", compare)
     httpx.get(f"{closed}/api/feeds", headers=bearer(VIEWER_TOKEN), trust_env=False)
-    assert len(compared) == 2  # The first matches; the second is compared too.
+    assert len(compared) == 2  # The first token matches, and the second token is compared nevertheless.
     assert all(len(digest) == 32 for digest in compared)
 
 
@@ -244,7 +244,7 @@ def test_each_answer_has_the_security_headers(opened: str, path: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "BREW"])
-def test_other_methods_are_refused_in_json(opened: str, method: str) -> None:
+def test_methods_except_get_and_post_are_refused_with_json(opened: str, method: str) -> None:
     with socket.create_connection(address(opened), timeout=5) as connection:
         connection.sendall(f"{method} /api/feeds HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         answer = b"".join(iter(lambda: connection.recv(4096), b""))
@@ -311,7 +311,7 @@ def test_no_answer_contains_a_secret(closed: str, monitor: FeedMonitor) -> None:
     assert not [secret for secret in (OPERATOR_TOKEN, VIEWER_TOKEN, PASSWORD, "argon2") if secret in everything]
 
 
-def test_wrong_tokens_are_limited_but_a_correct_one_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_tokens_are_limited_but_a_correct_token_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monitor = monitor_of()
     with dashboard(monitor, with_login()) as served, httpx.Client(base_url=served, trust_env=False) as client:
         statuses = [client.get("/api/feeds", headers=bearer(f"wrong{n}")).status_code for n in range(30)]

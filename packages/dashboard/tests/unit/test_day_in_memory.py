@@ -19,12 +19,12 @@ from lakefeed_dashboard.workers import Workers
 
 DAY = 24 * 3600
 SATURATED = 1200
-"""So many batches fill every list of limited length (events, newest batches, reasons)."""
+"""This many batches fill every list of limited length (events, newest batches, reasons)."""
 LONG = "x" * 300
 
 
 def batch(number: int, *, at: float) -> FinishedBatch:
-    """Return a batch in which every field has a value, with its own reasons, notes and classes."""
+    """Return a batch in which every field has a value, with reasons and notes that no other batch has."""
     return FinishedBatch(
         batch_id=number,
         finished_at=at,
@@ -80,7 +80,7 @@ def test_a_day_of_batches_with_pages_that_never_read_takes_less_than_50_megabyte
 
 
 async def _pages(monitor: FeedMonitor, clock: list[float]) -> None:
-    """Keep fifty pages open that never read while batches end."""
+    """Keep fifty pages open that never read their queues, while batches end."""
     workers = Workers()
     hub = Hub(OwnFeed(monitor), workers)
     clients = [hub.open("taxi") for _ in range(50)]

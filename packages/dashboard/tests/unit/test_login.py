@@ -36,7 +36,7 @@ def test_a_session_begins_at_the_login_and_ends_at_the_logout() -> None:
         csrf = log_in(client)
         assert client.get("/api/feeds").json()["feeds"][0]["feed"] == "hidden-name"
         cookies = dict(client.cookies)
-        assert client.post("/logout").status_code == 403  # Without the header, another site may ask.
+        assert client.post("/logout").status_code == 403  # A page of another site cannot send the CSRF header.
         assert client.post("/logout", headers=csrf).status_code == 200
         assert client.get("/api/feeds").status_code == 401
         client.cookies.update(cookies)
@@ -97,7 +97,7 @@ def test_an_unknown_user_and_a_wrong_password_get_the_same_answer(monkeypatch: p
     assert "no-user-of-this-name" not in messages  # A user may have typed a password as the name.
 
 
-def test_a_password_check_takes_as_long_for_an_unknown_user() -> None:
+def test_a_password_check_takes_equally_long_for_known_and_unknown_users() -> None:
     passwords = Passwords({"anna": password_hash(), "vic": password_hash()})
 
     def seconds(user: str) -> float:
@@ -105,7 +105,8 @@ def test_a_password_check_takes_as_long_for_an_unknown_user() -> None:
         assert not passwords._verify(user, "wrong")
         return time.perf_counter() - began
 
-    # The two users alternate, so that other work slows both. The fastest attempt was not interrupted.
+    # The checks of both users alternate, so that other work on the machine slows both. Only the fastest check of each
+    # user counts, because other work interrupts slower checks.
     pairs = [(seconds("anna"), seconds("eve")) for _ in range(15)]
     known, unknown = (min(times) for times in zip(*pairs, strict=True))
     assert 0.4 < known / unknown < 2.5
@@ -149,7 +150,7 @@ def test_attempts_are_allowed_again_after_a_time() -> None:
     assert len(attempts._used) == 3
 
 
-def test_ipv6_addresses_of_one_network_count_as_one() -> None:
+def test_ipv6_addresses_of_one_network_count_as_one_client() -> None:
     assert network_of("2001:db8::1") == network_of("2001:db8::ffff:1") != network_of("2001:db8:0:1::1")
     assert network_of("::ffff:192.0.2.1") == network_of("192.0.2.1")
 
@@ -179,7 +180,7 @@ def test_an_expired_session_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         assert client.get("/api/session", headers={"Cookie": cookie}).status_code == 401
 
 
-def test_an_open_stream_ends_with_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_open_stream_ends_at_the_logout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "HEARTBEAT_SECONDS", 0.05)
     with dashboard(monitor_of(), with_login()) as served, browser(served) as client:
         csrf = log_in(client)

@@ -51,7 +51,7 @@ def test_probes_need_no_token_and_show_no_name() -> None:
 
 
 @pytest.mark.parametrize("state", ["starting", "hangs", "stalled", "failed", "ended"])
-def test_probes_and_health_fail_by_the_state_of_the_feed(state: str) -> None:
+def test_the_state_of_the_feed_decides_which_probes_fail(state: str) -> None:
     clock = Clock()
     monitor = FeedMonitor("taxi", clock=clock)
     expected = {

@@ -80,12 +80,12 @@ def test_the_list_of_fifty_feeds_answers_within_200_ms_while_five_hang() -> None
         else:
             pytest.fail(f"{len(rows)} feeds, of which {hung} hang")
         assert {row["feed"] for row in first} <= {row["feed"] for row in rows}
-        # The median, because the 50 servers share this process with the client.
+        # Only the median counts, because the 50 servers share this process with the client, which slows some reads.
         assert statistics.median(seconds) < 0.2, seconds
         for path in ("progress", "history", "events", "panels"):
             began = time.monotonic()
             assert client.get(f"/api/feeds/hangs_0/{path}").status_code == 503
-            assert time.monotonic() - began < 2.0  # The time-out for a feed is far longer.
+            assert time.monotonic() - began < 2.0  # The dashboard does not wait for the feed's far longer time-out.
         assert client.get("/api/feeds/feed_07/progress").json()["feed"] == "feed_07"
         assert len(client.get("/api/feeds/feed_07/history?most=1").json()["points"]) == 1
         is_well = client.get("/health")

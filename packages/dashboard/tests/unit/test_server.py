@@ -54,7 +54,7 @@ def test_a_client_that_sends_single_bytes_is_disconnected(monkeypatch: pytest.Mo
     pytest.fail("the connection is still open")
 
 
-def test_a_server_that_ends_unexpectedly_logs_it_and_refuses_connections(
+def test_a_server_that_ends_unexpectedly_logs_the_error_and_refuses_connections(
     served: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     [*_, thread] = [thread for thread in threading.enumerate() if isinstance(thread, server._ServerThread)]

@@ -62,7 +62,7 @@ def finish(monitor: FeedMonitor, batch: int) -> None:
     monitor.finish(FinishedBatch(batch_id=batch, finished_at=time.time(), seconds=1.0, records=5, lag=0))
 
 
-def test_a_page_receives_the_list_its_feed_and_new_batches_and_events() -> None:
+def test_a_page_receives_the_list_the_progress_and_new_batches_and_events() -> None:
     monitor = monitor_of()
     with dashboard(monitor, without_login()) as served, page(served, "?feed=hidden-name") as found:
         assert next(found)[1]["feeds"][0]["feed"] == "hidden-name"
@@ -89,7 +89,7 @@ def test_a_stream_resumes_after_the_last_event_received() -> None:
         last = first[1][1] or ""
         with page(served, "?feed=hidden-name", **{"Last-Event-ID": last}) as found:
             assert [until(found, "event")[0]["number"] for _ in range(2)] == [5, 6]
-        # These ids are no event of this run, so the page gets all events.
+        # None of these ids belongs to an event of this run, so the page gets all events.
         for other in ("1-4", "x", "-", "9" * 400):
             with page(served, "?feed=hidden-name", **{"Last-Event-ID": other}) as found:
                 assert until(found, "event")[0]["number"] == 1
@@ -110,7 +110,7 @@ def test_a_hundred_pages_share_one_read_per_second(monkeypatch: pytest.MonkeyPat
         for _ in range(PAGES):
             connection = stack.enter_context(socket.create_connection(address(served), timeout=60))
             connection.sendall(b"GET /api/stream?feed=hidden-name HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            # The pages open one after the other: on a slow machine, the server refuses some of many requests at once.
+            # The pages open one after the other, because a slow server refuses some of many simultaneous requests.
             read_until(connection, b"event: feeds")
             pages.append(connection)
         monkeypatch.setattr(OwnFeed, "row", row)
@@ -124,7 +124,7 @@ def test_a_hundred_pages_share_one_read_per_second(monkeypatch: pytest.MonkeyPat
         assert httpx.get(f"{served}/api/feeds", trust_env=False, timeout=60).status_code == 200
 
 
-def test_panels_are_sent_only_when_they_change(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_receives_panels_only_when_the_rows_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "EVERY_SECONDS", 0.02)
     monkeypatch.setattr(stream, "PANELS_SECONDS", 0.01)
     asked = itertools.count()

@@ -19,13 +19,13 @@ from lakefeed_elasticsearch.settings import ElasticsearchSinkConfig
 
 ID, BODY = "id", "body"
 LONGEST_ID = 512
-"""The most bytes that a server accepts; the SHA-256 replaces a longer id."""
+"""The most bytes of an id that the servers accept; a SHA-256 replaces a longer id."""
 NULL, EMPTY, LONG = "\\N", "\\E", "\\#"
 """Stand for null, an empty text, and a long id; escaping never produces these texts."""
 
 
 class IndexDocuments:
-    """Converts a sink's rows to documents; ``groups`` as in ``SinkContext``."""
+    """Converts a sink's rows to documents; with ``groups``, each row is the newest state of a group."""
 
     def __init__(self, sink: ElasticsearchSinkConfig, *, groups: bool) -> None:
         self._sink = sink
@@ -55,7 +55,7 @@ class IndexDocuments:
             )
 
     def require_records(self, rows: DataFrame, *, stateful: bool) -> None:
-        """Refuse a transform without exactly one row per record, if the record gives the id; compute no rows."""
+        """Refuse a transform that does not make exactly one row per record, if the record's position is the id."""
         if self._sink.mode != "append":
             return
         if stateful or not jvm.java(rows.sparkSession).query.StreamingPlan.onePerRecord(rows._jdf):

@@ -1,10 +1,10 @@
 """Elasticsearch sink: write a batch's rows as documents of an index, and its offset ranges into a ledger index.
 
 Guarantee: exactly-once in effect. The row gives a document its id, so a batch that is written twice leaves the same
-documents. After the server has acknowledged all documents, the driver writes the ledger by compare-and-set. It does not
-write a batch that is in the ledger, and refuses a batch that does not begin at the ledger's end. The ledger's number is
+documents. After the server has acknowledged all documents, the driver writes the ledger by compare-and-set. The driver
+skips a batch that is in the ledger, and refuses a batch that does not begin at the ledger's end. The ledger's number is
 the version of the documents, so a replaced driver cannot overwrite newer documents. The server has no transactions, so
-a reader may see some documents of a batch earlier than others.
+a reader may see some documents of a batch before the other documents of this batch.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class ElasticsearchIndex(BaseSink):
             if self._followed:
                 hint = "restore it with lakefeed_feeds; or start over with another checkpoint location"
                 raise CheckpointMismatch("the index was removed while the feed runs", where=self._sink.where, hint=hint)
-            # The start of the run has decided already that the feed starts over.
+            # The run's start has already decided that a feed whose index is missing starts over.
             self.ledger.note(commit=None, reader=None, keyed=None, topics=None)
         self._require_same_keys()
         for method, path, document in self._requests(rows):
@@ -147,7 +147,7 @@ class ElasticsearchIndex(BaseSink):
         keys = self._documents.keys(stored)
         if self._documents.has_changes:
             changes = summarize_changes(stored, keys=keys, order_by=())
-            # First, because the outcomes may request another schema, which changes the rows.
+            # Check the outcomes first, because they may request another schema, which changes the rows.
             check_outcomes(self._spark, commit_id)
             changes.check(keys=keys, table=self._sink.index, orders=False)
             return changes.upserts.keys
@@ -257,7 +257,7 @@ def problems(sink: ElasticsearchSinkConfig, *, key: str) -> Iterator[Problem]:
 
 
 def require_version(server: Server, *, where: str) -> None:
-    """Refuse servers of other kinds or old versions."""
+    """Refuse a server that is neither Elasticsearch nor OpenSearch, and an Elasticsearch older than ``OLDEST``."""
     version = server.ask("GET", "/").document.get("version")
     number = str(version.get("number", "")) if isinstance(version, dict) else ""
     if not number[:1].isdigit():

@@ -1,9 +1,9 @@
 """Derive an index's mapping from the rows' columns, and refuse an unsuitable index.
 
-Integers become ``long`` and fractions ``double``: a server cannot change a field's type, but a column's type may be
-widened later. The stored document has all digits. Texts can be searched and sorted, as with the server's dynamic
-mapping, which would however make a date of a field whose first text looks like a date. Maps are stored and not indexed,
-because every new key would add a field.
+Integers become ``long`` and fractions ``double``, because a column's type may be widened later, and a server cannot
+change a field's type. The stored document has all digits. Texts can be searched and sorted, as with the server's
+dynamic mapping; but dynamic mapping would make a date field if the first text of a field looks like a date. Maps are
+stored and not indexed, because every new key would add a field.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def fields(rows: StructType) -> dict[str, Any]:
 def _field(type_: DataType) -> dict[str, Any] | None:
     match type_:
         case t.ArrayType():
-            # There is no type for arrays: a field accepts one value or many.
+            # A mapping has no type for arrays, because every field accepts one value or many.
             return _field(type_.elementType)
         case t.StructType():
             return {"properties": fields(type_)}
@@ -89,7 +89,7 @@ class IndexLayout:
         return dict(found)
 
     def require(self) -> None:
-        """Raise ResourceMissing if the index was removed, because a write would create an empty one."""
+        """Raise ResourceMissing if the index was removed, because a write would create an empty index."""
         if self._server.ask("HEAD", path_of(self._sink.index)).status == 404:
             raise ResourceMissing(
                 "the index was removed while the feed runs",

@@ -1,8 +1,9 @@
 """The ledger of a feed on a search server: one document per feed and index, in ``lakefeed_feeds``.
 
-Drivers change it only by compare-and-set (``if_seq_no``, ``if_primary_term``), so the server refuses one of two
-drivers. Its ``number`` rises with every fence and commit, and is the version of the current batch's documents. The
-server refuses documents of a replaced driver, because they have a lower version.
+Drivers change this document only by compare-and-set (``if_seq_no``, ``if_primary_term``), so the server refuses one of
+two concurrent changes. The ``number`` in the document rises with every fence and commit, and is the version under which
+the current batch's documents are written. The server refuses documents of a replaced driver, because their version is
+lower.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ INDEX = {
 
 @dataclass(frozen=True)
 class LedgerDocument(FeedEntry):
-    """The feed's document; ``condition`` of a request holds until another driver changes the document."""
+    """The feed's document; a write with ``condition`` is refused if another driver has changed the document since."""
 
     document: Mapping[str, Any]
     condition: str
@@ -151,7 +152,7 @@ class ElasticsearchLedger(ServerLedger):
         return standing if admitted is CommitCheck.NEW else None
 
     def require_same_topics(self, standing: LedgerDocument, commit: Commit) -> None:
-        """Refuse records of a recreated topic, whose documents would overwrite the earlier topic's documents."""
+        """Refuse records of a recreated topic, whose documents would overwrite the documents of the deleted topic."""
         if (topic := recreated_topic(standing.topics, commit.ranges)) is not None:
             raise CheckpointMismatch(
                 f"topic {topic} was recreated: its documents would have the ids of the earlier topic's documents, and "
@@ -173,7 +174,7 @@ class ElasticsearchLedger(ServerLedger):
             "moved": None if commit.move is None else commit.move.to_json(commit.ranges),
             "committed_at": time.time(),
         }
-        # A move writes no documents, so the index has none of the new topics yet.
+        # A move writes no documents, so the index has no documents of the new topics yet.
         topics = {**(commit.ranges.topic_ids if commit.move is None else {}), **standing.topics}
         document = {
             **standing.document,

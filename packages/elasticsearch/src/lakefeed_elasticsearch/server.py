@@ -1,7 +1,7 @@
 """Send requests about indexes and the ledger to a search server; ``io.lakefeed.elasticsearch`` sends the documents.
 
-They use only the API that Elasticsearch 7 to 9 and OpenSearch share: create an index, get and put its mapping, get and
-index a document with ``if_seq_no`` and ``if_primary_term``.
+The requests use only the API that Elasticsearch 7 to 9 and OpenSearch share: create an index, get and put its mapping,
+get and index a document with ``if_seq_no`` and ``if_primary_term``.
 https://www.elastic.co/docs/api/doc/elasticsearch and https://docs.opensearch.org/latest/api-reference
 """
 
@@ -56,7 +56,7 @@ class Server:
             self._headers["authorization"] = login
 
     def ask(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> Answer:
-        """Return the answer of the first node that answers; raise Unreachable if none does, or the error may pass."""
+        """Return the answer of the first node that answers; raise Unreachable if all nodes fail for now."""
         failed: LakefeedError | None = None
         for url in self._sink.urls:
             try:
@@ -118,7 +118,7 @@ def authorization(sink: ElasticsearchSinkConfig) -> str | None:
 
 
 def authority(sink: ElasticsearchSinkConfig) -> str | None:
-    """Return the trusted CA certificates as PEM; None for the default ones."""
+    """Return the trusted CA certificates as PEM; None if the default CAs are trusted."""
     return None if sink.ca_file is None else trust.certificates_in(sink.ca_file, "sink.elasticsearch.ca_file")
 
 

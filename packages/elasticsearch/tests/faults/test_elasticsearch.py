@@ -95,7 +95,7 @@ def test_each_record_is_one_document_after_the_server_was_killed_in_a_batch(
 
 
 @pytest.mark.slow
-def test_a_server_that_is_down_pauses_its_sink_but_no_other(
+def test_a_search_server_that_is_down_pauses_only_the_sink_into_this_server(
     feed: Feed, search: SearchServer, opened: Gate, here: SparkSession
 ) -> None:
     copied = {**sink_of(feed, opened), "on_failure": "pause"}
@@ -151,7 +151,7 @@ def test_each_record_is_one_document_after_the_driver_was_killed_in_a_batch(
 
 
 @pytest.mark.slow
-def test_a_suspended_driver_writes_nothing_after_another_has_taken_over(
+def test_a_suspended_driver_writes_nothing_after_another_driver_has_taken_over(
     feed: Feed, search: SearchServer, opened: Gate, here: SparkSession, tmp_path: Path
 ) -> None:
     feed.create_topic(partitions=2)

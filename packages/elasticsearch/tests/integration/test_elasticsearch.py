@@ -111,7 +111,7 @@ def test_run_batch_resumes_after_the_previous_run(
 
 
 @pytest.mark.slow
-def test_a_feed_writes_the_index_beside_another_sink(
+def test_an_index_can_be_the_second_sink_of_a_feed(
     feed: Feed, search: SearchServer, opened: Gate, lake: SparkSession
 ) -> None:
     feed.create_topic()

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from lakefeed_elasticsearch.documents import LONGEST_ID, id_of
 
-# Texts of the characters that the encoding uses, and of any others.
+# Texts of the characters that the encoding uses, or of any characters.
 TEXT = st.text(alphabet="\\/NE#a", max_size=4) | st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=200
 )
@@ -26,7 +26,7 @@ def read(part: str) -> str | None:
 
 
 def parts(message: str) -> list[str]:
-    """Return the parts of an id; they are separated by slashes that no backslash escapes."""
+    """Split an id at the slashes that no backslash escapes."""
     found, at = [""], 0
     while at < len(message):
         step = 2 if message[at] == "\\" else 1
@@ -44,7 +44,7 @@ def parts(message: str) -> list[str]:
     keys=[("a/b", "c", 1), ("a", "b/c", 1), ("a\\", "/b", 1), ("a\\/", "b", 1), ("", None, None), (None, "", None)]
 )
 @example(keys=[("x" * 600, "", 1), ("x" * 600, "", 2), ("\\#", "", 1)])
-def test_a_document_id_encodes_its_key(spark: SparkSession, keys: list[Key]) -> None:
+def test_a_document_id_encodes_the_key(spark: SparkSession, keys: list[Key]) -> None:
     frame = spark.createDataFrame(keys, "a STRING, b STRING, c BIGINT")
     columns = [(frame[each.name], each.dataType) for each in frame.schema.fields]
     ids = [str(row[0]) for row in frame.select(id_of(columns)).collect()]

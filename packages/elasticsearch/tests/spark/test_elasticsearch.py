@@ -97,12 +97,12 @@ def test_only_the_driver_that_took_the_fence_last_can_commit(shop: SearchFeed) -
     assert len(shop.documents()) == 10
 
 
-def test_documents_of_a_replaced_driver_do_not_overwrite_newer_ones(shop: SearchFeed) -> None:
+def test_documents_of_a_replaced_driver_do_not_overwrite_newer_documents(shop: SearchFeed) -> None:
     older = shop.started(**UPSERT)
     fence = shop.fence
 
     def overtaken(method: str, path: str, body: bytes) -> Answer | None:
-        # While this request of the older driver is open, the newer driver lands the same batch and another one.
+        # While this request of the older driver is open, a newer driver lands a batch at the same offsets.
         if "/_bulk" in path:
             shop.gate.before = lambda method, path, body: None
             newer = shop.started()
@@ -115,7 +115,7 @@ def test_documents_of_a_replaced_driver_do_not_overwrite_newer_ones(shop: Search
     assert [each["v"] for each in shop.documents().values()] == ["new"]
 
 
-def test_a_commit_that_is_sent_before_the_fence_is_taken_does_not_land_after_it(shop: SearchFeed) -> None:
+def test_a_commit_that_was_sent_before_another_driver_took_the_fence_does_not_land(shop: SearchFeed) -> None:
     older = shop.started()
     fence = shop.fence
 
@@ -132,7 +132,7 @@ def test_a_commit_that_is_sent_before_the_fence_is_taken_does_not_land_after_it(
 
 
 @pytest.mark.slow
-def test_a_driver_reads_its_fence_again_before_it_repeats_a_request(shop: SearchFeed) -> None:
+def test_a_driver_reads_the_fence_again_before_a_retry(shop: SearchFeed) -> None:
     older = shop.started()
     fence = shop.fence
 
@@ -149,7 +149,7 @@ def test_a_driver_reads_its_fence_again_before_it_repeats_a_request(shop: Search
     assert (shop.gate.bulks(), shop.documents()) == (1, {})
 
 
-def test_only_the_documents_that_the_server_had_no_room_for_are_sent_again(shop: SearchFeed) -> None:
+def test_only_the_documents_that_a_busy_server_refused_are_sent_again(shop: SearchFeed) -> None:
     index = shop.started()
     sent: list[int] = []
 
@@ -179,7 +179,7 @@ def test_requests_that_the_server_finds_too_large_are_halved(shop: SearchFeed) -
     assert len(shop.documents()) == 20
 
 
-def test_a_refused_document_stops_the_feed_with_an_error_without_its_values(shop: SearchFeed) -> None:
+def test_the_error_about_a_refused_document_contains_no_value_of_the_document(shop: SearchFeed) -> None:
     shop.server.ask("PUT", f"/{shop.index}", {"mappings": {"properties": {"v": {"type": "long"}}}})
     index = shop.started()
     with pytest.raises(ConfigError, match=r"document topic/0/0: (mapper|document)_parsing") as raised:
@@ -244,7 +244,7 @@ def test_changes_without_a_key_or_an_order_are_refused(shop: SearchFeed) -> None
 
 
 @pytest.mark.slow
-def test_groups_replace_their_documents_and_a_repeated_key_is_refused(shop: SearchFeed) -> None:
+def test_an_update_replaces_the_documents_of_its_groups_and_a_repeated_key_is_refused(shop: SearchFeed) -> None:
     def counts(*rows: tuple[str | None, int]) -> Any:
         return shop.spark.createDataFrame(list(rows), "zip STRING, hits BIGINT")
 
@@ -291,7 +291,7 @@ def test_values_of_every_type_are_stored_and_can_be_searched(shop: SearchFeed) -
 
 
 @pytest.mark.slow
-def test_a_new_column_gets_a_field_except_in_an_index_of_another_client(shop: SearchFeed) -> None:
+def test_a_new_column_gets_a_field_except_in_an_index_that_another_client_created(shop: SearchFeed) -> None:
     def fields() -> set[str]:
         return set(shop.server.ask("GET", f"/{shop.index}/_mapping")[shop.index]["mappings"]["properties"])
 
@@ -391,7 +391,7 @@ def test_a_wrong_login_and_a_missing_right_are_reported(shop: SearchFeed) -> Non
         shop.land(index, shop.rows(10))
 
 
-def test_a_certificate_of_an_own_authority_needs_ca_file(
+def test_a_certificate_of_a_private_authority_needs_ca_file(
     spark: SparkSession, search: SearchServer, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path)

@@ -50,7 +50,7 @@ class JdbcDefinition(SinkDefinition[JdbcSinkConfig]):
             session.one_moment()
             commits = tuple(ledger.commits(session))[::-1]
             if settings.mode == "overwrite":
-                # Every batch replaces all rows of the previous one.
+                # Every batch replaces all rows of the previous batch, so only the newest commit still has rows.
                 commits = (*(replace(commit, grown=0) for commit in commits[:-1]), *commits[-1:])
             row = ledger.standing(session)
             yield CommitHistory(

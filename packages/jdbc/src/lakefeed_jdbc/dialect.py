@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 LOCK_SECONDS = 300
-"""The server disconnects a driver that hangs within a transaction for this time, because it locks the feed's row."""
+"""The server disconnects a driver that hangs this long within a transaction, which may lock the feed's row."""
 STATEMENT_SECONDS = 3600
 """A server that needs longer for one statement counts as unavailable."""
 
@@ -33,7 +33,7 @@ class Dialect:
     here: str
     """Expression for the schema of names without a schema."""
     types: Mapping[str, tuple[str, ...]]
-    """By Spark's type name: the type of a new column, then the base types of other columns that accept its values.
+    """By Spark's type name: the type of a new column, then the base types of existing columns that accept the values.
     Numbers and the types that ``misfit`` handles are not listed."""
     unique_columns: str
     """Statement that returns index and column of unique indexes; the column is empty for an expression or a prefix."""
@@ -131,7 +131,8 @@ MARIADB = Dialect(
         "connectTimeout": "10000",
         "socketTimeout": str(STATEMENT_SECONDS * 1000),
         "tcpKeepAlive": "true",
-        # Otherwise errors contain statements with their values, after a deadlock also statements of other sessions.
+        # Without these settings, errors would contain statements with their values, and after a deadlock also the
+        # statements of other sessions.
         "dumpQueriesOnException": "false",
         "includeInnodbStatusInDeadlockExceptions": "false",
     },
@@ -139,7 +140,7 @@ MARIADB = Dialect(
         # Without strict mode, the server truncates long texts, and replaces large numbers by the type's largest one.
         "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO'",
         f"SET SESSION innodb_lock_wait_timeout = {2 * LOCK_SECONDS}, SESSION lock_wait_timeout = {2 * LOCK_SECONDS}",
-        # MySQL lacks the second setting, and reads it as a comment.
+        # MySQL has no idle_transaction_timeout, and reads this part as a comment.
         f"SET SESSION time_zone = '+00:00' /*M!100300 , SESSION idle_transaction_timeout = {LOCK_SECONDS} */",
     ),
     hurry="SET SESSION lock_wait_timeout = 5",

@@ -204,7 +204,7 @@ def is_nested(type_: DataType) -> bool:
 
 
 def misfit(type_: DataType, column: DatabaseColumn, dialect: Dialect) -> str | None:
-    """Return why values of a type may not fit into a column; None if they fit, or the database reports a misfit."""
+    """Return why values of a type may not fit into a column; None if they fit, or if the database refuses a misfit."""
     difference = f"column {column.name} is {type_.simpleString()} in the rows and {column.declared} in the table"
     known = _type_of(column)
     if known is not None and casts_to(type_, known):

@@ -26,7 +26,7 @@ from lakefeed_jdbc.settings import JdbcSinkConfig
 
 FEEDS, COMMITS = "lakefeed_feeds", "lakefeed_commits"
 COMMITS_PER_QUERY = 500
-"""A query reads so many commits."""
+"""A query reads at most this many commits."""
 
 
 class JdbcLedger(ServerLedger):
@@ -42,12 +42,12 @@ class JdbcLedger(ServerLedger):
         return self.dialect.name(self.schema, table)
 
     def has_table(self, session: Session, table: str | None = None) -> bool:
-        """Return whether the feed's table, or another table in its schema, exists."""
+        """Return whether a table exists in the schema of the feed's table; by default, the feed's table."""
         # information_schema.tables would also list tables of which the login may read no column.
         return bool(self.look_up(session, "SELECT 1 FROM information_schema.columns WHERE {table} LIMIT 1", table))
 
     def look_up(self, session: Session, select: str, table: str | None = None) -> list[tuple[Any, ...]]:
-        """Run a SELECT about a table, by default the feed's.
+        """Run a SELECT about a table, by default about the feed's table.
 
         The SELECT has ``{table}`` for the condition that names the table, or ``{schema}`` and ``?``.
         """
@@ -79,7 +79,7 @@ class JdbcLedger(ServerLedger):
         session.commit()
 
     def standing(self, session: Session, *, lock: bool = False) -> FeedEntry | None:
-        """Return the feed's row; None if there is none.
+        """Return the feed's row in ``lakefeed_feeds``; None if the row does not exist.
 
         With ``lock``, no other driver can commit to the feed, or take its fence, until the transaction ends.
         """
@@ -128,7 +128,7 @@ class JdbcLedger(ServerLedger):
         return None if last is None else last.position
 
     def commits(self, session: Session | None = None, *, most: int = COMMITS_PER_QUERY) -> Iterator[Commit]:
-        """Yield the feed's commits, newest first, in this transaction or in a new one; a query reads ``most``."""
+        """Yield the feed's commits, newest first, ``most`` per query, in ``session`` or in a new transaction."""
         with self.session() if session is None else nullcontext(session) as opened:
             for stored in self._stored(opened, most=most):
                 yield stored.commit

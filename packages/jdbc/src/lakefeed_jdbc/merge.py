@@ -20,8 +20,8 @@ Attempts = Sequence[tuple[int, int]]
 class JdbcMerge:
     """Writes staged rows into a table.
 
-    It uses UPDATE, DELETE and INSERT, which report the affected rows. MariaDB's ON DUPLICATE KEY could also change a
-    row with another key, if the table has a second unique index.
+    The merge uses UPDATE, DELETE and INSERT, which report the affected rows. MariaDB's ON DUPLICATE KEY could also
+    change a row with another key, if the table has a second unique index.
     """
 
     dialect: Dialect
@@ -33,7 +33,7 @@ class JdbcMerge:
     columns: Sequence[str]
     """The rows' columns in the table's spelling."""
     groups: bool
-    """As in ``SinkContext``."""
+    """``SinkContext.groups``: each row is the newest state of a group."""
     session: Session
     attempts: Attempts
     kept: Mapping[str, Sequence[int]]
@@ -56,7 +56,7 @@ class JdbcMerge:
         return self.append()
 
     def repeated_key(self) -> str | None:
-        """Return a key that several staged rows have; None if there is none."""
+        """Return a key that several staged rows have; None if all staged rows have different keys."""
         listed = ", ".join(f"s.{self._quoted(key)}" for key in self.sink.keys)
         found = self.session.query(
             f"SELECT {listed} FROM {self.stage} s WHERE {self._ours} GROUP BY {listed} "  # noqa: S608
@@ -65,7 +65,7 @@ class JdbcMerge:
         return ", ".join(map(str, found[0])) if found else None
 
     def moved_key(self) -> str | None:
-        """Return the position of a staged row whose key has a stored row from another partition; None without one."""
+        """Return the position of a staged row whose key has a stored row from another partition; None if none has."""
         topic, partition, offset = map(self._quoted, POSITION_COLUMNS)
         found = self.session.query(
             f"SELECT s.{topic}, s.{partition}, s.{offset} FROM {self.stage} s JOIN {self.target} t ON {self._on()} "  # noqa: S608
@@ -87,7 +87,8 @@ class JdbcMerge:
         gone = 0
         if removes:
             gone = session.update(dialect.delete.format(**names, where=f"{self._ours} AND {deleted} AND {newer}"))
-        # MariaDB assigns the columns one after the other, so those that read stored values come first.
+        # MariaDB assigns the columns one after the other, so columns whose new value is computed from stored values
+        # come first.
         columns = sorted(self.columns, key=lambda column: column.lower() not in self.kept)
         changes = ", ".join(f"{dialect.own}{self._quoted(each)} = {self._changed(each)}" for each in columns)
         updated = session.update(dialect.update.format(**names, changes=changes, where=f"{stays} AND {newer}"))
@@ -98,7 +99,10 @@ class JdbcMerge:
         return inserted, updated, gone
 
     def _changed(self, column: str) -> str:
-        """Return the value that an update sets; a column that the event lacks keeps its value, unless t is deleted."""
+        """Return the value that an update sets; a column that the event lacks keeps the stored value.
+
+        If the stored row is marked as deleted, the column becomes null.
+        """
         quoted = self._quoted(column)
         is_kept = [f"position(',{number},' IN s.{KEPT}) > 0" for number in self.kept.get(column.lower(), ())]
         if not is_kept:
@@ -117,7 +121,7 @@ class JdbcMerge:
         return " AND ".join(f"t.{self._quoted(key)} = s.{self._quoted(key)}" for key in self.sink.keys)
 
     def _newer(self) -> str:
-        """Return the condition that a change is newer than the stored row; a row without a position is older."""
+        """Return the condition that a change is newer than the stored row; a stored row without a position is older."""
         offset = self._quoted(OFFSET)
         if self.groups:
             return "TRUE"

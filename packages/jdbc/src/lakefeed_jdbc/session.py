@@ -41,7 +41,7 @@ class Session(Protocol):
     """A transaction that begins with the first statement, and is rolled back unless it is committed."""
 
     def query(self, sql: str, *parameters: Any) -> list[Row]:
-        """Return the rows of a SELECT, which must be few; ``?`` in the statement is a parameter."""
+        """Return the rows of a SELECT, all in memory; ``?`` in the statement stands for a parameter."""
 
     def update(self, sql: str, *parameters: Any) -> int:
         """Run a statement that changes something, and return the number of affected rows."""
@@ -66,8 +66,8 @@ class StatementRefusal:
     @property
     def passes(self) -> bool:
         """Check whether a retry may succeed: after a lost connection, a restart of the server, a deadlock."""
-        # SQL states: 08 connection, 57P0x shutdown and start, 53 resources, 40 deadlock. Numbers: MariaDB's and MySQL's
-        # errors of the same kinds, which have general states.
+        # SQL states: 08 connection, 57P0x shutdown and start, 53 resources, 40 deadlock. MariaDB and MySQL report some
+        # of these errors with general states, so their error numbers decide.
         numbers = {1040, 1053, 1205, 1213, 1927, 2006, 2013, 4031}
         if NO_KEY in self.text:
             return False
@@ -100,7 +100,7 @@ class StatementRefusal:
         if self.passes:
             hint = "check that the database runs, and sink.jdbc.url"
             return Unreachable(f"the database does not answer: {self.text}", where=where, hint=hint)
-        # MySQL has no specific states, but these numbers, for a wrong value, a missing value, a failed CHECK.
+        # MySQL reports a wrong value, a missing value or a failed CHECK with a general state and one of these numbers.
         if self.state[:2] in ("22", "23") or self.number in (1265, 1364, 1366, 3819):
             return RowsRefused(
                 f"the database refuses the rows: {self.text}",
@@ -120,7 +120,7 @@ def tls_properties(sink: JdbcSinkConfig) -> dict[str, str]:
 class JvmDatabase:
     """The sink's database in a feed: sessions of the JVM's driver, and staging by the tasks.
 
-    The JVM's secrets have the password: see ``io.lakefeed.jdbc.Database``. The constructor opens no connection.
+    The password is one of the JVM's secrets (``io.lakefeed.jdbc.Database``). The constructor opens no connection.
     """
 
     def __init__(self, spark: SparkSession, sink: JdbcSinkConfig) -> None:
@@ -142,7 +142,7 @@ class JvmDatabase:
             yield session
 
     def stage(self, rows: DataFrame, insert: str) -> list[tuple[int, int]]:
-        """Write the rows in Spark's tasks; return the successful attempts and the numbers of their rows."""
+        """Write the rows in Spark's tasks; return each successful task attempt with its number of rows."""
         frame: Any = rows
         written = self._java.stage(frame._jdf, insert, self.dialect.kind == "postgresql")
         return [(int(attempt), int(count)) for attempt, _, count in (each.partition(":") for each in written)]
@@ -221,7 +221,7 @@ def _mariadb(address: Address, login: dict[str, Any]) -> Any:
         if "cryptography" not in str(error):
             raise
         raise MissingExtra.of("cryptography", "mysql", "logging in to MySQL without TLS") from None
-    # An older client connects as plain text if the server has no TLS.
+    # Old versions of PyMySQL connect as plain text if the server has no TLS.
     if context is not None and not getattr(connection, "_secure", False):
         connection.close()
         hint = "switch TLS on in the database, or set sslMode=disable in sink.jdbc.url"
@@ -251,7 +251,7 @@ class PythonSession:
     def one_moment(self) -> None:
         """Begin a transaction whose statements all read the same snapshot of the database."""
         self._connection.rollback()
-        # MariaDB's transactions do that by default.
+        # In MariaDB, all statements of a transaction read the same snapshot by default.
         if self._dialect.kind == "postgresql":
             self.update("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
 

@@ -1,9 +1,9 @@
 """JDBC sink: write a batch's rows and its offset ranges in one transaction.
 
-Guarantee: exactly-once. Spark's tasks write the rows into a staging table, which each attempt creates. One transaction
-of the driver locks the feed's row, checks fence and continuity, moves the rows into the table and adds the commit to
-the ledger. Readers see the batch as a whole when the transaction commits. The next start drops the staging tables of
-failed attempts.
+Guarantee: exactly-once. For each attempt to write a batch, the driver creates a staging table, and Spark's tasks write
+the rows into it. One transaction of the driver locks the feed's row, checks fence and continuity, moves the rows into
+the table and adds the commit to the ledger. Readers see the batch as a whole when the transaction commits. The next
+start drops the staging tables of failed attempts.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class JdbcTable(BaseSink):
                 if self._followed:
                     what, hint = "the table was dropped while the feed runs", "restore it, or start the feed again"
                     raise CheckpointMismatch(what, where=self._sink.where, hint=hint)
-                # The start of the run has decided already that the feed starts over.
+                # The run's start has already decided that a feed whose table is missing starts over.
                 self.ledger.forget(session)
                 session.commit()
             layout = JdbcLayout(self.ledger, self._sink, session, evolves=self._context.evolves)
@@ -136,7 +136,7 @@ class JdbcTable(BaseSink):
         changes = deleting(rows)
         changes = shuffle_by_key(changes, keys=self._keys, partitions=partitions_for(changes, commit))
         batch = summarize_changes(changes, keys=self._keys, order_by=self._sink.order_by)
-        # First, because the outcomes may request another schema, which changes the rows.
+        # Check the outcomes first, because they may request another schema, which changes the rows.
         check_outcomes(self._spark, commit_id)
         batch.check(keys=self._keys, table=self._sink.table)
         latest, changed = self._latest(changes), replace(commit, upserts=batch.upserts)
@@ -154,7 +154,7 @@ class JdbcTable(BaseSink):
         return latest_per_key(changes, keys=self._keys, order_by=self._sink.order_by, kept=kept)
 
     def _attempt(self, rows: DataFrame, commit: Commit, commit_id: str | None) -> int:
-        """Write the rows into a staging table, then into the feed's table; roll back without ``commit_id``."""
+        """Write the rows into a staging table, then into the feed's table; if ``commit_id`` is None, roll back."""
         name = f"{STAGE}{self._mark}_{uuid.uuid4().hex[:10]}"
         stage, dialect = self.ledger.name(name), self._database.dialect
         target = self.ledger.name(self.ledger.table)
@@ -246,11 +246,11 @@ class JdbcTable(BaseSink):
 
     @property
     def _mark(self) -> str:
-        """The prefix of the names of this feed's staging tables."""
+        """The part of the names of staging tables that identifies the feed and its table."""
         return hashlib.sha256(f"{self.ledger.feed}/{self._sink.table}".encode()).hexdigest()[:10]
 
     def _drop(self, stage: str) -> None:
-        # If tasks still write to the table, the next start drops it.
+        # While tasks still write to the staging table, DROP TABLE fails, and the next start drops the table.
         with suppress(LakefeedError), self.ledger.session() as session:
             session.update(self._database.dialect.hurry)
             session.update(f"DROP TABLE IF EXISTS {stage}")

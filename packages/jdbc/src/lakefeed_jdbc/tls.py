@@ -1,6 +1,7 @@
-"""Make Python's client for MariaDB and MySQL use TLS as MariaDB's Java driver does by the URL's parameters.
+"""Make Python's client for MariaDB and MySQL use TLS as MariaDB's Java driver does with the same JDBC URL.
 
-``sslMode`` and ``serverSslCert``: https://mariadb.com/docs/connectors. PostgreSQL's are in ``lakefeed.config.tls``.
+The parameters ``sslMode`` and ``serverSslCert`` are described at https://mariadb.com/docs/connectors. The module
+``lakefeed.config.tls`` handles PostgreSQL's parameters.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ _MODES = {
     "verifyca": "verify-ca",
     **dict.fromkeys(("verifyfull", "verifyidentity", "1", "true"), "verify-full"),
 }
-"""MariaDB's driver accepts these values of sslMode, in any case and punctuation; MySQL's are among them."""
+"""MariaDB's driver accepts these values of sslMode, MySQL's values included, in any case and punctuation."""
 _JAVA_STORES = ("truststore", "keystore", "truststoretype", "keystoretype", "tlssockettype", "serversslcertpath")
 _IGNORED: tuple[str, ...] = ("ssl", "requiressl", "verifyservercertificate")
 _IGNORED += ("clientcertificatekeystoreurl", "trustcertificatekeystoreurl")
-"""Parameters of MySQL's driver and of old drivers, which MariaDB's driver ignores: it would connect without TLS."""
+"""TLS parameters of other or old drivers. MariaDB's driver ignores them, so it would connect without TLS."""
 
 
 def check(kind: str, options: Mapping[str, str]) -> None:

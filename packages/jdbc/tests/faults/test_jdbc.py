@@ -90,7 +90,7 @@ def test_each_record_lands_once_after_the_database_was_killed_in_a_batch(
     process = server.process
     assert process is not None
     with watched(server) as seen, running(pipeline, here) as ended:
-        # Now the tasks write, or have just written.
+        # When a staging table exists, the tasks write rows, or have just written them.
         wait_for(lambda: staging_tables(server))
         process.kill()
         process.start_again()
@@ -110,7 +110,9 @@ def test_each_record_lands_once_after_the_database_was_killed_in_a_batch(
 
 
 @pytest.mark.parametrize("server", ["mariadb", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
-def test_a_database_that_is_down_pauses_its_sink_but_no_other(feed: Feed, server: Server, here: SparkSession) -> None:
+def test_a_database_that_is_down_pauses_only_the_sink_into_this_database(
+    feed: Feed, server: Server, here: SparkSession
+) -> None:
     def pipeline(**sinks: Any) -> Pipeline:
         return Pipeline.from_file(feed.write_file(sinks=sinks), environment=environment_of(feed, server))
 
@@ -197,8 +199,8 @@ def test_each_record_lands_once_after_the_driver_was_killed_before_or_after_the_
                 wait_for(lambda: is_dropping(server))
                 dies.process.kill()
                 dies.process.wait(30)
-                # While it waits for a lock, MySQL looks only every second whether the client is still connected. With
-                # the lock, it would drop the table for the dead client.
+                # While MySQL waits for a lock, it checks only once a second that its client is still connected. With
+                # the lock before that check, MySQL would drop the table for the dead client.
                 wait_for(lambda: not is_dropping(server))
     assert staging_tables(server)
     send(feed, 10, start=100 + BATCH)
@@ -209,7 +211,7 @@ def test_each_record_lands_once_after_the_driver_was_killed_before_or_after_the_
 
 
 @pytest.mark.slow
-def test_a_suspended_driver_writes_nothing_after_another_has_taken_over(
+def test_a_suspended_driver_writes_nothing_after_another_driver_has_taken_over(
     feed: Feed, server: Server, here: SparkSession, tmp_path: Path
 ) -> None:
     feed.create_topic(partitions=2)
@@ -228,7 +230,8 @@ def test_a_suspended_driver_writes_nothing_after_another_has_taken_over(
             for each in jvms:
                 os.kill(each, signal.SIGSTOP)
         if isinstance(server, PostgreSQL):
-            # The sleeping driver gets the lock. The server would cut it off after a while; the test does so now.
+            # The suspended driver now has the lock. The server would end that driver's transaction after LOCK_SECONDS;
+            # the test ends the transaction now.
             server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state LIKE 'idle in%'")
         else:
             for (number,) in server.execute(

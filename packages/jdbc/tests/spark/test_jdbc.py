@@ -309,7 +309,9 @@ def test_lost_staged_rows_are_staged_again(shop: JdbcFeed, monkeypatch: pytest.M
     assert len(shop.select("id")) == 10
 
 
-def test_groups_replace_their_rows_and_overwrite_replaces_all_rows(shop: JdbcFeed, spark: SparkSession) -> None:
+def test_an_update_replaces_the_rows_of_its_groups_and_overwrite_replaces_all_rows(
+    shop: JdbcFeed, spark: SparkSession
+) -> None:
     def hits(*rows: tuple[str, int]) -> DataFrame:
         return spark.createDataFrame(rows, "zip STRING, hits BIGINT")
 
@@ -327,11 +329,11 @@ def test_groups_replace_their_rows_and_overwrite_replaces_all_rows(shop: JdbcFee
 
 
 @pytest.mark.slow
-def test_a_mysql_login_that_needs_the_servers_key_is_refused_with_two_ways_out(
+def test_the_refusal_of_a_mysql_login_that_needs_the_servers_key_names_the_option(
     spark: SparkSession, mysql: MySQL
 ) -> None:
     server = mysql.new_database()
-    # The server would accept a user who has logged in before, because it caches them.
+    # The test needs a new user, because the server caches users who have logged in, and accepts them without its key.
     server.execute("CREATE USER 'fresh'@'%' IDENTIFIED BY 'secret-4711'")
     feed = JdbcFeed(spark, server, {"user": "fresh", "password": "secret-4711"})
     url = server.jdbc_url.partition("?")[0]

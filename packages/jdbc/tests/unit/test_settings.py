@@ -32,7 +32,7 @@ def test_invalid_settings_are_refused(change: dict[str, Any], message: str) -> N
     assert "s3cret" not in str(raised.value)
 
 
-def test_an_address_has_the_usual_port() -> None:
+def test_an_address_without_a_port_gets_the_default_port() -> None:
     assert str(Address.of("jdbc:mysql://db/shop?sslMode=trust")) == "mysql://db:3306/shop"
     assert str(Address.of("jdbc:postgresql://[::1]:6000/shop")) == "postgresql://::1:6000/shop"
     assert "s3cret" not in repr(JdbcSinkConfig.model_validate(BLOCK))

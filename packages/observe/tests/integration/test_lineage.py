@@ -22,7 +22,7 @@ def blocks(feed: Feed, url: str) -> dict[str, Any]:
     }
 
 
-def test_a_run_is_reported_with_its_datasets_columns_and_rows(lake: SparkSession, feed: Feed) -> None:
+def test_the_events_of_a_run_have_the_datasets_columns_and_row_counts(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send([*(json.dumps({"id": number}).encode() for number in range(50)), b"poison"])
     with server() as (url, events, _):
@@ -44,7 +44,7 @@ def test_a_run_is_reported_with_its_datasets_columns_and_rows(lake: SparkSession
     assert letters["name"].endswith(f"{feed.name}/letters")
 
 
-def test_a_failed_run_is_reported_with_its_error(lake: SparkSession, feed: Feed) -> None:
+def test_the_last_event_of_a_failed_run_has_the_error(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send([b"poison"])
     with server() as (url, events, _):

@@ -25,7 +25,7 @@ from tests.support.servers.alertmanager import alertmanager
 HOSTILE = b"<script>alert(1)</script> <!channel> \x1b[2J\xe2\x80\xae"
 
 
-def test_a_real_alertmanager_shows_an_alert_and_its_end(tmp_path: Path) -> None:
+def test_a_real_alertmanager_shows_an_alert_and_the_resolution(tmp_path: Path) -> None:
     with alertmanager(tmp_path) as server:
         target = {"webhook": {"url": server.url, "format": "alertmanager"}}
         when = {"lag": {"records": 10, "for": "0 seconds"}}
@@ -81,7 +81,7 @@ def test_a_start_that_fails_is_reported_and_leaves_a_trace(tmp_path: Path) -> No
         assert environment["HOOK"] not in file.read_text()
 
 
-def test_a_run_with_a_new_schema_and_dead_letters_sends_messages_and_leaves_its_trace(
+def test_a_run_with_a_new_schema_and_dead_letters_sends_messages_and_leaves_a_trace(
     lake: SparkSession, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path / "home"))
@@ -133,7 +133,7 @@ def test_a_run_with_a_new_schema_and_dead_letters_sends_messages_and_leaves_its_
     assert "Changes of the schema" in html
 
 
-def test_a_killed_run_leaves_its_trace(feed: Feed, tmp_path: Path) -> None:
+def test_a_killed_run_leaves_a_trace(feed: Feed, tmp_path: Path) -> None:
     environment = {**feed.environment, "LAKEFEED_HOME": str(tmp_path / "home")}
     feed.create_topic(partitions=1)
     feed.send([b'{"id": 1}'] * 100)

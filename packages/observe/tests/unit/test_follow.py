@@ -1,4 +1,4 @@
-"""The followers of this package report a start that fails, also because of another follower."""
+"""The followers of this package report a start that fails, even if another follower causes the failure."""
 
 from pathlib import Path
 from typing import Any

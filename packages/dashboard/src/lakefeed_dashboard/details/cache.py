@@ -14,7 +14,7 @@ Document = dict[str, Any]
 
 
 class CachedRead:
-    """One read, which runs on request and at most once at a time.
+    """A document that is read on request, never by two threads at once.
 
     If the read takes longer than ``limit``, the caller gets the previous document, or an error, and the read continues.
 

@@ -15,13 +15,13 @@ from lakefeed.sinks.dead_letters.store import Content, DeadLetterReader
 from lakefeed_dashboard.details.cache import explained
 
 MOST_LETTERS = 1_000
-"""The page counts and samples so many of the newest dead letters; of a topic, so many per partition."""
+"""The page counts and samples this many of the newest dead letters; if they are in a topic, this many per partition."""
 MOST_TABLES = 20
 MOST_REASONS = 20
 SAMPLES = 3
 LONGEST = 2_000
 LONGEST_CONTENT = 10_000
-"""The page shows so many bytes of a key or value; ``lakefeed dead-letters show`` prints all."""
+"""The page shows at most this many bytes of a key or value; ``lakefeed dead-letters show`` prints all bytes."""
 
 Readers = Iterable[tuple[str, DeadLetterReader]]
 
@@ -68,7 +68,7 @@ def no_dead_letters(config: PipelineConfig, *, now: float) -> dict[str, Any]:
         "reasons": [],
         "complete": True,
         "taken_at": iso(now),
-        # A replay needs a sink that supports it, and no further sinks.
+        # A replay needs a sink that supports replays, and a feed without further sinks.
         "replayable": config.dead_letters is not None and not config.sinks and config.sink.refusal("replay") is None,
         "kept": None,
         "error": None,
@@ -90,9 +90,9 @@ def _sample(letter: dict[str, Any]) -> dict[str, Any]:
 
 
 def shown(name: str, content: Content) -> dict[str, Any]:
-    """Return bytes as text if they are UTF-8, otherwise as hexadecimal digits; truncate long ones.
+    """Return a key or value as text if it is UTF-8, otherwise as hexadecimal digits; truncate long content.
 
-    The page must escape control characters and marks of direction, because the text here has them.
+    The returned text keeps control characters and marks of text direction, so the page must escape them.
     """
     if content.data is None:
         return {name: None, f"{name}_encoding": None, f"{name}_bytes": None, f"{name}_cut": False}

@@ -1,4 +1,4 @@
-"""Read the details on a feed's page, only while a user looks at them."""
+"""Read the details of a feed for its page, only while a user looks at the page."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from lakefeed_dashboard.settings import Dashboard, Tariff
 SECONDS = 5.0
 TABLE_SECONDS = 30.0
 LIMIT = 10.0
-"""A viewer waits so many seconds for a read, which continues after that."""
+"""A viewer waits at most this many seconds for a read; a slower read continues without the viewer."""
 
 HOUR = 3600.0
 LEAST_SECONDS = 60.0
-"""Figures of a run shorter than this are extrapolated as if it had lasted so many seconds."""
+"""If a run is shorter than this, its figures are extrapolated as if the run had lasted this many seconds."""
 DIGITS = 8
 
 
 class FeedDetails:
     """The details of one feed during a run.
 
-    The documents are read in other threads than the feed's own. They are cached, so that many viewers cost as much as
-    one, and a reader waits some seconds at most.
+    Separate threads read the documents, so that the feed's thread does not wait. The documents are cached, so that many
+    viewers cost as much as one viewer, and a viewer waits some seconds at most.
 
     Args:
-        spark: the feed's session; without it there are no query panels.
+        spark: the feed's session; if None, there are no query panels.
 
     Attributes:
-        documents: functions that return the documents for JSON, by the name of the page.
+        documents: functions that return documents for JSON, by the name of the document, such as ``costs``.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class FeedDetails:
 def _cached(
     read: Callable[[], Document], empty: Callable[[], Document], *, seconds: float = TABLE_SECONDS
 ) -> Callable[[], Document]:
-    """Return a cached read; if it fails, its document is the empty one with the error."""
+    """Return a function that reads a document through a cache; if a read fails, return ``empty`` with the error."""
     return CachedRead(read, failed=lambda why: {**empty(), "error": why}, seconds=seconds, limit=LIMIT).get
 
 
@@ -103,7 +103,7 @@ def _readers(feed: Feed, monitor: FeedMonitor) -> Iterator[tuple[str, DeadLetter
 
 
 def costs_of(monitor: FeedMonitor, tariff: Tariff | None) -> dict[str, Any]:
-    """Return the S3 requests of the last hour and their price; without a batch, the figures are None.
+    """Return the S3 requests of the last hour and their price; if no batch counted requests, the figures are None.
 
     If the feed has run for less than an hour, the figures of ``seconds`` are extrapolated to an hour.
     """
@@ -140,7 +140,7 @@ def costs_of(monitor: FeedMonitor, tariff: Tariff | None) -> dict[str, Any]:
 
 
 def _by_class(monitor: FeedMonitor) -> dict[str, float]:
-    """Return the requests of an average batch by class of S3 keys; the newest batches count."""
+    """Return the average requests per batch over the newest batches, by class of S3 keys."""
     sums, counted = Counter[str](), 0
     for batch in monitor.batches():
         if batch.requests is not None:

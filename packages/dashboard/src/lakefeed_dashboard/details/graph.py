@@ -15,7 +15,7 @@ from lakefeed.messages.redaction import redacted
 from lakefeed.monitor.feed_monitor import FeedMonitor
 
 SECONDS = 60.0
-"""Rates are those of so many seconds."""
+"""A rate is the average of this many seconds."""
 MOST_TOPICS = 30
 
 
@@ -61,7 +61,7 @@ class _Graph:
     def add(
         self, id_: str, label: str, kind: str, *, after: Iterable[str] = (), rate: float | None = None, detail: str = ""
     ) -> str:
-        """Add a node with edges from the nodes of ``after``; return its id."""
+        """Add a node with edges from the nodes of ``after``; return the new node's id."""
         shown = None if rate is None else round(rate, 3)
         self.nodes.append({"id": id_, "label": label, "kind": kind, "rate": shown, "detail": redacted(detail)})
         self.edges += [[before, id_] for before in after]

@@ -44,7 +44,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class PanelSession:
-    """A copy of the feed's Spark session for panels, with its views, catalogs and secrets; for one thread at a time."""
+    """A copy of the feed's Spark session, views, catalogs and secrets included; only one thread may use the copy."""
 
     def __init__(self, spark: SparkSession) -> None:
         from pyspark.sql import SparkSession
@@ -124,7 +124,7 @@ def cell(value: Any) -> Any:
         return value if abs(value) <= EXACT else str(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
-    if isinstance(value, tuple):  # `_short` makes a struct of a time.
+    if isinstance(value, tuple):  # `_short` converts a time into a struct.
         return _time(value[0])
     number = float(value)  # The value is a decimal.
     return number if Decimal(repr(number)) == value else str(value)
@@ -140,7 +140,7 @@ def _time(micros: int | None) -> str | None:
 
 
 def cancel(spark: SparkSession, group: str) -> None:
-    """Cancel the jobs of a group, and the jobs that its query would begin later."""
+    """Cancel the jobs of a group, and the jobs that the group's query would begin later."""
     own: Any = spark.sparkContext
     own._jsc.sc().cancelJobGroupAndFutureJobs(group)
 
@@ -158,9 +158,9 @@ def reason_of(error: BaseException) -> str:
 
 
 AT_ONCE = 2
-"""The most panels that are queried at the same time: with two, a slow query does not delay all others."""
+"""The most panels that are queried at the same time; two, so that one slow query does not delay all other panels."""
 IDLE_SECONDS = 60.0
-"""A thread without queries ends after so many seconds."""
+"""A thread without queries ends after this many seconds."""
 
 Query = Callable[..., dict[str, Any]]
 """Takes a panel and the name of a job group, and returns columns and rows."""

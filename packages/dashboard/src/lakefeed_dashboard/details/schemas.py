@@ -63,7 +63,7 @@ def schemas_document(config: PipelineConfig, monitor: FeedMonitor, read: ReadMet
 
 
 def history(table: str, metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return a table's schemas, newest last, with the differences to the previous schema."""
+    """Return a table's schemas, newest last, each with its differences from the previous schema."""
     found = []
     before: dict[int, SchemaField] | None = None
     for schema in metadata["schemas"]:

@@ -1,8 +1,8 @@
 """Files, bytes and snapshots of a feed's tables, from metadata in the driver's memory.
 
-Every batch loads its table and commits to it, so the JVM has the table's metadata, and showing them costs no request
-(``io.lakefeed.commit.RecentTables``). pyiceberg opens a table that this driver has not loaded yet, which reads one
-metadata file, or none with a REST catalog. Manifests are never read.
+Every batch loads its table and commits to it, so the JVM has the table's metadata, and showing the metadata costs no
+request (``io.lakefeed.commit.RecentTables``). pyiceberg opens a table that this driver has not loaded yet, which takes
+one read of a metadata file, or no read with a REST catalog. Manifests are never read.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _snapshot(snapshot: Any) -> dict[str, Any]:
 
 
 def parts_of(config: PipelineConfig, monitor: FeedMonitor) -> Iterator[PipelineConfig]:
-    """Yield the pipeline, or one per topic that the feed reads now if topics have their own tables."""
+    """Yield the pipeline; if each topic has its own table, yield a pipeline per topic that the feed reads now."""
     if not config.has_many_tables:
         yield config
         return
@@ -114,12 +114,12 @@ def iceberg_tables(config: PipelineConfig, monitor: FeedMonitor) -> dict[str, st
 
 
 def table_document(config: PipelineConfig, monitor: FeedMonitor, read: ReadMetadata, *, now: float) -> dict[str, Any]:
-    """Return files, bytes and newest snapshots of the feed's tables; for other sinks, a note."""
+    """Return files, bytes and newest snapshots of the feed's tables; for a sink without snapshots, a note."""
     tables = iceberg_tables(config, monitor)
     shown = [_iceberg(name, feed, read) for name, feed in list(tables.items())[:MOST_TABLES]]
     for place, sink in config.sink_blocks:
         if not sink.chosen.snapshot_tables:
-            # Without a request, only the rows of this run are known for such a sink.
+            # Without a request to the sink, only the number of rows that this run has written is known.
             rows = f"{monitor.snapshot().totals.rows:,} rows were written by this run"
             note = f"{place} is {sink.kind}, which has no snapshots; {rows}"
             shown.append({"name": sink.chosen.table_name or place, "kind": sink.kind, **_UNKNOWN, "note": note})

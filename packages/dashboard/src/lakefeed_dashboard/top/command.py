@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lakefeed_dashboard.top.feed_watch import FeedWatch
 
 SETTLE_SECONDS = 15.0
-"""Without a live screen, the command waits so long for all feeds; to read a ledger may take seconds."""
+"""Without a live screen, the command waits at most this long for all feeds; reading a ledger may take seconds."""
 PLAIN_WIDTH = 200
 
 

@@ -26,13 +26,13 @@ from lakefeed_dashboard.top.seen import MOST_POINTS, SeenFeed, Trend, answered
 
 FIND_SECONDS = 2.0
 LEDGER_SECONDS = 5.0
-"""The least seconds between two reads of a ledger, which send requests to catalog, store and broker."""
+"""The least seconds between two reads of a ledger; each read sends requests to catalog, store and broker."""
 ASKING = "asking"
 """The state of a feed before its first answer."""
 
 
 class WatchedFeed(Protocol):
-    """One feed and the place that knows its state."""
+    """A feed whose state can be read, from its driver, a dashboard or the ledger."""
 
     key: str
     name: str
@@ -41,7 +41,7 @@ class WatchedFeed(Protocol):
         """Read the feed's state; if the user has opened the feed, also its events."""
 
     def pause(self, every: float) -> float:
-        """Return the seconds until the next look."""
+        """Return the seconds until the next read of the state, at least ``every``."""
 
 
 FeedFinder: TypeAlias = Callable[[], Sequence[WatchedFeed]]
@@ -60,7 +60,7 @@ class WatchedDriver:
         return every
 
     def look(self, *, is_open: bool) -> SeenFeed:
-        # Another driver may have started since the last look, or this one may have ended.
+        # Read the file again, because the feed's driver may have ended since the last read, or a new driver started.
         file = self._file = drivers.find(self._file.identity) or self._file
         if not file.is_running:
             return self._without(file, file.ended or "killed", "" if file.ended else "its process has gone")
@@ -106,7 +106,7 @@ class WatchedRemote:
 
 
 class WatchedLedger:
-    """A feed of a pipeline file without a driver on this machine; its state is derived from the ledger."""
+    """A feed of a pipeline file that has no driver on this machine; the ledger shows the feed's likely state."""
 
     def __init__(self, config: PipelineConfig, connections: Connections, folder: Path | None, identity: str) -> None:
         self.key, self.name = f"{identity}\n{config.name}", config.name
@@ -169,7 +169,7 @@ class _Asked:
 
 
 class LocalDrivers:
-    """This user's drivers on this machine, also killed ones, and drivers that have ended since the command began."""
+    """This user's drivers on this machine, including killed drivers and those that ended after the command began."""
 
     def __init__(self, *, named: Collection[str] = ()) -> None:
         self._named = named
@@ -181,7 +181,7 @@ class LocalDrivers:
 
 
 class PipelineFeeds:
-    """The feeds of one pipeline file: the driver's if it runs here, otherwise one per part with a table of its own.
+    """The feeds of one pipeline file: the running driver's feed, or without a driver on this machine one per table.
 
     Args:
         parts: configuration, connections and folder of each part.
@@ -204,7 +204,8 @@ class FeedWatch:
     """Reads the state of all feeds repeatedly while the block runs.
 
     Args:
-        finders: by the name of the place, which is shown if the place does not answer.
+        finders: functions that list the feeds of a place, by the place's name; if a place does not answer, its name is
+            shown.
         every: seconds between two reads of a feed.
     """
 
@@ -224,11 +225,11 @@ class FeedWatch:
         return self
 
     def __exit__(self, *error: object) -> None:
-        # Threads that wait for an answer end by themselves.
+        # The threads are not joined: each one ends by itself when the answer that it waits for arrives.
         self._ends.set()
 
     def open(self, key: str) -> None:
-        """Read also the events of the feed with this key; an empty key stops that."""
+        """From now on, read also the events of the feed with this key; with an empty key, read no events."""
         self._opened = key
 
     def feeds(self) -> list[SeenFeed]:
@@ -245,7 +246,7 @@ class FeedWatch:
         return [*unique.values(), *places]
 
     def failures(self) -> dict[str, LakefeedError]:
-        """Return the errors of the places that do not answer, by name."""
+        """Return the errors of the places that do not answer, by the place's name."""
         with self._lock:
             return dict(self._failures)
 

@@ -22,7 +22,7 @@ MOST_BATCHES = 5
 MOST_EVENTS = 20
 LONGEST_FILTER = 100
 DRAW_SECONDS = 0.5
-"""The time between two drawings; each one fits the terminal's current size."""
+"""The time between two drawings; each drawing fits the terminal's current size."""
 HELP = "q quit · ↑ ↓ enter open · / filter · sort n t r l o b c d s e · i invert"
 OPEN_HELP = "q quit · esc back · ↑ ↓ scroll"
 
@@ -36,7 +36,7 @@ def run_top(screen: TopScreen, *, descriptor: int, console: Console) -> None:
     live = Live(
         console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False, transient=True
     )
-    # The keyboard is the outer block: it switches the echo on only after the screen is gone.
+    # The keyboard is the outer block, because it must switch the echo on only after the screen is gone.
     with Keyboard(descriptor, leave=live.stop, resume=lambda: live.start(refresh=True)).entered() as keyboard:
         try:
             live.start()
@@ -116,7 +116,7 @@ class TopScreen:
         self._rows = 10
 
     def press(self, key: str) -> None:
-        """Handle a key: a character, or the name of another key."""
+        """Handle a key: a character, or the name of a key such as ``page up``."""
         if self._is_typing:
             self._type(key)
         elif key == "q":
@@ -165,7 +165,7 @@ class TopScreen:
             self._first = 0
 
     def _sort(self, key: str, *, is_reversed: bool) -> None:
-        """Sort, and choose the first feed, which users sort for."""
+        """Sort by the column of this key, and choose the first feed, because users sort to see that feed."""
         self._sorted_by, self._is_reversed = key, is_reversed
         self._chosen, self._first = "", 0
 
@@ -201,7 +201,7 @@ class TopScreen:
     def _table(self, feeds: Sequence[SeenFeed], width: int) -> list[Text]:
         shown, now = self._shown(feeds), self._clock()
         keys = [feed.key for feed in shown]
-        # Until the user moves the choice, it stays at the first line, also if the order changes.
+        # Until the user moves the choice, the first line is chosen, also if the order of the feeds changes.
         chosen = keys.index(self._chosen) if self._chosen in keys else 0
         first = min(max(0, chosen - self._rows + 1, self._first), max(0, len(shown) - self._rows), chosen)
         self._first = first

@@ -1,4 +1,4 @@
-"""The state of a feed on the screen: its driver's answer, or its likely state by the ledger, and a trend."""
+"""The state of a feed on the screen: its driver's answer, or the likely state that the ledger shows, and a trend."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TrendPoint(JsonModel):
 
 
 class Trend:
-    """The newest points of a feed: first the driver's history, then one per batch."""
+    """The newest points of a feed: first those of the driver's history, then one point per batch."""
 
     def __init__(self) -> None:
         self._points: deque[TrendPoint] = deque(maxlen=MOST_POINTS)
@@ -42,7 +42,7 @@ class Trend:
         self.batches.extend(history.batches)
 
     def add(self, batch: FinishedBatch | None) -> None:
-        """Add a batch, unless the trend has it already."""
+        """Add a batch, unless the trend contains the batch already."""
         if batch is None or (self._points and batch.finished_at <= self._points[-1].at + 0.001):
             return
         self._points.append(TrendPoint(at=batch.finished_at, rate=batch.processing_rate, lag=batch.lag))
@@ -54,14 +54,14 @@ class Trend:
 
 
 class SeenFeed(JsonModel):
-    """The state of a feed at one time; ``lakefeed top --output json`` prints it: docs/metrics.md lists the keys.
+    """The state of a feed at one time, which ``lakefeed top --output json`` prints; docs/metrics.md lists the keys.
 
     Attributes:
         key: unique among all feeds on the screen.
-        state: the driver's state, or the likely one; ``no answer`` if the driver did not answer in time.
+        state: the driver's state, or the likely state by the ledger; ``no answer`` if the driver does not answer.
         note: the reason for the state, if it is not obvious.
         since: when the run began.
-        progress: the driver's answer; None if there is none.
+        progress: the driver's answer; None if the driver has not answered.
         rate: records per second.
     """
 

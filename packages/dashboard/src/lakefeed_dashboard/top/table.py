@@ -34,12 +34,12 @@ STYLES = {
 
 @dataclass(frozen=True)
 class TopColumn:
-    """A column.
+    """A column of the table.
 
     Attributes:
-        need: if not all columns fit, the columns with the lowest values are shown.
+        need: if not all columns fit, the columns with the lowest ``need`` are shown.
         value: returns the value to sort by; None comes last. Figures are sorted in descending order.
-        key: the key that sorts by this column.
+        key: the key on the keyboard that sorts by this column.
         takes_rest: the column takes the remaining width.
     """
 
@@ -133,12 +133,12 @@ def columns_for(width: int) -> list[tuple[TopColumn, int]]:
 def sort(feeds: Iterable[SeenFeed], *, key: str, is_reversed: bool, now: float) -> list[SeenFeed]:
     """Sort feeds by a column: words ascending, figures descending, unknown values last."""
     value = SORTED_BY[key].value
-    assert value is not None  # Every column with a key has a value.
+    assert value is not None  # Every column that a key sorts by has a function for its value.
     by_name = sorted(feeds, key=lambda feed: (feed.name.casefold(), feed.key))
     known = [(found, feed) for feed in by_name if (found := value(feed, now)) is not None]
     unknown = [feed for feed in by_name if value(feed, now) is None]
     is_word = any(isinstance(found, str) for found, _ in known)
-    # The sort is stable in both directions: feeds with equal figures stay ordered by name.
+    # The sort is stable in both directions, so feeds with equal figures stay ordered by name.
     known.sort(key=lambda pair: pair[0], reverse=is_word == is_reversed)
     return [feed for _, feed in known] + unknown
 

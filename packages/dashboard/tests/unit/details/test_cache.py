@@ -1,4 +1,4 @@
-"""CachedRead caches a document for some seconds, reads it once at a time, and limits the wait for a read."""
+"""CachedRead caches a document for some seconds, never runs two reads at once, and limits the wait for a read."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +13,7 @@ def failed(why: str) -> dict[str, Any]:
     return {"error": why}
 
 
-def test_many_viewers_share_one_read_for_its_seconds() -> None:
+def test_many_viewers_share_one_read_until_the_document_expires() -> None:
     clock, reads, gate = Clock(), [], threading.Event()
 
     def read() -> dict[str, Any]:

@@ -76,7 +76,7 @@ def test_a_panel_is_queried_again_after_its_interval() -> None:
     panels.close()
 
 
-def test_a_slow_panel_runs_once_at_a_time_and_does_not_delay_others() -> None:
+def test_a_slow_panel_is_not_queried_twice_at_once_and_delays_no_other_panel() -> None:
     queries, slow, now = Queries(), Queries(), [100.0]
     slow.gate.clear()
 

@@ -116,7 +116,7 @@ def test_the_first_50_tables_are_shown() -> None:
     assert document["tables"][0]["name"] == "lake.web.hits_000"
 
 
-def test_the_schema_history_has_differences_also_of_nested_fields(catalog: SqlCatalog) -> None:
+def test_the_schema_history_shows_changes_of_nested_fields_too(catalog: SqlCatalog) -> None:
     from pyiceberg.schema import Schema
     from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType
 
@@ -164,7 +164,7 @@ def test_the_schema_history_has_differences_also_of_nested_fields(catalog: SqlCa
     assert (first["at"] is None, third["at"] is None) == (True, False)
 
 
-def test_the_schemas_document_has_the_writers_schemas_of_the_run() -> None:
+def test_the_schemas_document_lists_the_schemas_of_written_batches() -> None:
     monitor = FeedMonitor("hits")
     monitor.events.add("schema", "batch 3 has rows of schema 7", batch=3, schema_id=7)
 

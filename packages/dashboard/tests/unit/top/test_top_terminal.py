@@ -1,4 +1,4 @@
-"""``lakefeed top`` in a real pseudo-terminal, over the endpoints of drivers; some of them hang."""
+"""``lakefeed top`` in a real pseudo-terminal, over the endpoints of drivers, some of which hang."""
 
 import json
 import os
@@ -116,7 +116,7 @@ def test_top_shows_fifty_feeds_while_some_hang(home: Path) -> None:
         assert len(lines) == 24
         assert all(len(line) <= 80 for line in lines)
         assert "q quit" in lines[-1]
-        # The first screen already has the history.
+        # The first screen already shows the history of each feed.
         assert re.search(r"feed-1\d +waiting .*[▂▃▄▅▆▇█]{3}", screen)
         assert not re.search("\x1b]0|\u202e", shown.written.decode())
 

@@ -1,7 +1,8 @@
 """Send the OpenLineage events of a run from a separate thread, in limited time.
 
-START is sent when the run begins, RUNNING while batches are committed, and COMPLETE, FAIL or ABORT at its end. If a
-server does not answer, events are lost, but never a batch: START is retried before the next event, RUNNING is skipped.
+START is sent when the run begins, RUNNING while batches are committed, and COMPLETE, FAIL or ABORT at the run's end. If
+the server does not answer, events are lost, but no batch: a lost START is sent again before the next event, and a lost
+RUNNING is skipped.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class LineageFollower:
         self._reported: tuple[object, ...] = ()
 
     def finish(self) -> None:
-        """End the thread; it has ``timeout_seconds`` to send the remaining events."""
+        """End the thread, which has ``timeout_seconds`` to send the remaining events."""
         self._until = time.monotonic() + self._run.lineage.timeout_seconds
         self._over.set()
 
@@ -192,7 +193,7 @@ class LineageRun:
         columns: tuple[RowColumn, ...] = (),
         bytes_out: int | None = None,
     ) -> dict[str, Any]:
-        """Return the event that reports this progress; its statistics count from the run's start."""
+        """Return the event that reports this progress; the statistics in the event count from the run's start."""
         topics = sorted({partition.topic for partition in progress.partitions})
         read = inputs(self.config, topics)
         written = outputs(self.config, self.connections, topics)
@@ -239,7 +240,7 @@ def _output(
     dataset: Dataset, columns: tuple[RowColumn, ...], rows: int | None, bytes_out: int | None
 ) -> dict[str, Any]:
     facets = dict(dataset.facets)
-    # The columns are known for one table only: with a table per topic, the tables have different columns.
+    # With a table per topic, the tables have different columns, so `columns` describes none of the tables.
     if columns and dataset.has_rows and dataset.topic is None:
         facets["schema"] = {"fields": [column.as_dict() for column in columns]}
     statistics: dict[str, Mapping[str, Any]] = {}
@@ -266,7 +267,7 @@ def _version(package: str) -> str:
 
 
 MOST_DATASETS = 500
-"""An event has at most so many inputs, and outputs; a feed with more topics reports the first ones."""
+"""An event has at most this many inputs and this many outputs; a feed with more topics reports the first topics."""
 
 
 @dataclass(frozen=True)

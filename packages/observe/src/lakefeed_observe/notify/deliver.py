@@ -46,7 +46,7 @@ def deliver(
         seconds: a time limit that may shorten the target's own limit.
         is_cancelled: called while a program runs; if it returns True, the program is killed.
 
-    Raises NotDelivered; its text never contains a webhook's address, a password or a header.
+    Raises NotDelivered, whose text never contains a webhook's address, a password or a header.
     """
     network_seconds = min(ATTEMPT_SECONDS, seconds or ATTEMPT_SECONDS)
     if target.webhook is not None:
@@ -177,7 +177,7 @@ def run_program(
     """Run a program to its end, and return a sentence about its exit status.
 
     The program gets ``variables`` and ``_PASSED_VARIABLES`` only, because the driver's environment contains the keys of
-    the object store. It is killed after ``seconds``, or if ``is_cancelled`` returns True.
+    the object store. The program is killed after ``seconds``, or if ``is_cancelled`` returns True.
 
     Raises NotDelivered if the program cannot be started, exits with another status than 0, or must be killed.
     """
@@ -204,7 +204,7 @@ def run_program(
     for thread in threads:
         thread.start()
     is_over = _wait(process.pid, seconds, is_cancelled)
-    # The process is not reaped yet, so its pid is still the id of its own group: the kill hits no other processes.
+    # The process is not reaped yet, so no other process group can have the same id, and the kill hits no other process.
     with suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
     status = process.wait()
@@ -294,7 +294,7 @@ class _Deadline:
             sockets = tuple(self._sockets)
         for each in sockets:
             with suppress(OSError):
-                # Not the TLS socket's own shutdown: it would change the object while another thread reads from it.
+                # The shutdown of a TLS socket would change the object while another thread reads from the socket.
                 socket.socket.shutdown(each, socket.SHUT_RDWR)
 
 
@@ -315,7 +315,7 @@ def _deadline(seconds: float) -> Iterator[_Deadline]:
 
 
 def _encrypt(client: smtplib.SMTP, host: str, context: ssl.SSLContext, deadline: _Deadline) -> None:
-    """Begin TLS; discard what the server sent as plain text, because an attacker may have inserted it."""
+    """Begin TLS; discard what arrived as plain text, because an attacker may have inserted that text."""
     assert client.sock is not None  # The client is connected.
     encrypted = context.wrap_socket(client.sock, server_hostname=host, do_handshake_on_connect=False)
     client.sock = deadline.watch(encrypted)

@@ -53,7 +53,7 @@ _TITLES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Occurrence:
-    """The text of a message: the parts of an error, or the same parts for another event."""
+    """The text of a message: what has happened, where, and what to do next."""
 
     what: str
     where: str | None = None
@@ -62,14 +62,14 @@ class Occurrence:
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """One message.
+    """A message about one event or state of a feed.
 
     Attributes:
         key: distinguishes messages of one trigger, for example by sink; usually empty.
         status: ``happened`` for an event; ``firing`` when a state begins, and ``resolved`` when it ends.
         since: when the event or state began; ``at`` is when the driver noticed it. Seconds since 1970.
         more: how often the event happened again since the previous message.
-        left_out: the number of messages to the same target that the driver dropped since the previous one.
+        left_out: the number of messages that the driver has dropped since the previous message to the same target.
         repeated: this message was sent before; Alertmanager forgets an alert that is not repeated.
     """
 
@@ -103,7 +103,7 @@ class Message:
 
     @property
     def lines(self) -> list[str]:
-        """The lines below the title; they have limited length, no control characters and no secrets."""
+        """The lines below the title, of limited length, without control characters and secrets."""
         found = [self.finding.what]
         if self.finding.where:
             found.append(f"where: {self.finding.where}")
@@ -148,10 +148,10 @@ def sample_message(feed: str, *, driver: Driver, at: float, link: str | None = N
 
 ALERTS_PATH = "/api/v2/alerts"
 REPEAT_SECONDS = 60.0
-"""Alertmanager forgets an alert that is not repeated; it recommends repeating every 30 seconds to 3 minutes."""
+"""Alertmanager forgets an alert that is not repeated, and recommends to repeat alerts every 30 seconds to 3 minutes."""
 LASTS_SECONDS = 5 * REPEAT_SECONDS
 HAPPENED_SECONDS = 3600.0
-"""Alertmanager shows an event, which has no end of its own, for so long."""
+"""Alertmanager shows an event for this many seconds, because an event has no end."""
 
 _GROUPS = re.compile(r"@(channel|here|everyone|all|group)\b", re.IGNORECASE)
 _WORD_JOINER = "\u2060"
@@ -237,7 +237,7 @@ def hash_of(labels: dict[str, str]) -> int:
 
 
 def _labels(message: Message) -> dict[str, str]:
-    """Return the labels that identify an alert; Alertmanager matches a resolution to its alert by them."""
+    """Return the labels that identify an alert; a resolution has the same labels as its alert."""
     name = "".join(word.capitalize() for word in message.trigger.split("_"))
     found = {
         "alertname": f"Lakefeed{name}",

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 LEAST_PAUSE_SECONDS = 0.2
-"""The least time between two looks at the monitor; one look handles all events since the previous one."""
+"""The least time between two looks at the monitor; a look handles all events since the previous look."""
 END_SECONDS = 10.0
 WATCH_END_SECONDS = 2.0
 
@@ -38,10 +38,10 @@ WATCH_END_SECONDS = 2.0
 def notifying(
     settings: Notify | None, monitor: FeedMonitor, *, memory: Path | None = None, seconds: float = END_SECONDS
 ) -> Iterator[None]:
-    """Send messages while the block runs; when it ends, send the remaining ones for at most ``seconds``.
+    """Send messages while the block runs; when the block ends, send the remaining messages for at most ``seconds``.
 
     Args:
-        memory: a file that remembers sent messages, so that a feed that fails at every start sends only one.
+        memory: a file that lists sent messages, so that a feed that fails at every start sends only one message.
     """
     if settings is None:
         yield
@@ -90,11 +90,11 @@ class Notifier:
     def _run(self) -> None:
         is_last = False
         while not is_last:
-            # Read before the look, so that one more look after the run's end handles the run's last events.
+            # Read the flag before the look at the monitor, so that a look after the run's end handles its last events.
             is_last = self._stop.is_set()
             try:
                 self._look(wait=not is_last)
-            except Exception:  # A bug here must not end the thread; the log has it once.
+            except Exception:  # A bug here must not end the thread; only its first error is logged.
                 if not self._is_broken:
                     _log.warning("notify: the feed's state cannot be read", exc_info=True)
                 self._is_broken = True
@@ -148,7 +148,7 @@ FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
 HOUR = 3600.0
 NEWEST_SECONDS = 5.0
-"""At a run's end, a running program is killed so many seconds before the deadline, if a newer message waits."""
+"""At a run's end, a running program is killed this many seconds before the deadline, if a newer message waits."""
 MARGIN = 0.5
 ALWAYS = ("failed", "stopped", "error_budget")
 """Triggers of a run's end; the limit of messages per hour does not apply to them."""
@@ -159,7 +159,7 @@ class Sender:
 
     Args:
         report: called with a sentence when the target stops answering, refuses a message, or answers again.
-        most_per_hour: the sender drops further messages, and the next message has their number.
+        most_per_hour: the most messages in an hour; the next message after dropped ones has their number.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class Sender:
             self._changed.notify_all()
 
     def close(self, until: float) -> None:
-        """End the thread when the queue is empty, or at this time of the clock; the newest messages now go first."""
+        """End the thread when the queue is empty, or at the time ``until``; from now on, newer messages go first."""
         with self._changed:
             self._until = until
             self._changed.notify_all()
@@ -242,7 +242,7 @@ class Sender:
                 self._is_at_work = True
             try:
                 is_sent = self._send(replace(message, left_out=left_out), began)
-            except Exception as error:  # A bug must not end the thread, because it must still send the run's end.
+            except Exception as error:  # The thread must survive a bug, to send the message about the run's end.
                 self._note(f"gets no messages because of a bug: {type(error).__name__}")
                 is_sent = False
             with self._changed:
@@ -251,7 +251,7 @@ class Sender:
                     self._left_out += left_out + (not message.repeated)
 
     def _send(self, message: Message, began: float) -> bool:
-        """Deliver a message, with retries; return False if the sender gives it up."""
+        """Deliver a message, with retries; return False if the sender gives the message up."""
         pause = FIRST_PAUSE_SECONDS
         while True:
             left = None if self._until is None else self._until - self._clock()
@@ -274,7 +274,7 @@ class Sender:
             pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
 
     def _waits_for_the_newest(self, pause: float) -> bool:
-        """Wait before the next attempt; return True if the run ends meanwhile: then newer messages must go first."""
+        """Wait before the next attempt; return True if the run ends meanwhile and newer messages must go first."""
         with self._changed:
             if self._until is None:
                 return self._changed.wait_for(lambda: self._until is not None, timeout=pause) and bool(self._queue)
@@ -286,7 +286,7 @@ class Sender:
         return self._until is not None and self._clock() >= self._until - (NEWEST_SECONDS if self._queue else MARGIN)
 
     def _note(self, trouble: str | None) -> None:
-        """Report a problem when it begins and when it ends (None), but not each time it occurs."""
+        """Report when a problem begins, and when it has ended (None); do not report a problem that continues."""
         before, self._trouble = self._trouble, trouble
         if trouble is not None and (before is None or before.partition(":")[0] != trouble.partition(":")[0]):
             self._report(f"notify: the target '{self.name}' {trouble}")

@@ -243,7 +243,7 @@ class Notify(Block):
 
 
 def settings_of(config: PipelineBlocks) -> Notify | None:
-    """Return the block ``notify``; if it has no link, set the dashboard's address as its link."""
+    """Return the block ``notify``; if the block has no link, use the dashboard's address as the link."""
     notify = config.block(Notify)
     if notify is None or notify.link is not None:
         return notify

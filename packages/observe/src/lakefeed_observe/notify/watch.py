@@ -75,7 +75,7 @@ class Watch:
         return [self._message(progress, trigger, key, sending, now) for trigger, key, sending in due if sending]
 
     def repeats(self, progress: FeedProgress, now: float) -> list[Message]:
-        """Return the messages of the states that still last, for receivers that forget them otherwise."""
+        """Return the messages of the states that still last, for receivers that forget a message without repetition."""
         found = []
         for name, (trigger, finding) in self._showing.items():
             gate = self._gates.get(name)
@@ -86,7 +86,7 @@ class Watch:
         return found
 
     def _take(self, event: Event, progress: FeedProgress) -> None:
-        """Record an event in the gate of its trigger, if it has a trigger that is on."""
+        """Record an event in the gate of its trigger, if the event has a trigger that is on."""
         trigger = _trigger_of(event)
         if trigger is None or not getattr(self._when, "schema_" if trigger == "schema" else trigger):
             return
@@ -100,7 +100,7 @@ class Watch:
             done = f"{counted(totals.batches, 'batch', 'batches')}, {counted(totals.records, 'record')}"
             what = f"the run has ended as requested: {done}"
             finding = Occurrence(what=what, where=progress.sink or None)
-        # Each class of error has its own gate: the cool-down of one error must not hold another one back.
+        # Each class of error has its own gate, so that the cool-down of one class does not hold back another class.
         key = str(event.details.get("error") or "") if trigger in ("failed", "error") else ""
         self._gate(trigger, key).happened(finding, at=event.at)
 
@@ -189,7 +189,7 @@ class Watch:
     def _gate(self, trigger: str, key: str = "") -> Gate:
         name = _name(trigger, key)
         if name not in self._gates and len(self._gates) >= MOST_GATES:
-            name = trigger  # The number of gates is limited: further keys share the trigger's gate.
+            name = trigger  # The number of gates is limited, so further keys share the trigger's gate.
         return self._gates.setdefault(name, Gate())
 
     def _message(
@@ -251,10 +251,10 @@ class Gate(BaseModel):
     """Limits the messages of one kind: holds events back during the cool-down. Times are seconds since 1970.
 
     Attributes:
-        fires: a message was sent, and its resolution was not; ``since`` is when its cause began.
+        fires: a message was sent, and its resolution was not; ``since`` is when the cause of the message began.
         sent_at: when the last message was sent, resolutions excluded.
         held: the number of events since ``sent_at``.
-        newest: the newest of these events.
+        newest: the newest event since ``sent_at``.
         true_at: when the state began; ``clear_at`` is when it ended.
     """
 
@@ -269,7 +269,7 @@ class Gate(BaseModel):
 
     @classmethod
     def of(cls, stored: Any) -> Gate:
-        """Return the gate that an earlier run has stored; a new gate if it cannot be read."""
+        """Return the gate that the previous run has stored; a new gate if the stored gate cannot be read."""
         try:
             return cls.model_validate(stored)
         except ValueError:
@@ -281,7 +281,7 @@ class Gate(BaseModel):
         self.newest, self.newest_at = finding, at
 
     def due(self, *, now: float, cool_down: float) -> Sending | None:
-        """Return a message about the newest event; None if there is none, or during the cool-down."""
+        """Return a message about the newest event; None without a new event, or during the cool-down."""
         if self.newest is None or not self._has_cooled(now, cool_down):
             return None
         found = Sending(status="happened", finding=self.newest, since=self.newest_at, more=self.held - 1)
@@ -289,7 +289,7 @@ class Gate(BaseModel):
         return found
 
     def lasts(self, finding: Occurrence | None, *, now: float, seconds: float, cool_down: float) -> Sending | None:
-        """Record whether a state exists now; return a message if it has begun or ended.
+        """Record whether a state exists now; return a message if the state has begun or ended.
 
         Args:
             finding: None if the state does not exist now.
@@ -315,7 +315,7 @@ class Gate(BaseModel):
     def _is_clear(self, *, now: float, seconds: float) -> Sending | None:
         if not self.fires:
             if self.true_at is not None and now - self.true_at >= seconds:
-                self.held += 1  # The cool-down held the message back until the state was over: it is only counted.
+                self.held += 1  # The state ended within the cool-down, so the next message only counts it.
             self.true_at = None
             return None
         self.clear_at = now if self.clear_at is None else min(self.clear_at, now)

@@ -29,7 +29,7 @@ _EXPORTER = "opentelemetry.exporter.otlp.proto.http.metric_exporter"
 _UNITS = {"seconds": "s", "bytes": "By"}
 """Counts have no unit: with the unit 1, a Prometheus collector adds "ratio" to a gauge's name."""
 _MOST_POINTS = 5000
-"""The most points in one request, because collectors limit its size to a few megabytes."""
+"""The most points in one request, because collectors limit the size of a request to a few megabytes."""
 
 
 class OtlpMetrics:
@@ -63,7 +63,7 @@ class OtlpMetrics:
         return self._exporter.export(data) is MetricExportResult.SUCCESS
 
     def close(self) -> None:
-        """End waits for a retry."""
+        """Close the connection, and end a wait for a retry."""
         self._exporter.shutdown()
 
 

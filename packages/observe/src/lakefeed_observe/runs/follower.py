@@ -1,6 +1,6 @@
 """Write the trace of a run from a separate thread: every minute, soon after important events, and at the end.
 
-A folder that is full or not writable costs the trace, but never a batch.
+If the folder is full or not writable, the trace is lost, but no batch.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ EVERY_SECONDS = 60.0
 SOON_SECONDS = 5.0
 """The delay of the write after an important event."""
 SHARE = 100
-"""Writing takes at most 1/100 of a run's time: a day's history takes longer to write than a minute's."""
+"""Writing takes at most 1/100 of a run's time; a long history takes longer to write, and is written less often."""
 END_SECONDS = 5.0
 TURN_SECONDS = 1.0
 
@@ -169,7 +169,7 @@ class RunTrace:
         self._samples: dict[str, str] = {}
 
     def take(self, events: Iterable[Event]) -> bool:
-        """Add events, and keep the newest ones of every kind; return whether one of them should be written soon."""
+        """Add events, of which the newest of every kind are kept; return whether the trace should be written soon."""
         is_important = False
         for event in events:
             kind = "upkeep" if event.kind == "note" and event.message.startswith(UPKEEP) else event.kind

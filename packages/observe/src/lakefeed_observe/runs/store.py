@@ -100,14 +100,14 @@ class Trace(JsonModel):
 
     @classmethod
     def read(cls, text: str | bytes) -> Trace | None:
-        """Parse a file; return None if it is no trace. If the trace has no end, set ``running``, ``cut`` or unknown."""
+        """Parse a trace; return None if the text is no trace. A trace without an end gets running, cut or unknown."""
         try:
             trace = cls.model_validate_json(text)
         except ValueError:
             return None
         if trace.end is not None:
             return trace
-        # Only this machine's processes can be examined.
+        # The driver's process can be examined only if the driver ran on this machine.
         end, driver = "unknown", trace.driver
         if driver.host == socket.gethostname():
             is_running = driver.started is not None and process_start(driver.pid) == driver.started
@@ -136,7 +136,7 @@ class LocalRuns:
         write_own_file(self.folder / f"{trace.run}.json", trace.json_line)
 
     def prune(self) -> None:
-        """Delete the oldest traces that exceed the number or the size limit, but never the newest one."""
+        """Delete the oldest traces that exceed the number or the size limit, but never the newest trace."""
         total = 0
         with suppress(OSError):
             for number, path in enumerate(self._paths()):
@@ -159,7 +159,7 @@ class LocalRuns:
 
 
 def runs_of(feed: str) -> list[LocalRuns]:
-    """Return the traces of all feeds on this machine that have this name; feeds with different sinks may share it."""
+    """Return the traces of all feeds of this name on this machine; feeds with different sinks may share a name."""
     found = []
     with suppress(OSError, RuntimeError):
         for folder in sorted((default_home() / "run" / "runs").iterdir()):

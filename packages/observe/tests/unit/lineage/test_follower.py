@@ -63,7 +63,7 @@ def test_a_run_is_reported_from_its_start_to_its_end() -> None:
     assert events[-1]["outputs"][0]["outputFacets"]["outputStatistics"]["rowCount"] == 10
 
 
-def test_an_error_is_reported_with_its_message() -> None:
+def test_the_last_event_has_the_message_of_an_error() -> None:
     monitor = FeedMonitor("taxi")
     with (
         server() as (url, events, _),
@@ -77,7 +77,7 @@ def test_an_error_is_reported_with_its_message() -> None:
 
 
 @pytest.mark.waits
-def test_a_server_that_hangs_delays_the_run_by_timeout_seconds_only() -> None:
+def test_a_server_that_hangs_delays_the_run_by_timeout_seconds_at_most() -> None:
     monitor = FeedMonitor("taxi")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Deliver messages to real web servers, mail servers and programs, also to ones that hang or refuse."""
+"""Deliver messages to real web servers, mail servers and programs, including some that hang or refuse."""
 
 import json
 import os
@@ -90,7 +90,7 @@ def test_the_format_alertmanager_webhook_is_a_group_of_one_alert() -> None:
     assert body["commonLabels"]["feed"] == "taxi"
 
 
-def test_the_format_json_has_the_whole_message_and_configured_headers_are_sent() -> None:
+def test_the_format_json_sends_the_whole_message_with_the_configured_headers() -> None:
     with web_hook() as hook:
         deliver(webhook(hook.url, headers={"Authorization": "Bearer x"}), message(HOSTILE, more=3))
     [body], [headers] = hook.bodies, hook.headers
@@ -200,7 +200,7 @@ def _runs(pid: int) -> bool:
     return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def test_a_failed_command_is_reported_with_its_status_and_stderr() -> None:
+def test_the_error_of_a_failed_command_has_the_exit_status_and_stderr() -> None:
     remember([SECRET])
     error = refusal(command("/bin/sh", "-c", "echo no pager $TOKEN >&2; exit 3", environment={"TOKEN": SECRET}))
     assert error.reason == "the program exited with status 3: no pager **********"

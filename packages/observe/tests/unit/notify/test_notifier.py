@@ -125,7 +125,7 @@ def close(own: Sender) -> None:
     own.join()
 
 
-def test_a_full_queue_drops_its_oldest_messages_and_counts_them() -> None:
+def test_a_full_queue_drops_and_counts_the_oldest_messages() -> None:
     slow = Blocked()
     own = sender(slow, most_per_hour=1000)
     own.put(message(0))
@@ -155,7 +155,7 @@ def test_the_newest_message_is_sent_first_at_a_runs_end() -> None:
     assert len(slow.got) == 6
 
 
-def test_most_per_hour_drops_messages_but_not_the_end_of_the_run() -> None:
+def test_most_per_hour_drops_messages_except_the_one_about_the_runs_end() -> None:
     target = Blocked()
     target.gate.set()
     own = sender(target, most_per_hour=3)
@@ -167,7 +167,7 @@ def test_most_per_hour_drops_messages_but_not_the_end_of_the_run() -> None:
     assert max(each.left_out for each in target.got) == 7
 
 
-def test_only_limits_a_target_to_its_triggers() -> None:
+def test_a_target_gets_messages_of_the_listed_triggers_only() -> None:
     slow = Blocked()
     slow.gate.set()
     target = validated(NotifyTarget, "test", command={"run": ["true"]}, only=["failed"])
@@ -236,7 +236,7 @@ def messages_of_runs(count: int, memory: Path) -> int:
         return len(hook.bodies)
 
 
-def test_the_next_run_remembers_the_messages_sent_if_its_memory_can_be_read(tmp_path: Path) -> None:
+def test_the_next_run_repeats_no_message_unless_the_memory_file_is_unreadable(tmp_path: Path) -> None:
     memory = tmp_path / "run" / "notify" / "x.json"
     assert messages_of_runs(5, memory) == 1
     assert stat.S_IMODE(memory.stat().st_mode) == 0o600

@@ -69,7 +69,7 @@ def kinds(messages: list[Message]) -> list[tuple[str, str]]:
     return [(message.trigger, message.status) for message in messages]
 
 
-def test_a_lag_fires_and_is_resolved_after_the_time_of_for() -> None:
+def test_a_lag_fires_and_is_resolved_after_the_time_that_the_option_for_sets() -> None:
     feed = Feed({"lag": {"records": 1000, "for": "60 seconds"}}).begin()
     feed.lag(5000)
     assert feed.after(59) == []
@@ -126,7 +126,7 @@ def test_events_during_the_cool_down_are_counted_in_the_next_message() -> None:
     assert "made 90 S3 requests, its budget is 50" in found[0].finding.what
 
 
-def test_a_failed_audit_is_a_message_but_a_publication_is_not() -> None:
+def test_a_failed_audit_sends_a_message_and_a_publication_sends_none() -> None:
     feed = Feed().begin()
     assert feed.after() == []
     feed.monitor.audited("branch staging of lake.ns.t with +3 rows is published", is_published=True)
@@ -145,7 +145,7 @@ def test_a_failed_audit_is_a_message_but_a_publication_is_not() -> None:
         (ValueError("secret of a record"), "failed"),
     ],
 )
-def test_a_failed_run_is_a_message_with_its_error(error: Exception, trigger: str) -> None:
+def test_a_failed_run_sends_a_message_with_the_error(error: Exception, trigger: str) -> None:
     feed = Feed().begin()
     feed.after()
     feed.monitor.ended(error)
@@ -156,7 +156,7 @@ def test_a_failed_run_is_a_message_with_its_error(error: Exception, trigger: str
     assert feed.after(5) == []
 
 
-def test_an_ended_run_is_a_message_with_its_totals_unless_stopped_is_off() -> None:
+def test_an_ended_run_sends_a_message_with_totals_unless_stopped_is_off() -> None:
     feed = Feed().begin()
     feed.batch(0)
     feed.monitor.ended()
@@ -187,13 +187,13 @@ def test_a_failure_is_resolved_after_a_run_has_lasted_for_the_cool_down() -> Non
     assert second.after(500) == []
     assert kinds(second.after(200)) == [("failed", "resolved")]
     assert second.after(700) == []
-    # Another class of error is not held back by the cool-down.
+    # The cool-down of Unreachable does not hold back an error of another class.
     third = Feed(memory=first.watch.memory, now=1e9 + 20).begin()
     third.monitor.ended(SchemaIncompatible("a field has another type"))
     assert kinds(third.after()) == [("failed", "happened")]
 
 
-def test_failures_of_many_tables_are_one_message_per_cool_down() -> None:
+def test_failures_of_many_tables_send_one_message_per_cool_down() -> None:
     feed = Feed().begin()
     for number in range(200):
         feed.monitor.failed(Unreachable(f"table {number} cannot be written", where=f"t{number}"))
@@ -203,7 +203,7 @@ def test_failures_of_many_tables_are_one_message_per_cool_down() -> None:
     assert [message.more for message in found] == [199, 0]
 
 
-def test_no_data_fires_and_is_resolved_by_the_next_record() -> None:
+def test_the_next_record_resolves_the_trigger_no_data() -> None:
     feed = Feed({"no_data": "5 minutes"}).begin()
     feed.batch(0)
     assert feed.after(290) == []
@@ -213,7 +213,7 @@ def test_no_data_fires_and_is_resolved_by_the_next_record() -> None:
     assert kinds(feed.after(1)) == [("no_data", "resolved")]
 
 
-def test_no_commit_fires_only_while_records_wait() -> None:
+def test_the_trigger_no_commit_fires_only_while_records_wait() -> None:
     feed = Feed({"no_commit": "5 minutes"}).begin()
     feed.batch(0)
     assert feed.after(3600) == []  # No records wait.
@@ -227,12 +227,12 @@ def test_no_commit_fires_only_while_records_wait() -> None:
     assert kinds(feed.after(1)) == [("no_commit", "resolved")]
 
 
-def test_no_commit_fires_while_the_start_lasts() -> None:
+def test_the_trigger_no_commit_fires_while_the_start_lasts() -> None:
     feed = Feed({"no_commit": "5 minutes"})
     assert kinds(feed.after(400)) == [("no_commit", "firing")]
 
 
-def test_a_pause_is_a_message_and_suppresses_no_commit_and_no_data() -> None:
+def test_a_pause_sends_a_message_and_suppresses_the_triggers_no_commit_and_no_data() -> None:
     feed = Feed({"no_commit": "1 minute", "no_data": "1 minute"}).begin()
     feed.batch(0)
     feed.monitor.observe_ends({("trips", 0): 500})
@@ -245,7 +245,7 @@ def test_a_pause_is_a_message_and_suppresses_no_commit_and_no_data() -> None:
     assert kinds(feed.after(2)) == [("paused", "resolved")]
 
 
-def test_each_paused_sink_is_a_message() -> None:
+def test_each_paused_sink_sends_a_message() -> None:
     feed = Feed().begin()
     feed.monitor.paused({"search": "it refuses connections", "copy": "no such table"})
     found = feed.after(5)
@@ -254,7 +254,7 @@ def test_each_paused_sink_is_a_message() -> None:
     assert [(message.key, message.status) for message in feed.after(5)] == [("search", "resolved")]
 
 
-def test_dead_letters_fire_above_their_count_or_share() -> None:
+def test_the_trigger_dead_letters_fires_above_the_count_or_the_share() -> None:
     feed = Feed({"dead_letters": {"count": 10, "within": "5 minutes"}}).begin()
     feed.after(1)
     for number in range(4):
@@ -279,14 +279,14 @@ def test_the_samples_of_dead_letters_take_limited_memory() -> None:
     assert len(feed.watch._samples) <= 601
 
 
-def test_a_changed_schema_is_a_message() -> None:
+def test_a_changed_schema_sends_a_message() -> None:
     feed = Feed().begin()
     feed.batch(0, schema_id=1)
     feed.batch(1, schema_id=2)
     assert kinds(feed.after(1)) == [("schema", "happened")]
 
 
-def test_hangs_fires_and_is_resolved_by_the_next_turn_of_the_loop() -> None:
+def test_the_next_turn_of_the_loop_resolves_the_trigger_hangs() -> None:
     feed = Feed().begin()
     feed.now += 1
     feed.monitor.tick()
@@ -313,7 +313,7 @@ def test_repeats_returns_the_messages_of_states_that_last() -> None:
     "memory",
     [{"lag": 1}, {"lag": {"sent_at": "x"}}, {"lag": {"sent_at": 2e9}}, {"lag": {"fires": 1, "held": None}}, {"x": {}}],
 )
-def test_an_invalid_memory_or_one_from_the_future_holds_no_message_back(memory: dict[str, Any]) -> None:
+def test_a_memory_that_is_invalid_or_from_the_future_holds_no_message_back(memory: dict[str, Any]) -> None:
     feed = Feed({"lag": {"records": 10, "for": "0 seconds"}}, memory=memory).begin()
     feed.lag(100)
     assert kinds(feed.after(1)) == [("lag", "firing")]

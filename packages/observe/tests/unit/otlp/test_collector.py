@@ -1,4 +1,4 @@
-"""Metrics reach an OTLP collector; one that hangs or refuses delays nothing."""
+"""Metrics reach an OTLP collector; a collector that hangs or refuses delays nothing."""
 
 import socket
 import threading

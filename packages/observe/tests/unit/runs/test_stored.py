@@ -61,7 +61,7 @@ def store() -> Iterator[tuple[S3, list[str]]]:
         server.shutdown()
 
 
-def test_the_newest_20_traces_are_read_and_invalid_ones_skipped(store: tuple[S3, list[str]]) -> None:
+def test_the_newest_20_traces_are_read_and_invalid_traces_are_skipped(store: tuple[S3, list[str]]) -> None:
     s3, paths = store
     found = list(StoredRuns("s3a://lake/checkpoints/taxi feed", s3=s3).traces(known={}))
     assert [trace.run for trace in found][:2] == [IDS[-1], IDS[-3]]

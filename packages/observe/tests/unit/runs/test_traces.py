@@ -148,7 +148,7 @@ def test_an_important_event_is_written_soon(folder: LocalRuns, monkeypatch: pyte
         monitor.ended()
 
 
-def test_prune_deletes_the_oldest_traces_and_traces_skips_other_files(folder: LocalRuns) -> None:
+def test_prune_deletes_the_oldest_traces_and_unreadable_files_are_skipped(folder: LocalRuns) -> None:
     ids = [f"20260101T00000{number}Z-abcdef" for number in range(8)]
     for run_id in ids:
         folder.save(Trace(run=run_id, end="ended", sink="x" * 1000))
@@ -192,7 +192,7 @@ class Page(HTMLParser):
         self.text += data
 
 
-def test_texts_of_a_run_inject_no_markup_and_no_secret_into_its_page() -> None:
+def test_texts_of_a_run_inject_no_markup_and_no_secret_into_the_page() -> None:
     remember([SECRET])
     monitor = FeedMonitor("taxi")
     trace = RunTrace(monitor)
@@ -232,7 +232,7 @@ def test_the_commands_list_and_show_print_the_runs(tmp_path: Path, monkeypatch: 
         with tracing(folder, monitor):
             run_of(monitor)
             monitor.ended(error)
-        time.sleep(1.1)  # A run's id has a resolution of one second.
+        time.sleep(1.1)  # The ids sort by the second in which a run began, so each run begins in another second.
 
     def command(*arguments: str) -> str:
         result = CliRunner().invoke(runs, list(arguments), catch_exceptions=False)

@@ -3,7 +3,7 @@
 /** @typedef {{user: string | null, role: "viewer" | "operator", csrf: string | null, login_required: boolean}} Session */
 
 const LIMIT_MS = 20_000;
-/** How often a request is repeated if the server is busy. */
+/** A request is repeated at most this often if the server is busy. */
 const REPEATS = 3;
 /** @type {Session | null} */
 let session = null;
@@ -13,7 +13,7 @@ export class ApiError extends Error {
    * @param {number} status 0 if the server did not answer
    * @param {string} message
    * @param {string | null} [hint]
-   * @param {number} [after] seconds until the request may be repeated; 0 if the server names none
+   * @param {number} [after] seconds until the request may be repeated; 0 if the server names no time
    */
   constructor(status, message, hint = null, after = 0) {
     super(message);

@@ -59,7 +59,7 @@ export function fill(element, ...children) {
 }
 
 /**
- * Set an element's text if it differs; an equal text would disturb screen readers and selections.
+ * Set an element's text if the text differs, because setting an equal text would disturb screen readers and selections.
  * @param {Element} element
  * @param {string} text
  */
@@ -78,7 +78,7 @@ export function visible(value, most = MOST_CHARACTERS) {
   const text = typeof value === "string" ? value : JSON.stringify(value) ?? String(value);
   const shown = text.slice(0, most).replace(HIDDEN, (mark) => `\\u${mark.charCodeAt(0).toString(16).padStart(4, "0")}`);
   if (text.length <= most) return shown;
-  // The server truncates longer texts, so their full length is unknown.
+  // The server truncates texts longer than SERVER_CUTS, so the page does not know the full length of a longer text.
   return text.length < SERVER_CUTS ? `${shown}… (${text.length.toLocaleString()} characters)` : `${shown}…`;
 }
 
@@ -92,7 +92,7 @@ export function foreign(value, most = MOST_CHARACTERS) {
 }
 
 /**
- * Create a section; its heading is its name for screen readers.
+ * Create a section; screen readers read the heading as the section's name.
  * @param {string} title
  * @param {...(Child | Child[])} children
  */

@@ -84,7 +84,7 @@ export function bytes(value) {
 }
 
 /**
- * Format money; small amounts keep their digits.
+ * Format money with two decimals, or a small amount with two significant digits.
  * @param {number | null | undefined} value
  * @param {string | null | undefined} currency
  */
@@ -98,7 +98,7 @@ export function zoneIsLocal() {
   return isLocal;
 }
 
-/** Return the name of the time zone that the page shows beside times. */
+/** Return the name of the time zone in which the page shows times. */
 export function zoneName() {
   if (!isLocal) return "UTC";
   return Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -129,7 +129,7 @@ export function clock(date, { seconds = true, day = false } = {}) {
 }
 
 /**
- * Format a time of the server; times of the last 12 hours have no date.
+ * Format a time that the server sent; a time of the last 12 hours has no date.
  * @param {string | null | undefined} iso
  * @param {{day?: boolean}} [parts]
  */

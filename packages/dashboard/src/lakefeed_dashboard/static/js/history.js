@@ -2,7 +2,7 @@
 
 const MOST_POINTS = 1500;
 const MOST_BATCHES = 100;
-/** Phases that do not overlap, in their order in a batch. "add" is a sum of phases; "rows" and "write …" are parts of one. */
+/** Phases that do not overlap, in their order in a batch. "add" is left out, because it is a sum of phases, and "rows" and "write …", because they are parts of a phase. */
 export const PHASES = ["plan", "check", "write", "dead_letters", "publish", "log", "other"];
 
 /**
@@ -79,7 +79,7 @@ export class History {
     const columns = PHASES.map((name) =>
       batches.map((batch) => (name === "other" ? rest(batch) : (batch.phases?.[name] ?? 0))),
     );
-    // Batch ids start over with a new checkpoint; then the chart numbers the batches from 1.
+    // A new checkpoint starts the batch ids over. The ids then do not rise, and the chart numbers the batches from 1.
     const isRising = batches.every((batch, at) => at === 0 || batch.batch > batches[at - 1].batch);
     return [batches.map((batch, at) => (isRising ? batch.batch : at + 1)), ...columns];
   }

@@ -59,7 +59,7 @@ function show() {
   stream.follow(wanted);
   view.load();
   scrollTo(0, 0);
-  // The focus makes screen readers read the new view; the browser does that for the first view.
+  // The focus makes screen readers read a new view; they read the first view by themselves.
   if (!isFirst) main.focus({ preventScroll: true });
 }
 
@@ -129,7 +129,7 @@ function settings() {
     void logOut();
   });
   byId("skip").addEventListener("click", (event) => {
-    // The hash of the address is the route, so the link must not change it.
+    // The hash of the address is the page's route, so following the link must not change the hash.
     event.preventDefault();
     main.focus();
   });

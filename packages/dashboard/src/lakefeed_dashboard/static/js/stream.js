@@ -36,7 +36,7 @@ export class Stream {
   }
 
   /**
-   * Follow one feed, or only the list.
+   * Follow the list of feeds, and the details of one feed if `feed` is not null.
    * @param {string | null} feed
    */
   follow(feed) {
@@ -50,7 +50,7 @@ export class Stream {
     this.source = source;
     this.heardAt = Date.now();
     source.onopen = () => this.heard(true);
-    // The browser's own retries would end at the first answer that is no stream.
+    // Reconnect from here, because the browser stops its own retries at the first answer that is no stream.
     source.onerror = () => this.lose();
     for (const kind of KINDS) {
       source.addEventListener(kind, (event) => {

@@ -75,7 +75,7 @@ export class Chart {
     this.showRows();
   }
 
-  /** Return the values to draw; for stacked bars, the sums, the highest first. */
+  /** Return the values to draw; for stacked bars, the cumulative sums of the series, the highest sum first. */
   drawn() {
     if (!this.options.stacked) return this.data;
     const [x, ...columns] = this.data;

@@ -28,7 +28,7 @@ export class CostsPart extends DetailPart {
       this.history.load(await ofFeed(this.feed, "history?most=600"));
       this.draw();
     } catch {
-      // The view already shows that the feed does not answer.
+      // Show no error here, because the view already shows that the feed does not answer.
     }
     await costs;
   }

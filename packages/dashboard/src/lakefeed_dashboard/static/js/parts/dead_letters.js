@@ -37,7 +37,7 @@ export class DeadLettersPart extends DetailPart {
 }
 
 /**
- * Check that all samples have the same reason; the server groups reasons that differ only in numbers.
+ * Check that all samples have the same reason. They may differ, because the server groups reasons that differ only in numbers.
  * @param {any} reason
  */
 function isOne(reason) {
@@ -61,7 +61,7 @@ function samples(reason) {
 }
 
 /**
- * Show a key or value with a button that copies it; a long one is truncated until the user opens it.
+ * Show a key or value and a button that copies it. A long text is truncated until the user opens the text.
  * @param {any} sample
  * @param {string} name
  * @param {number} most
@@ -90,7 +90,7 @@ function content(sample, name, most) {
 }
 
 /**
- * Copy a text; if the browser forbids that, as over HTTP, select the displayed text.
+ * Copy a text; if the browser forbids copying, as over HTTP, select the displayed text.
  * @param {string} text
  * @param {HTMLElement} shown
  */

@@ -30,7 +30,7 @@ export class DetailPart {
     } catch (error) {
       this.problem.textContent = error instanceof ApiError ? error.text : "this part cannot be shown";
       this.problem.hidden = false;
-      this.text = ""; // The next answer replaces this error, even if it equals the last answer.
+      this.text = ""; // Without this, an answer that equals the last good answer would not be drawn over the error.
       if (this.content === null) fill(this.place);
     }
   }

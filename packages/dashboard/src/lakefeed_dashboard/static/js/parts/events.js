@@ -24,7 +24,7 @@ export class EventsPart {
     try {
       this.events = (await ofFeed(this.feed, "events?after=0")).events.slice(-MOST);
     } catch {
-      return; // The view already shows that the feed does not answer.
+      return; // Show no error here, because the view already shows that the feed does not answer.
     }
     this.redraw();
   }
@@ -36,7 +36,7 @@ export class EventsPart {
   onEvent(kind, content) {
     if (kind !== "event") return;
     if (content.number <= (this.events.at(-1)?.number ?? 0)) {
-      // A new run numbers its events from 1.
+      // Event number 1 begins a new run, so the events of the previous run are replaced.
       if (content.number === 1) void this.load();
       return;
     }

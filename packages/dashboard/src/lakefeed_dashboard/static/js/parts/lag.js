@@ -1,10 +1,10 @@
-// The lag by partition, in records and seconds: the partitions with the largest lag, and the number of the others.
+// The lag by partition, in records and seconds: the partitions with the largest lag, and the number of the other partitions.
 
 import { fill, foreign, h, s, section, setText, table } from "../dom.js";
 import { count, duration } from "../format.js";
 
 const MOST = 25;
-/** The table is rebuilt at most this often, because it may have many rows. */
+/** The least time between two rebuilds of the table, which may have many rows. */
 const EVERY_MS = 2_000;
 
 export class LagPart {

@@ -22,7 +22,7 @@ export function drawMap(panel) {
   const label = find(panel.label, /^(zip|name|label|place|city)$/i);
   const places = panel.rows
     .slice(0, MOST)
-    // Without this filter, null would become the coordinate 0.
+    // Number(null) is 0, so without this filter a place without coordinates would be drawn at 0° N, 0° E.
     .filter((row) => row[lat] !== null && row[lon] !== null)
     .map((row) => ({ lat: Number(row[lat]), lon: Number(row[lon]), value: value < 0 ? 1 : Number(row[value]) || 0, label: label < 0 ? "" : visible(row[label], 60) }))
     .filter((place) => Math.abs(place.lat) <= 90 && Math.abs(place.lon) <= 180);
@@ -46,7 +46,7 @@ export function drawMap(panel) {
 }
 
 /**
- * Fit all places into the picture; at its centre, distances north and east have the same scale.
+ * Fit all places into the picture; at the picture's centre, distances north and east have the same scale.
  * @param {{lat: number, lon: number}[]} places
  */
 function viewOf(places) {

@@ -79,7 +79,7 @@ export class OverviewPart {
     try {
       this.history.load(await ofFeed(this.feed, `history?since=${since.toFixed(0)}&most=${MOST_POINTS}`));
     } catch {
-      return; // The view already shows that the feed does not answer.
+      return; // Show no error here, because the view already shows that the feed does not answer.
     }
     this.draw();
     this.showBatches();
@@ -119,7 +119,7 @@ export class OverviewPart {
     const now = Math.max(Date.parse(this.progress?.taken_at ?? "") / 1000 || Date.now() / 1000, this.history.moments.at(-1)?.at ?? 0);
     const moments = this.history.recent(now);
     const x = moments.map((one) => one.at);
-    // The charts of a young run begin with its first batch instead of being almost empty.
+    // The charts of a young run begin at the run's first batch, so that they are not almost empty.
     const first = Math.max(now - this.history.seconds, Math.min(x[0] ?? now, now - 60));
     const range = /** @type {[number, number]} */ ([first, now]);
     const columns = (/** @type {(keyof import("../history.js").Moment)[]} */ ...names) => [x, ...names.map((name) => moments.map((one) => one[name]))];

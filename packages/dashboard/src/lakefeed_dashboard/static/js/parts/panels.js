@@ -121,7 +121,7 @@ function stateText(panel) {
 }
 
 /**
- * Return the column of x (or of the label, or the first one), and the columns of values (or all other numbers).
+ * Return the index of the column for x (that of `x` or `label`, else 0), and of the columns of `y` (else all columns of numbers).
  * @param {Panel} panel
  */
 function columnsOf(panel) {

@@ -1,4 +1,4 @@
-// Sparklines: small SVG charts of the last values; the page shows the newest value beside them.
+// Sparklines: small SVG charts of the last values; the page shows the newest value beside each sparkline.
 
 import { s } from "../dom.js";
 

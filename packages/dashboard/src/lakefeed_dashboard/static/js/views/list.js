@@ -54,7 +54,7 @@ class Row {
     setText(this.commit, ago(feed.last_commit_at, null));
   }
 
-  /** Add the current rate to the sparkline: the server sends the list only when it changes. */
+  /** Add the current rate to the sparkline on each tick, because the server sends the list only when the list changes. */
   tick() {
     this.spark.add(this.feed.rate);
     setText(this.commit, ago(this.feed.last_commit_at, null));
