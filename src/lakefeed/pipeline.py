@@ -145,7 +145,7 @@ class Pipeline:
     def _require_one_table(self) -> None:
         if self.config.has_many_tables:
             raise ConfigError(
-                f"in pipeline '{self.config.name}' each topic has a table of its own",
+                f"pipeline '{self.config.name}' has a table for each topic, and this operation needs one topic",
                 hint="name the topic: --topic TOPIC, or from Python pipeline.of_topic(…)",
             )
 
@@ -154,7 +154,8 @@ class Pipeline:
             raise ConfigError(
                 f"pipeline '{self.config.name}' has several sinks, and this operation changes only one of them",
                 where="sinks",
-                hint="remove the block sinks for this operation; lakefeed read then writes the records that they lack",
+                hint="remove the block sinks for this operation; afterwards lakefeed read can write the "
+                "records that those sinks lack",
             )
 
     def parts(self) -> list[Pipeline]:

@@ -90,7 +90,7 @@ def test_of_two_jobs_of_many_tables_started_together_one_lands_them_all(
             assert all(REPLACED in error for error in lost), lost
             for name in names:
                 assert sorted(row["id"] for row in shop.rows(name)) == list(range(20))
-    print(dict(ends), f"{said(both, 'began just before')} tables were taken back")
+    print(dict(ends), f"{said(both, 'began at the same time')} tables were taken back")
     assert ends[1]
 
 

@@ -115,7 +115,7 @@ def test_each_entry_refuses_a_session_of_spark_connect(server: str, tmp_path: Pa
         *("backfill", "dead_letter_store"),
     }
     for name, (status, what, hint) in found.items():
-        assert (status, "Spark Connect has no JVM of its own" in what) == ("2", True), (name, what)
+        assert (status, "a session of Spark Connect does not offer" in what) == ("2", True), (name, what)
         assert "lakefeed deploy submit" in hint, name
 
 

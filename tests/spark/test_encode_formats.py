@@ -108,7 +108,7 @@ def test_string_records_need_one_string_column(spark: SparkSession) -> None:
     rows = spark.createDataFrame([("ü", 1)], "text STRING, k INT")
     made = to_records(rows, format="string", topic="t", key="k")
     assert values(made) == ["ü".encode()]
-    with pytest.raises(ConfigError, match="rows of one column"):
+    with pytest.raises(ConfigError, match="writes one column"):
         to_records(rows, format="string", topic="t")
 
 

@@ -155,9 +155,9 @@ def test_a_uuid_key_has_one_row(upserting: SparkSession) -> None:
 
 def test_a_table_of_another_mode_or_with_other_keys_is_refused(plain: Upserts, upserting: SparkSession) -> None:
     plain.land(0, 1, [(1, "a", "x", 0, 0)])
-    with pytest.raises(ConfigError, match="made with keys and on_delete 'id remove'"):
+    with pytest.raises(ConfigError, match="written with keys and on_delete 'id remove'"):
         plain.restart(on_delete="mark")
-    with pytest.raises(ConfigError, match="made with keys"):
+    with pytest.raises(ConfigError, match="written with keys"):
         plain.restart(on_delete="remove", keys=["id", "city"])
     plain.restart(keys=["id"], write="copy-on-write")
     assert plain.table.ledger.properties()["write.merge.mode"] == "copy-on-write"
@@ -185,7 +185,7 @@ def test_a_key_column_renamed_by_an_alias_must_be_renamed_in_the_file(plain: Ups
         plain.table.apply_schema(renamed, schema)
 
     for wrong in ({"keys": ["number", "city"]}, {"keys": ["city"]}, {"on_delete": "mark"}):
-        with pytest.raises(ConfigError, match="made with keys and on_delete 'id remove'"):
+        with pytest.raises(ConfigError, match="written with keys and on_delete 'id remove'"):
             start(**wrong)
     start()
     plain.fence = plain.table.take_fence()

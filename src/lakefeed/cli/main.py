@@ -114,7 +114,7 @@ def _of_system(error: OSError) -> LakefeedError:
     what, where = error.strerror or str(error), str(error.filename) if error.filename else None
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         where = where or "the output, or a folder that LAKEFEED_HOME, LAKEFEED_CACHE or TMPDIR names"
-        return WorldError(what, where=where, hint="make room there, and run the command again")
+        return WorldError(what, where=where, hint="free disk space, and run the command again")
     if where is not None and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
         return FileDenied(what, where=where, hint="let this user write there, or name another place")
     return WorldError(what, where=where)

@@ -143,7 +143,7 @@ def refuse_options_of_topics(decode: str | None, registry: str | None, bootstrap
     for option, given in options.items():
         if given is not None:
             hint = "--set KEY=VALUE overrides a setting of the file"
-            raise ConfigError(f"{option} is for a topic: a pipeline file has this setting", hint=hint)
+            raise ConfigError(f"{option} is for a topic, and a pipeline file has its own setting", hint=hint)
 
 
 def kafka_options(settings: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -164,7 +164,7 @@ class _Order(SimpleNamespace):
 
         if self.to is None:
             if self.row_format == "parquet" or self.append:
-                raise ConfigError("--append and parquet need --to", hint="name a path or a table with --to")
+                raise ConfigError("--append and --format parquet need --to", hint="name a path or a table with --to")
             return ConsoleResult(limit=self.limit or None, as_json=self.row_format == "json" or is_json())
         if TABLE.fullmatch(self.to):
             if self.row_format is not None:

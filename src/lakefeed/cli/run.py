@@ -186,7 +186,7 @@ def dashboard_overrides(text: str | None) -> list[str]:
     where = f"--dashboard={text}"
     if text.lower().endswith((".yaml", ".yml")):
         hint = f"write lakefeed run {text} --dashboard, or --dashboard=HOST:PORT"
-        raise ConfigError("--dashboard takes an address, and no file", where=where, hint=hint)
+        raise ConfigError("--dashboard takes an address, not a file", where=where, hint=hint)
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]") or (":" in host and not host.startswith("[")):
         return [f"dashboard.host='{text}'"]

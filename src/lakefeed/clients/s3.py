@@ -169,7 +169,7 @@ def _verdict(status: int, body: bytes, *, bucket: str, where: str) -> LakefeedEr
         return ConfigError(f"the bucket {bucket} is in another region", where=where, hint="set s3.region")
     if code == "RequestTimeTooSkewed":
         what = "this machine's clock and the S3 store's differ too much"
-        return AccessDenied(what, where=where, hint="set the clock: chrony, systemd-timesyncd")
+        return AccessDenied(what, where=where, hint="set this machine's clock, for example by chrony")
     if status in (401, 403):
         what = f"the S3 store refuses access to the bucket {bucket} ({code or status})"
         hint = f"these credentials must be allowed to list, read and write s3://{bucket}"

@@ -143,7 +143,10 @@ class SinkChoice(OneOfInstalled):
     def ledger_table(self) -> str:
         """The Iceberg table whose snapshots are the ledger; a ConfigError for other sinks."""
         if (table := self.chosen.snapshot_table) is None:
-            what, hint = f"the ledger of sink.{self.kind} is not in an Iceberg table", "this requires sink.iceberg"
+            what, hint = (
+                f"the ledger of sink.{self.kind} is not in an Iceberg table",
+                "use sink.iceberg for this operation",
+            )
             raise ConfigError(what, where=self.chosen.where, hint=hint)
         return table
 
@@ -309,7 +312,9 @@ class PipelineBlocks(Model):
         found = []
         for key, value in settings.items() if isinstance(settings, dict) else ():
             if not key.startswith("spark."):
-                found.append(ConfigProblem(f"'{key}' is no Spark setting", key=key, hint="they start with 'spark.'"))
+                found.append(
+                    ConfigProblem(f"'{key}' is no Spark setting", key=key, hint="Spark's settings start with 'spark.'")
+                )
             elif isinstance(value, SecretText) and OPTIONS_OF_THE_JVM.fullmatch(key):
                 what = f"'{key}' is on the JVM's command line, which all users of the machine can read"
                 hint = "write it without ${…}, and put a secret into a file that Java reads"
@@ -355,7 +360,7 @@ class PipelineBlocks(Model):
             what = (
                 f"pipeline '{self.name}' reads {self.source.kind}, and this operation needs the offsets of Kafka topics"
             )
-            raise ConfigError(what, where=f"source.{self.source.kind}", hint="use it for a pipeline with source.kafka")
+            raise ConfigError(what, where=f"source.{self.source.kind}", hint="name a pipeline with source.kafka")
         return self.source.kafka
 
     @property

@@ -195,7 +195,7 @@ def _function_problem(key: str, path: str, folder: Path, *, static: bool) -> Pro
     if name in names or not is_certain:
         return None
     public = sorted(name for name in names if not name.startswith("_"))
-    hint = f"it defines {', '.join(public[:20]) or 'nothing'}"
+    hint = f"the module defines {', '.join(public[:20]) or 'nothing'}"
     return Problem(what=f"the module {module} has no {name}", key=key, hint=hint)
 
 

@@ -130,7 +130,7 @@ class IcebergSinkConfig(SinkConfig):
                 what, hint = f"{partition} cannot partition a column of type {kind}", f"{partition.name} takes {words}"
                 yield ConfigProblem(what, key=f"partition_by.{at}", hint=hint)
             if ending and field in kinds:
-                what = f"Iceberg names the partition field of {partition} {field}, and a column has that name"
+                what = f"Iceberg names the partition field of {partition} '{field}', and a column already has this name"
                 yield ConfigProblem(what, key=f"partition_by.{at}", hint=rename)
 
     @property

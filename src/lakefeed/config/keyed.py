@@ -76,9 +76,9 @@ class KeyedSink(Protocol):
 def keyed_problems(sink: KeyedSink) -> Iterator[ConfigProblem]:
     """Yield a problem for each contradiction in the sink's block."""
     if sink.mode != "upsert":
-        hint = "this sink appends" if sink.mode == "append" else "this sink replaces all rows"
         for name in ("keys", "write", *ONLY_CHANGES):
             if name in sink.model_fields_set:
+                hint = f"remove {name}, or write mode: upsert instead of {sink.mode}"
                 yield ConfigProblem(f"{name} is for mode: upsert", key=name, hint=hint)
         return
     if not sink.keys and TOPIC_MARK not in sink.table:

@@ -98,7 +98,7 @@ def _real_time(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     for setting in ("deduplicate", "max_records_per_batch", "min_records_per_batch", "monitoring_group"):
         if setting in source.model_fields_set and getattr(source, setting):
             hint = "remove the setting, or write trigger: 1 second"
-            yield ConfigProblem(f"{why}; source.kafka.{setting} is for batches", hint=hint)
+            yield ConfigProblem(f"{why}; source.kafka.{setting} needs batches", hint=hint)
     if config.decode.is_sampled:
         what = "decode.json.schema: sample infers the schema with a batch"
         yield ConfigProblem(f"{why}; {what}", hint="declare the columns with decode.json.schema_ddl")
@@ -127,7 +127,7 @@ def _sinks_take_the_output(config: PipelineBlocks) -> Iterator[ConfigProblem]:
             yield ConfigProblem(what, hint="remove branch")
         if beside.chosen.keyed is not None and config.output_mode == "append":
             what = f"sinks.{name} changes rows by key, which only the feed's own sink may do"
-            yield ConfigProblem(what, hint="remove mode: upsert there, or make it the feed's own sink")
+            yield ConfigProblem(what, hint=f"remove mode: upsert from sinks.{name}, or make this sink the feed's own")
 
 
 def _streams_of_topics(config: PipelineBlocks) -> Iterator[ConfigProblem]:
@@ -141,7 +141,7 @@ def _streams_of_topics(config: PipelineBlocks) -> Iterator[ConfigProblem]:
             what, hint="change source.kafka.topics or transform.streams, so that each record is read once"
         )
     if config.has_many_tables or any(beside.can_lag for beside in config.sinks.values()):
-        what = "transform.streams keeps state, which excludes a table for each topic and sinks that pause"
+        what = "transform.streams keeps state, so it excludes a table for each topic and sinks that pause"
         yield ConfigProblem(what, hint="write to one table, and write on_failure: stop in sinks")
 
 
@@ -178,11 +178,11 @@ def _records_or_rows(config: PipelineBlocks) -> Iterator[ConfigProblem]:
             what = f"{name.rstrip('_')} is for records of topics and streams, and rows of {kind} are decoded already"
             yield ConfigProblem(what, hint=f"remove {name.rstrip('_')}")
     if config.upserting is not None:
-        what = f"mode: upsert orders changes by their offset, and rows of {kind} have none"
+        what = f"mode: upsert orders changes by their offset, and rows of {kind} have no offset"
         yield ConfigProblem(what, hint="use a source of topics, or mode: append")
     for place, sink in config.sink_blocks:
         if sink.chosen.record_positions == "required":
-            what = f"{place}.{sink.kind} identifies rows by the offsets of their records, and rows of {kind} have none"
+            what = f"{place}.{sink.kind} identifies rows by their records' offsets, and rows of {kind} have no offsets"
             hint = "group the rows: transform.output_mode: update, and in the sink mode: upsert and keys"
             yield ConfigProblem(what, hint=hint)
 
@@ -193,17 +193,17 @@ def _one_table_or_many(config: PipelineBlocks) -> Iterator[ConfigProblem]:
         if kafka is None:
             yield ConfigProblem(f"{mark} requires source.kafka", hint="name one table")
         elif kafka.deduplicate:
-            what = f"source.kafka.deduplicate keeps state, which excludes a table for each topic ({TOPIC_MARK})"
+            what = f"source.kafka.deduplicate keeps state, so it excludes a table for each topic ({TOPIC_MARK})"
             yield ConfigProblem(what, hint="remove deduplicate, or name one table")
         if config.checkpoint:
             what = f"checkpoint has no effect with {mark}: each table's ledger stores where its topic resumes"
-            yield ConfigProblem(what, key="checkpoint", hint="remove it")
+            yield ConfigProblem(what, key="checkpoint", hint="remove checkpoint")
         return
     if config.tables is not None:
-        yield ConfigProblem(f"tables has no effect without {mark}", key="tables", hint="remove it")
+        yield ConfigProblem(f"tables has no effect without {mark}", key="tables", hint="remove tables")
     if kafka is not None and kafka.new_topics != "earliest":
         what = f"source.kafka.new_topics: {kafka.new_topics} requires a table for each topic ({TOPIC_MARK})"
-        yield ConfigProblem(what, hint="remove it: one table takes new topics from their first record")
+        yield ConfigProblem(what, hint="remove new_topics: one table gets new topics from their first record")
     if config.dead_letters is not None and TOPIC_MARK in (config.dead_letters.table or ""):
         what = f"dead_letters.table has {TOPIC_MARK}, and sink.iceberg.table does not"
         yield ConfigProblem(what, hint=f"write {TOPIC_MARK} in both tables or in none")

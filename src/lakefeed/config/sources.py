@@ -75,7 +75,7 @@ class StartingOffsets:
         except ValueError:
             near = nearest(text, ("earliest", "latest"))
             hint = f"did you mean '{near}'?" if near else None
-            raise ConfigProblems(ConfigProblem(f"'{text}' is no start: {FORMS}", hint=hint)) from None
+            raise ConfigProblems(ConfigProblem(f"'{text}' is no position to start at: {FORMS}", hint=hint)) from None
         return cls("time", text, time=time if time.tzinfo else time.replace(tzinfo=UTC))
 
     @property

@@ -57,7 +57,7 @@ class Step(Model):
         if [self.sql, self.python, self.deduplicate].count(None) != 2:
             yield "a step requires exactly one of sql, python and deduplicate"
         if self.options and self.python is None:
-            what = "options are arguments of a Python function, and the step has none"
+            what = "options are arguments of a Python function, and this step has no function"
             yield ConfigProblem(what, key="options", hint="remove options")
 
 
@@ -97,8 +97,10 @@ class Transform(Model):
         if (self.sql is None) == (not self.steps):
             yield "give either sql or steps"
         if self.streams and self.watermark is not None:
-            hint = "move watermark into the streams"
-            yield ConfigProblem("streams have a watermark each, not a common one", key="watermark", hint=hint)
+            hint = "write watermark in each stream, and remove the common one"
+            yield ConfigProblem(
+                "with streams, each stream needs its own watermark, not a common one", key="watermark", hint=hint
+            )
         if len(self.streams) == 1:
             hint = "remove streams, or add another one"
             yield ConfigProblem("streams has only one stream, which joins nothing", key="streams", hint=hint)

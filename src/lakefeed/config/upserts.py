@@ -21,9 +21,10 @@ def upsert_problems(config: PipelineBlocks) -> Iterator[ConfigProblem]:
         return
     for name in ONLY_CHANGES:
         if name in keyed.model_fields_set:
-            what = f"sink.{config.sink.kind}.{name} is for output_mode: append, with which records are changes of rows"
+            what = f"sink.{config.sink.kind}.{name} needs output_mode: append, where a record changes a row"
             yield ConfigProblem(
-                what, hint="remove it: with output_mode: update a batch has the newest rows of its groups"
+                what,
+                hint=f"remove {name}: with output_mode: {config.output_mode} a batch has the newest rows of its groups",
             )
 
 

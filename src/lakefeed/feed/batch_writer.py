@@ -396,7 +396,7 @@ class BatchWriter:
         schema.merge_writer_schemas(schema_ids, rows_of=lambda: self.rows.rows(self.reader.template(batch)))
         if self.reader.is_part_of_query and (schema.spec, schema.refused_ids) != before:
             raise PlannedRestart(
-                "a writer's schema has changed: the query restarts to read it",
+                "a writer's schema has changed: the query restarts to read the new schema",
                 where=f"feed {self.feed}",
                 hint="if the feed has stopped, start it again: it resumes with this batch",
             )

@@ -252,7 +252,7 @@ class FeedControl:
         if request.action == "pause" and pause is not None:
             raise ConfigError(f"the feed is already {pause.text}", where="pause", hint="resume it first")
         if request.action == "resume" and pause is None:
-            raise ConfigError("the feed is not paused", where="resume", hint="leave the resume out: the feed runs")
+            raise ConfigError("the feed is not paused", where="resume", hint="the feed runs: leave out the resume")
         if request.action in self._at_work:
             raise ConfigError(f"{request.action} already runs", where=request.action, hint="wait until it has ended")
         if request.action == "change":
@@ -280,7 +280,7 @@ def _require_values(request: ActionRequest) -> None:
     if request.action != "change":
         if request.changes:
             what = f"{request.action} has no {', '.join(request.changes)}"
-            raise ConfigError(what, where=request.action, hint="only the action change has settings")
+            raise ConfigError(what, where=request.action, hint="only the action change takes settings")
         return
     if not request.changes:
         what, hint = "a change needs a new value", "give trigger, max_records_per_batch, or both"

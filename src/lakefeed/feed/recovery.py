@@ -255,8 +255,8 @@ def _from_state(facts: Facts) -> Start:
 
 def _state_lost(facts: Facts, difference: str) -> CheckpointMismatch:
     return CheckpointMismatch(
-        f"the state of feed '{facts.feed}' is lost: {difference}. Only the checkpoint has the state of windows and "
-        "keys, and the position in a source without offsets; without them the rows would be wrong",
+        f"the state of feed '{facts.feed}' is lost: {difference}. Without the state of windows and keys, and the "
+        "position in a source without offsets, the rows would be wrong",
         where=facts.sink,
         hint=f"restore the checkpoint; or {NEW_TABLE}",
     )
@@ -267,7 +267,7 @@ def require_no_state(facts: Facts) -> None:
     begun = (facts.had_state or facts.checkpoint.has_state) and facts.checkpoint.batch_id is not None
     if begun or (facts.last is not None and has_state(facts.last.ranges)):
         raise CheckpointMismatch(
-            f"a transform with state has filled the table of feed '{facts.feed}', and the present transform keeps none",
+            f"a transform with state has filled the table of feed '{facts.feed}', but the transform now keeps no state",
             where=facts.sink,
             hint=f"restore the earlier transform; or {NEW_TABLE}",
         )
@@ -282,7 +282,7 @@ def _from_log(facts: Facts) -> Start:
         return Start()
     if logged > planned:
         raise CheckpointMismatch(
-            f"the log of the path of feed '{facts.feed}' ends at batch {logged}, and the checkpoint "
+            f"the log below the path of feed '{facts.feed}' ends at batch {logged}, and the checkpoint "
             f"{f'is at batch {planned}' if planned >= 0 else 'is empty'}: it was lost or rolled back. Spark would skip "
             "the next batches, because the log has their numbers",
             where=facts.sink,
@@ -290,8 +290,8 @@ def _from_log(facts: Facts) -> Start:
             "the topics again. (A feed into an Iceberg table resumes without its checkpoint)",
         )
     raise CheckpointMismatch(
-        f"the log of the path of feed '{facts.feed}' {f'ends at batch {logged}' if logged >= 0 else 'is empty'}, and "
-        f"the checkpoint has committed batch {landed}: the log was removed, or the path is the wrong one",
+        f"the log below the path of feed '{facts.feed}' {f'ends at batch {logged}' if logged >= 0 else 'is empty'}, "
+        f"and the checkpoint has committed batch {landed}: the log was removed, or the path is the wrong one",
         where=f"{facts.sink}/_spark_metadata",
         hint="restore the path; or name another path and another checkpoint location: the feed then reads the source "
         "again",

@@ -155,5 +155,5 @@ class ServerLedger(ABC):
     def removed(self, name: str) -> CheckpointMismatch:
         """Return the error for a running feed whose entries another program has removed from ``name``."""
         what = f"the ledger no longer has entries of feed '{self.feed}': another program has changed {name}"
-        hint = "restore it; or start again with another checkpoint location"
+        hint = f"restore {name}; or start again with another checkpoint location"
         return CheckpointMismatch(what, where=self.where, hint=hint)

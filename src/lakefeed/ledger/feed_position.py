@@ -65,7 +65,9 @@ class Position:
                 kept=_covered(document.get("kept", {})),
             )
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise ConfigError("this is not the position of a feed", where=text[:200], hint=WRITTEN_BY_ANOTHER) from None
+            raise ConfigError(
+                "the text in the ledger is not the position of a feed", where=text[:200], hint=WRITTEN_BY_ANOTHER
+            ) from None
 
 
 def _covered(topics: Mapping[str, Mapping[str, Mapping[str, list[int]]]]) -> CommittedOffsets:

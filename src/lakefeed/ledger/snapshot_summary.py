@@ -86,7 +86,7 @@ class PositionReset:
                 unknown=bool(document.get("unknown", False)),
             )
         except (ValueError, TypeError, KeyError, AttributeError):
-            what = "this is not a move of a feed's position"
+            what = "the text in the ledger is not a move of a feed's position"
             raise ConfigError(what, where=text[:200], hint=WRITTEN_BY_ANOTHER) from None
 
     def reaches(self, start: OffsetRanges) -> OffsetRanges:

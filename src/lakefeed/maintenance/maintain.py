@@ -158,7 +158,7 @@ class Maintenance:
             return
         raise ConfigError(
             f"a feed writes to the branch {health.branches[0]} of the table, and {commits} to the table that readers "
-            "see: the branch could then not be published any more",
+            "see: lakefeed could then no longer publish the branch",
             where=f"table {self.table}",
             hint=hint,
         )
@@ -253,7 +253,8 @@ class Lease:
                 raise TableBusy(
                     f"another upkeep job is at work on the table ({who})",
                     where=self._name,
-                    hint=f"wait for its end by --wait; its lease ends in {left:.0f} s unless the job renews it",
+                    hint=f"wait for the end of that job by --wait SECONDS; its lease ends in {left:.0f} s unless the "
+                    "job renews it",
                 )
             time.sleep(LEASE_POLL_SECONDS)
         self._renewal.start()

@@ -107,7 +107,7 @@ class FeedServer:
             document = json.loads(answer.body, parse_int=_whole)
         except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
             what = f"the server does not answer: {type(error).__name__}"
-            raise Unreachable(what, where=self._where, hint="is the address right, and does its driver run?") from None
+            raise Unreachable(what, where=self._where, hint="check the address, and that the driver runs") from None
         if not isinstance(document, dict):
             raise not_lakefeed(self._where)
         return answer.status, document

@@ -16,7 +16,9 @@ from lakefeed.errors import ConfigError
 Partition = tuple[str, int]
 """A topic's name and a partition's number."""
 
-WRITTEN_BY_ANOTHER = "use the version of lakefeed that wrote it; or restore the value if another program changed it"
+WRITTEN_BY_ANOTHER = (
+    "use the version of lakefeed that wrote the text; or restore the text if another program changed it"
+)
 """The hint of errors for a value of the ledger that lakefeed cannot read."""
 
 OLDEST = "oldest"
@@ -175,7 +177,7 @@ class OffsetRanges:
             return cls(tuple(ranges), ids).in_epochs({key: int(epoch) for key, epoch in epochs.items()})
         except (ValueError, TypeError, KeyError, AttributeError):
             raise ConfigError(
-                "these are not the offset ranges of a commit", where=text[:200], hint=WRITTEN_BY_ANOTHER
+                "the text in the ledger is not the offset ranges of a commit", where=text[:200], hint=WRITTEN_BY_ANOTHER
             ) from None
 
 

@@ -46,7 +46,9 @@ class BackfillRequest:
 
     def __post_init__(self) -> None:
         if (self.ranges, self.start, self.since).count(None) < 2:
-            raise ConfigError("offset ranges and a start exclude each other", hint="give one of the two")
+            raise ConfigError(
+                "offset ranges and a start exclude each other", hint="give only offset ranges, or only a start"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -177,7 +177,7 @@ def _of_driver(driver: DriverFile) -> RunningFeed:
     if driver.url is None or driver.token is None:
         raise ConfigError(
             f"the driver of feed '{driver.feed}', process {driver.pid}, runs without an endpoint: it takes no requests",
-            hint=f"kill -TERM {driver.pid} ends it after its batch; start it without --no-endpoint",
+            hint=f"kill -TERM {driver.pid} ends the driver after its batch; start the feed without --no-endpoint",
         )
     remember([driver.token])
     return RunningFeed(driver.feed, FeedServer(driver.url, driver.token, ANSWER_SECONDS), driver)

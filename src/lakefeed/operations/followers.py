@@ -110,7 +110,7 @@ def _enter(run: FollowedRun, entered: list[AbstractContextManager[None]]) -> Ite
         except LakefeedError as error:
             yield error
         except Exception as error:
-            what = f"the follower '{name}' of this run cannot begin: {type(error).__name__}: {error}"
+            what = f"the part '{name}' of this run cannot begin: {type(error).__name__}: {error}"
             if name in run.config.added_blocks:
                 hint = f"reinstall its package, or remove the block {name}"
                 yield ConfigError(what, where=name, hint=hint)

@@ -163,7 +163,7 @@ class BatchRead:
                 raise JobFailed(
                     f"{read[key]:,} of {there:,} records of partition {key[1]} were read",
                     where=", ".join(str(span) for span in here),
-                    hint="read them again; if it happens again, report it as a defect",
+                    hint="read the records again; if the error stays, report it as a defect",
                 )
 
 

@@ -258,7 +258,7 @@ class SinkDefinition(ABC, Generic[Settings]):
         raise ConfigError(
             "the ledger of this sink is not in an Iceberg table",
             where=self.context.place,
-            hint="this needs a feed into an Iceberg table: sink.iceberg",
+            hint="use sink.iceberg for this operation",
         )
 
     def open_real_time(self, spark: SparkSession, claim: Claim) -> RealTimeSink:

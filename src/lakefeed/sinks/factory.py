@@ -154,7 +154,7 @@ class SecondarySink:
             position = self.sink.position()
             if position is None and not self.is_new:
                 raise CheckpointMismatch(
-                    f"the sink '{self.name}' had batches of this feed, and has none any more",
+                    f"the sink '{self.name}' had batches of this feed, and has lost them",
                     where=self.sink.location(),
                     hint="restore the sink; or rename it in the file's sinks: it then starts over",
                 )

@@ -248,7 +248,7 @@ def _refusals(setting: str, rows: DataFrame) -> Iterator[None]:
             yield
     except spark_errors.PySparkException as error:
         raise ConfigError(
-            f"Spark cannot compute it from the rows: {str(error).splitlines()[0]}",
+            f"Spark cannot compute this expression from the rows: {str(error).splitlines()[0]}",
             where=f"sink.kafka.{setting}",
             hint=f"use the rows' columns: {', '.join(rows.columns)}",
         ) from None

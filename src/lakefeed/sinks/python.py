@@ -80,7 +80,10 @@ class PythonDefinition(SinkDefinition[PythonSinkConfig]):
         try:
             own = kind(**self.settings.options)
         except TypeError as error:
-            what, hint = f"the class does not accept the options: {error}", "give sink.python.options its parameters"
+            what, hint = (
+                f"the class does not accept the options: {error}",
+                "name in sink.python.options only parameters of the class, and all that it requires",
+            )
             raise ConfigError(what, where=where, hint=hint) from None
         if not callable(getattr(own, "write", None)):
             hint = f"{page_command('sinks')} has an example"

@@ -31,7 +31,7 @@ def test_each_command_has_help(name: str) -> None:
 FULL = """\
 error: No space left on device
   where: the output, or a folder that LAKEFEED_HOME, LAKEFEED_CACHE or TMPDIR names
-  next:  make room there, and run the command again
+  next:  free disk space, and run the command again
   page:  lakefeed docs troubleshooting
 """
 
@@ -39,7 +39,7 @@ error: No space left on device
 @pytest.mark.parametrize(
     ("number", "file", "said", "status"),
     [
-        (errno.ENOSPC, "/data/a.log", ("No space left", "/data/a.log", "make room there"), 1),
+        (errno.ENOSPC, "/data/a.log", ("No space left", "/data/a.log", "free disk space"), 1),
         (errno.EROFS, "/data/a.log", ("Read-only", "/data/a.log", "name another place"), 2),
         (errno.ENOTDIR, "/data/a/b", ("Not a directory", "/data/a/b", "name another place"), 2),
         (errno.EIO, "/data/a.log", ("Input/output error", "/data/a.log"), 1),

@@ -53,7 +53,12 @@ def test_column_names_are_compared_without_case(accepted: Acceptor, settings: st
         ("id DATE", "hours(id)", "sink.iceberg.partition_by.0", "of type DATE"),
         ("id DOUBLE", "'bucket(4, id)'", "sink.iceberg.partition_by.0", "of type DOUBLE"),
         ("id ARRAY<INT>", "id", "sink.iceberg.partition_by.0", "of type ARRAY"),
-        ("id TIMESTAMP, id_day INT", "days(id)", "sink.iceberg.partition_by.0", "id_day, and a column has that name"),
+        (
+            "id TIMESTAMP, id_day INT",
+            "days(id)",
+            "sink.iceberg.partition_by.0",
+            "'id_day', and a column already has this name",
+        ),
     ],
 )
 def test_columns_that_iceberg_refuses_are_found(reading: Reader, ddl: str, settings: str, key: str, what: str) -> None:

@@ -62,7 +62,7 @@ def test_only_real_time_has_an_interval() -> None:
         ),
         (
             {"source": {"kafka": {"bootstrap_servers": "host:9092", "topics": ["hits"], "deduplicate": True}}},
-            "deduplicate is for batches",
+            "deduplicate needs batches",
         ),
     ],
 )

@@ -111,7 +111,7 @@ def _sink(table: Table, line: Sequence[Snapshot], group: str, topics: Iterable[s
     chosen = [each for each in names if not group or each == group or each.endswith(ends)]
     if not chosen:
         what = "no snapshot of the table was committed by Iceberg's sink for Kafka Connect"
-        hint = "the table has none of its rows: begin at the topics' first records, without adopt"
+        hint = "the table has no rows of this sink: run the feed from the topics' first records, without adopt"
         if names:
             what, hint = f"no snapshot was committed by a sink of the group {group}", f"there is {', '.join(names)}"
         raise ResourceMissing(what, where=name, hint=hint)

@@ -251,7 +251,7 @@ def read_position(feed: Feed, origin: Origin, table: Table | None, line: Sequenc
             return read_group(source, place)
         case "iceberg-connect":
             if table is None:
-                what = "the position of Iceberg's sink is in the table that it has written, so a new table has none"
+                what = "the position of Iceberg's sink is in the table that it has written; a new table has none"
                 raise ConfigError(what, where="--new-table", hint="leave --new-table out, and name the sink's table")
             return read_connect_position(source, place, table, line)
         case "hudi":

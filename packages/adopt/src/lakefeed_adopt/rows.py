@@ -97,7 +97,7 @@ def is_batch_committed(position: OtherPosition, line: Sequence[Snapshot]) -> boo
     raise CheckpointMismatch(
         f"the checkpoint is at batch {position.batch_id}, but the table has the job's batches up to {newest}",
         where=position.place,
-        hint="one of the two was rolled back or lost: restore it",
+        hint="restore the checkpoint or the table, whichever was rolled back or lost",
     )
 
 
@@ -123,8 +123,8 @@ def resolve_open_batch(
         committed = _has_rows(batch, [span for span in planned if span.records], columns, topics, source)
     if committed is None:
         raise CheckpointMismatch(
-            f"the job has planned {batch} and not marked it as done, and the table does not show whether it has its "
-            "rows",
+            f"the job has planned {batch} and not marked it as done, and the table does not show whether the rows "
+            "of this batch are in it",
             where=position.place,
             hint="start the job once more until it has completed a batch, and stop it between two batches; or name the "
             "table's columns for topic, partition and offset: --offset-columns topic,partition,offset",

@@ -30,7 +30,7 @@ _COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 _AVRO, _PARQUET = b"Obj\x01", b"PAR1"
 _BASE64_CSV = re.compile(rb"[A-Za-z0-9+/=,]*")
 _GROUP = "name the sink's consumer group instead: --from group:connect-NAME; its offsets are behind the files if the "
-_GROUP += "sink was killed between the two"
+_GROUP += "sink was killed after it wrote a file and before it committed the offsets"
 
 
 File = tuple[int, str]

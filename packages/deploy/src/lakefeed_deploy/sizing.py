@@ -91,9 +91,13 @@ class MachineSpeed:
             document = json.loads(path.read_text("utf-8"))
             way = next((way for way in document["ways"] if way["way"] == f"lakefeed-{sink}"), None)
             if way is None:
-                raise ConfigError(f"the bench has not measured the way into {sink}", where=str(path), hint=hint)
+                raise ConfigError(f"lakefeed-bench has not measured feeds into {sink}", where=str(path), hint=hint)
             if not way["rows_equal"]:
-                raise ConfigError("the rows of this bench differed from its topic", where=str(path), hint=hint)
+                raise ConfigError(
+                    "the rows that lakefeed-bench landed differed from its topic, so the measurement does not count",
+                    where=str(path),
+                    hint=hint,
+                )
             rows = sum(run["rows"] for run in way["runs"])
             servers = {name for run in way["runs"] for name in run["server_cpu_seconds"]}
             return cls(

@@ -205,7 +205,7 @@ def test_the_output_of_the_bench_is_parsed(tmp_path: Path) -> None:
     [
         ("{}", "is no output of"),
         ("[1", "is no output of"),
-        (json.dumps(bench(way="seed")), "has not measured the way into iceberg"),
+        (json.dumps(bench(way="seed")), "has not measured feeds into iceberg"),
         (json.dumps(bench(rows_equal=False)), "differed from its topic"),
         (json.dumps(bench(runs=[])), "is no output of"),
     ],

@@ -66,8 +66,8 @@ class IndexLayout:
             raise refusal(answer, where=self._sink.where)
         if len(answer.document) != 1:
             raise ConfigError(
-                f"{self._sink.index} stands for {len(answer.document)} indexes, so a document's newer version might "
-                "not replace the older one",
+                f"{self._sink.index} is an alias of {len(answer.document)} indexes, so a document's newer version "
+                "might not replace the older one",
                 where=self._sink.where,
                 hint="name one index, or an alias of one",
             )

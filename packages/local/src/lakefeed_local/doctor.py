@@ -170,7 +170,7 @@ def _disk() -> Iterator[Diagnosis]:
             continue
         free = shutil.disk_usage(there).free
         verdict = _grade(free, least=LEAST_DISK, usual=USUAL_DISK)
-        hint = f"make room there, or set LAKEFEED_{name.upper()} to a folder with more"
+        hint = f"free disk space, or set LAKEFEED_{name.upper()} to a folder with more"
         what = f"{folder}, {free / GIB:.1f} GiB free"
         yield Diagnosis(name=name, verdict=verdict, what=what, hint=_unless_ok(verdict, hint))
 

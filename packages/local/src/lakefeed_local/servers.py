@@ -139,7 +139,7 @@ class Kafka(JavaPart):
         )
         if done.returncode != 0:
             what = f"Kafka's storage was not formatted: {done.stdout.strip()[-500:]}"
-            raise WorldError(what, where=str(self.data), hint="make room there, or choose another --home")
+            raise WorldError(what, where=str(self.data), hint="free disk space, or choose another --home")
 
 
 class RegistryServer(JavaPart):

@@ -77,7 +77,9 @@ class Stack:
         if store is not None:
             store_named(store)
         if ports and len(set(ports.values())) < len(ports):
-            raise ConfigError("two parts cannot have the same port", hint="choose another port for one of them")
+            raise ConfigError(
+                "two servers of the local stack cannot have the same port", hint="choose another port for one server"
+            )
         self.home = Home((home or default_home()).expanduser().absolute())
         self._store = store
         self._requested_ports = dict(ports or {})

@@ -136,7 +136,7 @@ class CaseEncoder:
                 raise ConfigError(what, hint="write the value as a mapping of fields: {name: …}")
             parts = list(_parts(each.value, columns))
             if unknown := next((part.path for part in parts if part.type_ is None), None):
-                hint = f"it has {', '.join(columns.names)}"
+                hint = f"the schema has {', '.join(columns.names)}"
                 if self._encoded.protobuf is not None and encoding.message is None:
                     hint += "; this is the file's first message, and decode.protobuf.message names another"
                 raise ConfigError(f"the schema has no field {unknown}", hint=hint)

@@ -142,7 +142,7 @@ def _transform(transform: Transform | None, tables: Mapping[str, CaseTable], fol
         raise ConfigError(
             f"tests.tables has rows of {unknown}, and transform.tables has no such table",
             where=f"tests.tables.{unknown}",
-            hint=f"it has {', '.join(given) or 'none'}",
+            hint=f"transform.tables has {', '.join(given) or 'no tables'}",
         )
     if transform is None or not given:
         return transform
@@ -160,7 +160,7 @@ def _static(name: str, table: StaticTable, rows: CaseTable | None, folder: Path)
     if table.path is not None and "://" not in table.path:
         return table
     raise ConfigError(
-        f"the transform joins with {name}, and the tests have no rows of it",
+        f"the transform joins with {name}, and the tests have no rows for this table",
         where=f"transform.tables.{name}",
         hint=f"tests: {{tables: {{{name}: {{schema_ddl: …, rows: […]}}}}}}",
     )

@@ -52,7 +52,7 @@ class CaseSchemas:
             raise ConfigError(
                 f"latest is the schema id {case.latest}, which is not in tests.schemas",
                 where="tests.cases",
-                hint=f"it has {', '.join(map(str, texts)) or 'none'}",
+                hint=f"tests.schemas has {', '.join(map(str, texts)) or 'no schemas'}",
             )
         of_values = [number for subject in values for number in subjects.get(subject, ())]
         used = [each.schema_id for each in case.records if each.value is not None]

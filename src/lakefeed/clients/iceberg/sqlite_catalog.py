@@ -37,5 +37,5 @@ def make_catalog(file: Path) -> None:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.executescript(_CATALOG_TABLES)
     except sqlite3.OperationalError as error:
-        hint = "make room there, and make the folder writable for this user"
+        hint = "free disk space, and make the folder writable for this user"
         raise WorldError(f"the catalog cannot be written: {error}", where=str(file), hint=hint) from None

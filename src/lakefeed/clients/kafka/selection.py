@@ -62,7 +62,9 @@ class Selection:
 
     def __post_init__(self) -> None:
         if self.ranges is not None and (self.since or self.until):
-            raise ConfigError("offset ranges and times exclude each other", hint="give one of the two")
+            raise ConfigError(
+                "offset ranges and times exclude each other", hint="give offset ranges, or since and until"
+            )
         if self.ranges is not None and not self.ranges:
             raise ConfigError("no offset range is given", hint="write TOPIC:PARTITION:START:END")
         if pair := overlapping(self.ranges or ()):

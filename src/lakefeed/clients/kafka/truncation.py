@@ -65,7 +65,7 @@ def find_cut_offs(source: KafkaSource, positions: Mapping[Partition, tuple[int, 
                 if time.monotonic() > deadline:
                     names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(left)[:10])
                     raise BrokerUnreachable(
-                        f"no broker answers whether {names} was truncated since the feed has read it",
+                        f"no broker says whether {names} was truncated after the feed read it",
                         where=source.bootstrap_servers,
                         hint="check that the partitions have leaders, then start the feed again",
                     )

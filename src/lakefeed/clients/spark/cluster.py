@@ -163,8 +163,8 @@ def refusal(text: str) -> ConfigError | None:
         return None
     role, megabytes, largest = match.groups()
     executor = role == "executor"
-    what = f"{'an executor' if executor else 'the application master'} of {megabytes} MB and its overhead need more "
-    what += f"than {largest} MB, YARN's limit for a container"
+    what = f"{'an executor' if executor else 'the application master'} of {megabytes} MB and its overhead exceed the "
+    what += f"{largest} MB that YARN allows for a container"
     setting = "spark.executor.memory" if executor else "spark.yarn.am.memory"
     return ConfigError(what, where=setting, hint=f"lower {setting} in the block spark:, or raise the cluster's limit")
 

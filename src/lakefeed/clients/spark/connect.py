@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 CLASSIC = {"spark.api.mode": "classic"}
 """The setting with which PySpark creates a session with a JVM, despite SPARK_API_MODE and SPARK_CONNECT_MODE."""
 
-_WHAT = "a session of Spark Connect has no JVM of its own, in which lakefeed plans, decodes and commits"
+_WHAT = "lakefeed plans, decodes and commits in Spark's JVM, which a session of Spark Connect does not offer"
 _HINT = (
-    "leave spark out, or give the session of lakefeed.session(), in a Python process that does not use Spark Connect; "
+    "omit the argument spark, or pass the session of lakefeed.session(), in a process without Spark Connect; "
     "on a cluster: lakefeed deploy submit pipeline.yaml --master …"
 )
 

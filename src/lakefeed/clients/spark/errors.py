@@ -26,13 +26,13 @@ from lakefeed.errors import (
 )
 from lakefeed.messages.printable import without_values
 
-TAKEN_OVER = "another driver has taken over this feed; this one has stopped, and the table has every batch once"
+TAKEN_OVER = "another driver has taken over this feed; this driver has stopped, and the table has every batch once"
 ONE_PLACE = "run the feed in one place only"
 
-METADATA_GONE = "the catalog names a metadata file of the table that is not there"
+METADATA_GONE = "the table's metadata file, which the catalog names, does not exist"
 BRING_BACK = (
-    "if its folder was moved, move it back: Iceberg stores absolute paths; else bring the file back from a backup, or "
-    "drop the table from the catalog"
+    "if the table's folder was moved, move it back: Iceberg stores absolute paths; else restore the file from a backup "
+    "or drop the table from the catalog"
 )
 
 POSITION = "lakefeed cannot decode the record at topic %s, partition %d, offset %d"
@@ -61,7 +61,8 @@ _STORE_REFUSES = AccessDenied(
     hint="check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what that key may do",
 )
 _SERVER_FAILS = Unreachable(
-    "the catalog or the S3 store answers with an error of its own", hint="look at the server that is named above"
+    "the catalog or the S3 store answers with an error of its own",
+    hint="read the log of the server that the message names",
 )
 
 # Regular expressions for Spark's messages, each with the error to raise instead; the first one that matches decides.
@@ -99,7 +100,7 @@ KNOWN: dict[str, LakefeedError] = {
         "the commit was refused, nothing of the batch is visible", hint="lakefeed verify shows what the table holds"
     ),
     r"AppendWriteException: [\w.]+: Cannot write value as decimal": RowsRefused(
-        "Iceberg cannot store a row's partition: truncate rounds a decimal down to one with too many digits",
+        "Iceberg cannot store a row's partition: truncate rounds a decimal down, and the result has too many digits",
         hint="partition by another transform, or make such rows dead letters by a rule in expect",
     ),
     NO_HOUR: RowsRefused(
@@ -124,7 +125,7 @@ KNOWN: dict[str, LakefeedError] = {
     ),
     r"(?:No space left on device|Disk quota exceeded|SQLITE_FULL)": JobFailed(
         "the disk is full",
-        hint="make room on the disks of warehouse, checkpoint and spark.local.dir, then start the feed again",
+        hint="free space on the disks of warehouse, checkpoint and spark.local.dir, then start the feed again",
     ),
     # This entry is before the answers of an S3 store, because Java's AccessDeniedException for files has the same name
     # as a store's.

@@ -270,7 +270,7 @@ def _ui_environment(conf: Mapping[str, str], host: str | None) -> dict[str, str]
         return {}
     if not cluster.is_local(conf["spark.master"]):
         if host is not None and is_loopback(host):
-            what = f"on {conf['spark.master']} Spark's UI has the driver's address, to which executors connect"
+            what = f"on {conf['spark.master']} Spark's UI listens on the driver's address, which executors must reach"
             hint = "set spark_ui.host to the driver's address, and a filter with a login in spark.ui.filters"
             raise ConfigError(what, where="spark_ui.host", hint=hint)
         return {} if host is None or set(host) <= {"0", ".", ":"} else {"SPARK_LOCAL_IP": host}

@@ -108,7 +108,9 @@ def require_own_folder(settings: Mapping[str, str]) -> None:
             refused = error
     if refused is not None:
         what = f"the folder for Spark's temporary files cannot be written: {refused.strerror}"
-        raise FileDenied(what, where=folder, hint="make room there; or correct spark.local.dir, SPARK_LOCAL_DIRS")
+        raise FileDenied(
+            what, where=folder, hint="free disk space in this folder, or correct spark.local.dir, SPARK_LOCAL_DIRS"
+        )
 
 
 def _database_tls(catalog: Catalog) -> dict[str, str]:

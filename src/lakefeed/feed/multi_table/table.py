@@ -312,8 +312,8 @@ class TableTask:
             if not self._began_together():
                 raise error
             error = DriverReplaced(
-                "another driver began just before this one, and took the table after it",
-                hint="this driver takes the table again; if the error stays, stop the other driver",
+                "another driver of the feed began at the same time, and has taken over the table",
+                hint="this driver takes the table back; if the error stays, stop the other driver",
             )
             self._unanswered_since = time.monotonic()
         if self.on_failure == "fail" and not self.waits_for_server:

@@ -184,7 +184,9 @@ def _subjects(
                 hint = getattr(unread, "hint", None)
                 return [problem, Problem(what=what, key=key, hint=hint, severity="warning")]
             passed = [error.what]
-        hint = "its records become dead letters; the table's schema, or an older version, reads the others"
+        hint = (
+            "records with this schema become dead letters; the table's schema, or an older version, reads other records"
+        )
         return [Problem(what=what, key=key, about=registry.url, hint=hint, severity="warning") for what in passed]
 
     checks: list[Check] = [latest]
@@ -341,10 +343,10 @@ def _sqlite(path: Path) -> None:
     if not path.parent.is_dir():
         hint = f"mkdir -p {path.parent}, or correct the catalog's uri"
         raise ResourceMissing("the folder of the SQLite catalog does not exist", where=str(path.parent), hint=hint)
-    hint = "give this user the right to read and write there, or name another file in the catalog's uri"
+    hint = "let this user read and write the folder, or name another file in the catalog's uri"
     if not path.exists():
         if not os.access(path.parent, os.W_OK):
-            raise AccessDenied("the SQLite catalog cannot be created there", where=str(path), hint=hint)
+            raise AccessDenied("the SQLite catalog cannot be created in this folder", where=str(path), hint=hint)
         return
     try:
         with path.open("rb") as file:

@@ -275,5 +275,5 @@ def _require_written(store: str, targets: Mapping[Partition, int], feed: Feed, s
         raise CheckpointMismatch(
             f"the dead letters of batch {last.batch_id} of feed '{name}' are not written yet",
             where=store,
-            hint="start the feed once: it writes them; then move it",
+            hint="start the feed once to write the dead letters, then move the feed",
         )

@@ -146,7 +146,10 @@ def plan_moves(
     for (topic, partition), to in sorted(targets.items()):
         name = f"{topic}-{partition}"
         if positions and (topic, partition) not in positions:
-            raise ConfigError(f"the feed has not read {name} yet", hint="leave it out: it begins at its first record")
+            raise ConfigError(
+                f"the feed has not read {name} yet",
+                hint=f"leave out {name}: the feed begins at the first record of a new partition",
+            )
         described, there = topics.get(topic), partitions.get((topic, partition))
         if described is None or there is None:
             raise ResourceMissing(f"there is no partition {name}", hint="lakefeed topics show lists the partitions")

@@ -169,7 +169,7 @@ def _registry_options(spark: SparkSession, spec: specs.RegisteredFormat) -> dict
     if spec.credentials is not None:
         if not jvm.has_credentials(spark, spec.credentials):
             what = "The JVM does not have the schema registry's credentials"
-            hint = "call lakefeed.jvm.put_credentials(spark, name, username=…, password=…) before"
+            hint = "first call lakefeed.jvm.put_credentials(spark, name, username=…, password=…)"
             raise ConfigError(what, where=f"credentials {spec.credentials!r}", hint=hint)
         options["credentials"] = spec.credentials
     return options

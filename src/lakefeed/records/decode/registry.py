@@ -355,14 +355,16 @@ def inline(text: str, referred: Sequence[str]) -> str:
             _collect(json.loads(schema), "", definitions)
         return json.dumps(_with_types(json.loads(text), "", definitions, set()))
     except RecursionError:
-        what = "the Avro schema, or a schema that it refers to, has too many levels inside each other"
-        raise ConfigError(what, hint="use a record that contains itself: it becomes one column with JSON") from None
+        what = "the Avro schema, or a schema that it refers to, is nested too deeply"
+        raise ConfigError(
+            what, hint="replace the nested levels by a recursive record, which becomes one column with JSON"
+        ) from None
     except (ValueError, KeyError, TypeError, AttributeError):
         # Parse the schemas one by one: the malformed one raises an error with the reason.
         for schema in (*referred, text):
             parse_any(schema, is_part=True)
         what = "the Avro schema does not fit the schemas that it refers to"
-        raise ConfigError(what, hint="compare the names of its types with those in the references") from None
+        raise ConfigError(what, hint="compare its type names with the names in the referenced schemas") from None
 
 
 def _names(schema: dict[str, Any], namespace: str) -> tuple[str, str]:

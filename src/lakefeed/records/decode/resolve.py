@@ -111,7 +111,7 @@ def _resolve(
         raise ConfigError(
             f"the table's schema comes from the subject {own}, but subjects does not allow its records",
             where="decode.avro.subjects" if part == "value" else "decode.key.avro.subjects",
-            hint=f"add {own} to subjects, or set subject to one of them",
+            hint=f"add {own} to subjects, or set subject to a name in subjects",
         )
     find = _registered if stored is None else partial(_of_stored, stored)
     for each in find(spark, encoded, encoded.registry, own):

@@ -26,9 +26,7 @@ def struct_of(spark: SparkSession, schema: str) -> StructType:
     try:
         sql_type = _avro(spark).SchemaConverters.toSqlType(parsed).dataType()
     except py4j.Py4JJavaError:
-        raise ConfigError(
-            "rows cannot be written with a schema that contains itself", hint="remove the recursive field"
-        ) from None
+        raise ConfigError("rows cannot be written with a recursive schema", hint="remove the recursive field") from None
     if str(parsed.getType()) != "RECORD":
         what = f"the Avro schema is of type {str(parsed.getType()).lower()}, but rows need a record"
         raise ConfigError(what, hint='give a schema with "type": "record"')

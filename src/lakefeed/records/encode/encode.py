@@ -260,7 +260,7 @@ def subject_name(strategy: NameStrategy, *, topic: str, record: str) -> str:
 def _only_column(rows: DataFrame, key: str | None) -> str:
     names = [name for name in rows.columns if name != key]
     if len(names) != 1:
-        what = "the format string needs rows of one column beside the key"
+        what = "the format string writes one column, and the rows have several or none beside the key"
         hint = "encode as csv or json, or select one column"
         raise ConfigError(what, where=f"the columns are {', '.join(rows.columns)}", hint=hint)
     return names[0]

@@ -270,7 +270,7 @@ def require_bounded(schema: AvroSchema) -> None:
     for count, _ in enumerate(walk(schema, schema.root), start=1):
         if count > MOST_COLUMNS:
             what = f"the schema describes more than {MOST_COLUMNS:,} columns, including the fields inside columns"
-            hint = "remove uses of named types: if such types use each other several times, the columns multiply"
+            hint = "refer to named types less often: types that refer to each other several times multiply the columns"
             raise ConfigError(what, hint=hint)
 
 
@@ -305,5 +305,5 @@ def child_path(path: str, name: str) -> str:
 
 
 def too_deep() -> ConfigError:
-    hint = "use a record that contains itself: it becomes one column with JSON"
-    return ConfigError(f"the schema has more than {DEEPEST} levels inside each other", hint=hint)
+    hint = "replace the nested levels by a recursive record, which becomes one column with JSON"
+    return ConfigError(f"the schema is nested deeper than {DEEPEST} levels", hint=hint)

@@ -137,7 +137,7 @@ class _Sample:
                     place.fields[name] = _Place()
                 if self._count > MOST_COLUMNS:
                     what = f"the records have more than {MOST_COLUMNS:,} different fields, too many for columns"
-                    hint = "if the names are data, such as ids, give schema_ddl with a MAP<STRING, …> in this place"
+                    hint = "if the names are data, such as ids, give schema_ddl with a MAP<STRING, …> for these fields"
                     raise ConfigError(what, where=path or None, hint=hint)
                 self.add(place.fields[name], inner, depth + 1, child_path(path, name))
         elif isinstance(value, list):

@@ -134,7 +134,7 @@ class _Merge:
             case Union():
                 resolved = tuple(self._resolve(member, used) for member in type_.members)
                 if len({*resolved}) < len(resolved):
-                    what = "two members of a union are one type in the writer's schema: no column has both"
+                    what = "two members of a union are one type in the writer's schema: no column can hold both"
                     raise SchemaIncompatible(what, hint="write the new type into a field of another name")
                 return Union(resolved)
             case Ref():
@@ -298,7 +298,7 @@ class _Merge:
     def _add(self, field: Field, ours: Named, path: str, older: dict[str, str]) -> None:
         place = child_path(path, field.name)
         if taken := older.get(field.name):
-            what = f"the new field {place} has an older name of the field {taken}"
+            what = f"the new field {place} has a name that the field {taken} had before"
             hint = "give the new field a name that no field had before"
             raise SchemaIncompatible(what, where=f"record {ours.name}", hint=hint)
         if not self._grow:
@@ -310,7 +310,9 @@ class _Merge:
 
     def _incompatible(self, ours: Type, other: Type, path: str) -> SchemaIncompatible:
         one, two = type_text(ours, self._both), type_text(other, self._both)
-        what = f"{path or 'the record'} is {one} in the reader's schema and {two} in the writer's: no column has both"
+        what = (
+            f"{path or 'the record'} is {one} in the reader's schema and {two} in the writer's: no column can hold both"
+        )
         return SchemaIncompatible(what, where=path or None, hint="write the new type into a field of another name")
 
 

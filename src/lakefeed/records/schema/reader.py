@@ -42,7 +42,7 @@ class StoredSchema:
             document = json.loads(text)
             return cls(str(document["schema"]), frozenset(int(number) for number in document["ids"]))
         except (ValueError, KeyError, TypeError):
-            what = "this is not the reader's schema of a feed"
+            what = "the text in the ledger is not the reader's schema of a feed"
             raise ConfigError(what, where=text[:200], hint=WRITTEN_BY_ANOTHER) from None
 
 

@@ -71,7 +71,7 @@ class QueryPlan:
                 "transform.streams, and read each of these once",
             )
         if output_mode != "append" and not any(operator.startswith("aggregate") for operator in plan.state):
-            what = f"output_mode: {output_mode} is for aggregates, but the transform has none: no row changes later"
+            what = f"output_mode: {output_mode} is for aggregates, but the transform has no aggregate"
             raise ConfigError(what, where=where, hint="remove output_mode")
         try:
             with quietly():

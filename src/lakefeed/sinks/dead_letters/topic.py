@@ -271,8 +271,8 @@ class DeadLetterTopic(DeadLetterStore):
         positions = present | self._reader.positions(self._feed, commit.batch_id, starts=before)
         if len(positions) != expected:
             raise CheckpointMismatch(
-                f"batch {commit.batch_id} of feed '{self._feed}' had {expected:,} dead letters, but there are "
-                f"{len(positions):,} when its records are read again",
+                f"batch {commit.batch_id} of feed '{self._feed}' had {expected:,} dead letters, but a second reading "
+                f"of its records finds {len(positions):,}",
                 where=f"topic {self._topic}",
                 hint="look for a rule in expect whose result changes, such as one with the current time, or for a "
                 "schema that was changed meanwhile",

@@ -186,8 +186,8 @@ class IcebergTable(BaseSink):
             raise ConfigError(
                 f"the table {self.name} exists, and this feed has not created it",
                 where=f"feed {self._feed}",
-                hint="if the topic belongs to this table, name it in the file: tables: {topics: {TOPIC: {table: "
-                f"{self.name}}}}}; otherwise name another table there",
+                hint="if the topic belongs to this table, write in the file: tables: {topics: {TOPIC: {table: "
+                f"{self.name}}}}}; otherwise name another table for TOPIC",
             )
 
     def take_fence(self, suffix: str = "", *, prefix: str = "") -> str:

@@ -199,8 +199,8 @@ class UpsertTable(IcebergTable):
             raise ConfigError(
                 "older changes cannot be landed in a table that forgets deletes: they could bring a deleted key back",
                 where=f"table {self.name}",
-                hint="rewind the feed to them (lakefeed offsets rewind), which reads all later changes again; a "
-                "new table with on_delete: mark takes them",
+                hint="move the feed back to these changes (lakefeed offsets rewind): it then reads all later changes "
+                "again; or use a new table with on_delete: mark, which accepts older changes",
             )
         if not suffix and self._history is not None:
             self._history.take_own_fence()
@@ -365,7 +365,8 @@ class UpsertTable(IcebergTable):
             )
         if keyed is not None and keyed != own[KEYED] and not self._renames_keys(keyed, stored):
             raise ConfigError(
-                f"the rows of this table were made with keys and on_delete '{keyed}', the pipeline says '{own[KEYED]}'",
+                f"the rows of this table were written with keys and on_delete '{keyed}', and the pipeline sets "
+                f"'{own[KEYED]}'",
                 where=f"table {self.name}",
                 hint="land the feed in a new table, under another name or checkpoint",
             )

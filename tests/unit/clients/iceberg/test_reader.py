@@ -28,7 +28,7 @@ def moved(tmp_path: Path) -> Connections:
 
 
 def test_open_table_explains_a_missing_metadata_file(moved: Connections) -> None:
-    with pytest.raises(WorldError, match="names a metadata file of the table that is not there") as raised:
+    with pytest.raises(WorldError, match="the table's metadata file, which the catalog names") as raised:
         open_table("lake.web.hits", connections=moved)
     # For callers, ResourceMissing means a table that they still have to create.
     assert not isinstance(raised.value, ResourceMissing)

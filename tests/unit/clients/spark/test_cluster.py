@@ -105,7 +105,7 @@ TOO_LARGE = """java.lang.IllegalArgumentException: Required executor memory (102
 def test_the_error_for_a_large_yarn_container_names_the_setting() -> None:
     found = refusal(TOO_LARGE)
     assert found is not None
-    assert "an executor of 102400 MB and its overhead need more than 4096 MB" in str(found)
+    assert "an executor of 102400 MB and its overhead exceed the 4096 MB" in str(found)
     assert "lower spark.executor.memory" in str(found)
     assert "spark.yarn.am.memory" in str(refusal(TOO_LARGE.replace("executor", "AM")))
     assert refusal("Connection refused") is None

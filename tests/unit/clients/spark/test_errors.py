@@ -69,7 +69,7 @@ def test_a_checkpoint_that_another_driver_changes_is_in_use(spark: str, what: st
         (
             "java.io.FileNotFoundException: File file:/a lake/t/metadata/00005-b.metadata.json does not exist",
             JobFailed,
-            "metadata file of the table that is not there",
+            "table's metadata file, which the catalog names, does not exist",
         ),
     ],
 )

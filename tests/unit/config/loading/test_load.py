@@ -78,7 +78,7 @@ MISTAKES: list[tuple[str, str, int, int, str, str, str | None]] = [
     ),
     (TOPICS, "    topics: [trips, 5]\n", 5, 21, "source.kafka.topics.1", "expects text; found '5'", "put it in quotes"),
     (TOPICS, "    topics: []\n", 5, 13, "source.kafka.topics", "expects at least 1 entry; found an empty list", None),
-    (TOPICS, f"{TOPICS}    start: latst\n", 6, 5, "source.kafka.start", "is no start", "'latest'?"),
+    (TOPICS, f"{TOPICS}    start: latst\n", 6, 5, "source.kafka.start", "is no position to start at", "'latest'?"),
     ("name: taxi", "name: [a]", 1, 7, "name", "'name' expects text; found a list", None),
     # rules of the models
     ("name: taxi", "name: my-taxi", 1, 7, "name", "letters, digits and underscores", None),

@@ -60,7 +60,7 @@ def test_an_incompatible_schema_is_refused_once(policy: ChangePolicy) -> None:
     assert evolution.known_ids == {1, 4}
     assert evolution.merged_ids == {1}
     assert evolution.take_notes() == (
-        "schema id 4: a is int in the reader's schema and string in the writer's: no column has both; "
+        "schema id 4: a is int in the reader's schema and string in the writer's: no column can hold both; "
         "its records are not landed",
     )
 

@@ -194,7 +194,9 @@ def _require_known(reading: Reading, path: Path, *, places: tuple[tuple[str, ...
         variables = re.findall(r"\$\{(\w+)", reading.document.written.get(place, ""))
         if variables and any(place[: len(start)] == start for start in places):
             key = ".".join(map(str, place))
-            raise ConfigError(f"{key}: the value of {variables[0]} is not known here", where=str(path), hint=hint)
+            raise ConfigError(
+                f"{key}: the value of {variables[0]} is not known on this machine", where=str(path), hint=hint
+            )
 
 
 def _name(settings: Kubernetes, config: PipelineConfig) -> str:
@@ -223,7 +225,7 @@ def _topics(config: PipelineConfig, settings: Kubernetes) -> tuple[str, ...]:
     if settings.strimzi is None:
         return ()
     if config.source.kafka is None and not config.written_topics:
-        hint = "remove the block"
+        hint = "remove the block strimzi"
         raise ConfigError("the feed reads and writes no topic", where="deploy.kubernetes.strimzi", hint=hint)
     if settings.strimzi.topics is not None:
         return tuple(settings.strimzi.topics)

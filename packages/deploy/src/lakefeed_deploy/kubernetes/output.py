@@ -120,7 +120,7 @@ def write_folder(files: Mapping[str, str], folder: Path) -> list[str]:
 def _require_ours(folder: Path, parts: set[str], files: Mapping[str, str]) -> None:
     """Refuse a folder with files that this command has not written, because this command would delete those files."""
     if folder.exists() and not folder.is_dir():
-        raise ConfigError("this is a file and no folder", where=str(folder), hint="name a folder with --directory")
+        raise ConfigError("this is a file, not a folder", where=str(folder), hint="name a folder with --directory")
     for part in sorted(parts):
         place = folder / part
         if place.exists() and not (place / "kustomization.yaml").is_file() and any(place.iterdir()):

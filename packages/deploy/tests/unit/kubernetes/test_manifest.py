@@ -220,7 +220,7 @@ def test_a_secret_in_plain_text_is_refused(tmp_path: Path, changes: list[tuple[s
         ([("name: taxi_2", f"name: {'x' * 50}")], "set deploy.kubernetes.name"),
         (
             [("topics: [trips]", "topics: ['${TOPIC}']"), ("env: {", "secret_env: {TOPIC: {secret: a}}\n    env: {")],
-            "is not known here",
+            "is not known on this machine",
         ),
         ([(MINIMAL[MINIMAL.index("deploy:") :], "")], "has no block deploy"),
     ],

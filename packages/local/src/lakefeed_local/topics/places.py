@@ -114,7 +114,7 @@ def _partitions(source: KafkaSource, place: TopicPlace) -> dict[Partition, Parti
         parts = chosen
     if place.offset is not None and len(parts) > 1:
         what = "an offset belongs to a single partition, and there are several"
-        raise ConfigError(what, where="--offset", hint="name it with --partition")
+        raise ConfigError(what, where="--offset", hint="name the partition with --partition")
     return parts
 
 

@@ -285,7 +285,10 @@ class Topic:
         chosen = chosen_records(self._source, TopicPlace(start=start, partition=partition), most=records)
         first = next(chosen, None)
         if first is None:
-            what, hint = f"the topic {self.name} has no records there", "begin earlier: --from, or another --partition"
+            what, hint = (
+                f"the topic {self.name} has no records from this position on",
+                "begin earlier: --from, or another --partition",
+            )
             raise ResourceMissing(what, where=self._source.bootstrap_servers, hint=hint)
         with self._view(None, None) as view:
             return profile_topic(self._source, self.name, self._parts(partition), view.show(chain([first], chosen)))
