@@ -22,7 +22,7 @@ group_option = click.option(
 def jars() -> None:
     """Fetch and verify the locked jars.
 
-    They are in LAKEFEED_CACHE (default ~/.cache/lakefeed); lakefeed checks their SHA-256 at each use.
+    The jars are in LAKEFEED_CACHE (default ~/.cache/lakefeed); lakefeed checks their SHA-256 at each use.
     LAKEFEED_MAVEN_REPOSITORY names a mirror; LAKEFEED_MAVEN_USER and LAKEFEED_MAVEN_PASSWORD are its login.
     """
 

@@ -39,7 +39,7 @@ set_option = click.option(
     metavar="KEY=VALUE",
     help="Override a setting of the pipeline file: --set trigger='5 seconds'.",
 )
-topic_option = click.option("--topic", metavar="NAME", help="Of a pipeline with many tables, only this topic's.")
+topic_option = click.option("--topic", metavar="NAME", help="Only the table of this topic, if the pipeline has many.")
 decode_option = click.option(
     "--decode",
     metavar="FORMAT",
@@ -57,7 +57,7 @@ url_option = click.option(
     metavar="URL",
     help="A dashboard, instead of this machine's drivers; LAKEFEED_TOKEN has its token.",
 )
-token_file_option = click.option("--token-file", type=FILE, help="File with the token of --url.")
+token_file_option = click.option("--token-file", type=FILE, help="File with the token of the dashboard.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Print what the command would do, and change nothing.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 output_option = click.option(

@@ -148,7 +148,12 @@ def span(start: int | None, end: int | None) -> str:
 
 watch_option = click.option("--watch", is_flag=True, help="Repeat until Ctrl-C.")
 every_option = click.option(
-    "--every", type=click.FloatRange(0.2), default=2.0, show_default=True, metavar="SECONDS", help="With --watch."
+    "--every",
+    type=click.FloatRange(0.2),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time between two updates of --watch.",
 )
 
 Shown = tuple[Any, Sequence[str], int]

@@ -50,7 +50,11 @@ REASONS = 5
 @click.command()
 @click.argument("source", metavar="[PIPELINE|TOPIC]", default=PIPELINE_FILE)
 @click.option(
-    "--range", "ranges", multiple=True, metavar="TOPIC:PARTITION:START:END", help="Offsets, END not included."
+    "--range",
+    "ranges",
+    multiple=True,
+    metavar="TOPIC:PARTITION:START:END",
+    help="Records from offset START to END - 1.",
 )
 @click.option("--since", metavar="TIME", help="From this time on: 2026-11-20T06:30 (UTC), …T06:30+01:00.")
 @click.option("--until", metavar="TIME", help="Up to this time.")

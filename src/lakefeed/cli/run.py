@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     help="Answer lakefeed status of this user on this machine.  [default: endpoint]",
 )
 @click.option(
-    "--endpoint-port", type=click.IntRange(0, 65535), default=0, help="The port for it.  [default: a free one]"
+    "--endpoint-port", type=click.IntRange(0, 65535), default=0, help="The endpoint's port.  [default: a free one]"
 )
 @click.option(
     "--probe-port",

@@ -144,7 +144,9 @@ def history(pipeline: Path, table: str | None, topic: str | None, overrides: tup
 
 
 @schema.command()
-@click.option("--records", type=click.IntRange(1, 100_000), default=1_000, show_default=True, help="Largest number.")
+@click.option(
+    "--records", type=click.IntRange(1, 100_000), default=1_000, show_default=True, help="Most records to read."
+)
 @of_pipeline
 def infer(pipeline: Path, records: int, topic: str | None, overrides: tuple[str, ...]) -> None:
     """Guess a schema from the topics' newest JSON records, and show conflicts."""

@@ -191,12 +191,18 @@ class OneTable(Model):
     """Settings for one topic and its table; they replace the pipeline's."""
 
     table: TableName | None = Field(None, description="The table, instead of the one that sink.iceberg.table names.")
-    partition_by: list[PartitionTransform] | None = Field(None, description="As in sink.iceberg.")
-    sort_by: list[SortColumn] | None = Field(None, description="As in sink.iceberg.")
-    properties: dict[str, str] | None = Field(None, description="As in sink.iceberg.")
-    keys: list[str] | None = Field(None, description="As in sink.iceberg, with mode: upsert there.")
-    order_by: list[str] | None = Field(None, description="As in sink.iceberg, with mode: upsert there.")
-    history: TableName | None = Field(None, description="As in sink.iceberg, with mode: upsert there.")
+    partition_by: list[PartitionTransform] | None = Field(None, description="Partition transforms, as in sink.iceberg.")
+    sort_by: list[SortColumn] | None = Field(None, description="Order of the rows in each file, as in sink.iceberg.")
+    properties: dict[str, str] | None = Field(None, description="Table properties, as in sink.iceberg.")
+    keys: list[str] | None = Field(
+        None, description="The columns that identify a row, as in sink.iceberg with mode: upsert."
+    )
+    order_by: list[str] | None = Field(
+        None, description="The columns that order the changes of a key, as in sink.iceberg with mode: upsert."
+    )
+    history: TableName | None = Field(
+        None, description="The table of all changes, as in sink.iceberg with mode: upsert."
+    )
     decode: Decode | None = None
     schema_: SchemaChange | None = Field(None, alias="schema", description="As the pipeline's schema block.")
     expect: dict[str, Expectation] | None = Field(None, description="As the pipeline's expect block.")
@@ -266,9 +272,9 @@ class PipelineBlocks(Model):
     """Further sinks for the same rows, by name. A batch is read once for all sinks."""
     trigger: Trigger = Field(
         "1 minute",
-        description=f"Time between micro-batches ('100 milliseconds', '1 minute'), or {AVAILABLE_NOW}; or from Kafka "
-        f"to Kafka {REAL_TIME}, which forwards records immediately and stores its position every {INTERVAL} ('"
-        f"{REAL_TIME}, 10 seconds').",
+        description=f"Time between micro-batches, such as '100 milliseconds' or '1 minute'. {AVAILABLE_NOW}: reads the "
+        f"present records, then ends. {REAL_TIME}, from Kafka to Kafka: forwards records immediately and stores its "
+        f"position every {INTERVAL}, or as in '{REAL_TIME}, 10 seconds'.",
     )
     tables: Tables | None = None
     """With {topic} in the sink's table: what happens if a table fails, and settings for single topics."""

@@ -120,9 +120,9 @@ class Registry(Model):
     """The base URL, or several separated by commas. For Apicurio it ends in /apis/ccompat/v7."""
     username: str | None = Field(None, description="User for HTTP basic authentication.")
     password: SecretStr | None = Field(None, description="Password for HTTP basic authentication.")
-    token: SecretStr | None = Field(None, description="Or a bearer token; give it as ${NAME}.")
+    token: SecretStr | None = Field(None, description="Instead of a user: a bearer token; give it as ${NAME}.")
     token_url: Annotated[str, web_address("a server of tokens", instead="client_id and client_secret")] | None = None
-    """Or the URL of an OAuth 2.0 server that issues tokens; they are renewed before they expire."""
+    """Instead of a token: the URL of an OAuth 2.0 server that issues tokens; they are renewed before they expire."""
     client_id: str | None = Field(None, description="With token_url: the client's name.")
     client_secret: SecretStr | None = Field(None, description="With token_url: the client's secret.")
     scope: str | None = Field(None, description="With token_url: the scope to ask for.")

@@ -24,7 +24,7 @@ _LENIENT = (
 )
 
 _SUBJECT = "Subject whose latest version is the table's schema. Default: <topic>-value, for keys <topic>-key."
-SCHEMA_FILE = "Or a file: an .avsc, or a Spark schema as .json."
+SCHEMA_FILE = "Instead of schema_ddl: a file, either an .avsc or a Spark schema as .json."
 
 AFTER_IS_TEXT = (
     "envelope: debezium requires columns in after, and here after is a text, as MongoDB's connector writes it"
@@ -91,7 +91,8 @@ class JsonDecode(Model):
     schema_ddl: Ddl | None = Field(None, description="Columns as Spark DDL: 'id BIGINT, name STRING'.")
     schema_file: Path | None = Field(None, description=SCHEMA_FILE)
     schema_: Literal["sample"] | None = Field(None, alias="schema")
-    """Or sample: the first run infers the schema from the newest records and stores it with the table."""
+    """Instead of schema_ddl, sample: the first run infers the schema from the newest records and stores it with the
+    table."""
     sample_records: Count = Field(1_000, description="The most records that schema: sample reads.")
     lenient: bool = Field(False, description=_LENIENT)
 
@@ -338,6 +339,6 @@ class DeadLetters(OneOf):
     """An Iceberg table, catalog.namespace.table. Several feeds may share it. The name may contain {topic}, as the name
     of the sink's table may."""
     topic: TopicName | None = None
-    """Or a topic of the source's cluster, created if it is missing. Several feeds may share it."""
+    """Instead of table: a topic of the source's cluster, created if it is missing. Several feeds may share it."""
     budget: ErrorBudget | None = None
     """Bounds on dead letters. A batch that exceeds one is not written, and the feed stops. Default: no bounds."""

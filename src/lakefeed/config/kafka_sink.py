@@ -30,7 +30,7 @@ class AvroValue(Model):
     """Avro; with a registry, Confluent's 5-byte header precedes the value."""
 
     registry: Registry | None = Field(None, description="Schema Registry that the schema is registered in.")
-    subject: str | None = Field(None, description="Its subject. Default: <topic>-value.")
+    subject: str | None = Field(None, description="The schema's subject in the registry. Default: <topic>-value.")
     schema_file: Path | None = None
     """An .avsc file. Default: the subject's latest schema if the rows fit it, else a schema derived from the rows."""
 
@@ -51,7 +51,7 @@ class JsonSchemaValue(Model):
     """JSON with a JSON Schema in a registry; Confluent's 5-byte header precedes the value."""
 
     registry: Registry = Field(description="Schema Registry that the schema is registered in.")
-    subject: str | None = Field(None, description="Its subject. Default: <topic>-value.")
+    subject: str | None = Field(None, description="The schema's subject in the registry. Default: <topic>-value.")
     schema_file: Path | None = None
     """A JSON Schema. Default: the subject's latest schema if the rows fit it, else a schema derived from the rows."""
 

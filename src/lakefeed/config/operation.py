@@ -26,7 +26,7 @@ class Compact(Model):
     """Rewrites small files as large ones. It begins with the partitions that the feed no longer writes to."""
 
     min_files: int = Field(5, ge=2, le=2**31 - 1)
-    """The least number of small files in a partition for a rewrite. A file is small if it has less than 3/4 of the
+    """Rewrite a partition if it has at least this many small files. A file is small if it has less than 3/4 of the
     target size."""
     target_mb: int | None = Field(None, ge=1, le=2**31 - 1)
     """The size of the new files in MB. Default: the table's write.target-file-size-bytes."""
@@ -39,7 +39,7 @@ class Manifests(Model):
 
     more_than: int = Field(30, ge=1, le=2**31 - 1, description="Manifests are rewritten if there are more than this.")
     delete_files: int = Field(10, ge=2, le=2**31 - 1)
-    """The least number of position delete files for their rewrite."""
+    """Files of position deletes are rewritten if there are at least this many."""
 
 
 class Expire(Model):
@@ -65,7 +65,7 @@ class Upkeep(Model):
 
     every: Period | None = Field(None, description="Time between two maintenances. Default: 1 hour.")
     at: Annotated[str, spelled(r"([01]\d|2[0-3]):[0-5]\d", "a time of day is HH:MM, in UTC")] | None = None
-    """Or the time of day for one maintenance a day, HH:MM in UTC."""
+    """Instead of every: the time of day for one maintenance a day, HH:MM in UTC."""
     max_minutes: float = Field(10, gt=0, le=10_080)
     """After this time a maintenance starts no further rewrite or removal; the next maintenance resumes."""
     only: list[Step] | None = Field(None, min_length=1, description="Run only these steps. Default: all.")

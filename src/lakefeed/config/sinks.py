@@ -223,7 +223,9 @@ class FormatSinkConfig(SinkConfig):
     name: str = Field(description="The format: orc, delta, org.apache.spark.sql.cassandra, …; Spark must have its jar.")
     path: str | None = Field(None, description="The path, for formats that need one.")
     options: dict[str, Text] = Field(default_factory=dict, description="Options of the format.")
-    partition_by: list[str] = Field(default_factory=list, description="Columns, for formats that take them.")
+    partition_by: list[str] = Field(
+        default_factory=list, description="Columns that become directories, for formats that support this."
+    )
 
     def doubles(self, mode: OutputMode) -> bool:
         return mode != "complete"
@@ -311,7 +313,9 @@ class PathSinkConfig(SinkConfig):
 class ParquetSinkConfig(PathSinkConfig):
     """Parquet files below a path. Spark's ``_spark_metadata`` lists each file once."""
 
-    compression: Literal["zstd", "snappy", "lz4_raw", "gzip", "none"] = Field("zstd", description="Codec.")
+    compression: Literal["zstd", "snappy", "lz4_raw", "gzip", "none"] = Field(
+        "zstd", description="The compression of the files."
+    )
 
     @model_validator(mode="before")
     @classmethod

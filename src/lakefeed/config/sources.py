@@ -140,7 +140,7 @@ class KafkaSource(KafkaClient):
     bootstrap_servers: Brokers = Field(description="host:port of one or more brokers, separated by commas.")
     topics: list[str] | None = Field(None, description="Topics to read.", min_length=1)
     topics_pattern: Annotated[str, checked(_require_java_pattern)] | None = None
-    """Or a regular expression of Java for the topics' names."""
+    """Instead of topics: a Java regular expression for the topics' names."""
     start: StartText = "earliest"
     """Where a new feed begins: earliest, latest, a time in ISO 8601 (UTC by default), 'last 24 hours', group:NAME (the
     offsets that this consumer group has committed), or topic:partition:offset,… A partition without such an offset

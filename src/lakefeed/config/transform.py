@@ -28,7 +28,9 @@ class StaticTable(Model):
     """Rows to join with that are no stream: an Iceberg table, or any format that Spark can read as a batch."""
 
     table: str | None = Field(None, description="catalog.namespace.table")
-    format: str | None = Field(None, description="Or a format that Spark can read: parquet, csv, json, jdbc, …")
+    format: str | None = Field(
+        None, description="Instead of table: a format that Spark can read, such as parquet, csv, json or jdbc."
+    )
     path: str | None = Field(None, description="With format: where the files are.")
     schema_ddl: Ddl | None = Field(None, description="With format: the columns, as 'id BIGINT, name STRING'.")
     options: dict[str, Text] = Field(default_factory=dict, description="With format: Spark's options of it.")
@@ -45,12 +47,13 @@ class Step(Model):
 
     sql: Sql | None = Field(None, description="One SELECT from the records, earlier steps and tables, by their names.")
     python: Annotated[str, spelled(FUNCTION, "write it as package.module:function")] | None = None
-    """Or package.module:function, on PYTHONPATH or beside the file. The function takes DataFrames and returns one."""
+    """A function instead of sql: package.module:function, on PYTHONPATH or beside the file. It takes DataFrames and
+    returns one."""
     options: dict[str, Scalar] = Field(default_factory=dict)
     """With python: further arguments for the function, by name."""
     deduplicate: list[str] | None = Field(None, min_length=1)
-    """Or columns: keep only the first row for each combination of their values. Requires a watermark, which sets how
-    long the query remembers the values."""
+    """Columns, instead of sql: keep only the first row for each combination of their values. Requires a watermark,
+    which sets how long the query remembers the values."""
     watermark: Watermark | None = Field(None, description="How late the rows of this step may be.")
 
     def _contradictions(self) -> Iterator[str | ConfigProblem]:
@@ -74,8 +77,8 @@ class Transform(Model):
     sql: Sql | None = None
     """One SELECT over the decoded records, from the view with the pipeline's name."""
     steps: dict[str, Step] = Field(default_factory=dict)
-    """Or several steps by name, in this order. Later steps read a step's rows from a view with its name; the view with
-    the pipeline's name has the decoded records."""
+    """Several steps, instead of sql, by name and in this order. Later steps read a step's rows from a view with the
+    step's name; the view with the pipeline's name has the decoded records."""
     tables: dict[str, StaticTable] = Field(default_factory=dict)
     """Tables to join with, by the names of their views."""
     streams: dict[str, StreamOfTopic] = Field(default_factory=dict)

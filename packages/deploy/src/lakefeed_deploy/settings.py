@@ -114,14 +114,14 @@ class SecretKey(Model):
     """A value in an existing Secret of the same namespace."""
 
     secret: DnsName = Field(description="Name of the Secret.")
-    key: SecretFileKey | None = Field(None, description="Key in it. Default: the variable's name.")
+    key: SecretFileKey | None = Field(None, description="Key in the Secret. Default: the variable's name.")
 
 
 class Mount(Model):
     """Files from a Secret or a ConfigMap, such as a CA certificate."""
 
     secret: DnsName | None = Field(None, description="Name of a Secret.")
-    config_map: DnsName | None = Field(None, description="Or name of a ConfigMap.")
+    config_map: DnsName | None = Field(None, description="Instead of secret: name of a ConfigMap.")
     driver_only: bool = Field(False, description="Executors do not get it: for the key of the dashboard's certificate.")
 
     def _contradictions(self) -> Iterator[str]:
@@ -133,7 +133,9 @@ class Toleration(Model):
     """A node taint that the pods tolerate."""
 
     key: LabelKey | None = Field(None, description="Key of the taint. Default, with Exists: any.")
-    operator: Literal["Exists", "Equal"] = Field("Equal", description="Whether the value counts.")
+    operator: Literal["Exists", "Equal"] = Field(
+        "Equal", description="Equal: the taint has this value. Exists: it may have any value."
+    )
     value: LabelValue | None = Field(None, description="Value of the taint.")
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
     """The taint's effect. Default: any."""
@@ -160,7 +162,7 @@ class Strimzi(Model):
     """Topics and a user that Strimzi creates in its Kafka cluster."""
 
     cluster: DnsName = Field(description="Name of the Kafka resource.")
-    namespace: DnsName = Field(description="Its namespace.")
+    namespace: DnsName = Field(description="Namespace of the Kafka resource.")
     partitions: Count = Field(10, description="Partitions of each topic of the source.")
     replicas: Annotated[int, Field(ge=1, le=32767)] = Field(3, description="Replicas of each partition.")
     config: dict[str, str] = Field(default_factory=dict)

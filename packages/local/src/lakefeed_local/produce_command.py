@@ -100,7 +100,8 @@ def produce(**options: Any) -> None:
     confluent-protobuf and json-schema, the schema is registered, and values begin with its id.
 
     Ctrl-C ends with status 130, SIGTERM with 143, SIGHUP with 129, after printing how many records the topic got. With
-    --stream they finish the current micro-batch and end with status 0. Before the first record the status is 0.
+    --stream, these signals end the command after the current micro-batch, with status 0. If they arrive before the
+    first record, the status is 0, too.
     """
     produced, encoding = _Order(**options).run()
     document = {

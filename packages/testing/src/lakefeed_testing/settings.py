@@ -47,20 +47,20 @@ class CaseRecord(Model):
 
     value: Any = None
     """The value as YAML, encoded in the pipeline's format with the schema of schema_id; null is a tombstone."""
-    text: str | None = Field(None, description="Or the value as text, whose UTF-8 bytes it is.")
-    hex: HexBytes | None = Field(None, description="Or its bytes: '00 00 00 00 07 0a'.")
+    text: str | None = Field(None, description="Instead of value: the value as UTF-8 text.")
+    hex: HexBytes | None = Field(None, description="Instead of value: its bytes, such as '00 00 00 00 07 0a'.")
     schema_id: SchemaId | None = None
     """Schema id of value. Default: the case's initial schema."""
     key: Any = None
     """The key as YAML; as text if decode.key does not set the keys' format."""
-    key_hex: HexBytes | None = Field(None, description="Or the key's bytes.")
+    key_hex: HexBytes | None = Field(None, description="Instead of key: the key's bytes.")
     key_schema_id: SchemaId | None = None
     """Schema id of key. Default: the newest schema of the keys' subject."""
     headers: dict[str, str | None] = Field(default_factory=dict, description="Headers, by name.")
-    topic: TopicName | None = Field(None, description="Default: the first topic of the source.")
-    partition: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(0, description="Its partition.")
+    topic: TopicName | None = Field(None, description="Topic of the record. Default: the first topic of the source.")
+    partition: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(0, description="Partition of the record.")
     offset: Annotated[int, Field(ge=0, le=2**62)] | None = Field(
-        None, description="Default: the next of its partition."
+        None, description="Offset of the record. Default: the next one of its partition."
     )
     timestamp: datetime | int | None = None
     """Timestamp of the record: ISO 8601, by default UTC, or milliseconds. Default: 2026-01-01 00:00:00."""
@@ -87,8 +87,8 @@ class ExpectedDeadLetter(Model):
     reason: str | None = Field(None, description="Text that the reason contains.")
     topic: str | None = None
     """Topic of the record."""
-    partition: int | None = Field(None, ge=0, le=2**31 - 1, description="Its partition.")
-    offset: int | None = Field(None, ge=0, le=1 << 62, description="Its offset.")
+    partition: int | None = Field(None, ge=0, le=2**31 - 1, description="Partition of the record.")
+    offset: int | None = Field(None, ge=0, le=1 << 62, description="Offset of the record.")
 
 
 class Case(Model):
@@ -128,6 +128,6 @@ class PipelineTests(Block):
     schemas: dict[SchemaId, CaseSchema] = Field(default_factory=dict)
     """The registry's schemas, by id."""
     tables: dict[str, CaseTable] = Field(default_factory=dict)
-    """Rows of the tables in transform.tables, by their names there."""
+    """Rows of the tables in transform.tables, by the tables' names."""
     cases: dict[str, Case] = Field(default_factory=dict)
     """The cases, by name."""

@@ -34,8 +34,8 @@ from lakefeed_deploy.image import BASE_IMAGE, ImageFiles, write_image_files
 def image(to: Path, base_image: str, spark_image: str | None, requirements: Path | None) -> None:
     """Write a Dockerfile, its files, and a bill of materials.
 
-    The image has the versions of this lakefeed. Hashes fix the versions of Python packages and jars, and a digest that
-    of the base image. It runs as user 185 with a read-only root, and accepts the commands of Spark's operators.
+    The image has the versions of this lakefeed. Hashes fix the versions of Python packages and jars, and a digest fixes
+    the base image. The image runs as user 185 with a read-only root, and accepts the commands of Spark's operators.
     Dockerfile.spark adds lakefeed to the cluster's own Spark image.
     """
     written = write_image_files(to, base_image=base_image, spark_image=spark_image, requirements=requirements)

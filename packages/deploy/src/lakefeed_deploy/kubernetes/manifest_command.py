@@ -53,9 +53,10 @@ class _FeedByDefault(click.Group):
 def manifest() -> None:
     """Print the Kubernetes objects of a pipeline.
 
-    Its block deploy.kubernetes describes them. Without a command, run is meant: lakefeed deploy manifest pipeline.yaml.
-    Sends no request to a cluster or broker. Reads the file with the variables of the pod, not with those of this
-    machine. Objects refer to secrets by name; a file with a secret in plain text is refused.
+    The block deploy.kubernetes of the pipeline file describes the objects. The command run may be omitted: lakefeed
+    deploy manifest pipeline.yaml. Sends no request to a cluster or broker. Reads the file with the variables of the
+    pod, not with those of this machine. Objects refer to secrets by name; a file with a secret in plain text is
+    refused.
     """
 
 

@@ -113,7 +113,9 @@ class Mail(Model):
 
     host: Annotated[str, spelled(r"[A-Za-z0-9._:-]+", "'{}' is no host's name")]
     """The mail server."""
-    port: int | None = Field(None, ge=1, le=65535, description="Default: 587 for starttls, 465 for tls, 25 for none.")
+    port: int | None = Field(
+        None, ge=1, le=65535, description="The server's port. Default: 587 for starttls, 465 for tls, 25 for none."
+    )
     security: Literal["starttls", "tls", "none"] = "starttls"
     """Encryption: starttls, or tls from the first byte. none is only for a local server without a password."""
     user: str | None = Field(None, min_length=1, description="The user who logs in. Default: no login.")
@@ -143,7 +145,9 @@ class Command(Model):
     environment: dict[str, Text] = Field(default_factory=dict)
     """Environment variables; write secrets as ${NAME}. The program also has PATH, HOME, LANG, TZ, TMPDIR,
     LAKEFEED_FEED, LAKEFEED_TRIGGER and LAKEFEED_STATUS, and no other variables of the driver."""
-    timeout: Period = Field("10 seconds", description="The driver then kills the program and its children.")
+    timeout: Period = Field(
+        "10 seconds", description="The time after which the driver kills the program and its children."
+    )
 
     def _contradictions(self) -> Iterator[ConfigProblem]:
         for argument in self.run:
@@ -184,7 +188,9 @@ class LagBound(Model):
     records: int | None = Field(None, ge=0, description="The most records that are not committed yet.")
     seconds: int | None = Field(None, ge=0, description="The greatest age of a record that is not committed yet.")
     for_: Duration = Field(
-        "5 minutes", alias="for", description="How long the lag must stay above a limit, or below for the resolution."
+        "5 minutes",
+        alias="for",
+        description="How long the lag must stay above a limit before a message, and below before the resolution.",
     )
 
     def _contradictions(self) -> Iterator[str]:
@@ -196,7 +202,9 @@ class DeadLetterBound(Model):
     """Limits of dead letters; at least one is required."""
 
     count: int | None = Field(None, ge=0, description="The most dead letters.")
-    share: float | None = Field(None, ge=0, le=1, description="Their greatest share of the records: 0.01 for 1 %.")
+    share: float | None = Field(
+        None, ge=0, le=1, description="The greatest share of dead letters among the records: 0.01 for 1 %."
+    )
     within: Window = Field("10 minutes", description="The time over which dead letters are counted.")
 
     def _contradictions(self) -> Iterator[str]:
@@ -217,7 +225,7 @@ class When(Model):
     audit: bool = Field(True, description="The audit of a branch has failed; the feed still writes to the branch.")
     schema_: bool = Field(True, alias="schema", description="The schema of the rows has changed.")
     paused: bool = Field(True, description="A user has paused the feed, or one of its sinks waits.")
-    hangs: bool = Field(True, description="The driver's loop has not turned for a minute.")
+    hangs: bool = Field(True, description="The driver hangs: its loop has not turned for a minute.")
     lag: LagBound | None = Field(None, description="The feed is too far behind.")
     no_data: Period | None = Field(None, description="No record has arrived for this time.")
     no_commit: Period | None = Field(None, description="Records wait, but no batch was committed for this time.")
@@ -231,7 +239,9 @@ class Notify(Block):
     when: When = Field(default_factory=When)
     cool_down: Duration = "10 minutes"
     """Least time between two messages of the same kind. The later message has the number of events in between."""
-    most_per_hour: Count = Field(60, description="Most messages to a target; the next one has the number left out.")
+    most_per_hour: Count = Field(
+        60, description="Most messages to a target in an hour; the next message has the number of omitted ones."
+    )
     link: Annotated[str, checked(_require_public_web_address)] | None = None
     """Every message links to this address, which must contain no secret. Default: dashboard.public_url."""
 
