@@ -131,8 +131,7 @@ MARIADB = Dialect(
         "connectTimeout": "10000",
         "socketTimeout": str(STATEMENT_SECONDS * 1000),
         "tcpKeepAlive": "true",
-        # Without these settings, errors would contain statements with their values, and after a deadlock also the
-        # statements of other sessions.
+        # Otherwise errors would contain statements with values, after a deadlock also statements of other sessions.
         "dumpQueriesOnException": "false",
         "includeInnodbStatusInDeadlockExceptions": "false",
     },

@@ -87,8 +87,7 @@ class JdbcMerge:
         gone = 0
         if removes:
             gone = session.update(dialect.delete.format(**names, where=f"{self._ours} AND {deleted} AND {newer}"))
-        # MariaDB assigns the columns one after the other, so columns whose new value is computed from stored values
-        # come first.
+        # MariaDB assigns columns one after the other, so columns whose new values depend on stored values come first.
         columns = sorted(self.columns, key=lambda column: column.lower() not in self.kept)
         changes = ", ".join(f"{dialect.own}{self._quoted(each)} = {self._changed(each)}" for each in columns)
         updated = session.update(dialect.update.format(**names, changes=changes, where=f"{stays} AND {newer}"))
@@ -99,10 +98,7 @@ class JdbcMerge:
         return inserted, updated, gone
 
     def _changed(self, column: str) -> str:
-        """Return the value that an update sets; a column that the event lacks keeps the stored value.
-
-        If the stored row is marked as deleted, the column becomes null.
-        """
+        """Return a column's new value as SQL; if the event lacks the column, an undeleted row keeps the old value."""
         quoted = self._quoted(column)
         is_kept = [f"position(',{number},' IN s.{KEPT}) > 0" for number in self.kept.get(column.lower(), ())]
         if not is_kept:

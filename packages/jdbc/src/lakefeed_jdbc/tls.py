@@ -1,7 +1,6 @@
 """Make Python's client for MariaDB and MySQL use TLS as MariaDB's Java driver does with the same JDBC URL.
 
-The parameters ``sslMode`` and ``serverSslCert`` are described at https://mariadb.com/docs/connectors. The module
-``lakefeed.config.tls`` handles PostgreSQL's parameters.
+https://mariadb.com/docs/connectors describes these parameters; ``lakefeed.config.tls`` handles PostgreSQL's.
 """
 
 from __future__ import annotations
