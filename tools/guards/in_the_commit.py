@@ -23,7 +23,7 @@ IN_THE_COMMIT = (
         "commit/CheckedOperations",
         "if (!takesFence) {",
         "if (false) {",
-        "packages/adopt/tests/integration/test_adopt.py::test_a_table_that_has_changed_since_the_plan_is_not_taken_over",
+        "packages/adopt/tests/integration/test_adopt.py::test_the_takeover_is_refused_if_the_table_has_changed_since_the_plan",
     ),
     java(
         "continuity: a gap",

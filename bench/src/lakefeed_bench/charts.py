@@ -39,7 +39,7 @@ def write_charts(file: Path, charts: Sequence[Chart], *, title: str) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter, NullFormatter
 
-    # The fixed salt makes the SVG's ids reproducible; "none" keeps text as text instead of paths.
+    # The fixed salt makes the ids in the SVG reproducible; the font type "none" writes text as text instead of paths.
     with matplotlib.rc_context({"svg.hashsalt": "lakefeed", "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=(4.6 * len(charts), 3.4), layout="constrained")
         for axes, chart in zip(figure.subplots(1, len(charts), squeeze=False)[0], charts, strict=True):

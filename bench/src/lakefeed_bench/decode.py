@@ -24,10 +24,10 @@ from lakefeed_bench.harness import Outcome, finish, in_turns, median_of, number,
 from lakefeed_local.produce.taxi import KEY, taxi_rows, taxi_schema
 
 _SCHEMA_ID = 100_001
-"""The schema id in every record's header; it needs several bytes, like the ids of a registry in production."""
+"""The schema id in every record's header; the id needs several bytes, like the ids of a registry in production."""
 
 WARM_UP = 2
-"""The number of first rounds that do not count, because the JVM still compiles."""
+"""The number of rounds at the beginning that do not count, because the JVM still compiles."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class DecodeCase:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """The tasks' CPU time per row, and the rows per second of elapsed time: one round, or medians over the rounds."""
+    """The tasks' CPU time per row, and the rows per second of elapsed time: of one round, or medians over rounds."""
 
     cpu_microseconds: float
     rows_per_second: float
@@ -73,22 +73,22 @@ class DecoderComparison:
 
     @property
     def ratio_to_from_avro(self) -> float:
-        """The CPU time of ``from_avro``, divided by lakefeed's."""
+        """The CPU time of ``from_avro``, divided by that of lakefeed's decoder."""
         return self.from_avro.cpu_microseconds / self.lakefeed.cpu_microseconds
 
     @property
     def ratio_without_reading(self) -> float:
-        """The same ratio after subtracting the CPU time that reads the values from memory."""
+        """The ratio of the CPU times to ``from_avro`` without the time that reads the values from memory."""
         reading = self.read.cpu_microseconds
         return (self.from_avro.cpu_microseconds - reading) / max(self.lakefeed.cpu_microseconds - reading, 1e-6)
 
 
 def compare(spark: SparkSession, name: str, *, rows: int, rounds: int, warm_up: int = WARM_UP) -> DecoderComparison:
-    """Measure the two decoders in turns on the same records, which must fit into the driver's memory."""
+    """Measure the two decoders in turns on the same records, all of which must fit into the driver's memory."""
     from pyspark import StorageLevel
 
     case = CASES[name]
-    # Deserialized: Spark would otherwise decompress the cache in each round, and the figures would include that.
+    # The records are cached deserialized, because otherwise each round would include decompressing the cache.
     records = values(spark, case, rows).persist(StorageLevel(False, True, False, True))
     answer = json.dumps({"schema": case.schema}).encode()
     try:
@@ -111,7 +111,7 @@ def compare(spark: SparkSession, name: str, *, rows: int, rounds: int, warm_up: 
 
 
 def values(spark: SparkSession, case: DecodeCase, rows: int) -> DataFrame:
-    """Return rows with one column, ``value``: Avro that Spark's ``to_avro`` wrote, behind Confluent's header."""
+    """Return rows with one column, ``value``: Avro that Spark's ``to_avro`` wrote, after Confluent's header."""
     from pyspark.sql.avro.functions import to_avro
 
     header = sf.lit(bytearray(b"\0" + _SCHEMA_ID.to_bytes(4, "big")))
@@ -155,7 +155,7 @@ def report(comparisons: Sequence[DecoderComparison]) -> str:
 
 
 def _case(name: str, about: str) -> DecodeCase:
-    """Read a case from its schema file and its SQL file, whose paragraphs are the columns' expressions."""
+    """Read a case from its schema file and its SQL file; each paragraph of the SQL is a column's expression."""
     folder = files("lakefeed_bench")
     _, *columns = folder.joinpath(f"{name}.sql").read_text("utf-8").split("\n\n")
 

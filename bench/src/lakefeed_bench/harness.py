@@ -30,7 +30,7 @@ from lakefeed_local.local_command import fresh_stack
 from lakefeed_local.stack import Endpoints
 
 Run = Callable[..., Any]
-"""Runs a module-level function in another process."""
+"""Runs a module-level function in a process of its own, and returns the result."""
 Option = Callable[[Any], Any]
 Case = TypeVar("Case")
 Result = TypeVar("Result")
@@ -65,7 +65,7 @@ class Bench:
 
     @contextmanager
     def processes(self, *names: str, **variables: str) -> Iterator[dict[str, Run]]:
-        """Start a process per name, with the stack's environment and ``variables``; each process can start a JVM."""
+        """Start a process per name, with the stack's environment and ``variables``; yield a function per process."""
         environment = {**self.endpoints.as_environment(), **variables}
         with ExitStack() as stack:
             processes = {name: job_process(environment, log=self.logs / f"{name}.log") for name in names}
@@ -73,7 +73,7 @@ class Bench:
 
 
 def measurement(name: str, *options: Option, store: str = "minio") -> Callable[[Callable[..., Outcome]], click.Command]:
-    """Turn a function into a command: it starts a stack, and calls the function with a ``Bench`` and its options."""
+    """Turn a function into a command: the command starts a stack, and passes a ``Bench`` and the options."""
 
     def decorate(measure: Callable[..., Outcome]) -> click.Command:
         @wraps(measure)
@@ -99,7 +99,7 @@ def number(name: str, default: int, about: str, *, least: int = 1) -> Option:
 
 
 def only(name: str, values: Sequence[str], *, into: str) -> Option:
-    """Return an option that restricts the measurement to some cases."""
+    """Return an option that restricts the measurement to the named cases."""
     return click.option(name, into, type=click.Choice(values), multiple=True, help="Measure only this; repeatable.")
 
 
@@ -143,7 +143,7 @@ def median_of(runs: Sequence[Result]) -> Result:
 
 
 def median_ratio(ours: Iterable[Result], others: Iterable[Result], figure: Callable[[Result], float]) -> float:
-    """Divide our figure by the other's figure in each round, and return the median of these ratios."""
+    """Return the median, over the rounds, of our figure divided by the other's figure in the same round."""
     return statistics.median(figure(our) / figure(other) for our, other in zip(ours, others, strict=True))
 
 
@@ -189,8 +189,8 @@ def document(value: Any) -> Any:
 def job_process(environment: Mapping[str, str], *, log: Path) -> Iterator[Run]:
     """Start a process, and yield a function that runs a job in it and returns the job's result or raises JobFailed.
 
-    The process and its JVM write to the log. Both end with the block, so that the next case does not count the JVM's
-    last requests. A pipe carries the arguments, so that ``ps`` does not show secrets.
+    The process and its JVM write to the log. Process and JVM end with the block, so that the next case does not count
+    the JVM's last requests. A pipe carries the arguments, so that ``ps`` does not show secrets.
     """
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn, initializer=_prepare, initargs=(environment, log)) as pool:
@@ -240,5 +240,5 @@ def _end_jvm() -> None:
         return
     SparkSession.builder.getOrCreate().stop()
     gateway.shutdown()
-    gateway.proc.stdin.close()  # The JVM ends when its input closes.
+    gateway.proc.stdin.close()  # Closing its input ends the JVM.
     gateway.proc.wait(_JVM_SECONDS)

@@ -48,7 +48,7 @@ class Work:
 
     @property
     def records_a_batch(self) -> int:
-        """Spark's ``maxOffsetsPerTrigger``; a little larger, because Spark rounds each partition's share down."""
+        """Spark's ``maxOffsetsPerTrigger``: larger than a batch, because Spark rounds each partition's share down."""
         return -(-self.rows // self.batches) + self.partitions - 1
 
     @property
@@ -58,7 +58,7 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Filled:
-    """A topic with trips: the number of records, their mean size with the key, and the totals of the trips."""
+    """A topic with trips: the number of records, their mean size including the key, and the totals of the trips."""
 
     records: int
     record_bytes: float
@@ -109,7 +109,7 @@ def pipeline_document(
 
 @dataclass(frozen=True, kw_only=True)
 class LandingCase:
-    """A job that lands a topic in its own table or path, with its own checkpoint."""
+    """A job that lands a topic in a table or path of its own, with a checkpoint of its own."""
 
     name: str
     bucket: str
@@ -157,14 +157,14 @@ def start_session(
     if case.manager != "lakefeed":
         return plain_session({**_plain_settings(case, endpoints), **conf})
     pipeline = case.pipeline(topic, endpoints, most=1)
-    # Not pipeline.session(): its preflight sends S3 requests from Python, which the JVM does not count.
+    # Not pipeline.session(), because its preflight sends S3 requests from Python, which the JVM does not count.
     return session(case.name, connections=pipeline.connections, conf=conf)
 
 
 def land(
     spark: SparkSession, case: LandingCase, work: Work, endpoints: Endpoints, options: Mapping[str, str] = _NOTHING
 ) -> None:
-    """Land the topic; plain Spark's job is that of the seeds, with ``options`` for its Kafka source."""
+    """Land the topic; plain Spark runs the same job as the seeds, with ``options`` for its Kafka source."""
     if case.manager == "lakefeed":
         case.pipeline(work.topic, endpoints, most=work.records_a_batch).run(spark=spark, once=True)
         return
@@ -207,7 +207,7 @@ def own_classes() -> dict[str, str]:
 def plain_session(settings: Mapping[str, OptionalPrimitiveType]) -> SparkSession:
     """Return a session of plain Spark with its connectors.
 
-    lakefeed's jar is on the class path too, but only to count S3 requests and to generate trips.
+    lakefeed's jar is on the class path too, but only for counting S3 requests and generating trips.
     """
     from pyspark.sql import SparkSession
 
@@ -224,7 +224,7 @@ def plain_session(settings: Mapping[str, OptionalPrimitiveType]) -> SparkSession
 
 
 def _plain_settings(case: LandingCase, endpoints: Endpoints) -> dict[str, OptionalPrimitiveType]:
-    """Return the settings that a job needs for this store; all others keep their defaults.
+    """Return the settings that a job of plain Spark needs for this store; all other settings keep their defaults.
 
     Spark reads the store's credentials from the environment.
     """

@@ -93,7 +93,7 @@ class BatchTime:
 
 
 def covered(spans: Iterable[Sequence[float]]) -> float:
-    """Return the total length of the spans, counting overlaps once."""
+    """Return the total length of the spans, counting times at which spans overlap once."""
     total, until = 0.0, float("-inf")
     for start, end in sorted(map(tuple, spans)):
         total += max(0.0, end - max(start, until))
@@ -103,7 +103,7 @@ def covered(spans: Iterable[Sequence[float]]) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Overhead:
-    """The batches' median time outside their tasks, its 99th percentile, the median time in tasks, and mean jobs."""
+    """Medians over the batches: the time outside tasks (also its 99th percentile) and in tasks; and the mean jobs."""
 
     batches: int
     p50_ms: float
@@ -127,7 +127,7 @@ class Overhead:
 
 @contextmanager
 def noting_batches(spark: SparkSession) -> Iterator[list[BatchTime]]:
-    """Yield a list that receives the times of the block's batches when the block ends."""
+    """Yield a list; when the block ends, the list gets the times of the block's batches."""
     batches: list[BatchTime] = []
     context: Any = spark.sparkContext._jsc
     times = java(spark).bench.BatchTimes.begin(context.sc())
@@ -147,7 +147,7 @@ TRIGGERS: dict[Target, tuple[str, ...]] = {
     "topic": ("1 second", "real-time"),
 }
 LEAST_BATCHES = 5
-"""The least number of batches to measure; a long trigger prolongs the measurement."""
+"""The least number of batches to measure; with a long trigger, the measurement therefore takes longer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,7 +237,7 @@ def latency(
     """
     chosen, load = triggers or TRIGGERS[target], Load(**options)
     connections, log_file = Connections.from_environment(bench.endpoints.as_environment()), log_path("bench-latency")
-    # In real-time mode each partition occupies a task slot; one more is for the other tasks.
+    # In real-time mode each partition occupies a task slot; one more slot is for the other tasks.
     master = f"local[{load.partitions + 1}]"
     conf = jobs.own_classes()
     with session("bench-latency", connections=connections, master=master, log_file=log_file, conf=conf) as spark:
@@ -307,7 +307,8 @@ def _run(
     with ExitStack() as stack:
         times = stack.enter_context(noting_batches(spark))
         pool = stack.enter_context(ThreadPoolExecutor(2))
-        # Entered after the pool, so it ends first: if the pipeline fails, the reader's process must not wait on.
+        # The exit stack ends this before the pool, because if the pipeline fails, the pool would wait for the reader's
+        # process.
         run = stack.enter_context(job_process({}, log=bench.logs / f"{config.name}.log"))
         stack.callback(stop.set)
         running = pool.submit(inheritable_thread_target(spark)(pipeline.run), spark=spark, stop=stop, on_batch=note)
@@ -353,7 +354,7 @@ def report(measured: Sequence[Latency], load: Load) -> str:
 
 
 def write_chart(file: Path, measured: Sequence[Latency]) -> None:
-    """Draw latency and cost over the trigger's interval; real-time triggers have none and are omitted."""
+    """Draw latency and cost over the trigger's interval; real-time triggers have no interval and are omitted."""
     shown = {trigger_seconds(each.trigger): each for each in measured if not interval_of(each.trigger)}
     ticks = sorted(seconds for seconds in shown if seconds)
 

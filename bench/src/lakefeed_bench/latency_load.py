@@ -1,4 +1,4 @@
-"""Send records at a constant rate, and record when a reader sees them; runs in its own process."""
+"""Send records at a constant rate, and note when a reader sees them; this runs in a process of its own."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CATALOG, NAMESPACE = "lake", "bench"
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """The load: records per second, seconds of measurement and of warm-up before it, and the topic's partitions."""
+    """The load: records per second, the seconds of the warm-up and of the measurement, and the topic's partitions."""
 
     rate: int
     seconds: int
@@ -69,14 +69,14 @@ class _Reader(ABC):
 
     @abstractmethod
     def poll(self) -> None:
-        """Look for new records, for 50 ms at most."""
+        """Look for new records; return after 50 ms at most."""
 
     @abstractmethod
     def arrivals(self) -> Iterator[tuple[int, int]]:
         """Yield the number of each record, and the nanoseconds from its sending until it was visible."""
 
     def files(self, began: float, ended: float) -> int | None:
-        """Count the data files that became visible between the two times; None for a topic."""
+        """Return the number of data files that became visible between the two times; None for a topic."""
         return None
 
 
@@ -92,7 +92,7 @@ def observe(target: str, name: str, endpoints: Endpoints, load: Load, drain: flo
         first, began = sender.count, time.time()
         _follow(reader, load.seconds)
         measured, ended = range(first, sender.count), time.time()
-        # The producer still sends: without new records, the last batches would be smaller and faster.
+        # The producer still sends meanwhile, because without new records the last batches would be smaller and faster.
         _follow(reader, drain, until=lambda: reader.count >= measured.stop)
     took: dict[int, int] = {}
     copies = 0
@@ -106,7 +106,7 @@ def observe(target: str, name: str, endpoints: Endpoints, load: Load, drain: flo
 
 
 def _follow(reader: _Reader, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
-    """Poll for some seconds, or until the condition holds."""
+    """Poll the reader for this number of seconds, or until the condition holds."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not until():
         reader.poll()
@@ -172,8 +172,8 @@ class _TopicReader(_Reader):
 class _TableReader(_Reader):
     """Records when a reader of an Iceberg table can first see each snapshot.
 
-    The reader queries the catalog's database for the table's metadata file. If the file has changed, pyiceberg loads
-    the table, and its new snapshots count as visible from then on.
+    The reader queries the catalog's database for the table's metadata file. If that file has changed, pyiceberg loads
+    the table, and the new snapshots count as visible from that moment on.
     """
 
     def __init__(self, name: str, endpoints: Endpoints) -> None:
@@ -187,7 +187,7 @@ class _TableReader(_Reader):
 
     def poll(self) -> None:
         query = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
-        # Fetches all rows, because an unfinished query holds a lock that blocks the writer.
+        # Fetch all rows, because an unfinished query would hold a lock that blocks the writer.
         rows = self._database.execute(query, (NAMESPACE, self._name)).fetchall()
         if rows and rows[0][0] != self._location:
             self._location, self._table = rows[0][0], self._catalog.load_table((NAMESPACE, self._name))
@@ -200,7 +200,7 @@ class _TableReader(_Reader):
 
     def _entries(self) -> list[tuple[str, int]]:
         """Return the data files, with the times when their snapshots became visible."""
-        assert self._table is not None  # observe() raises an error if the table has no record.
+        assert self._table is not None  # Otherwise ``observe`` has raised an error, because no record was visible.
         entries = self._table.inspect.entries().select(["snapshot_id", "data_file"]).to_pylist()
         return [(entry["data_file"]["file_path"], self._visible_at[entry["snapshot_id"]]) for entry in entries]
 

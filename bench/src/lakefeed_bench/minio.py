@@ -18,12 +18,12 @@ from lakefeed.errors import Unreachable
 from lakefeed_bench.harness import Bench
 
 _TRACE = "/minio/admin/v3/trace?s3=true"
-"""The API of ``mc admin trace``: it sends a line of JSON when a request ends, and a blank every second."""
+"""The API of ``mc admin trace``: the store sends a line of JSON when a request ends, and a blank every second."""
 _MARK_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 
 _ERROR_STATUS = 499
-"""The least status that counts as an error, as in the published tables of ``mc support top api``."""
+"""The least HTTP status that counts as an error, as in the published tables of ``mc support top api``."""
 
 # MinIO traces these operations under the names of its handlers (cmd/api-router.go), which differ from S3's names.
 _TRACED_AS = {
@@ -70,7 +70,7 @@ class ApiCalls:
 
 @dataclass(frozen=True, kw_only=True)
 class Phases:
-    """The requests before the first batch, in it, and per later batch, where the last one includes the query's end."""
+    """The number of requests before the first batch, in that batch, and per later batch (with the query's end)."""
 
     batches: int
     startup: int
@@ -79,7 +79,7 @@ class Phases:
 
 
 class Minio:
-    """A client of the stack's MinIO with the administrator's credentials."""
+    """A client of the stack's MinIO; it has the administrator's credentials."""
 
     def __init__(self, bench: Bench) -> None:
         import boto3  # type: ignore[import-untyped]
@@ -103,10 +103,10 @@ class Minio:
 
     @contextmanager
     def trace(self, name: str) -> Iterator[Callable[[], list[Request]]]:
-        """Trace all requests into a file; yield a function that ends the count and returns the requests.
+        """Trace all requests into a file; yield a function that ends the trace and returns the requests.
 
-        A request for a bucket with a random name marks the start, and another one the end. The first is repeated
-        until the trace shows it, because a trace begins with a delay.
+        A request for a bucket with a random name marks the start, and a second such request the end. The first request
+        is repeated until the trace shows it, because a trace begins with a delay.
         """
         import httpx
         from botocore.auth import S3SigV4Auth
@@ -143,7 +143,7 @@ class Minio:
                 thread.join()
 
     def _mark(self, file: Path, *, repeat: bool) -> str:
-        """Request a bucket that does not exist, wait until the trace shows the request, and return the name."""
+        """Request a bucket that does not exist, wait until the trace shows the request; return the bucket's name."""
         deadline, mark = time.monotonic() + _MARK_SECONDS, self._request_mark()
         while mark not in file.read_text():
             if time.monotonic() > deadline:
@@ -158,7 +158,7 @@ class Minio:
         import httpx
 
         name = f"mark-{uuid.uuid4().hex}"
-        # MinIO refuses this unsigned request for a bucket that does not exist, but traces it.
+        # MinIO traces this unsigned request for a bucket that does not exist, although it refuses the request.
         httpx.head(f"{self._endpoint}/{name}")
         return name
 
@@ -197,7 +197,7 @@ def parse(text: str) -> list[Request]:
 
 
 def between(requests: Sequence[Request], *, begin: str, end: str) -> list[Request]:
-    """Return the requests between the two marks."""
+    """Return the requests between the two marks, which are names of buckets."""
     paths = [request.path.strip("/") for request in requests]
     return list(requests[paths.index(begin) + 1 : paths.index(end)])
 
@@ -220,7 +220,7 @@ def by_api(requests: Iterable[Request]) -> list[ApiCalls]:
 
 
 def phases(requests: Sequence[Request], *, checkpoint: str) -> Phases:
-    """Split the requests at the batches' first writes to the checkpoint (``s3a://bucket/path``)."""
+    """Count requests by phase; a batch begins with its first write to the checkpoint (``s3a://bucket/path``)."""
     # Spark's default checkpoint manager writes .0.<uuid>.tmp and then renames it to 0.
     entry = re.compile(re.escape(checkpoint.removeprefix("s3a:/")) + r"/offsets/\.?(\d+)(\..*)?")
     begins: dict[int, int] = {}
@@ -236,5 +236,5 @@ def phases(requests: Sequence[Request], *, checkpoint: str) -> Phases:
 
 
 def as_traced(metered: Mapping[str, int]) -> dict[str, int]:
-    """Rename the operations that ``lakefeed.clients.spark.jvm.s3_requests`` counted as MinIO's trace names them."""
+    """Return the counts of ``lakefeed.clients.spark.jvm.s3_requests`` under the names that MinIO's trace uses."""
     return dict(sorted((f"s3.{_TRACED_AS.get(name, name)}", count) for name, count in metered.items() if count))

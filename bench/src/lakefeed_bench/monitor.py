@@ -2,8 +2,8 @@
 
 The two runs of a pair land the same topic in new tables, in one warm JVM: one run with all monitoring, one without. The
 figure is the CPU time of the driver's JVM and Python process; the clients that read the monitoring are not included.
-The CPU time of tasks, JVM compilers and garbage collector varies more between runs than monitoring costs. So the
-loss is the CPU time that monitoring adds outside them, as a share of all CPU time. The store's trace counts requests.
+The CPU time of tasks, JVM compilers and garbage collector varies more between runs than monitoring costs. So the loss
+is the CPU time that monitoring adds outside these three, as a share of all CPU time. The store's trace counts requests.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from lakefeed_bench.minio import Minio
 from lakefeed_bench.processes import KEEP_COMPILERS, CpuTimes, without_compilers
 
 EVERY_SECONDS = {"/api/feeds/{feed}/progress": 2.0, "/metrics": 5.0, "/health": 5.0}
-"""The polled paths and their intervals: by ``lakefeed status --watch``, by a frequent Prometheus, and by a probe."""
+"""The polled paths with their intervals, as ``lakefeed status --watch``, a frequent Prometheus and a probe poll."""
 AT_OPENING = ("/api/feeds", "/api/feeds/{feed}/progress", "/api/feeds/{feed}/history", "/api/feeds/{feed}/events")
 """The paths that the dashboard's page reads before it opens its stream."""
 _TIMEOUT_SECONDS = 10.0
@@ -44,7 +44,7 @@ _TIMEOUT_SECONDS = 10.0
 
 @contextmanager
 def receiving() -> Iterator[tuple[str, Counter[str]]]:
-    """Run a server for lineage events and webhooks; yield its address, and its number of requests by path."""
+    """Run a server that accepts lineage events and webhooks; yield its address, and its request counts by path."""
     received: Counter[str] = Counter()
 
     def receive(request: HttpRequest) -> HttpAnswer:
@@ -56,7 +56,7 @@ def receiving() -> Iterator[tuple[str, Counter[str]]]:
 
 
 class Onlookers:
-    """Reads a driver's documents like its usual clients: an open page, a terminal, Prometheus and a probe.
+    """Requests a driver's documents as its usual clients do: an open page, a terminal, Prometheus and a probe.
 
     Attributes:
         answers: the number of successful answers by path; under ``stream``, the number of messages.
@@ -80,7 +80,7 @@ class Onlookers:
             thread.join(_TIMEOUT_SECONDS + 1)
 
     def _look(self, look: Callable[[httpx.Client], None]) -> None:
-        """Until the run ends, wait for the driver's server, and call ``look`` with a client of it."""
+        """Until the run ends, wait for the driver's server, and call ``look`` with an HTTP client for this server."""
         while not self._over.wait(0.2):
             for driver in drivers.all_drivers(folder=self._folder):
                 if driver.feed == self._feed and driver.is_running and driver.url:
@@ -128,7 +128,7 @@ class CostRun:
     rows: int
     batches: int
     cpu: dict[str, float]
-    """``tasks``, ``compilers``, ``collector``, ``python`` and ``other``."""
+    """By kind of thread: ``tasks``, ``compilers``, ``collector``, ``python`` and ``other``."""
     seconds: float
     s3_requests: int = 0
     answers: dict[str, int] = field(default_factory=dict)
@@ -158,7 +158,7 @@ class CostRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """The share by which monitoring lowers a figure, with its 95 % confidence interval."""
+    """The share by which monitoring lowers a figure, with the 95 % confidence interval of this share."""
 
     share: float
     low: float
@@ -166,7 +166,7 @@ class Loss:
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[float, float]]) -> Loss:
-        """Compute the loss from pairs of a figure, with monitoring and without; larger figures are better."""
+        """Return the loss; each pair has a figure with and without monitoring, and a larger figure is better."""
         from scipy import stats
 
         ratios = [math.log(on / off) for on, off in pairs]
@@ -178,7 +178,7 @@ class Loss:
 
     @property
     def verdict(self) -> Literal["below", "above", "unclear"]:
-        """The interval's position relative to ``MOST_LOSS``; "unclear" if the interval contains it."""
+        """The position of the interval, below or above ``MOST_LOSS``; "unclear" if the interval contains ``MOST_LOSS``."""
         if self.high < MOST_LOSS:
             return "below"
         return "above" if self.low > MOST_LOSS else "unclear"
@@ -203,7 +203,7 @@ class MonitorCost:
 
     @property
     def added(self) -> Loss:
-        """The loss of rows per CPU second by the CPU time that monitoring adds outside the tasks."""
+        """The loss of rows per CPU second that follows from the CPU time that monitoring adds outside the tasks."""
         usual = statistics.fmean(run.cpu_seconds for pair in self.pairs for run in (pair.on, pair.off))
         return Loss.of([(usual / (usual + pair.on.rest - pair.off.rest), 1.0) for pair in self.pairs])
 
@@ -217,7 +217,7 @@ class MonitorCost:
 
     @property
     def further_s3_requests(self) -> float:
-        """The number of S3 requests that monitoring adds, as the median over the pairs."""
+        """The number of S3 requests that monitoring adds, as a median over the pairs."""
         return statistics.median(pair.on.s3_requests - pair.off.s3_requests for pair in self.pairs)
 
     @property
@@ -227,7 +227,7 @@ class MonitorCost:
 
 
 def pipeline_of(mode: Mode, at: int, work: Work, bench: Bench, *, address: str) -> dict[str, Any]:
-    """Return the pipeline of one run; if monitored, it sends lineage events and notifications to ``address``."""
+    """Return the pipeline of one run; with monitoring, it sends events and notifications to ``address``."""
     name = f"monitor_{at + WARM_UP_PAIRS}_{mode}"
     blocks: dict[str, Any] = {"runs": {"keep": "no"}}
     if mode == "on":
@@ -252,9 +252,9 @@ def pipeline_of(mode: Mode, at: int, work: Work, bench: Bench, *, address: str) 
 
 
 def run_case(mode: Mode, document: dict[str, Any], rows: int) -> dict[str, Any]:
-    """Run a pipeline in this process's session, and return the fields of a ``CostRun`` that this process knows."""
+    """Run a pipeline in this process's session, and return those fields of a ``CostRun`` that are measured here."""
     pipeline = Pipeline(PipelineConfig.model_validate(document), environment=dict(os.environ))
-    # Not pipeline.session(): its preflight would add S3 requests from Python.
+    # Not pipeline.session(), because its preflight would add S3 requests from Python.
     spark = session("bench-monitor", connections=pipeline.connections)
     jvm: Any = spark.sparkContext._jvm
     jvm.java.lang.System.gc()

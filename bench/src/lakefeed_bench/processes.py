@@ -17,15 +17,15 @@ from typing import Any
 from lakefeed.errors import JobFailed
 
 _THREADS = {"Executor task l": "tasks", "C1 CompilerThre": "compilers", "C2 CompilerThre": "compilers"}
-"""JVM threads by the first 15 characters of their names, which Linux keeps. The garbage collector's threads begin with
-G1 or GC."""
+"""The kind of a JVM thread by the first 15 characters of its name, because Linux keeps no more. The names of the
+garbage collector's threads begin with G1 or GC."""
 KEEP_COMPILERS = {"JAVA_TOOL_OPTIONS": "-XX:-UseDynamicNumberOfCompilerThreads"}
-"""Keeps compiler threads alive, because the CPU time of an ended thread cannot be read."""
+"""The variable that keeps compiler threads alive, because the CPU time of an ended thread cannot be read."""
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 def jvm_pid() -> int:
-    """Return the process id of the driver's JVM, which replaced spark-submit's shell."""
+    """Return the process id of the driver's JVM; it is that of spark-submit's shell, which the JVM has replaced."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
@@ -33,13 +33,13 @@ def jvm_pid() -> int:
 
 
 def cpu_seconds() -> float:
-    """Return the CPU time that the JVM and this process have used so far."""
+    """Return the CPU time that the driver's JVM and this process have used so far."""
     return cpu_seconds_of(jvm_pid()) + time.process_time()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Took:
-    """One run: its duration, the CPU time of JVM and Python, and whether the rows in the table equal the topic's."""
+    """One run: its duration, the CPU time of JVM and Python, and whether the table has the same rows as the topic."""
 
     seconds: float
     cpu_seconds: float
@@ -64,7 +64,7 @@ def cpu_time(stat: Path) -> tuple[str, float]:
     try:
         text = stat.read_text()
     except (FileNotFoundError, ProcessLookupError):
-        return "", 0.0  # The thread has ended since it was listed.
+        return "", 0.0  # The thread or process has ended since it was listed.
     # Field 2, in parentheses, is the name and may contain any character. Fields 14 and 15 are the times, in ticks.
     name, _, rest = text.partition("(")[2].rpartition(")")
     fields = rest.split()
@@ -73,7 +73,7 @@ def cpu_time(stat: Path) -> tuple[str, float]:
 
 @dataclass(frozen=True)
 class CpuTimes:
-    """The CPU time so far of the driver's JVM, of this process, and of the JVM's threads: id → name, seconds."""
+    """The CPU time so far: of the driver's JVM, of this process, and of each JVM thread (id → name, seconds)."""
 
     jvm: float
     python: float
@@ -102,7 +102,7 @@ def without_compilers(cpu: Mapping[str, float]) -> float:
 
 
 def forget_peaks() -> None:
-    """Reset the peak of the resident memory where the system supports it, as Linux usually does."""
+    """Reset the peaks of the resident memory that the system keeps for the JVM and for this process, if it can."""
     for pid in (jvm_pid(), os.getpid()):
         with suppress(OSError):
             Path(f"/proc/{pid}/clear_refs").write_text("5")
@@ -120,7 +120,7 @@ def peak_megabytes() -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedCommand:
-    """An ended command: the duration of its own process, the CPU seconds of all its processes, and its stdout."""
+    """An ended command: the seconds of its own process, the CPU seconds of all its processes, and its stdout."""
 
     seconds: float
     cpu_seconds: float
@@ -130,11 +130,11 @@ class FinishedCommand:
 def run_command(command: Sequence[str], *, environment: Mapping[str, str], log: Path) -> FinishedCommand:
     """Run a command, wait for all of its processes, and append its stderr to the log.
 
-    A driver's JVM ends after its command, and its last CPU seconds count too. So this process adopts the command's
-    orphaned processes, which only Linux supports. Raises JobFailed if the status is not 0.
+    A driver's JVM ends after its command, and the CPU seconds until then count too. So this process adopts the
+    command's orphaned processes, which only Linux supports. Raises JobFailed if the status is not 0.
     """
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    # Allows the warm-up round to write Python's compiled modules, as in a usual installation.
+    # The empty variable lets Python write compiled modules in the warm-up round, as in a usual installation.
     variables = {**os.environ, **environment, "PYTHONDONTWRITEBYTECODE": ""}
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     with (

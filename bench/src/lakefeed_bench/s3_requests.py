@@ -25,13 +25,13 @@ MANAGERS, SINKS = get_args(Manager), get_args(Sink)
 
 @dataclass(frozen=True, kw_only=True)
 class Workload(Work):
-    """Trips, Spark settings for all cases, and the published figures for a comparison."""
+    """The trips to land, Spark settings for all cases, and published figures to compare with."""
 
     conf: Mapping[str, str] = field(default_factory=dict)
     published: tuple[str, ...]
 
 
-# The seeds publish the sum of versions and delete markers.
+# The published figures have versions and delete markers only as a sum.
 WORKLOADS = {
     "six": Workload(
         name="six",
@@ -48,7 +48,7 @@ WORKLOADS = {
         rows=20_000,
         batches=200,
         partitions=1,
-        # Small values, so that Spark compacts logs and purges old entries during most of the run.
+        # Small values, so that most batches of the run include compacting logs and purging old entries.
         conf={
             "spark.sql.streaming.minBatchesToRetain": "10",
             "spark.sql.streaming.fileSink.log.compactInterval": "10",
@@ -63,7 +63,7 @@ WORKLOADS = {
 
 
 def case_of(sink: Sink, versioned: bool, manager: Manager) -> LandingCase:
-    """Return a case with its own bucket."""
+    """Return a case with a bucket of its own."""
     name = f"bench-{manager}-{sink}-{'versioned' if versioned else 'plain'}"
     return LandingCase(name=name, bucket=name, manager=manager, sink=sink)
 
@@ -126,7 +126,7 @@ def measure(bench: Bench, minio: Minio, case: LandingCase, work: Workload, *, ex
         requests = finish_trace()
         if case.sink == "parquet":
             rows = run(count_rows, case.path)
-        else:  # pyiceberg counts the rows, without Spark.
+        else:  # Of an Iceberg table, pyiceberg counts the rows.
             rows = open_table(case.table, connections=Connections.from_environment(environment)).scan().count()
     return CountedCase(
         manager=case.manager,
@@ -143,14 +143,14 @@ def measure(bench: Bench, minio: Minio, case: LandingCase, work: Workload, *, ex
 
 
 def run_case(case: LandingCase, work: Workload, endpoints: Endpoints) -> dict[str, int]:
-    """Land the topic, and return the JVM's number of requests by S3 operation."""
+    """Land the topic, and return the number of S3 requests that the JVM counted, by operation."""
     spark = jobs.start_session(case, work.topic, endpoints, work.conf)
     jobs.land(spark, case, work, endpoints)
     return jvm.s3_requests(spark)
 
 
 def count_rows(path: str) -> int:
-    """Count the committed rows of a Parquet sink; Spark reads ``_spark_metadata`` to exclude other files."""
+    """Return the number of committed rows of a Parquet sink; Spark excludes other files by ``_spark_metadata``."""
     from pyspark.sql import SparkSession
 
     return SparkSession.builder.getOrCreate().read.parquet(path).count()

@@ -26,18 +26,18 @@ from lakefeed_bench.scale_jobs import ScaleFigures, ScaleRun, create_topic, fill
 
 MEGABYTE = 1_000_000
 HEAP_MB = 64
-"""The driver's heap after a garbage collection is flat if it grows by at most this much."""
+"""The driver's heap, after a garbage collection, may grow by this number of MB and still counts as flat."""
 _FIRST_BATCHES = 2
 _SPARE_BATCHES = 8
-"""Records for further batches: the run that only creates the table may begin some before it stops."""
+"""The topics have records for so many further batches, because a run may begin some before it stops."""
 _UPKEEP = {"every": "20 seconds", "only": ["expire"], "expire": {"older_than": "20 seconds", "keep": 100}}
-"""Expires snapshots after 60 to 100 commits, like hourly upkeep of a feed that commits every minute. Manifests are not
-rewritten, because the memory of that Spark job would count as the driver's."""
+"""An upkeep that expires snapshots after 60 to 100 commits, like hourly upkeep of a feed that commits every minute.
+Manifests are not rewritten, because the memory of that Spark job would count as the driver's."""
 
 
 @dataclass(frozen=True)
 class Dimension:
-    """A size of a feed that grows while all others are constant.
+    """A size that grows while all other sizes of a feed are constant.
 
     Attributes:
         title, label: the title of its chart, and the label of the chart's x-axis.
@@ -82,7 +82,7 @@ DIMENSIONS = {dimension.name: dimension for dimension in _ALL}
 
 @dataclass(frozen=True, kw_only=True)
 class CostPoint:
-    """The cost of a batch at one size: the means over one run, or the medians of these means over all runs."""
+    """The cost of a batch at one size: the means over one run, or the medians over the means of all runs."""
 
     size: int
     cpu_seconds: float
@@ -111,7 +111,7 @@ class DimensionResult:
 
     @property
     def medians(self) -> list[CostPoint]:
-        """A point per size, with the medians over its runs."""
+        """One point per size, with the medians over the runs of that size."""
         sizes = sorted({point.size for point in self.points})
         return [median_of([point for point in self.points if point.size == size]) for size in sizes]
 
@@ -122,7 +122,7 @@ class DimensionResult:
 
     @property
     def heap_to(self) -> float:
-        """The driver's largest heap at any size, after a garbage collection."""
+        """The largest heap of the driver at any size, after a garbage collection."""
         return max(point.heap_mb for point in self.medians)
 
     @property
@@ -137,7 +137,7 @@ class DimensionResult:
 
 
 def chosen(texts: Sequence[str]) -> list[Dimension]:
-    """Parse values of ``--dimension``, ``NAME`` or ``NAME=MOST``; return all dimensions if there are none."""
+    """Parse values of ``--dimension``, ``NAME`` or ``NAME=MOST``; return all dimensions if no value is given."""
     dimensions = []
     for text in texts or DIMENSIONS:
         name, _, most = text.partition("=")
@@ -211,7 +211,7 @@ def measure(bench: Bench, dimension: Dimension, *, rounds: int) -> DimensionResu
 
 
 def _fill(bench: Bench, dimension: Dimension, run: Run) -> dict[int, list[str]]:
-    """Create and fill the topics of all sizes; return their names by size."""
+    """Create and fill the topics of all sizes; return the topics' names by size."""
     endpoints, sizes, largest = bench.endpoints, dimension.sizes, dimension.sizes[-1]
     batches = _FIRST_BATCHES + dimension.steady + _SPARE_BATCHES
     records = dimension.records * batches
@@ -248,7 +248,8 @@ def _fill(bench: Bench, dimension: Dimension, run: Run) -> dict[int, list[str]]:
 def _run_of(bench: Bench, dimension: Dimension, size: int, topics: list[str], at: int) -> ScaleRun:
     first, steady, most = _FIRST_BATCHES, dimension.steady, dimension.records
     if dimension.name == "rows":
-        # The topic has twice the records of the largest batch, so large sizes have fewer batches.
+        # All sizes share one topic, which has twice the records of the largest batch, so large sizes have fewer
+        # batches.
         first, steady, most = 1, min(steady, 2 * dimension.sizes[-1] // size - 1), size
     return ScaleRun(
         pipeline=_pipeline(bench, dimension, topics, most=most, name=f"scale_{dimension.name}_{size}_{at}"),
@@ -268,13 +269,13 @@ def _pipeline(bench: Bench, dimension: Dimension, topics: list[str], *, most: in
         sink={"iceberg": {"table": f"lake.{name}.{{topic}}" if has_tables else f"lake.scale.{name}"}},
         most=most,
         checkpoint=None if has_tables else f"s3a://{bench.endpoints.bucket}/checkpoints/{name}",
-        # Without expiration, commits would slow down: each one writes the summaries of all snapshots.
+        # Expire snapshots, because each commit writes the summaries of all snapshots, so commits would slow down.
         upkeep=_UPKEEP if dimension.name == "batches" else None,
     )
 
 
 def _point(figures: ScaleFigures, at: int, *, size: int) -> CostPoint:
-    """Return the mean cost of a batch between two marks."""
+    """Return the cost of a batch: the mean over the batches between two marks."""
     before, after = figures.marks[at - 1], figures.marks[at]
     batches = after.batch - before.batch
     return CostPoint(

@@ -39,7 +39,7 @@ _SCHEMA = {
     "fields": [{"name": "id", "type": "long"}, {"name": "zone", "type": "string"}],
 }
 _OVERHEAD = 20
-"""The bytes of a record without its text: Confluent's header, the number, the text's length."""
+"""The bytes of a record besides its text: Confluent's header, the number, and the text's length."""
 LARGEST_RECORD = 4_000_000
 # With default settings, the broker preallocates 20 GB of index files for a thousand partitions.
 _TOPIC = {"segment.index.bytes": "65536", "max.message.bytes": str(LARGEST_RECORD)}
@@ -49,7 +49,7 @@ _COLUMNS = (
     "concat('text-', cast(hash(id, {n}) % 1000 AS STRING))",
     "timestamp_micros(1700000000000000 + id * {n})",
 )
-"""The expressions of wide rows' columns, used in turn; ``n`` is the column's number."""
+"""The expressions of the columns of wide rows, used in turn; ``n`` is the column's number."""
 _COLLECTIONS = 3
 _BETWEEN_COLLECTIONS_SECONDS = 0.5
 
@@ -93,7 +93,7 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleFigures:
-    """The marks of a run; ``is_complete`` if the run reached the last one and every record became a row."""
+    """The marks of a run; ``is_complete`` if the run reached its last mark, and every record became a row."""
 
     marks: tuple[Mark, ...]
     peak_rss_mb: int
@@ -110,14 +110,14 @@ class ScaleFigures:
 def run_scale(run: ScaleRun) -> ScaleFigures:
     """Run a pipeline in this process's session, and take the figures at its marks."""
     pipeline = Pipeline(PipelineConfig.model_validate(run.pipeline), environment=dict(os.environ))
-    # Not pipeline.session(): its preflight would add S3 requests from Python.
+    # Not pipeline.session(), because its preflight would add S3 requests from Python.
     spark = session("bench-scale", connections=pipeline.connections, conf=jobs.own_classes())
     if run.files:
         _add_files(spark, pipeline, run.files)
     _collected_heap(spark)
     forget_peaks()
     clock = _Clock(spark, run)
-    # Spark reports the end of a stream's batch. A feed with many tables calls ``on_batch`` at the end of a round.
+    # The end of a batch is reported by Spark, or for a feed with many tables by ``on_batch``, once per round.
     remove = None if run.has_tables else jobs.on_progress(spark, lambda _: clock.end_batch())
     on_batch = (lambda _: clock.end_batch()) if run.has_tables else None
     try:
@@ -130,7 +130,7 @@ def run_scale(run: ScaleRun) -> ScaleFigures:
 
 
 def _add_files(spark: SparkSession, pipeline: Pipeline, files: int) -> None:
-    """Create the pipeline's table with a first batch, and register further files that exist only in its metadata."""
+    """Create the pipeline's table with a first batch, and add data files that exist only in its metadata."""
     stop = threading.Event()
     pipeline.run(spark=spark, once=True, stop=stop, on_batch=lambda progress: stop.set())
     table = IcebergLedger(spark, pipeline.config.sink.chosen.target, pipeline.config.name).loaded()
@@ -157,7 +157,7 @@ def _collected_heap(spark: SparkSession) -> tuple[int, float]:
 
 @dataclass
 class _Clock:
-    """Takes the figures at the marks; subtracts the cost of doing so, which is mainly garbage collection."""
+    """Takes the figures at the marks, and subtracts what taking them costs, which is mainly garbage collection."""
 
     spark: SparkSession
     run: ScaleRun
@@ -179,7 +179,7 @@ class _Clock:
         heap, stopped = _collected_heap(self.spark) if self._done in self.run.heap_at else (None, 0.0)
         spent = {**cpu, "collector": cpu["collector"] - self._own_cpu}
         self.marks.append(Mark(batch=self._done, cpu=spent, seconds=seconds, requests=requests, heap=heap))
-        # For the log, because a long run returns its figures only at its end.
+        # Print the mark into the log, because a long run returns its figures only at its end.
         print(asdict(self.marks[-1]), flush=True)
         if heap is not None:
             self._own_cpu += CpuTimes.now().since(self._cpu)["collector"] - cpu["collector"]
@@ -204,7 +204,7 @@ def fill_topic(
     create_topic(topic, endpoints, partitions=partitions)
     schema_id = SchemaRegistry(endpoints.schema_registry_url).register(f"{topic}-value", json.dumps(_SCHEMA))
     length = max(1, (bytes_each or 0) - _OVERHEAD)
-    # Slices of random text, because codecs hardly compress them.
+    # Texts are slices of random text, because codecs can hardly compress that.
     pool = base64.b64encode(random.Random(1).randbytes(length + 1_000_000)).decode()  # noqa: S311  (the same each time)
     settings = {"linger.ms": 20, "message.max.bytes": LARGEST_RECORD, "log_level": 0}
     producer = Producer({"bootstrap.servers": endpoints.bootstrap_servers, **settings})

@@ -36,7 +36,7 @@ Parquet)."""
 FAST_PATHS: Mapping[str, FastPath] = {
     f"lakefeed-{sink}-{value}": value for sink in ("iceberg", "parquet") for value in get_args(FastPath)
 }
-"""The ways that set ``fast_path``, with its values; other ways use the default."""
+"""The ways that set ``fast_path``, with the value that they set; other ways use the default."""
 WITHOUT_CHECKPOINT = "lakefeed-iceberg-ledger"
 WAYS = (*USUAL_WAYS, *FAST_PATHS, WITHOUT_CHECKPOINT)
 LIMIT = "limit"
@@ -56,7 +56,7 @@ def case_of(way: str, at: int, *, bucket: str) -> LandingCase:
 
 @dataclass(frozen=True, kw_only=True)
 class Landed(RunFigures):
-    """One run, the servers' CPU time, and whether rows, sums and offsets equal the topic's."""
+    """One run, the CPU time of the servers, and whether the rows, sums and offsets are those of the topic."""
 
     server_cpu_seconds: dict[str, float]
     rows_equal: bool
@@ -129,7 +129,7 @@ class Throughput:
 
 
 def compared(ways: Sequence[WayResult], limits: Limits | None) -> list[WayResult]:
-    """Return the ways with their ratios."""
+    """Return the ways with their ratios to other ways and to the limits."""
     by_name = {way.way: way for way in ways}
 
     def ratio(way: WayResult, other: str) -> float | None:
@@ -202,7 +202,7 @@ def throughput(bench: Bench, csv: Path | None, runs: int, cases: Sequence[str], 
 def measure(
     bench: Bench, work: Work, topic: Filled, ways: Sequence[str], *, runs: int, profile: bool
 ) -> list[WayResult]:
-    """Run the ways in turns; with ``profile``, add a round with a profiler."""
+    """Run the ways in turns; with ``profile``, run a further round with a profiler."""
     endpoints = bench.endpoints
     servers = {part.part: part.pid for part in Stack(bench.folder).status() if part.pid is not None}
     ends = bench.topics.end_offsets(work.topic)

@@ -1,7 +1,8 @@
 """The jobs of ``lakefeed-bench throughput``: land a topic in one way, and measure the limits without Spark.
 
 The limits are the least cost of a row on this machine: a plain Kafka consumer reads the topic, a loop calls lakefeed's
-decoder, and Arrow's Parquet writer encodes rows from memory into memory. They have no upload, commit or scheduler.
+decoder, and Arrow's Parquet writer encodes rows from memory into memory. The limits include no upload, commit or
+scheduler.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def run_once(case: LandingCase, work: Work, endpoints: Endpoints, profile: bool)
     remove_listener = jobs.on_progress(spark, partial(_note_batch, spark, noted))
     java.java.lang.System.gc()
     forget_peaks()
-    # The event "ctimer" samples the CPU of all the JVM's threads, and needs no privileges.
+    # The profiler's event "ctimer" samples the CPU of all threads of the JVM, and needs no privileges.
     profiler = java.one.profiler.AsyncProfiler.getInstance() if profile else None
     if profiler is not None:
         profiler.execute("start,event=ctimer,interval=2ms,threads")
@@ -89,7 +90,7 @@ def run_once(case: LandingCase, work: Work, endpoints: Endpoints, profile: bool)
             stages = shares(Path(file.name).read_text(errors="replace"))
     context.sc().listenerBus().waitUntilEmpty()
     remove_listener()
-    # Leaves out empty batches, whose reports repeat the offsets of the batch before.
+    # Leave out empty batches, whose reports repeat the offsets of the previous batch.
     before = [0, *(report.records for report in noted)]
     reports = [report for report, records in zip(noted, before, strict=False) if report.records > records]
     files, stored = _stored(spark, case)
@@ -114,7 +115,7 @@ def run_once(case: LandingCase, work: Work, endpoints: Endpoints, profile: bool)
 
 
 def remove(case: LandingCase, work: Work, endpoints: Endpoints) -> None:
-    """Remove the table, the files and the checkpoint of a run, which would otherwise fill the disk."""
+    """Remove the table, the files and the checkpoint of a run, because those of all runs would fill the disk."""
     spark = _session(case, work, endpoints)
     java: Any = spark.sparkContext._jvm
     configuration: Any = spark.sparkContext._jsc
@@ -143,7 +144,7 @@ def _stored(spark: SparkSession, case: LandingCase) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class _Report:
-    """The state at the end of a batch: time, CPU time, the time of all tasks per core, and end offsets."""
+    """The state at the end of a batch: time, CPU time, the time of all tasks divided by the cores, and end offsets."""
 
     at: float
     cpu: float
@@ -168,7 +169,7 @@ def _note_batch(spark: SparkSession, reports: list[_Report], progress: Any) -> N
 
 _SAMPLE_ROWS = 500_000
 _ZSTD_LEVEL = 3
-"""The level that Iceberg uses by default."""
+"""The level that Iceberg uses for zstd by default."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,7 +194,7 @@ class Limits:
 
 
 def measure_limits(work: Work, endpoints: Endpoints, records: int, rounds: int) -> Limits:
-    """Measure the limits after a warm-up round; the fastest round counts."""
+    """Measure the limits in some rounds after a warm-up round; the fastest round counts."""
     spark = session("bench-limit", conf=jobs.own_classes())
     schema = taxi_schema()
     decoder = {"registry-url": endpoints.schema_registry_url, "reader-schema": schema}
@@ -229,7 +230,7 @@ def _read(spark: SparkSession, work: Work, endpoints: Endpoints, decoder: dict[s
 
 
 def _encode(sample: Any, rows: int) -> float:
-    """Encode the sample repeatedly; return the CPU time for the given number of rows."""
+    """Encode the sample repeatedly; return the CPU time, scaled to the given number of rows."""
     import pyarrow
     import pyarrow.parquet as parquet
 

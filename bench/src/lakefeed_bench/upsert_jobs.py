@@ -22,8 +22,8 @@ from lakefeed_local.produce.write import produce
 from lakefeed_local.stack import Endpoints
 
 Workload = Literal["fill", "inserts", "updates", "newest", "deletes"]
-"""``fill`` inserts the first keys, ``inserts`` further ones. ``updates`` and ``deletes`` change random first keys, and
-``newest`` updates the last 1 % of them."""
+"""``fill`` inserts the first keys, ``inserts`` adds further keys. ``updates`` and ``deletes`` change random keys that
+``fill`` has inserted, and ``newest`` updates keys among the last 1 % of these."""
 Way = Literal["merge", "lakefeed", "append", "debezium"]
 """``merge``: plain Spark's MERGE. ``lakefeed``: upserts. ``append``: lakefeed appends the same rows. ``debezium``:
 upserts of the same changes as Debezium's envelopes, with tombstones."""
@@ -39,7 +39,7 @@ WHEN NOT MATCHED AND s.op <> 'd' THEN INSERT *
 """
 _AT_RANDOM = "i * 2654435761 % 4294967291 % {of}"
 UNSTEADY = 2
-"""The number of first batches that do not count, because one of the first two fills the index of keys."""
+"""The number of batches at the beginning that do not count, because one of them fills the index of keys."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class Changes:
 
     @property
     def key_sql(self) -> str:
-        """The SQL that computes the key of change number ``i``, in Spark and in DuckDB."""
+        """SQL that computes the key of change number ``i``, in Spark and in DuckDB."""
         own = {"fill": "i", "inserts": "i", "newest": f"{self.keys - 1} - {_AT_RANDOM}"}
         of = max(1, self.keys // 100) if self.workload == "newest" else self.keys
         return f"{own.get(self.workload, _AT_RANDOM)} AS id".format(of=of)
@@ -82,7 +82,7 @@ class Changes:
 
 
 def send(changes: Changes, endpoints: Endpoints, has_envelopes: bool) -> None:
-    """Produce the changes in order, because the newest change of a key counts."""
+    """Produce the changes in order, because the last change of a key counts."""
     spark = session("bench-produce")
     numbers = spark.range(changes.first, changes.first + changes.count, numPartitions=1).toDF("i")
     rows = numbers.select(*(statements.expression(spark, text) for text in (changes.key_sql, *changes.texts_sql)))
@@ -142,17 +142,17 @@ class LandedChanges(Took):
 
 
 def land(way: Way, case: LandingCase, changes: Changes, endpoints: Endpoints, memory: str) -> LandedChanges:
-    """Land the changes that are not yet in the table."""
+    """Land those changes that are not in the table yet, and return the figures of the run."""
     spark = jobs.start_session(case, changes.topic, endpoints, {"spark.driver.memory": memory})
     java: Any = spark.sparkContext._jvm
     context: Any = spark.sparkContext._jsc
     java.java.lang.System.gc()
     forget_peaks()
     before = jvm.s3_requests(spark)
-    ended = [(0.0, sum(before.values()))]  # At the end of each batch: its seconds, and the requests so far.
+    ended = [(0.0, sum(before.values()))]  # Per batch: its seconds, and the number of requests until its end.
 
     def note(progress: Any) -> None:
-        print(progress.json, flush=True)  # For the log.
+        print(progress.json, flush=True)  # For the log of the process.
         if any(source.startOffset != source.endOffset for source in progress.sources):
             ended.append((progress.durationMs["triggerExecution"] / 1000, sum(jvm.s3_requests(spark).values())))
 
@@ -204,7 +204,7 @@ def _run(way: Way, spark: SparkSession, case: LandingCase, changes: Changes, end
 
 
 def _fill_index(spark: SparkSession, case: LandingCase) -> float | None:
-    """Return the seconds to fill an index of the table's keys, as the first batch of a run does; None if refused."""
+    """Return the seconds to fill an index of the table's keys, as a run's first batch does; None if that fails."""
     index = jvm.java(spark).upsert.KeyIndex(["id"], list(POSITION_COLUMNS), None, -1)
     rows, loaded = spark.table(case.table), IcebergLedger(spark, case.table, case.name).loaded()
     began = time.monotonic()

@@ -35,9 +35,10 @@ def _totals(engine: Any, rows: str, names: Sequence[str]) -> tuple[int, int]:
 
 
 def examined(table: Any, names: Sequence[str], *, expected: tuple[int, int], since: int | None) -> dict[str, Any]:
-    """Scan a table with pyiceberg and DuckDB, and measure its files since a snapshot: fields of ``LandedChanges``.
+    """Return fields of ``LandedChanges``: times to scan the table, and sizes of the files since a snapshot.
 
-    DuckDB reads copies of the data files and applies position deletes, but it cannot read deletion vectors.
+    The table is scanned with pyiceberg and DuckDB. DuckDB reads copies of the data files and applies position deletes,
+    but it cannot read deletion vectors.
     """
     import duckdb
 
@@ -67,7 +68,7 @@ def _written(table: Any, since: int | None) -> dict[str, Any]:
     for each in snapshots[known:]:
         written += int(each.summary["added-files-size"] or 0)
         added = sum(int(each.summary[f"added-{kind}-files"] or 0) for kind in ("data", "delete"))
-        # Skips the commits of upkeep, which replace files, and of fences, which have no files.
+        # Skip the commits of upkeep, which replace files, and the commits of fences, which have no files.
         if added and each.summary.operation.value != "replace":
             files.append(added)
     steady = files[min(UNSTEADY, len(files) - 1) :] or [0]
@@ -75,7 +76,7 @@ def _written(table: Any, since: int | None) -> dict[str, Any]:
 
 
 def _copy(table: Any, location: str, folder: str) -> str:
-    """Copy a file into the folder unless it is there; file names are unique in a table."""
+    """Copy a file into the folder unless the folder has it; file names are unique in a table."""
     target = Path(folder, location.rpartition("/")[2])
     if not target.exists():
         with table.io.new_input(location).open() as file:

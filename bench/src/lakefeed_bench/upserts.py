@@ -64,7 +64,7 @@ def run_round(
     loads: Sequence[Workload],
     options: Mapping[str, Any],
 ) -> list[LandedChanges]:
-    """Fill a table per way, and land the workloads one after another; the ways take turns in each."""
+    """Fill a table per way, and land the workloads one after another; the ways take turns within each workload."""
     endpoints, done, results, newest = bench.endpoints, list[Changes](), list[LandedChanges](), dict[Way, int]()
     connections = Connections.from_environment(endpoints.as_environment())
     topics = [topic := f"upserts-{at}", *([f"{topic}-debezium"] if "debezium" in ways else [])]

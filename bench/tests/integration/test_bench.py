@@ -46,7 +46,7 @@ def test_s3_requests_counts_the_same_requests_in_the_trace_and_in_the_jvm(tmp_pa
     assert done.returncode == 0, done.stdout + done.stderr
     parquet, iceberg = json.loads(done.stdout)
     for case in (parquet, iceberg):
-        assert case["meter_agrees"]  # The trace of MinIO and the JVM's meter count the same requests.
+        assert case["meter_agrees"]  # The trace of MinIO and the JVM have counted the same requests.
         assert case["complete"]
         assert case["rows"] == 6000
         assert case["phases"]["batches"] == 3
@@ -79,7 +79,7 @@ def test_latency_measures_a_table_with_two_triggers(tmp_path: Path) -> None:
         # A batch writes data, a manifest, a manifest list, metadata, and two entries of the checkpoint.
         assert each["requests_per_batch"] >= 6
         assert each["overhead"]["p50_ms"] > 0
-    # With a shorter trigger interval, records wait less for their batch.
+    # With a shorter trigger, records wait less for their batch.
     assert quick["p50_ms"] < slow["p50_ms"]
     assert slow["files_per_hour"] == pytest.approx(1800, rel=0.2)
     assert chart.read_text().startswith("<svg")

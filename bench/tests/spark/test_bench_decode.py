@@ -25,6 +25,6 @@ def test_decode_reports_a_ratio_for_each_schema(spark: SparkSession) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_lakefeeds_decoder_is_not_slower_than_from_avro(spark: SparkSession, name: str) -> None:
+def test_the_decoder_of_lakefeed_is_not_slower_than_from_avro(spark: SparkSession, name: str) -> None:
     compared = compare(spark, name, rows=200_000, rounds=7)
     assert compared.ratio_to_from_avro > 0.8, report([compared])

@@ -25,7 +25,7 @@ def interval(growth: CostGrowth) -> tuple[float, float]:
 @pytest.mark.parametrize("exponent", [0.5, 1.0, 1.5, 2.0])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_fit_separates_the_exponent_from_a_fixed_cost(exponent: float, seed: int) -> None:
-    # At the largest size, the growing part of the cost is ten times the fixed part.
+    # At the largest size (10,000), the growing part of the cost is ten times the fixed part.
     growth = growth_of(costs(fixed=1, rate=10 / 10_000**exponent, exponent=exponent, seed=seed))
     low, high = interval(growth)
     assert growth.exponent == pytest.approx(exponent, abs=0.12)
@@ -58,7 +58,7 @@ def test_noise_widens_the_interval_of_the_exponent() -> None:
     assert exact[1] - exact[0] < noisy[1] - noisy[0]
 
 
-def test_too_few_points_prove_no_growth() -> None:
+def test_too_few_points_do_not_prove_that_a_cost_grows() -> None:
     assert growth_of([(1, 1.0), (10, 100.0)]).is_above(0) is False
     assert growth_of([(1, 1.0), (10, 1.0), (100, 100.0)]).is_above(0) is False
 

@@ -92,7 +92,7 @@ def test_the_overhead_has_the_median_and_the_99th_percentile_of_the_batches() ->
         ),
     ],
 )
-def test_latency_holds_without_missing_records_and_forbidden_copies(latency: Latency, holds: bool) -> None:
+def test_latency_holds_if_no_record_is_missing_and_no_copy_is_forbidden(latency: Latency, holds: bool) -> None:
     assert latency.holds is holds
 
 

@@ -20,7 +20,7 @@ from lakefeed_bench.minio import (
 
 
 def printed(api: str, path: str, *, at: float, status: int = 200) -> str:
-    """Return a request as a line of the trace, after blanks that keep the connection open."""
+    """Return a request as a line of the trace, after the blanks with which MinIO keeps the connection open."""
     entry = {
         "type": 4,
         "nodename": "127.0.0.1:30329",
@@ -41,7 +41,7 @@ PRINTED = printed("PutObject", "/lake/a/x", at=2) + printed("HeadObject", "/lake
 
 
 def traced(*requests: tuple[str, str]) -> list[Request]:
-    """Return requests to the bucket ``lake``, one per second."""
+    """Return requests for objects in the bucket ``lake``, one per second."""
     return parse("".join(printed(api, f"/lake/{key}", at=at) for at, (api, key) in enumerate(requests)))
 
 
@@ -57,7 +57,7 @@ def test_parse_ignores_an_incomplete_line() -> None:
     assert parse("  ") == []
 
 
-def test_only_requests_between_the_marks_count() -> None:
+def test_only_requests_between_the_two_marks_are_returned() -> None:
     requests = parse(
         printed("HeadBucket", "/mark-a/", at=1, status=403)
         + printed("PutObject", "/lake/x", at=2)
@@ -67,7 +67,7 @@ def test_only_requests_between_the_marks_count() -> None:
     assert [request.api for request in between(requests, begin="mark-a", end="mark-b")] == ["s3.PutObject"]
 
 
-def test_errors_are_statuses_from_499() -> None:
+def test_requests_with_a_status_from_499_on_count_as_errors() -> None:
     requests = parse(
         printed("PutObject", "/lake/x", at=1)
         + printed("PutObject", "/lake/x", at=2, status=412)

@@ -47,7 +47,7 @@ def test_the_verdict_depends_on_the_confidence_interval(pairs: list[tuple[float,
     assert Loss.of(pairs).verdict == verdict
 
 
-def test_monitoring_holds_without_a_proven_loss_and_added_requests() -> None:
+def test_monitoring_holds_if_it_causes_no_proven_loss_and_no_requests() -> None:
     assert MonitorCost(pairs=(pair(100, 100), pair(99, 100), pair(101, 100))).holds
     assert not MonitorCost(pairs=(pair(90, 100), pair(91, 100), pair(90, 100))).holds
     assert not MonitorCost(pairs=(pair(100, 100, further=1), pair(100, 100, further=2))).holds
@@ -63,7 +63,7 @@ def test_the_report_and_its_json_show_the_loss() -> None:
     assert "+0 (median)" in report(more)
 
 
-def test_noise_of_the_tasks_does_not_hide_added_cpu_time() -> None:
+def test_varying_task_times_do_not_hide_the_cpu_time_of_monitoring() -> None:
     def run(mode: Mode, tasks: float, python: float) -> CostRun:
         cpu = {"tasks": tasks, "compilers": 2.0, "collector": 1.0, "other": 3.0, "python": python}
         return CostRun(mode=mode, rows=1000, batches=3, cpu=cpu, seconds=20)
@@ -100,7 +100,7 @@ def test_cpu_time_is_split_by_kind_of_thread() -> None:
     assert spent == {"tasks": 16.0, "compilers": 7.0, "collector": 1.5, "python": 0.5, "other": 31 - 24.5}
 
 
-def test_cpu_time_reads_the_stat_file_of_a_process() -> None:
+def test_cpu_time_is_read_from_the_stat_file_of_a_process() -> None:
     name, seconds = cpu_time(Path("/proc/self/stat"))
     assert name.startswith(("python", "pytest"))
     assert 0 < seconds < time.process_time() + 60

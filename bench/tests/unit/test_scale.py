@@ -15,7 +15,7 @@ from lakefeed_bench.scale import DIMENSIONS, CostPoint, DimensionResult, chosen,
 def result(
     name: str, *, exponent: float, rate: float = 1.0, heap_mb: float = 0.0, is_complete: bool = True
 ) -> DimensionResult:
-    """Return a result whose cost is a fixed part plus a power of the size, scaled to 10 at the largest size."""
+    """Return a result whose cost has a fixed part and a part that grows as a power of the size, 10 at the largest."""
     dimension, points = DIMENSIONS[name], []
     largest = dimension.sizes[-1]
     for size in dimension.sizes:
@@ -35,7 +35,7 @@ def result(
     return DimensionResult(dimension=dimension, points=tuple(points), is_complete=is_complete)
 
 
-def test_a_linear_cost_holds_and_a_quadratic_cost_does_not() -> None:
+def test_a_result_holds_with_a_linear_but_not_with_a_quadratic_cost() -> None:
     assert result("rows", exponent=1.0).holds
     assert result("rows", exponent=0.6).holds
     square = result("rows", exponent=2.0)
@@ -44,12 +44,12 @@ def test_a_linear_cost_holds_and_a_quadratic_cost_does_not() -> None:
 
 
 @pytest.mark.parametrize("name", ["files", "batches"])
-def test_files_and_batches_must_not_raise_the_cost(name: str) -> None:
+def test_a_result_does_not_hold_if_files_or_batches_raise_the_cost(name: str) -> None:
     assert result(name, exponent=1.0, rate=0.0).holds
     assert not result(name, exponent=1.0).holds
 
 
-def test_missing_rows_and_a_growing_heap_do_not_hold() -> None:
+def test_a_result_with_missing_rows_or_a_growing_heap_does_not_hold() -> None:
     assert not result("rows", exponent=1.0, is_complete=False).holds
     assert result("rows", exponent=1.0, heap_mb=60).is_heap_flat
     growing = result("rows", exponent=1.0, heap_mb=70)
@@ -57,7 +57,7 @@ def test_missing_rows_and_a_growing_heap_do_not_hold() -> None:
     assert growing.heap_to == pytest.approx(170)
 
 
-def test_requests_that_grow_quadratically_do_not_hold() -> None:
+def test_a_result_does_not_hold_if_requests_grow_quadratically() -> None:
     flat = result("partitions", exponent=1.0)
     more = tuple(replace(point, requests=5 + point.size**2 / 1e4) for point in flat.points)
     assert not replace(flat, points=more).holds
@@ -75,18 +75,18 @@ def test_the_chart_shows_the_exponent(tmp_path: Path) -> None:
     assert "exponent 1.0" in "".join(ElementTree.parse(tmp_path / "scale-bytes.svg").getroot().itertext())
 
 
-def test_a_bound_becomes_the_largest_size() -> None:
+def test_the_number_in_the_option_dimension_becomes_the_largest_size() -> None:
     assert [dimension.sizes for dimension in chosen(["rows=50_000"])] == [(1_000, 10_000, 50_000)]
     assert [dimension.sizes for dimension in chosen(["rows=10_000"])] == [(1_000, 10_000)]
     assert [dimension.name for dimension in chosen([])] == list(DIMENSIONS)
 
 
 @pytest.mark.parametrize("wrong", ["lines", "rows=", "rows=-1", "rows=many", "lines=5"])
-def test_an_unknown_dimension_or_bound_is_refused(wrong: str) -> None:
+def test_an_unknown_dimension_or_an_invalid_number_is_refused(wrong: str) -> None:
     with pytest.raises(ConfigError, match="is not a dimension"):
         chosen([wrong])
 
 
-def test_a_bound_that_leaves_one_size_is_refused() -> None:
+def test_a_largest_size_that_leaves_only_one_size_is_refused() -> None:
     with pytest.raises(ConfigError, match="leaves only one size to measure"):
         chosen(["rows=10"])

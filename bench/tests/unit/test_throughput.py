@@ -65,7 +65,7 @@ def throughput(*ways: WayResult) -> Throughput:
     )
 
 
-def test_a_ratio_is_the_median_of_the_rounds_ratios() -> None:
+def test_a_ratio_is_the_median_over_the_ratios_of_the_rounds() -> None:
     # In the second round, the machine is half as fast for both ways.
     mine, theirs = result("lakefeed-iceberg", 200.0, 100.0, 240.0), result("spark-iceberg", 100.0, 50.0, 110.0)
     ours, spark = compared([mine, theirs], None)
@@ -94,7 +94,7 @@ def test_the_report_marks_a_way_with_different_rows() -> None:
     assert "4.00" in lines[1]
 
 
-def test_ways_of_fast_path_differ_only_in_its_value() -> None:
+def test_ways_for_fast_path_differ_only_in_the_value_of_fast_path() -> None:
     values = [*get_args(FastPath)]
     assert [*FAST_PATHS.values()] == 2 * values
     assert set(WAYS) == {*USUAL_WAYS, *FAST_PATHS, WITHOUT_CHECKPOINT}

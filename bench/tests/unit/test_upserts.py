@@ -17,7 +17,7 @@ def keys_of(each: Changes) -> list[int]:
     return [key for (key,) in duckdb.execute(f"SELECT {each.key_sql} FROM {numbers} ORDER BY i").fetchall()]
 
 
-def test_expected_totals_equal_those_of_a_dictionary_of_the_newest_changes() -> None:
+def test_expected_totals_equal_the_totals_of_the_newest_changes() -> None:
     done: list[Changes] = []
     rows: dict[int, int] = {}
     for workload, count in (("fill", 200), ("inserts", 30), ("updates", 90), ("newest", 20), ("deletes", 50)):
@@ -34,7 +34,7 @@ def test_expected_totals_equal_those_of_a_dictionary_of_the_newest_changes() -> 
             assert engine.execute(query).fetchone() == expected_totals(done), workload
 
 
-def test_each_workload_changes_its_own_keys() -> None:
+def test_each_workload_changes_the_keys_that_its_name_says() -> None:
     assert keys_of(changes("fill", 0, 200)) == list(range(200))
     assert keys_of(changes("inserts", 200, 5)) == [200, 201, 202, 203, 204]
     assert set(keys_of(changes("newest", 205, 50))) == {198, 199}

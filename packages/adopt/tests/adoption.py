@@ -34,7 +34,7 @@ def take_over(pipeline: Pipeline, lake: SparkSession, origin: str, **options: An
 
 
 def assert_each_once(feed: Feed, pipeline: Pipeline, count: int) -> None:
-    """Check by the rows' ids and by ``verify`` that every record landed once."""
+    """Assert that each record has landed once, by the rows' ids and by ``verify``."""
     assert ids(feed) == list(range(count))
     for deep in (False, True):
         proof = pipeline.verify(deep=deep)

@@ -1,8 +1,8 @@
 """Read the events of Iceberg's Kafka Connect sink from its control topic.
 
-A task of the sink writes data files. Then it announces them in one Kafka transaction: an event per table, and an event
-with the offsets after the last records. The same transaction commits these offsets to the tasks' consumer group. The
-sink's coordinator commits the announced files to the tables later.
+A task of the sink writes data files. Then the task announces the files in one Kafka transaction: an event per table,
+and an event with the offsets after the last records. The same transaction commits these offsets to the tasks' consumer
+group. The sink's coordinator commits the announced files to the tables later.
 
 An event consists of two bytes, the length and the text of an Avro schema, and a record of this schema.
 """
@@ -29,7 +29,7 @@ _DATA_WRITTEN, _DATA_COMPLETE = 1, 2
 
 @dataclass(frozen=True)
 class AnnouncedFile:
-    """A file with rows or deletes of the table, and the position of its event in the control topic."""
+    """A file with rows or deletes of the table; partition and offset are those of its event in the control topic."""
 
     location: str
     rows: int
@@ -55,7 +55,7 @@ class Announcement:
 def read_announcements(
     source: KafkaSource, topic: str, *, group: str, table: tuple[str, ...], table_id: uuid.UUID
 ) -> list[Announcement]:
-    """Read the transactions of a sink's tasks that the control topic still has.
+    """Return the transactions of a sink's tasks whose events the control topic still has.
 
     Args:
         topic: the control topic.
@@ -73,7 +73,8 @@ def read_announcements(
         if event["group_id"] != group or event["type"] not in (_DATA_WRITTEN, _DATA_COMPLETE):
             continue
         payload = event["payload"]
-        # A task has one transaction per commit of the coordinator; the message key identifies the task's producer.
+        # Events with the same key belong to one transaction: a task has one transaction per commit of the coordinator,
+        # and the message key identifies the task's producer.
         key = message.partition(), message.key() or b"", payload["commit_id"]
         announced = found.setdefault(key, Announcement())
         announced.written_at = message.timestamp()[1] / 1000
@@ -89,7 +90,7 @@ def read_announcements(
 
 
 def _names(reference: Mapping[str, Any], table: tuple[str, ...], table_id: uuid.UUID) -> bool:
-    given = reference.get("table_uuid")  # Older sinks omit it.
+    given = reference.get("table_uuid")  # Older sinks write no UUID.
     return (*reference["namespace"], reference["name"]) == table and given in (None, table_id.bytes)
 
 
@@ -119,7 +120,7 @@ def _schema(text: bytes) -> Any:
 def _plain(schema: Any) -> Any:
     """Return a schema without namespaces and logical types.
 
-    Java writes a name without a namespace also inside types that have one; fastavro would look for it in their
+    Inside a type with a namespace, Java writes some names without one; fastavro would look for these names in that
     namespace. Without logical types, a UUID stays bytes, and a time stays a number that may exceed Python's range.
     """
     match schema:

@@ -19,8 +19,9 @@ from lakefeed_adopt.plan import AdoptionPlan
 def execute_adoption(feed: Feed, agreed: AdoptionPlan, spark: SparkSession) -> None:
     """Take over the table as planned; do nothing if the feed has already taken it over.
 
-    Only the commit takes the table over. A process that is killed before the commit has at most taken a fence, and set
-    a property or created an empty table. The catalog refuses the commit if the table has a newer commit than the plan.
+    Only the commit takes the table over. A process that is killed before the commit may have taken a fence, and set a
+    property or created an empty table, which does no harm. The catalog refuses the commit if the table has a newer
+    commit than the plan.
 
     Raises:
         CheckpointMismatch: the other tool, or a driver of the feed, has committed since the plan.
@@ -33,7 +34,8 @@ def execute_adoption(feed: Feed, agreed: AdoptionPlan, spark: SparkSession) -> N
     if agreed.is_new_table:
         feed.begin_writer(spark, sink, feed.source.reread(spark, []))
     else:
-        # Without the property, a backfill or rewind would land the other tool's records again: it precedes the commit.
+        # Set the property before the commit, because without it a backfill or rewind would land the other tool's
+        # records again.
         run(spark, set_properties(sink.name, adopted_property(feed.config.name, agreed.ranges)))
     fence = sink.take_fence(prefix=REWIND)
     commit = Commit(feed.config.name, 0, agreed.ranges, fence=fence, adopted=agreed.adoption)

@@ -24,7 +24,7 @@ from lakefeed_adopt.position import require_no_members
 Receiver: TypeAlias = Literal["group", "spark-checkpoint"]
 FORMS = "group:NAME or spark-checkpoint:PATH"
 SECONDS = 15.0
-"""How long a new group may refuse offsets: its coordinator in the broker loads for a few seconds."""
+"""The time for which refused offsets are sent again: the coordinator of a new group loads for a few seconds."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def _position_of(status: FeedStatus, feed: str) -> dict[Partition, int]:
 
 
 def _require_quiet(feed: Feed, status: FeedStatus) -> None:
-    """Refuse a feed that has committed recently: if it still runs, its next commit passes the exported position."""
+    """Refuse a feed that has committed recently, because if it still runs, it will land records after the export."""
     from lakefeed import open_table
 
     name = feed.config.sink.chosen.snapshot_table
@@ -164,19 +164,19 @@ def _require_quiet(feed: Feed, status: FeedStatus) -> None:
 def _files_to_write(files: StoredCheckpoint, offsets: Mapping[Partition, int], *, where: str) -> dict[str, str]:
     """Return the missing files of a checkpoint whose only batch is complete and had no records.
 
-    In their order, any prefix of them makes Spark begin at the same offsets, so an interruption does no harm.
+    After an interruption, only the first of these files exist; with them alone, Spark begins at the same offsets.
 
     Raises:
         CheckpointMismatch: the location has other files.
     """
     position = json.dumps(by_topic(dict(sorted(offsets.items()))), separators=(",", ":"))
     written = {
-        # Spark skips the first byte, a 0.
+        # Spark skips the first byte of this file.
         INITIAL: f"\0v1\n{position}",
         "offsets/0": f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{{}}}}\n{position}',
         "commits/0": 'v1\n{"nextBatchWatermarkMs":0}',
     }
-    # Hadoop writes files .crc beside local files.
+    # Ignore the files .crc that Hadoop writes beside local files.
     there = {name for name in files.names() if not name.endswith(".crc")}
     others = there - written.keys() - {METADATA}
     if others or any(files.read(name) != text for name, text in written.items() if name in there):

@@ -1,7 +1,7 @@
 """Read the position of Hudi Streamer from the commits of its table.
 
 The file that completes a commit of the streamer also has the offsets after the commit's records. So the newest complete
-commit has the table's position, at whatever moment the streamer stops. Hudi 0.x writes JSON, Hudi 1.x writes Avro.
+commit has the table's position, whenever the streamer stops. Hudi 0.x writes JSON, Hudi 1.x writes Avro.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _AVRO = b"Obj\x01"
 
 
 def read_hudi_position(place: str, *, s3: S3) -> OtherPosition:
-    """Read the position from the newest commit of the streamer to the table with the path ``place``.
+    """Return the position in the newest commit of Hudi Streamer to the table with the path ``place``.
 
     Raises:
         ResourceMissing: there is no Hudi table, or no commit of the streamer.
@@ -73,7 +73,7 @@ def _extra_metadata(content: bytes, where: str) -> Mapping[str, str]:
 
 
 def _offsets(text: str, where: str) -> dict[Partition, int]:
-    """Parse ``topic,0:123,1:456``, which has the next offset of each partition."""
+    """Parse text such as ``topic,0:123,1:456``: the topic, and the next offset of each partition."""
     match = _OFFSETS.fullmatch(text)
     if match is None:
         what = f"the streamer reads another source than a topic: its checkpoint is '{text[:100]}'"

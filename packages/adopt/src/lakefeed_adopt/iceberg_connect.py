@@ -105,7 +105,7 @@ def read_connect_position(source: KafkaSource, group: str, table: Table, line: S
 
 
 def _sink(table: Table, line: Sequence[Snapshot], group: str, topics: Iterable[str]) -> SinkOffsets:
-    """Find the sink in the table's snapshots."""
+    """Return the sink that has committed to the table, by the table's snapshots; refuse an unknown or ambiguous one."""
     name, names = ".".join(table.name()), sink_groups(line)
     ends = (f".{group}", f".connect-{group}")
     chosen = [each for each in names if not group or each == group or each.endswith(ends)]
@@ -121,7 +121,7 @@ def _sink(table: Table, line: Sequence[Snapshot], group: str, topics: Iterable[s
             where=name,
             hint="choose one: --from iceberg-connect:CONNECTOR",
         )
-    # Both the topic and the group may contain dots, so only the cluster's topics tell where the topic's name ends.
+    # Try each dot as the end of the topic's name, because both the topic and the group may contain dots.
     parts = chosen[0].split(".")
     control = [".".join(parts[:at]) for at in range(1, len(parts))]
     there = [each for each in control if each in topics]
@@ -140,7 +140,7 @@ def _sink(table: Table, line: Sequence[Snapshot], group: str, topics: Iterable[s
 
 
 def _require_settled(control: TopicDescription, readable: TopicDescription, sink: SinkOffsets) -> None:
-    """Require that no transaction is open, and that the snapshots refer to this control topic."""
+    """Raise an error if a transaction is open, or if the snapshots refer to another control topic."""
     if control.ends != readable.ends:
         raise ConfigError(
             "a task of the sink was stopped within a transaction, which the broker has not ended yet",
@@ -156,7 +156,7 @@ def _require_settled(control: TopicDescription, readable: TopicDescription, sink
 
 
 class _History:
-    """The files that the table's snapshots have or had."""
+    """The files that the snapshots of a table have or had."""
 
     def __init__(self, table: Table, line: Sequence[Snapshot]) -> None:
         self._table, self._line = table, line
@@ -167,8 +167,8 @@ class _History:
 
         Args:
             committed: the offsets in the control topic up to which the sink has committed files, by partition.
-            reads_from: the offsets in the control topic at which the coordinator would continue; it would begin at the
-                ends of the other partitions.
+            reads_from: the offsets in the control topic at which the coordinator would continue; the other partitions
+                would be read from their ends on.
         """
         if not announced.files:
             return "nothing"
@@ -176,7 +176,7 @@ class _History:
         if all(found):
             return "in the table"
         counted_in = [each.offset < committed.get(each.partition, 0) for each in announced.files]
-        # A missing file may have been in an expired snapshot, and be compacted since.
+        # A missing file may have been in an expired snapshot, and have been compacted since, so count it as committed.
         if all(counted_in) and not self._is_whole:
             return "in the table"
         if any(found) or (any(counted_in) and not self._is_whole):
@@ -197,7 +197,7 @@ class _History:
 
     @cached_property
     def _past(self) -> set[str]:
-        """The files of all snapshots; read only if the newest one lacks a file."""
+        """The files of all snapshots; they are read only if the newest snapshot lacks a file."""
         return self._files(self._line)
 
     def _files(self, line: Sequence[Snapshot]) -> set[str]:
@@ -212,9 +212,10 @@ class _History:
 def find_positions(
     fates: Sequence[tuple[Announcement, Fate]], reached: Mapping[Partition, int], *, where: str, is_whole: bool
 ) -> dict[Partition, int]:
-    """Return the offset at which the table ends, by partition: before its first missing file, or else the group's.
+    """Return by partition the offset at which the table ends: before its first missing file, or else the group's.
 
-    Partitions without records in the table are left out. ``is_whole``: the control topic still has all its events.
+    Partitions without records in the table are left out. ``is_whole`` means that the control topic has lost no event to
+    retention.
     """
     ends = _by_partition(fates)
     offsets = {key: announced[-1][0] for key, announced in ends.items()} | dict(reached)
@@ -244,7 +245,7 @@ def find_positions(
 
 
 def _by_partition(fates: Sequence[tuple[Announcement, Fate]]) -> dict[Partition, list[tuple[int, Fate]]]:
-    """Return the end offset and the fate of all transactions, by partition, sorted by offset."""
+    """Return, by partition, the end offset and the fate of each transaction, sorted by end offset."""
     found: dict[Partition, list[tuple[int, Fate]]] = {}
     for announced, fate in fates:
         for key, end in announced.ends.items():

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _NEW = "a new table is created, and begins there; the other tool's rows stay where they are"
 QUIET_SECONDS = 300.0
-"""A tool that has written within this time may still run."""
+"""A tool that has written within this number of seconds is treated as if it still runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ class AdoptionPlan:
 
     @property
     def ranges(self) -> OffsetRanges:
-        """The empty ranges of the feed's first commit."""
+        """The offset ranges of the feed's first commit; each range is empty."""
         offsets = {(part.topic, part.partition): part.offset for part in self.partitions}
         return OffsetRanges.at(offsets, self.topic_ids)
 
@@ -219,7 +219,7 @@ def _behind_rows(
     position: OtherPosition,
     topics: Mapping[str, TopicDescription | None],
 ) -> tuple[dict[Partition, int], OtherPosition]:
-    """Return the offsets after the last rows, and the position with a note about every difference."""
+    """Return the offsets after the last rows; the returned position notes each partition where they differ."""
     found, there = behind_rows(columns, offsets, topics), partitions_of(topics)
     for key, at in found.items():
         if at > there[key].end_offset:
@@ -261,7 +261,7 @@ def read_position(feed: Feed, origin: Origin, table: Table | None, line: Sequenc
 
 
 def _open(name: str, feed: Feed, *, is_new: bool) -> Table | None:
-    """Open the table; return None if it does not exist and the user requests a new one."""
+    """Open the table; return None if the table does not exist and the user requests a new one."""
     try:
         return open_table(name, connections=feed.connections)
     except ResourceMissing as missing:
@@ -310,7 +310,7 @@ def _done(feed: Feed, origin: Origin, table: Table, commits: Sequence[Commit]) -
 
 
 def _require_stopped(feed: Feed, position: OtherPosition, committed_at: float | None, *, is_stopped: bool) -> None:
-    """Refuse a tool that still runs: its groups have members, or its newest files or commits are recent."""
+    """Refuse a tool that may still run, because its groups have members, or its newest files or commits are recent."""
     if position.groups:
         require_no_members(feed.config.kafka, position.groups, purpose="adopt")
     if is_stopped:
@@ -330,7 +330,7 @@ def _require_stopped(feed: Feed, position: OtherPosition, committed_at: float | 
 def _columns(
     table: Table, given: str | None, topics: Mapping[str, TopicDescription | None]
 ) -> tuple[RowColumns | None, tuple[str, ...]]:
-    """Find the columns with the rows' offsets; if there are none, return a note about that."""
+    """Return the columns with the rows' offsets; if the table has none, return a note about that instead."""
     columns = RowColumns.of(table, given)
     if columns is None:
         return None, ("the rows have no known columns of offsets, so the position was not compared with them",)
@@ -345,7 +345,7 @@ def _columns(
 def _offsets_of(
     feed: Feed, position: OtherPosition, topics: Mapping[str, TopicDescription | None]
 ) -> dict[Partition, int]:
-    """Return the feed's first offset per partition of its topics; refuse a position outside the topics."""
+    """Return the first offset for the feed, by partition of its topics; refuse a position outside the topics."""
     missing = [name for name, found in topics.items() if found is None]
     there = partitions_of(topics)
     if missing or not there:

@@ -15,14 +15,14 @@ from lakefeed.offsets.ranges import Partition
 Tool: TypeAlias = Literal["spark-checkpoint", "group", "iceberg-connect", "hudi", "s3-files"]
 TOOLS: tuple[str, ...] = get_args(Tool)
 PLACES = {"spark-checkpoint": "PATH", "group": "NAME", "hudi": "PATH", "s3-files": "PATH"}
-"""The tools whose position needs a place, and the word for the place in messages."""
+"""The tools whose position needs a place, with the word for that place in messages."""
 
 FORMS = "spark-checkpoint:PATH, group:NAME, iceberg-connect or iceberg-connect:CONNECTOR, hudi:PATH or s3-files:PATH"
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The value of ``--from``: the tool, and the place of its position, which may be empty for some tools."""
+    """The value of ``--from``: the tool, and the place that has its position; the place may be empty for some tools."""
 
     tool: Tool
     place: str
@@ -70,7 +70,7 @@ class OtherPosition:
 
 
 def read_group(source: KafkaSource, group: str) -> OtherPosition:
-    """Read a consumer group's committed offsets in all topics; raise ResourceMissing if there are none."""
+    """Return a consumer group's committed offsets in all topics; raise ResourceMissing if the group has none."""
     offsets = group_offsets(source, group)
     if not offsets:
         near = difflib.get_close_matches(group, group_names(source), n=3)
@@ -83,7 +83,7 @@ def read_group(source: KafkaSource, group: str) -> OtherPosition:
 
 
 def require_no_members(source: KafkaSource, groups: Sequence[str], *, purpose: str) -> None:
-    """Refuse groups with members: members move the offsets, and the broker accepts offsets from no one else."""
+    """Refuse groups with members, because members move the offsets, and the broker then accepts no others."""
     if busy := groups_with_members(source, groups):
         raise ConfigError(
             f"the consumer group {busy[0]} has members: its client still runs",

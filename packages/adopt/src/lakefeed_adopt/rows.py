@@ -25,11 +25,11 @@ QUERY, EPOCH = "spark.sql.streaming.queryId", "spark.sql.streaming.epochId"
 
 @dataclass(frozen=True)
 class RowColumns:
-    """A table's columns for topic, partition and offset, which may have other names than lakefeed's."""
+    """A table's columns for topic, partition and offset, whose names may differ from lakefeed's."""
 
     table: Table
     names: Mapping[str, str]
-    """The table's names by lakefeed's names; without the topic if all rows are from one topic."""
+    """The table's column names by lakefeed's names; the topic may be missing if all rows are from one topic."""
 
     @classmethod
     def of(cls, table: Table, given: str | None) -> RowColumns | None:
@@ -59,7 +59,7 @@ class RowColumns:
         return ".".join(self.table.name())
 
     def read(self, columns: Sequence[str]) -> Any:
-        """Read columns as an Arrow record batch reader, under lakefeed's names."""
+        """Return an Arrow record batch reader of these columns, renamed to lakefeed's names."""
         import pyarrow as pa
 
         selected = [self.names[name] for name in columns]
@@ -78,7 +78,7 @@ class RowColumns:
 
 
 def is_batch_committed(position: OtherPosition, line: Sequence[Snapshot]) -> bool | None:
-    """Return whether the table has the tool's last batch; None if Iceberg's streaming sink has not written the table.
+    """Return whether the table has the tool's last batch; None if Iceberg's streaming sink did not write the table.
 
     Raises:
         CheckpointMismatch: the table lacks batches that the checkpoint marks as written, or has later ones.
@@ -108,7 +108,7 @@ def resolve_open_batch(
     topics: Mapping[str, TopicDescription | None],
     source: KafkaSource,
 ) -> OtherPosition:
-    """Decide the position after an open batch: its end if the table has its rows, otherwise its start.
+    """Return the position after the open batch if the table has the batch's rows, otherwise the position before it.
 
     Raises:
         CheckpointMismatch: the table has only some of the rows, or does not show whether it has them.
@@ -141,13 +141,13 @@ def _has_rows(
     topics: Mapping[str, TopicDescription | None],
     source: KafkaSource,
 ) -> bool:
-    """Return whether the table has the rows of a batch; refuse a table with only some of them."""
+    """Return whether the table has the rows of a batch; refuse a table that has only some of the rows."""
     found = scan_row_spans(columns, planned)
     there = {span: found[span.key].offsets if span.key in found else 0 for span in planned}
     if not any(there.values()):
         return False
     described = {name: topic for name, topic in topics.items() if topic is not None}
-    # Not every offset has a record, because of transactions and compaction, so the broker counts the records.
+    # Let the broker count the records, because transactions and compaction leave offsets without a record.
     counts = count_records(source, [span for span in planned if there[span] < span.records], topics=described)
     for span, rows in there.items():
         held = span.records if rows == span.records else counts.get(span)
@@ -192,10 +192,10 @@ def check_rows(
     topics: Mapping[str, TopicDescription | None],
     source: KafkaSource,
 ) -> RowCheck:
-    """Check that the table has every record below a position, and none at or beyond it.
+    """Check that the table has every record below a position, and no record at or beyond it.
 
-    Records that retention has removed may be missing, and records before a partition's first row. The broker counts
-    records only where the table has fewer rows than offsets.
+    Two kinds of records may be missing: those that retention has removed, and those before a partition's first row. The
+    broker counts records only where the table has fewer rows than offsets.
     """
     there = partitions_of(topics)
     starts = {key: min(there[key].start_offset if key in there else 0, at) for key, at in offsets.items()}

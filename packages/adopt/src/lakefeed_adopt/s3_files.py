@@ -81,7 +81,8 @@ def _end(files: StoredCheckpoint, key: Partition, last: Sequence[File], source: 
                 hint=f"the end is unknown if the sink partitions its files by time; {_GROUP}",
             )
     count = count_records_of(files, newest, where=where)
-    # By default a sink also reads the records of aborted transactions; the two ends differ if there are any.
+    # A sink may or may not read the records of aborted transactions, so compute the end for both cases; the ends differ
+    # if there are such records.
     ends = {offset_behind(source, key, start, count, committed=each) for each in (True, False)}
     if None in ends:
         raise RecordsLost(
@@ -97,7 +98,7 @@ def _end(files: StoredCheckpoint, key: Partition, last: Sequence[File], source: 
 
 
 def count_records_of(files: StoredCheckpoint, name: str, *, where: str) -> int:
-    """Count the records of a file: Parquet, Avro, JSON lines, a JSON array, or CSV of Base64.
+    """Return the number of records in a file: Parquet, Avro, JSON lines, a JSON array, or CSV of Base64.
 
     Raises:
         ConfigError: the file has another format, for example text whose records may contain line breaks.
@@ -129,7 +130,7 @@ def count_records_of(files: StoredCheckpoint, name: str, *, where: str) -> int:
 
 
 def _count_lines(lines: Iterable[bytes], *, ended: bool) -> int | None:
-    """Count the records of a text; return None if a line may be only a part of a record.
+    """Return the number of records in a text; None if a line may be only a part of a record.
 
     Args:
         ended: a line break ends every record; otherwise it separates records, and the last record may be empty.

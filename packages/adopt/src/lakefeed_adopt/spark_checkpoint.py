@@ -1,7 +1,7 @@
 """Read the position of a plain Structured Streaming job from the logs in its checkpoint location.
 
-Spark writes ``offsets/N``, with the end offsets of batch N, before the batch, and ``commits/N`` after it. If only the
-first exists, the batch may or may not have written its rows.
+Spark writes ``offsets/N``, with the end offsets of batch N, before the batch, and ``commits/N`` after it. If only
+``offsets/N`` exists, the batch may or may not have written its rows.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from lakefeed.offsets.ranges import Partition, spark_offsets
 from lakefeed_adopt.position import OtherPosition
 
 INITIAL = re.compile(r"sources/\d+/0")
-_FIRST_LINES = 2  # The log's version, and the batch's watermark and settings.
+_FIRST_LINES = 2  # These lines are the log's version, and the batch's watermark and settings.
 
 
 def read_spark_checkpoint(files: StoredCheckpoint, *, where: str) -> OtherPosition:
-    """Read the position of the job that uses a checkpoint location.
+    """Return the position of the Spark job that uses a checkpoint location.
 
     Raises:
         ResourceMissing: there is no checkpoint.
@@ -65,7 +65,8 @@ def read_spark_checkpoint(files: StoredCheckpoint, *, where: str) -> OtherPositi
         start = _initial_offsets(files, sorted(name for name in names if INITIAL.fullmatch(name)), where)
         if newest or not start:
             raise _damaged(f"offsets/{newest - 1}" if newest else "sources/0/0", where)
-    # A partition that is new in this batch begins at its first record; the log does not have that offset.
+    # A partition that is new in this batch begins at its first record; the log does not contain that offset, so leave
+    # the partition out.
     known = {key: at for key, at in start.items() if key in end}
     return OtherPosition(
         offsets=known, place=where, open_batch=end, batch_id=newest, query_id=query_id, written_at=written_at
@@ -78,11 +79,11 @@ def _entries(names: set[str], log: str) -> set[int]:
 
 
 def _offsets(files: StoredCheckpoint, name: str, where: str) -> dict[Partition, int]:
-    """Read an entry of the offsets log, which has a line per source of the query."""
+    """Return the end offsets in an entry of the offsets log, which has a line per source of the query."""
     lines = files.read(name).splitlines()[_FIRST_LINES:]
     found: dict[Partition, int] = {}
     for line in lines:
-        if line.strip() == "-":  # The source has had no data yet.
+        if line.strip() == "-":  # The source of this line has had no data yet.
             continue
         try:
             offsets = spark_offsets(line)
@@ -104,7 +105,7 @@ def _offsets(files: StoredCheckpoint, name: str, where: str) -> dict[Partition, 
 
 
 def _initial_offsets(files: StoredCheckpoint, names: list[str], where: str) -> dict[Partition, int]:
-    """Read the start offsets of the sources, which are in the last line of each file."""
+    """Return the start offsets of all sources; they are in the last line of each source's file."""
     found: dict[Partition, int] = {}
     for name in names:
         try:

@@ -29,7 +29,7 @@ COLUMNS = "topic,partition,offset"
 
 
 def stopped_job(feed: Feed, writer: Writer, *, seed: int, records: int = 3000) -> PlainJob:
-    """Return a Spark job that was killed at a random moment, after it wrote a part of the topic."""
+    """Return a Spark job that was killed at a random moment, after it had written a part of the topic."""
     dice = random.Random(seed)
     job = PlainJob(feed.topic, feed.table, str(feed.folder / "plain-checkpoint"), writer, records=60)
     feed.create_topic(partitions=3)
@@ -56,13 +56,13 @@ def take_over_from_spark(lake: SparkSession, feed: Feed, writer: Writer, seed: i
 
 
 @pytest.mark.parametrize("writer", ["stream", "batches"])
-def test_a_feed_continues_after_a_killed_spark_job(lake: SparkSession, feed: Feed, writer: Writer) -> None:
+def test_a_feed_takes_over_from_a_killed_spark_job(lake: SparkSession, feed: Feed, writer: Writer) -> None:
     take_over_from_spark(lake, feed, writer, seed=1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2, RUNS + 2))
-def test_a_feed_continues_after_a_spark_job_killed_at_a_random_moment(
+def test_a_feed_takes_over_from_a_spark_job_killed_at_a_random_moment(
     lake: SparkSession, feed: Feed, seed: int
 ) -> None:
     take_over_from_spark(lake, feed, "stream" if seed % 2 else "batches", seed)
@@ -82,7 +82,7 @@ class InProcess:
         return self.plain.write(consumer, self.feed.connections, records=records)
 
     def stop_after(self, *, records: int, commit: int) -> None:
-        """Write records, commit offsets that are `commit` records further, and stop."""
+        """Write records, then commit the written offsets plus `commit`, and stop."""
         consumer = self.open()
         offsets = self.write(consumer, records=records)
         self.commit(consumer, {number: at + commit for number, at in offsets.items()})
@@ -116,13 +116,13 @@ def take_over_from_group(lake: SparkSession, feed: Feed, *, between: bool) -> No
 
 
 @pytest.mark.parametrize("between", [False, True])
-def test_a_feed_continues_after_a_stopped_consumer_group(lake: SparkSession, feed: Feed, between: bool) -> None:
+def test_a_feed_takes_over_from_a_stopped_consumer_group(lake: SparkSession, feed: Feed, between: bool) -> None:
     take_over_from_group(lake, feed, between=between)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2, RUNS + 2))
-def test_a_feed_continues_after_a_consumer_killed_at_a_random_moment(lake: SparkSession, feed: Feed, seed: int) -> None:
+def test_a_feed_takes_over_from_a_consumer_killed_at_a_random_moment(lake: SparkSession, feed: Feed, seed: int) -> None:
     dice = random.Random(seed)
     feed.create_topic(partitions=2)
     send(feed, range(3000))
@@ -150,7 +150,7 @@ def test_a_feed_continues_after_a_consumer_killed_at_a_random_moment(lake: Spark
 
 
 def when_without_members(feed: Feed, group: str) -> None:
-    """Wait until the broker has removed the killed consumer from its group."""
+    """Wait until the broker has removed the killed consumer from its consumer group."""
     source = KafkaSource(bootstrap_servers=feed.stack.bootstrap_servers, topics=[feed.topic])
     until = time.monotonic() + 90
     while groups_with_members(source, [group]):
@@ -222,7 +222,7 @@ def test_a_spark_job_continues_after_an_exported_feed(lake: SparkSession, feed: 
     assert back.run(spark=lake, once=True).rows == 20
 
 
-def test_the_command_adopt_plans_needs_a_confirmation_and_commits_once(lake: SparkSession, feed: Feed) -> None:
+def test_the_command_adopt_requires_a_confirmation_and_commits_once(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     send(feed, range(40))
     reader = InProcess(feed, lake)
@@ -237,7 +237,7 @@ def test_the_command_adopt_plans_needs_a_confirmation_and_commits_once(lake: Spa
     assert "the rows' own offsets agree with this position" in planned.stdout
     assert (
         lakefeed(*command, "--stopped", environment=feed.environment, status=None).returncode != 0
-    )  # No one confirms it here.
+    )  # Without --yes the command asks for a confirmation, which no one gives here.
     pipeline = feed.pipeline(decode=DECODE)
     assert pipeline.status().position is None
     for _ in range(2):
@@ -258,7 +258,7 @@ def test_the_command_adopt_plans_needs_a_confirmation_and_commits_once(lake: Spa
         plan(pipeline, f"group:{reader.group}")
 
 
-def test_a_table_that_has_changed_since_the_plan_is_not_taken_over(lake: SparkSession, feed: Feed) -> None:
+def test_the_takeover_is_refused_if_the_table_has_changed_since_the_plan(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     send(feed, range(40))
     reader = InProcess(feed, lake)
@@ -271,7 +271,7 @@ def test_a_table_that_has_changed_since_the_plan_is_not_taken_over(lake: SparkSe
     assert pipeline.status().position is None
     with pytest.raises(CheckpointMismatch, match="1 rows are at or beyond 20, up to offset 20"):
         plan(pipeline, f"group:{reader.group}", offset_columns="part,at")
-    # Now a row below the position is missing.
+    # After the deletion, rows below the position are missing.
     lake.sql(f"DELETE FROM {feed.table} WHERE at IN (7, 20)")
     with pytest.raises(CheckpointMismatch, match=r"1 of 20 records in \[0, 20\) have no row"):
         plan(pipeline, f"group:{reader.group}", offset_columns="part,at")

@@ -50,7 +50,7 @@ def new_sink(lake: SparkSession, feed: Feed, *, keeps_offsets: bool = False, **o
 
 @contextmanager
 def sending(feed: Feed) -> Iterator[list[int]]:
-    """Send some hundred records a second until the block ends; the list's only entry counts them."""
+    """Send some hundred records a second until the block ends; yield a list whose only entry counts the records."""
     sent, stop = [0], threading.Event()
 
     def run() -> None:
@@ -80,7 +80,7 @@ def commits_held(sink: IcebergSink) -> Iterator[None]:
 
 
 def wait_for_announcements(sink: IcebergSink, count: int) -> None:
-    """Wait for `count` events ``DataComplete`` in the control topic, also in open transactions."""
+    """Wait for `count` events ``DataComplete`` in the control topic, including events in open transactions."""
     settings = {
         "bootstrap.servers": sink.stack.bootstrap_servers,
         "group.id": f"{sink.name}-watch",
@@ -168,20 +168,20 @@ def take_over_from_sink(lake: SparkSession, feed: Feed, seed: int) -> None:
     summary = pipeline.run(spark=lake, once=True)
     lost = lost_by_sink(agreed)
     print(f"seed {seed}: {landed} of {sent} records by the sink, {summary.rows} by the feed, {lost}; {agreed.notes}")
-    # The sink may lose records itself. The plan names them, and a backfill of these ranges lands them.
+    # The sink may have lost records. The plan names their ranges, and a backfill of the ranges lands them.
     if lost:
         assert pipeline.backfill(BackfillRequest(ranges=lost), spark=lake).rows == sum(each.records for each in lost)
     assert_each_once(feed, pipeline, sent)
 
 
 @pytest.mark.slow
-def test_a_feed_continues_after_a_killed_sink(lake: SparkSession, feed: Feed) -> None:
+def test_a_feed_takes_over_from_a_killed_sink(lake: SparkSession, feed: Feed) -> None:
     take_over_from_sink(lake, feed, seed=1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2, RUNS + 2))
-def test_a_feed_continues_after_a_sink_killed_at_a_random_moment(lake: SparkSession, feed: Feed, seed: int) -> None:
+def test_a_feed_takes_over_from_a_sink_killed_at_a_random_moment(lake: SparkSession, feed: Feed, seed: int) -> None:
     take_over_from_sink(lake, feed, seed)
 
 
@@ -226,7 +226,7 @@ def test_the_plan_names_records_that_the_sink_has_lost(lake: SparkSession, feed:
     assert any("the sink has lost the records from its first record to 100" in note for note in agreed.notes)
     send(feed, range(150, 170))
     assert pipeline.run(spark=lake, once=True).rows == 20
-    # A backfill without a range lands nothing: it would repeat records that the sink has landed.
+    # A backfill without a range lands nothing, because it would repeat records that the sink has landed.
     assert pipeline.backfill(spark=lake).rows == 0
     assert lost_by_sink(agreed) == (OffsetRange(feed.topic, 0, 0, 100),)
     missing = BackfillRequest(ranges=lost_by_sink(agreed))

@@ -53,7 +53,9 @@ def test_a_new_table_begins_at_the_last_commit_of_hudi_streamer(lake: SparkSessi
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(RUNS))
-def test_a_new_table_begins_at_any_last_commit_of_hudi_streamer(lake: SparkSession, feed: Feed, seed: int) -> None:
+def test_a_new_table_begins_at_the_last_of_several_random_hudi_commits(
+    lake: SparkSession, feed: Feed, seed: int
+) -> None:
     dice, held = random.Random(seed), {0: 60, 1: 40}
     feed.create_topic(partitions=len(held))
     send(feed, range(60), partition=0)
@@ -65,7 +67,7 @@ def test_a_new_table_begins_at_any_last_commit_of_hudi_streamer(lake: SparkSessi
         files.write(f"{instant}.commit.requested", "")
         files.write(f"{instant}.inflight", json.dumps({"extraMetadata": {}}))
         if number and dice.random() < 0.3:
-            continue  # Hudi Streamer was stopped within this commit.
+            continue  # As if Hudi Streamer was stopped within this commit: the file that completes it is missing.
         ends = {partition: dice.randint(ends[partition], most) for partition, most in held.items()}
         offsets = ",".join(f"{partition}:{end}" for partition, end in ends.items())
         extra = {"streamer.checkpoint.key.v2": f"{feed.topic},{offsets}"}
@@ -109,7 +111,7 @@ def send_in_transactions(feed: Feed, count: int, dice: random.Random) -> list[tu
 
 
 def continue_after_the_files(lake: SparkSession, feed: Feed, name: str, dice: random.Random) -> None:
-    """Stop the sink after a random file of each partition; land the rest of the topic in a new table."""
+    """Write files up to a random record of each partition; check that a new table gets exactly the other records."""
     feed.create_topic(partitions=3)
     placed = {0: send_in_transactions(feed, 200, dice)}
     for partition, numbers in ((1, range(200, 300)), (2, range(300, 330))):
@@ -135,18 +137,20 @@ def continue_after_the_files(lake: SparkSession, feed: Feed, name: str, dice: ra
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_new_table_begins_after_the_files_of_a_sink(lake: SparkSession, feed: Feed, name: str) -> None:
+def test_a_new_table_begins_after_the_last_file_of_each_partition(lake: SparkSession, feed: Feed, name: str) -> None:
     continue_after_the_files(lake, feed, name, random.Random(name))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(RUNS))
 @pytest.mark.parametrize("name", NAMES)
-def test_a_new_table_begins_after_any_last_file_of_a_sink(lake: SparkSession, feed: Feed, name: str, seed: int) -> None:
+def test_a_new_table_begins_after_the_last_of_several_random_files(
+    lake: SparkSession, feed: Feed, name: str, seed: int
+) -> None:
     continue_after_the_files(lake, feed, name, random.Random(f"{name} {seed}"))
 
 
-def test_files_with_an_unknown_end_are_refused(feed: Feed) -> None:
+def test_files_whose_end_offset_is_unknown_are_refused(feed: Feed) -> None:
     feed.create_topic(partitions=1)
     send(feed, range(50))
     pipeline = feed.pipeline(decode=DECODE)

@@ -41,9 +41,10 @@ def event(schema: Any, body: bytes) -> bytes:
     return b"\xc2\x01" + len(text).to_bytes(2, "big") + text + body
 
 
-def test_an_event_is_decoded_by_its_own_schema() -> None:
+def test_an_event_is_decoded_with_the_schema_that_it_contains() -> None:
     body = io.BytesIO()
-    fastavro.schemaless_writer(body, fastavro.parse_schema("long"), 2**62)  # A timestamp that is too large for a date.
+    # The number is a timestamp that is too large for Python's datetime.
+    fastavro.schemaless_writer(body, fastavro.parse_schema("long"), 2**62)
     raw = COMMIT.bytes + body.getvalue() + COMMIT.bytes + b"\x00"
     found = decode_event(event(SCHEMA, raw), "here")
     assert found["id"] == found["payload"]["commit_id"] == COMMIT.bytes

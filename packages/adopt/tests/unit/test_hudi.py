@@ -12,7 +12,7 @@ from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
 from lakefeed_adopt.hudi import read_hudi_position
 
 V1, V2 = "deltastreamer.checkpoint.key", "streamer.checkpoint.key.v2"
-# The part of HoodieCommitMetadata.avsc that has the extra metadata.
+# Only the part of HoodieCommitMetadata.avsc that has the extra metadata.
 SCHEMA = fastavro.parse_schema(
     {
         "type": "record",
@@ -59,7 +59,8 @@ def test_the_newest_complete_commit_of_hudi_0_has_the_position(tmp_path: Path) -
             "20261101000000000.commit": as_json(**{V1: "trips,0:5,1:7"}),
             "20261102000000000.deltacommit": as_json(**{V1: "trips,0:9,1:8", "schema": "{}"}),
             "20261102000000000.deltacommit.inflight": b"",
-            "20261103000000000.replacecommit": as_json(schema="{}"),  # Clustering does not move the position.
+            # A commit of clustering, which does not change the position.
+            "20261103000000000.replacecommit": as_json(schema="{}"),
             "20261104000000000.deltacommit.requested": b"",
             "20261104000000000.deltacommit.inflight": as_json(**{V1: "trips,0:99,1:99"}),
             "20261105000000000.clean": b"Obj\x01",

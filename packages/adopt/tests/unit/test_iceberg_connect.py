@@ -1,4 +1,4 @@
-"""The announced files, and whether the sink has committed them, decide where a table of its ends."""
+"""The position at which a table ends, from the announced files and whether the sink has committed them."""
 
 import pytest
 
@@ -12,7 +12,7 @@ IN: Fate = "in the table"
 
 
 def announced(fate: Fate, **ends: int) -> tuple[Announcement, Fate]:
-    """Return a transaction of one file, or of none for "nothing"; ``p0=5`` means that it read partition 0 up to 5."""
+    """Return a transaction of one file, or of none for "nothing"; ``p0=5`` means partition 0 was read up to 5."""
     files = [] if fate == "nothing" else [AnnouncedFile("s3://x", 10, 0, 0)]
     return Announcement(files=files, ends={("t", int(name[1:])): at for name, at in ends.items()}), fate
 
@@ -23,12 +23,12 @@ def positions(
     return find_positions(fates, reached, where="control", is_whole=is_whole)
 
 
-def test_the_groups_offsets_are_the_position_if_all_files_are_in_the_table() -> None:
+def test_the_position_is_the_offsets_of_the_group_if_no_file_is_missing() -> None:
     fates = announced(IN, p0=5), announced("nothing", p0=9), announced(IN, p1=4)
     assert positions(*fates, reached={P0: 9, P1: 4}) == {P0: 9, P1: 4}
-    # A group expires; then the control topic still has the positions.
+    # The group has expired, so the ends in the control topic are the position.
     assert positions(*fates, reached={}) == {P0: 9, P1: 4}
-    # A user has set the group back.
+    # A user has set the group's offset back, so the group's offset is the position.
     assert positions(*fates, reached={P0: 2, P1: 4}) == {P0: 2, P1: 4}
 
 
@@ -50,7 +50,7 @@ def test_transactions_are_ordered_by_their_offsets() -> None:
     assert positions(announced("pending", p0=8), announced(IN, p0=5), reached={P0: 8}) == {P0: 5}
 
 
-def test_pending_files_are_refused_if_retention_has_removed_the_events_before_them() -> None:
+def test_pending_files_are_refused_if_retention_removed_earlier_events() -> None:
     with pytest.raises(CheckpointMismatch, match="retention has removed the events"):
         positions(announced("pending", p0=8), reached={P0: 8}, is_whole=False)
     assert positions(announced(IN, p0=5), announced("pending", p0=8), reached={P0: 8}, is_whole=False) == {P0: 5}
@@ -64,7 +64,7 @@ def test_pending_files_are_refused_if_later_files_are_in_the_table() -> None:
     assert "start the sink once more" in (refused.value.hint or "")
 
 
-def test_records_of_lost_files_are_read_again_or_named_in_a_note() -> None:
+def test_a_note_names_the_records_of_files_that_the_sink_has_lost() -> None:
     fates = announced("lost", p0=5, p1=3), announced(IN, p0=8)
     assert positions(*fates, reached={P0: 8, P1: 3}) == {P0: 8}
     first, second = describe_fates(fates)

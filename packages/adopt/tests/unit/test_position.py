@@ -28,7 +28,7 @@ def test_the_name_of_a_connector_is_optional() -> None:
 @pytest.mark.parametrize(
     "text", ["", "spark", "group", "group:", "spark-checkpoint:", "table:x", "hudi", "s3-files:", "connect"]
 )
-def test_other_texts_are_refused_with_the_allowed_forms(text: str) -> None:
+def test_the_error_for_an_invalid_from_or_to_lists_the_allowed_forms(text: str) -> None:
     with pytest.raises(ConfigError) as refused:
         Origin.parse(text)
     assert all(tool in (refused.value.hint or "") for tool in TOOLS)
@@ -41,7 +41,7 @@ def taken_over(at: int = 70) -> Commit:
     return Commit("f", 0, ranges, snapshot_id=8, adopted=Adoption("group", "etl", 7))
 
 
-def test_the_ledgers_commit_has_the_takeover() -> None:
+def test_the_properties_of_a_commit_describe_the_takeover() -> None:
     properties = taken_over().properties()
     assert properties[ADOPTED] == '{"from":"group","place":"etl","after":7}'
     assert Commit.of(8, properties).adopted == Adoption("group", "etl", 7)
@@ -50,7 +50,7 @@ def test_the_ledgers_commit_has_the_takeover() -> None:
         Adoption.from_json("{}")
 
 
-def test_verify_counts_records_from_the_takeover_on() -> None:
+def test_verify_does_not_count_records_before_the_takeover() -> None:
     batch = Commit("f", 0, OffsetRanges((OffsetRange("t", 0, 70, 70),), {"t": "A"}), snapshot_id=9)
     evidence = Evidence(commits=(taken_over(), batch), row_coverage={("t", 0): RowCoverage(before=70)})
     found = {finding.kind: finding for finding in findings(evidence)}

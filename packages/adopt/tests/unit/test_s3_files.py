@@ -34,7 +34,7 @@ def zstd(content: bytes) -> bytes:
 
 
 LINES = "".join(json.dumps({"id": number}) + "\n" for number in range(20)).encode()
-CSV = b"\n".join([b"YWJj,Zm9v", b"MTIz,", b""])  # Aiven's sink ends its last line with a separator.
+CSV = b"\n".join([b"YWJj,Zm9v", b"MTIz,", b""])  # Aiven's sink writes a separator after the last line, too.
 
 
 def count(folder: Path, name: str, content: bytes) -> int:

@@ -1,4 +1,4 @@
-"""Lines of CSV are decoded by the Java class."""
+"""Lines of CSV are decoded by the Java class of this package."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ CSV_ROWS: list[tuple[Any, ...]] = [(1, 'a "b", c\nd', 0.5), (2, "", None), (3, N
 
 
 @pytest.mark.quick
-def test_encoded_lines_are_decoded_and_read_by_the_csv_module(spark: SparkSession) -> None:
+def test_encoded_lines_are_read_by_the_decoder_and_by_the_csv_module(spark: SparkSession) -> None:
     ddl = "id BIGINT, name STRING, price DOUBLE"
     made = values(to_records(spark.createDataFrame(CSV_ROWS, ddl).coalesce(1), format="csv", topic="t"))
     found = results(decoded(records(spark, made), CsvFormat(schema_ddl=ddl).decoder()))
@@ -28,7 +28,7 @@ def test_encoded_lines_are_decoded_and_read_by_the_csv_module(spark: SparkSessio
     assert parsed == ["1", 'a "b", c\nd', "0.5"]
 
 
-def test_lines_of_the_csv_module_are_decoded(spark: SparkSession) -> None:
+def test_lines_that_the_csv_module_has_written_are_decoded(spark: SparkSession) -> None:
     lines = []
     for row in CSV_ROWS:
         text = io.StringIO(newline="")

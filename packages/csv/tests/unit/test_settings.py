@@ -24,6 +24,6 @@ def test_a_correct_block_sets_the_options_of_the_decoder() -> None:
         ({"schema_ddl": "a INT", "quote": ","}, "the same character"),
     ],
 )
-def test_a_mistake_is_refused(block: dict[str, Any], what: str) -> None:
+def test_mistakes_in_the_block_csv_are_refused(block: dict[str, Any], what: str) -> None:
     with pytest.raises(ValidationError, match=what):
         Decode.model_validate({"csv": block})

@@ -1,4 +1,4 @@
-"""The source ``kinesis``: a feed reads a Kinesis stream, and its commits have the sequence numbers."""
+"""The source ``kinesis``: a feed reads a Kinesis stream, and its commits contain the stream's sequence numbers."""
 
 PAGE = "sources"
 """The documentation page that errors about this source link to."""

@@ -1,4 +1,4 @@
-"""Read a Kinesis stream with Spark, and describe it, so that a start can compare it with the feed's position."""
+"""Read and describe a Kinesis stream with Spark; a start compares the description with the feed's position."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class KinesisStream:
         if source.access_key is not None and source.secret_key is not None:
             secrets = (source.access_key, source.secret_key, source.session_token)
             keys = [secret.get_secret_value() for secret in secrets if secret]
-            # The name has the access key, because another feed in the session may have other keys.
+            # The name has the access key, because another feed in the same session may use other keys.
             name = f"kinesis {keys[0]}@{source.endpoint or source.region}"
             jvm.java(spark).Secrets.put(name, "\n".join(keys))
             self._options["credentials"] = name
@@ -49,8 +49,8 @@ class KinesisStream:
     ) -> DataFrame:
         """Return the records as a streaming DataFrame, without decoding.
 
-        The columns are those of the Kafka source, and sequence_number. ``offset`` numbers the records of a shard in the
-        order of reading; ``partition`` is the shard's number, and ``key`` the partition key. A query without a
+        The columns are those of the Kafka source, plus ``sequence_number``. ``offset`` numbers the records of a shard
+        in the order of reading; ``partition`` is the shard's number, and ``key`` the partition key. A query without a
         checkpoint begins at the sequence numbers (``marks``) of the starting offsets, or else at the source's start.
         """
         reader = self._spark.readStream.format(FORMAT).options(**self._options)
@@ -71,7 +71,7 @@ class KinesisStream:
         return self._spark.read.format(FORMAT).options(**self._options).option("ranges", json.dumps(ranges)).load()
 
     def describe(self, position: Position | None = None) -> dict[str, TopicDescription | None]:
-        """Describe the stream: its shards as partitions, and whether it still has the records after the position."""
+        """Describe the stream's shards as partitions, and whether they still have the records after the position."""
         stream = self._source.stream
         offset = None
         if position is not None and any(span.marks for span in position.ranges.ranges):

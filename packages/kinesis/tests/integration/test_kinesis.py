@@ -27,7 +27,7 @@ def server() -> Iterator[Kinesis]:
 
 
 class StreamFeed(Feed):
-    """A feed with its own stream."""
+    """A feed whose source is a Kinesis stream of its own."""
 
     kinesis: Kinesis
 
@@ -55,9 +55,7 @@ def stream(stack: Endpoints, server: Kinesis, tmp_path: Path) -> StreamFeed:
 
 
 @pytest.mark.quick
-def test_records_of_a_split_stream_land_once_and_a_lost_checkpoint_is_recreated(
-    stream: StreamFeed, lake: SparkSession
-) -> None:
+def test_a_split_stream_lands_once_and_a_lost_checkpoint_is_recreated(stream: StreamFeed, lake: SparkSession) -> None:
     stream.put(*range(10))
     stream.job().run(spark=lake, once=True)
     stream.put(10, 11)
@@ -121,7 +119,7 @@ def test_each_record_lands_once_after_splits_merges_crashes_and_a_lost_checkpoin
 
 
 @pytest.mark.slow
-def test_throttled_expired_empty_and_bad_records_are_read_in_small_batches(
+def test_every_record_is_read_despite_throttled_expired_and_empty_answers(
     stream: StreamFeed, lake: SparkSession
 ) -> None:
     letters = f"lake.{stream.name}.letters"
@@ -142,9 +140,7 @@ def test_throttled_expired_empty_and_bad_records_are_read_in_small_batches(
 
 
 @pytest.mark.slow
-def test_records_removed_by_retention_stop_the_feed_until_the_loss_is_accepted(
-    stream: StreamFeed, lake: SparkSession
-) -> None:
+def test_the_feed_stops_at_expired_records_until_the_loss_is_accepted(stream: StreamFeed, lake: SparkSession) -> None:
     job = stream.job()
     stream.put(*range(10))
     job.run(spark=lake, once=True)
@@ -173,7 +169,7 @@ def test_records_removed_by_retention_stop_the_feed_until_the_loss_is_accepted(
 @pytest.mark.parametrize(
     ("later", "message"), [((), "there are"), (range(10, 60), "they end at")], ids=["short", "other"]
 )
-def test_a_planned_batch_whose_records_are_gone_stops_the_feed(
+def test_the_feed_stops_if_records_of_a_planned_batch_are_gone(
     stream: StreamFeed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch, later: Sequence[int], message: str
 ) -> None:
     job = stream.job()
@@ -189,7 +185,9 @@ def test_a_planned_batch_whose_records_are_gone_stops_the_feed(
 
 
 @pytest.mark.slow
-def test_a_recreated_stream_stops_the_feed_until_the_loss_is_accepted(stream: StreamFeed, lake: SparkSession) -> None:
+def test_the_feed_stops_at_a_recreated_stream_until_the_loss_is_accepted(
+    stream: StreamFeed, lake: SparkSession
+) -> None:
     job = stream.job()
     stream.put(*range(5))
     job.run(spark=lake, once=True)
@@ -233,7 +231,7 @@ def test_refused_credentials_are_reported_and_stored_nowhere(stream: StreamFeed,
         ({"kinesis": {"stream": "arn:aws:kinesis:stream/x"}}, "stream's name"),
     ],
 )
-def test_blocks_that_do_not_work_with_a_stream_are_refused(
+def test_blocks_that_do_not_work_with_kinesis_are_refused(
     stream: StreamFeed, blocks: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -241,7 +239,7 @@ def test_blocks_that_do_not_work_with_a_stream_are_refused(
 
 
 @pytest.mark.slow
-def test_the_example_lands_hits(stream: StreamFeed, lake: SparkSession) -> None:
+def test_the_kinesis_example_lands_hits(stream: StreamFeed, lake: SparkSession) -> None:
     stream.kinesis.put(stream.name, map(json.loads, HITS.read_text().splitlines()))
     job = Pipeline.from_file(
         EXAMPLE,

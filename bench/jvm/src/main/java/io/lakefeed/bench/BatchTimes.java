@@ -18,7 +18,7 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * Notes when the jobs and tasks of each micro-batch ran, beside Spark's report of the batch.
  *
- * <p>One listener for both, so that a bench needs no call from the JVM into Python for each event.
+ * <p>The listener is in Java, so that the JVM need not call Python for each event.
  */
 public final class BatchTimes extends SparkListener {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -41,14 +41,14 @@ public final class BatchTimes extends SparkListener {
         this.context = context;
     }
 
-    /** Begins to listen; until {@link #end}. One query runs at a time. */
+    /** Begins to note times, until {@link #end}. Only one query may run at a time. */
     public static BatchTimes begin(SparkContext context) {
         BatchTimes times = new BatchTimes(context);
         context.addSparkListener(times);
         return times;
     }
 
-    /** Ends, and returns a JSON list with {@code jobs}, {@code tasks} and Spark's {@code report} of each batch. */
+    /** Stops, and returns a JSON list with {@code jobs}, {@code tasks} and Spark's {@code report} of each batch. */
     public synchronized String end() {
         context.removeSparkListener(this);
         return finished.toString();

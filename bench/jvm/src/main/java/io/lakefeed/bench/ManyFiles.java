@@ -6,13 +6,13 @@ import org.apache.iceberg.DataFiles;
 import org.apache.iceberg.SnapshotChanges;
 import org.apache.iceberg.Table;
 
-/** Gives a table the metadata of many data files, by real commits: what a feed sees that only appends. */
+/** Adds many data files to a table's metadata by real commits, because a feed that appends sees only the metadata. */
 public final class ManyFiles {
     private static final int FILES_A_COMMIT = 1000;
 
     private ManyFiles() {}
 
-    /** Appends so many copies of the entry of a data file that the newest commit has added; no such files exist. */
+    /** Appends {@code count} copies of the entry of one data file of the newest commit; the new files do not exist. */
     public static void append(Table table, int count) {
         DataFile first = SnapshotChanges.builderFor(table)
                 .snapshot(table.currentSnapshot())

@@ -24,12 +24,12 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * Reads a topic with Kafka's consumer in a loop and, if requested, decodes each record: without Spark, to show how fast a
- * job on this machine could be at best.
+ * Reads a topic with Kafka's consumer in a loop and, if requested, decodes each record. Without Spark, this shows how
+ * fast a job on this machine could be at best.
  */
 public final class PlainReader {
     private static final Duration POLL = Duration.ofMillis(200);
-    /** The column of the struct (value, schema id, error) that has the error. */
+    /** The index of the error in the decoder's result (value, schema id, error). */
     private static final int ERROR = 2;
 
     private PlainReader() {}
@@ -37,9 +37,9 @@ public final class PlainReader {
     /**
      * Reads the records that the topic has now.
      *
-     * @param settings of the consumer
-     * @param threads each has a consumer of its own, and a share of the partitions
-     * @param decoder options of {@link DecodeCatalog}; empty to leave the values as they are
+     * @param settings the settings of the consumer
+     * @param threads the number of threads; each has its own consumer and a share of the partitions
+     * @param decoder the options of {@link DecodeCatalog}; if empty, records are not decoded
      * @return the number of records, and the bytes of their values
      * @throws IllegalStateException if a record cannot be decoded
      */
@@ -97,7 +97,7 @@ public final class PlainReader {
         return new long[] {records, bytes};
     }
 
-    /** A function for each thread: one that threads share looks its reader up for each record. */
+    /** Returns a new decoder; each thread needs its own, because a shared one looks up its reader for each record. */
     private static DecodeFunction function(Map<String, String> options) throws NoSuchFunctionException {
         DecodeCatalog catalog = new DecodeCatalog();
         catalog.initialize("bench", new CaseInsensitiveStringMap(options));
