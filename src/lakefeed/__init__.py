@@ -1,6 +1,6 @@
 """lakefeed lands Kafka topics in lakehouse tables on S3-compatible storage, with Spark Structured Streaming.
 
-Importing it starts nothing and needs no PySpark.
+Importing lakefeed starts nothing and needs no PySpark.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Each name is imported at its first use, so that a command which needs none of them starts at once.
+# Each name is imported at its first use, so that a command that needs none of these names starts at once.
 _MODULES = {
     "LakefeedError": "errors",
     "OffsetRange": "offsets.ranges",

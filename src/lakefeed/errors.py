@@ -29,8 +29,8 @@ class LakefeedError(Exception):
         what: what went wrong, one sentence without a full stop at its end.
         where: the file, endpoint, topic, table or option that the error is about.
         hint: what to do next, as a sentence or a command.
-        page: the topic of the page about the error. Default: the class's page; instead of a general page, the page of
-            the text or of the raising module.
+        page: the topic of the page about the error. Default: the page of the class; if that is a general page, the page
+            of the text or of the raising module.
     """
 
     exit_status: int = 1
@@ -87,7 +87,7 @@ class RowsRefused(ConfigError):
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra of lakefeed: from a clone, because it is not on PyPI."""
+    """Return the command that installs an extra of lakefeed: from a clone, because lakefeed is not on PyPI."""
     return f"in a clone of lakefeed: pip install '.[{extra}]' ./packages/*"
 
 

@@ -1,6 +1,7 @@
 """PySpark's functions, types and errors, imported at their first use: importing lakefeed needs no PySpark.
 
-The classes below serve annotations only. A function that creates one, or calls ``isinstance`` with it, imports it.
+The classes below serve annotations only. A function that creates an instance of a class, or calls ``isinstance`` with
+the class, imports the class.
 """
 
 from __future__ import annotations

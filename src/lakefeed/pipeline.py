@@ -136,7 +136,7 @@ class Pipeline:
         return BatchRead.of(self.feed)
 
     def of_topic(self, topic: str) -> Pipeline:
-        """Return the pipeline of one topic, for a pipeline with a table for each topic; others raise a ConfigError."""
+        """Return the pipeline of one topic; raise a ConfigError unless each topic of this pipeline has a table."""
         part = copy(self)
         part.feed = self.feed.for_topic(topic)
         part.config = part.feed.config
@@ -257,7 +257,7 @@ class Pipeline:
         def perform(request: ActionRequest) -> str:
             own = copy_of(spark)
             activate(own)
-            # Skip topics without dead letters: if each topic has a table, theirs may not exist yet.
+            # If each topic has a table, skip topics without dead letters: their dead-letter tables may not exist yet.
             parts = [part for part in self.parts() if not self.config.has_many_tables or _has_letters(part)]
             done = [part.replay(DeadLetterFilter(feed=part.config.name), spark=own) for part in parts]
             rows, dead = sum(result.rows for result in done), sum(result.still_dead for result in done)
@@ -359,7 +359,8 @@ class Pipeline:
     def status(self, *, spark: SparkSession | None = None, log_file: str | Path | None = None) -> FeedStatus:
         """Return the feed's position, and the decision that a start would make now.
 
-        Starts Spark only if the transform has changed since the last start: only Spark knows whether it keeps state.
+        Starts Spark only if the transform has changed since the last start, because only Spark knows whether the
+        transform keeps state.
         """
         with translating():
             return feed_status(self.feed, lambda: classic(spark) or self.session(log_file=log_file))
@@ -374,12 +375,13 @@ class Pipeline:
     ) -> Plans:
         """Predict the actions and the cost of ``run`` without changing anything; the feed may run meanwhile.
 
-        A start that would be refused is reported in the plan, not raised. Spark starts only if one start would succeed.
+        The plan reports a start that would be refused, instead of raising the error. Spark starts only if at least one
+        table would start.
         """
         parts = [self.of_topic(topic)] if topic is not None else self.parts()
         return plan_run(
             self.config.name,
-            # Without the cached schemas, the plan asks the registry for the latest ones.
+            # Renewed feeds have no cached schemas, so the plan asks the registry for the latest ones.
             [part.feed.renewed() for part in parts],
             many=self.config.has_many_tables,
             spark=lambda: classic(spark) or self.session(master=master, log_file=log_file),
@@ -418,7 +420,7 @@ class Pipeline:
         return self.feed.dead_letters()
 
     def dead_letter_store(self, spark: SparkSession) -> DeadLetterStore:
-        """Open the dead letters for writing, replay and deletion; raise a ConfigError for a pipeline without them."""
+        """Open the dead letters for writing, replay and deletion; raise a ConfigError if the pipeline has none."""
         return self.feed.dead_letter_store(classic(spark))
 
 

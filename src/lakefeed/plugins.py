@@ -1,7 +1,7 @@
 """Finds the sinks, sources, formats, blocks and commands that installed packages add, by their entry points.
 
 The core imports no plug-in by name. It knows only which extra of lakefeed brings a command or a key, so that the error
-for a missing one names the command that installs the extra.
+for a missing command or key names the command that installs the extra.
 """
 
 from __future__ import annotations

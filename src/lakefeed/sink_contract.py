@@ -51,7 +51,7 @@ class SinkDriver:
         self.fence = self.sink.take_fence()
 
     def rows(self, start: int, end: int) -> DataFrame:
-        """Return a row for each offset; the offset is its id."""
+        """Return a row for each offset; the offset is the row's id."""
         return self.spark.createDataFrame([(at, "topic", 0, at) for at in range(start, end)], COLUMNS)
 
     def batch(self, number: int, start: int, end: int) -> Commit:
@@ -60,13 +60,13 @@ class SinkDriver:
         return Commit(self.feed, number, ranges, fence=self.fence)
 
     def land(self, number: int, start: int, end: int, rows: DataFrame | None = None) -> None:
-        """Write a batch as a feed does: only if the sink does not have it yet."""
+        """Write a batch as a feed does: only if the sink does not have the batch yet."""
         commit = self.batch(number, start, end)
         if not self.sink.has(commit):
             self.force(commit, rows)
 
     def force(self, commit: Commit, rows: DataFrame | None = None) -> None:
-        """Write a batch without asking the sink, as a driver does that was suspended between question and write."""
+        """Write a batch without asking whether the sink has it, as a driver does that was suspended after asking."""
         [span] = commit.ranges.ranges
         rows = self.rows(span.start, span.end) if rows is None else rows
         self.sink.land(rows, commit, commit_id=uuid.uuid4().hex)
@@ -140,7 +140,7 @@ class SinkContract:
 
     def test_a_batch_that_is_repeated_after_a_crash_is_stored_once(self, place: SinkPlace) -> None:
         place.driver().land(0, 0, 3)
-        # The first driver died before Spark recorded the batch. With a new checkpoint, its batch id is another one.
+        # The first driver died before Spark recorded the batch. With a new checkpoint, the same batch gets another id.
         restarted = place.driver()
         restarted.land(7, 0, 3)
         restarted.land(8, 3, 4)
@@ -150,7 +150,7 @@ class SinkContract:
         driver = place.driver()
         driver.land(0, 0, 3)
         entries = list(self.own(place).entries())
-        # The client of each sink raises its own error.
+        # Each sink's client raises its own class of error.
         with pytest.raises(Exception):  # noqa: B017, PT011
             self.own(place).write(driver.rows(3, 5), Batch("contract", len(entries), entries[0]))
         assert place.ids() == [0, 1, 2]

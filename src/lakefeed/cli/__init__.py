@@ -8,7 +8,7 @@ __all__ = ["main"]
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run a command and exit. Signals end it cleanly even during the slow imports."""
+    """Run a command and exit. Signals end the command cleanly even during the slow imports."""
     end_on_signals()
     from lakefeed.cli.main import main as run
 

@@ -36,7 +36,7 @@ reason_option = click.option("--reason", default="", help="The reason, for statu
 
 @dataclass(frozen=True)
 class FeedTarget:
-    """A feed, by its name or its pipeline file; ``running`` is None if no driver of it runs on this machine."""
+    """A feed, by its name or its pipeline file; ``running`` is None if no driver of the feed runs here."""
 
     name: str
     pipeline: lakefeed.Pipeline | None

@@ -215,7 +215,7 @@ def _bytes_text(content: bytes | None) -> str:
     shown, is_whole = content[:LONGEST_VALUE], len(content) <= LONGEST_VALUE
     more = "" if is_whole else f" … ({len(content):,} bytes in all; --value-file writes them)"
     try:
-        # An incomplete character at the end is no error: cutting may have split it.
+        # An incomplete character at the end is no error, because cutting may have split the character.
         text = codecs.getincrementaldecoder("utf-8")().decode(shown, final=is_whole)
     except UnicodeDecodeError:
         return f"0x{shown.hex()}{more}"

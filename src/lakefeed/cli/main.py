@@ -1,4 +1,4 @@
-"""The root command. It imports a subcommand only when it is used, so that ``lakefeed --help`` is quick."""
+"""The root command. A subcommand is imported only when it is used, so that ``lakefeed --help`` is quick."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Lakefeed(CommandGroup):
     """The root group: the commands of the core and then of packages, by sections."""
 
     def added(self) -> dict[str, CliCommand]:
-        """Return the commands by name; a package cannot replace one of the core."""
+        """Return the commands by name; a package cannot replace a command of the core."""
         others = installed_commands().items()
         return {**COMMANDS, **{name: each for name, each in others if " " not in name and name not in COMMANDS}}
 
@@ -84,7 +84,7 @@ def root() -> None:
 
 
 def main(argv: list[str] | None = None, *, command: click.Command = root) -> None:
-    """Run a command and exit: 0 success, 1 a failure of the world, 2 a user's mistake, above 128 after a signal."""
+    """Run a command and exit: 0 success, 1 a failed server or network, 2 a user's mistake, above 128 after a signal."""
     arguments = sys.argv[1:] if argv is None else argv
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -130,8 +130,8 @@ def _leave_stdout() -> None:
 def _interrupted(arguments: list[str]) -> int:
     """Return the exit status after a signal.
 
-    A command of ``_ENDING_WELL`` that has not begun its work ends with 0, or with ``--exit-on-signal``, which click may
-    not have parsed yet.
+    A command of ``_ENDING_WELL`` that has not begun its work ends with 0, or with the value of ``--exit-on-signal``,
+    which is read from the arguments here, because click may not have parsed them yet.
     """
     if not is_starting() or not any(tuple(arguments[: len(command)]) == command for command in _ENDING_WELL):
         return exit_status()

@@ -66,7 +66,7 @@ output_option = click.option(
     default="text",
     show_default=True,
     help="text for people, json for programs.",
-    expose_value=False,  # ``emit`` reads it from the context.
+    expose_value=False,  # ``emit`` reads the value from the context.
     callback=lambda context, _, value: context.meta.update(output=value),
 )
 bootstrap_option = click.option(
@@ -138,7 +138,7 @@ def decode_block_of(text: str, registry: str | None) -> dict[str, Any]:
 
 
 def refuse_options_of_topics(decode: str | None, registry: str | None, bootstrap_servers: str | None) -> None:
-    """Raise a ConfigError for options that replace settings of a pipeline file."""
+    """Raise a ConfigError if one of the options is given: a pipeline file has settings instead."""
     options = {"--decode": decode, "--registry": registry, "--bootstrap-servers": bootstrap_servers}
     for option, given in options.items():
         if given is not None:
@@ -206,17 +206,17 @@ def servers_of(urls: Sequence[str], token_file: Path | None) -> list[FeedServer]
 
 
 def is_pipeline_file(name: str) -> bool:
-    """Check that an argument names a pipeline file, and no topic, table or feed."""
+    """Return whether an argument names a pipeline file, and no topic, table or feed."""
     return name.endswith((".yaml", ".yml", ".json")) or Path(name).is_file()
 
 
 def is_default(argument: str) -> bool:
-    """Check that the command line does not set this argument of the current command."""
+    """Return whether the command line does not set this argument of the current command."""
     return click.get_current_context().get_parameter_source(argument) is ParameterSource.DEFAULT
 
 
 def parts_of(declared: lakefeed.Pipeline, topic: str | None) -> list[lakefeed.Pipeline]:
-    """Return the single-table pipelines of all topics, or of one."""
+    """Return the single-table pipelines of all topics, or only that of ``topic``."""
     return [declared.of_topic(topic)] if topic is not None else declared.parts()
 
 

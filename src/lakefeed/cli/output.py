@@ -30,19 +30,19 @@ wrapped = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
 
 
 def is_json() -> bool:
-    """Check that the current command has ``--output json``."""
+    """Return whether the current command has ``--output json``."""
     return bool(click.get_current_context().meta.get("output") == "json")
 
 
 def is_json_output(argv: list[str]) -> bool:
-    """Check that a command line has ``--output json``: errors are JSON, too, even before click has parsed it."""
+    """Return whether errors must be JSON, because a command line that click may not have parsed has --output json."""
     return "--output=json" in argv or any(pair == ("--output", "json") for pair in itertools.pairwise(argv))
 
 
 def emit(document: Any, text: Text, *, indent: int | None = 2) -> None:
     """Print the current command's result: its document with ``--output json``, otherwise its text.
 
-    Without ``indent``, the document is one line: for a command with many results.
+    With ``indent=None`` the document is on one line, for a command that prints many results.
     """
     if is_json():
         _print_json(document, indent=indent)
@@ -121,7 +121,7 @@ def first_lines(items: Sequence[object], *, most: int) -> Iterator[str]:
 
 
 def terminal_width(least: int, most: int, *, less: int) -> int:
-    """Return the width of the terminal within these bounds, reduced by an indent."""
+    """Return the width of the terminal within these bounds, less an indent of ``less`` columns."""
     return max(least, min(most, shutil.get_terminal_size().columns) - less)
 
 
@@ -157,7 +157,7 @@ every_option = click.option(
 )
 
 Shown = tuple[Any, Sequence[str], int]
-"""The document, the lines for people, and the exit status."""
+"""A result to show: the document, the lines for people, and the exit status."""
 
 
 def show(look: Callable[[], Shown], *, watch: bool, every: float) -> int:

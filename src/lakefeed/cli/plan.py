@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MOST_PARTITIONS = 30
 CLAUSE = re.compile(r" (?=USING iceberg|PARTITIONED BY|TBLPROPERTIES)|(?<!PARTITIONED BY)(?<!TBLPROPERTIES) (?=\()")
 OWN_PROPERTY = re.compile(r"('lakefeed\.[^']*' = )'((?:[^'\\]|\\.){60,})'")
-"""A property of lakefeed's own with a value that is too long for people; ``--output json`` shows it whole."""
+"""A property of lakefeed's own with a value that is too long for people; ``--output json`` shows all of it."""
 
 
 @click.command()

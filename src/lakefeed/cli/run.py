@@ -139,7 +139,7 @@ def run(
         monitor.control.open(threading.Event(), refusals=dict.fromkeys(ACTIONS, refused))
     with (
         RunView(monitor, log_format=log_format) as view,
-        # After the view has logged an error as a structured line, it exits, so that main does not print the error.
+        # After the view has logged an error as a structured line, the process exits, so that main does not print it.
         view.logging_errors(exit_with=None if is_json() else _exit),
         declared.serve(monitor, port=endpoint_port if endpoint else None, probe_port=probe_port) as served,
     ):

@@ -220,8 +220,8 @@ def publish(
 def _choose(target: str, topic: str | None, options: dict[str, Any]) -> tuple[list[str], Connections, Upkeep]:
     """Return the existing tables of a target, their connections and their upkeep settings.
 
-    A feed creates tables only with their first record or dead letter, so tables may be missing; but a single feed's
-    first table must exist.
+    A feed creates a table only with its first record or dead letter, so tables may be missing; but the first table of
+    a single feed must exist.
     """
     from lakefeed.clients.iceberg.reader import open_table
     from lakefeed.config.operation import Upkeep

@@ -18,7 +18,7 @@ class Place:
     """A table, topic or path that a pipeline names.
 
     Attributes:
-        key: the setting that names the place, such as ``sink.iceberg.table``; a sink's own method gives only ``table``.
+        key: the setting that names the place, such as ``sink.iceberg.table``; only ``table`` in a sink's ``places``.
         kind: table, topic, path and so on.
         name: the place's name in a normalized spelling.
         feed: the feed's name if the pipeline has a feed for each topic; else empty.
@@ -33,7 +33,7 @@ class Place:
     servers: frozenset[str] = field(default=frozenset(), kw_only=True)
 
     def mixes_with(self, other: Place) -> bool:
-        """Return whether rows would mix in a place; dead letters of feeds with different names may share a place."""
+        """Return whether rows of two places would mix; dead letters of feeds with different names may share a place."""
         if (self.kind, self.name) != (other.kind, other.name):
             return False
         is_one_server = self.servers == other.servers or bool(self.servers & other.servers)
@@ -45,7 +45,7 @@ class PlainTextLogin:
     """A login that crosses a network without TLS, or may do so.
 
     Attributes:
-        key: the setting with the address, such as ``sink.jdbc.url``; a sink's own method gives only ``url``.
+        key: the setting with the address, such as ``sink.jdbc.url``; only ``url`` in a sink's ``plain_text_logins``.
         address: the address of the server that receives the login.
         why: the reason, as it continues a sentence that begins "the login".
         hint: what to do next.
@@ -89,14 +89,14 @@ def servers_of(brokers: str) -> frozenset[str]:
 
 
 def spell_path(path: str) -> str:
-    """Return a path in a normalized spelling: S3A and file systems read several slashes as one."""
+    """Return a path in a normalized spelling, without repeated slashes, which S3A and file systems read as one."""
     scheme, _, rest = path.partition("://") if "://" in path else ("file", "", path.removeprefix("file:"))
     return f"{'s3a' if scheme == 's3' else scheme}://{'/'.join(part for part in rest.split('/') if part)}"
 
 
 FORMS = "s3a://bucket/path; or on this machine /path, file:///path"
 _STORE = re.compile(r"s3a?://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(.+)")
-# Hadoop reads some of these characters as patterns, and URLs give the others a meaning.
+# A path may not have these characters: Hadoop reads some of them as patterns, and in URLs the others have a meaning.
 _SIGNS = re.compile(r"[?#*{}\[\]\\%\x00-\x1f\x7f]")
 
 

@@ -35,7 +35,7 @@ class Model(BaseModel):
         populate_by_name=True,
         hide_input_in_errors=True,
         allow_inf_nan=False,
-        # The model of the whole pipeline builds the validators of all blocks at once: commands start 0.3 s earlier.
+        # Single blocks build no validators, since the model of the whole pipeline builds all: a start takes 0.3 s less.
         defer_build=True,
     )
 

@@ -1,6 +1,6 @@
 """All blocks of a pipeline file in one model, without the rules between them.
 
-The rules take ``PipelineBlocks``; its subclass ``models.PipelineConfig`` runs them and imports their modules.
+The rules between blocks take ``PipelineBlocks``; its subclass ``models.PipelineConfig`` imports and runs the rules.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ class InstalledSource(Model):
 
     @property
     def needs_checkpoint(self) -> str | None:
-        """The reason why the sink's ledger does not replace a checkpoint with this source; None if it does."""
+        """The reason why this source needs a checkpoint even if the sink has a ledger; None if the ledger is enough."""
         return None
 
     @property
     def dataset(self) -> DatasetName | None:
-        """The source's dataset name for lineage; None if it has none."""
+        """The source's dataset name for lineage; None if the source has no such name."""
         return None
 
     def completed(self, environment: Mapping[str, str]) -> Self:
@@ -176,7 +176,7 @@ class SecondarySinkChoice(SinkChoice):
 
     @property
     def can_lag(self) -> bool:
-        """Check that the feed continues if a write to this sink fails."""
+        """Return whether the feed continues if a write to this sink fails."""
         return self.on_failure == "pause"
 
 
@@ -236,7 +236,7 @@ class Block(Model):
 
     @property
     def shares_the_session(self) -> bool:
-        """Check that this block starts Spark jobs in the feed's session."""
+        """Return whether this block starts Spark jobs in the feed's session."""
         return False
 
     @property
@@ -356,7 +356,7 @@ class PipelineBlocks(Model):
 
     @property
     def upserting(self) -> KeyedSink | None:
-        """The sink if records change its rows by key; None if it appends, or if a query with state makes the rows."""
+        """The sink if records change its rows by key; None for appends, and if a query with state makes the rows."""
         return self.sink.chosen.keyed if self.output_mode == "append" else None
 
     @property
@@ -380,27 +380,27 @@ class PipelineBlocks(Model):
 
     @property
     def has_fast_reader(self) -> bool:
-        """Check that lakefeed's own reader of topics may be used."""
+        """Return whether lakefeed's own reader of topics may be used."""
         return self.fast_path in ("auto", "reader")
 
     @property
     def has_fast_encoder(self) -> bool:
-        """Check that lakefeed's own encoder of Parquet files may be used."""
+        """Return whether lakefeed's own encoder of Parquet files may be used."""
         return self.fast_path in ("auto", "encoder")
 
     @property
     def shares_its_session(self) -> bool:
-        """Check that upkeep or an added block starts jobs in the session, beside the batches."""
+        """Return whether upkeep or an added block starts jobs in the session, beside the batches."""
         return self.upkeep is not None or any(block.shares_the_session for block in self.added_blocks.values())
 
     @property
     def resumes_by_ledger(self) -> bool:
-        """Check that the pipeline is a single feed without a checkpoint, which resumes from the sink's ledger."""
+        """Return whether the pipeline is a single feed without a checkpoint, which resumes from the sink's ledger."""
         return not self.checkpoint and not self.has_many_tables and self.sink.chosen.is_lasting
 
     @property
     def has_many_tables(self) -> bool:
-        """Check that each topic goes to a table of its own."""
+        """Return whether each topic goes to a table of its own."""
         return TOPIC_MARK in (self.sink.chosen.snapshot_table or "")
 
     def connections(self, environment: Mapping[str, str]) -> Connections:

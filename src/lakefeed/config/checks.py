@@ -33,7 +33,7 @@ _MAX_FILE_BYTES = 10 << 20
 
 
 def missing_columns(config: PipelineBlocks, columns: Sequence[str] | None = None) -> Iterator[Problem]:
-    """Yield a problem for each setting that names a missing column. Default of ``columns``: those in the file."""
+    """Yield a problem for each setting that names a missing column; by default ``columns`` are those in the file."""
     decoded = decoded_columns(config) if columns is None else [*columns, *_added_columns(config)]
     if decoded is None:
         return
@@ -55,7 +55,7 @@ def missing_columns(config: PipelineBlocks, columns: Sequence[str] | None = None
 
 
 def refused_columns(config: PipelineBlocks) -> Iterator[Problem]:
-    """Yield problems of sinks with the columns that the file declares in DDL; a transform may change the columns."""
+    """Yield the sinks' problems with columns that the file declares in DDL; none with a transform, which may cast."""
     decode, source = config.decode, config.source
     given = None if decode.envelope else decode.declaring
     declared = {f"decode.{decode.kind}": given, "source.files": source.files, "source.format": source.format}
@@ -173,7 +173,7 @@ def _function_problem(key: str, path: str, folder: Path, *, static: bool) -> Pro
         what, hint = f"{path} was not checked: its module is not beside the file", "run the check without --static"
         return Problem(what=what, key=key, hint=hint, severity="warning")
     if file is None:
-        # Of an installed module, look up the package only: its contents are not visible without an import.
+        # Of an installed module, look up the package only, because its contents are not visible without an import.
         package = module.partition(".")[0]
         try:
             if importlib.util.find_spec(package) is not None:
@@ -290,7 +290,7 @@ def known() -> tuple[str, ...]:
 def misspelt_settings(config: PipelineBlocks) -> Iterator[Problem]:
     """Yield a warning for each Spark setting that differs from a known one by a letter or two.
 
-    Other unknown names may be settings of other packages.
+    Other unknown names are accepted, because they may be settings of other packages.
     """
     for key in config.spark:
         if key in known() or FREE.fullmatch(key):

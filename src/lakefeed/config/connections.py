@@ -40,7 +40,7 @@ def credentials_in(url: str) -> str | None:
 
 
 def refuse_credentials(url: str, *, instead: str) -> None:
-    """Refuse a URL with credentials, since messages show URLs; this message does not repeat them."""
+    """Refuse a URL with credentials, since messages show URLs; the error does not repeat the credentials."""
     if (found := credentials_in(url)) is not None:
         why = "messages, logs and Spark's UI show URLs"
         raise ValueError(f"credentials do not belong in a URL, since {why}: remove {found}, and use {instead}")
@@ -289,12 +289,12 @@ class Catalog(Model):
             "uri": self.uri or None,
             "warehouse": self.warehouse,
             "jdbc.schema-version": "V1" if self.type == "jdbc" else None,
-            # The driver's default fails after 3 s, and on a busy disk another writer's commit may take longer.
+            # By default, SQLite's driver fails after 3 s, and on a busy disk another writer's commit may take longer.
             "jdbc.busy_timeout": "60000" if self.sqlite_file is not None else None,
             "jdbc.user": self.username,
             # Renew tokens with the credential, since some login servers do not exchange tokens (RFC 8693).
             "token-exchange-enabled": None if self.credential is None else "false",
-            # Iceberg's client has no timeout by default: it would wait forever for a server that does not answer.
+            # By default, Iceberg's client has no timeout and would wait forever for a server that does not answer.
             "rest.client.connection-timeout-ms": "10000" if self.type == "rest" else None,
             "rest.client.socket-timeout-ms": "120000" if self.type == "rest" else None,
             "scope": self.scope,

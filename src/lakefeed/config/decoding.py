@@ -192,12 +192,12 @@ class Encoded(OneOfInstalled):
 
     @property
     def is_sampled(self) -> bool:
-        """Check that the feed infers the schema from records."""
+        """Return whether the feed infers the schema from records."""
         return self.json_ is not None and self.json_.schema_ is not None
 
     @property
     def reads_headers(self) -> bool:
-        """Check that decoding needs the records' headers, in which serializers may write the schema's id."""
+        """Return whether decoding needs the records' headers, in which serializers may write the schema's id."""
         return self.registry is not None
 
 

@@ -24,7 +24,7 @@ FORMAT_VERSION = "format-version"
 RESERVED = frozenset(
     f"_{name}" for name in ("file", "pos", "deleted", "spec_id", "partition", "row_id", "last_updated_sequence_number")
 )
-"""Iceberg's metadata columns (https://iceberg.apache.org/spec/#reserved-field-ids). Spark reads no others by them."""
+"""The names that Iceberg reserves for metadata columns (https://iceberg.apache.org/spec/#reserved-field-ids)."""
 
 _TIMES = {"TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"}
 _DATES = {"DATE", *_TIMES}
@@ -188,7 +188,7 @@ class IcebergSinkConfig(SinkConfig):
         )
 
     def with_names_made(self, names: Iterable[str]) -> IcebergSinkConfig:
-        """Copy the sink, and note that these tables are named after a topic, not by the file."""
+        """Return a copy of the sink in which these tables are marked as named after a topic, not by the file."""
         copy = self.model_copy()
         copy._names_made = frozenset(names)
         return copy

@@ -204,7 +204,7 @@ PREFIX = "kafka."
 CONSUMER_DEFAULTS: dict[str, str] = {
     # Kafka's default is 500. A poll for 10,000 records takes as long as a poll for 500.
     "kafka.max.poll.records": "10000",
-    # Kafka's default is 500 ms: a batch that reaches the end of the log would wait that long in each partition.
+    # Kafka's default is 500 ms, for which a batch that reaches the end of the log would wait in each partition.
     # The short wait causes few empty fetches on an idle topic, since Spark polls only inside a batch.
     "kafka.fetch.max.wait.ms": "10",
     # Kafka's default is 64 KiB. This TCP window is too small for fetches of megabytes over a real network.
@@ -230,7 +230,7 @@ PRODUCER_DEFAULTS: dict[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """The values that a client setting accepts: of this type, one of ``words`` if there are any, and not below
+    """The values that a client setting accepts: values of ``type``, one of ``words`` if there are any, and not below
     ``least``."""
 
     type: Literal["text", "int", "number", "bool"] = "text"
@@ -284,7 +284,7 @@ def consumer_problems(options: Mapping[str, object]) -> list[ConfigProblem]:
 
 
 def producer_problems(options: Mapping[str, object]) -> list[ConfigProblem]:
-    """Return the mistakes in the settings that a user gives for a producer, without ``PRODUCER_DEFAULTS``."""
+    """Return the mistakes in a user's producer settings; ``options`` must not include ``PRODUCER_DEFAULTS``."""
     found = list(_problems(options, "producer", PRODUCER, REFUSED_PRODUCER))
     merged = {**PRODUCER_DEFAULTS, **{key: str(value).lower() for key, value in options.items()}}
     if merged["kafka.enable.idempotence"] == "true":

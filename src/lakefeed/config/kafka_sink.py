@@ -140,7 +140,7 @@ class KafkaSinkConfig(KafkaClient, SinkConfig):
 
     @property
     def record_positions(self) -> Literal["used"]:
-        """The headers have the record's position if the rows have it."""
+        """``used``: the headers have the position of the source record if the rows have this position."""
         return "used"
 
     def places(self, *, brokers: str) -> Iterator[Place]:

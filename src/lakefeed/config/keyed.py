@@ -16,10 +16,10 @@ DELETED = "lakefeed_deleted"
 """The column that is true in a change that deletes the row of its key."""
 
 OWN = "_lakefeed"
-"""The prefix, in any case, of columns that lakefeed adds to rows for its own use."""
+"""The prefix, in upper or lower case, of columns that lakefeed adds to rows for its own use."""
 
 POSITION = ("topic", "partition", "offset")
-"""The record metadata that each row of an upsert table has; the metadata order the changes."""
+"""The record metadata that each row of an upsert table has, by which the changes of a key are ordered."""
 
 POSITION_COLUMNS = tuple(f"kafka_{name}" for name in POSITION)
 TIMESTAMP_COLUMN = "kafka_timestamp"
@@ -124,8 +124,8 @@ def in_rows(sink: KeyedSink, rows: StructType) -> None:
 
 
 def keys_in_rows(sink: KeyedSink, rows: StructType) -> dict[str, DataType]:
-    """Return the columns' types by lower-case name; refuse rows without a key column or with a type that cannot be
-    one."""
+    """Return the columns' types by lower-case name; refuse rows if a key column is missing, or if its type cannot be
+    a key."""
     types = {field.name.lower(): field.dataType for field in rows.fields}
     for key in sink.keys:
         if (type_ := types.get(key.lower())) is None:

@@ -1,6 +1,6 @@
 """The model of ``pipeline.yaml``: its blocks, and the rules between them.
 
-tools/generate_docs.py makes the reference of settings and the JSON Schema for editors from it.
+tools/generate_docs.py makes the reference of settings and the JSON Schema for editors from this model.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lakefeed.config.values import REAL_TIME, TOPIC_MARK, interval_of
 
 CHECKPOINT_HINT = "checkpoint: s3a://bucket/path, or /path on this machine"
 CROSS_BLOCK_ERRORS = "cross_block_errors"
-"""The key of a list in the validation's context that collects errors between blocks; without it they are raised."""
+"""The key of a list in the validation's context that collects errors between blocks; without it, errors are raised."""
 
 
 class PipelineConfig(PipelineBlocks):

@@ -124,7 +124,7 @@ class SparkUi(Model):
 
     @property
     def is_local(self) -> bool:
-        """Check that only this machine can reach the pages."""
+        """Return whether only this machine can reach the pages."""
         return is_loopback(self.host)
 
     def settings(self) -> dict[str, str]:

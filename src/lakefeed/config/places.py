@@ -14,7 +14,7 @@ from lakefeed.config.values import TOPIC_MARK
 
 
 def shared_places(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    """Yield a problem for each place whose rows would mix with others or be read by the source."""
+    """Yield a problem for each place whose rows would mix with other rows or be read by the source."""
     found: list[Place] = []
     for place in _places(config):
         if (other := next((earlier for earlier in found if place.mixes_with(earlier)), None)) is not None:
@@ -86,7 +86,7 @@ def tables_of_topic(topic: str, part: PipelineBlocks) -> Iterator[Place]:
     of = "" if topic == TOPIC_MARK else f" of topic {topic}"
     sink = part.sink.chosen
     for option, table in sink.snapshot_tables.items():
-        # Topics may differ in case only: ignore the case of names made from topics, but not of names in the file.
+        # Topics may differ in case only, so ignore the case of names made from topics, but not of names in the file.
         name = table.casefold() if table in sink.names_made else table
         yield Place(f"sink.{part.sink.kind}.{option}{of}", "table", name, "rows", part.name)
     letters = part.dead_letters.table if part.dead_letters is not None else None

@@ -100,7 +100,7 @@ def raise_first_error(problems: Iterable[Problem]) -> None:
 
 def _page_of(problem: Problem) -> str | None:
     own = page_of_text(problem.what) or (None if problem.page in GENERAL else problem.page)
-    # A problem between two blocks has no key: take the settings from its text.
+    # A problem between two blocks has no key, so take the settings from the problem's text.
     keys = [problem.key] if problem.key else re.findall(r"[a-z_.]+", problem.what)
     return own or next((page for key in keys if (page := page_of_kind(key) or page_of_setting(key))), problem.page)
 

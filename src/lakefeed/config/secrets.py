@@ -28,7 +28,7 @@ IN_TEXT = (
     r"|jaas\.config)(?:[._-](?:key|id))?[\"']?\s{0,3}[=:]\s{0,3}(?:\"[^\"]*\"|'[^']*'|[^\s,;&\])}'\"]+)"
     r"|//[^/@\s]+@"
 )
-"""Texts that Spark hides in plans and SQL: names of secrets with values, logins in URLs. Java must accept it, too."""
+"""Finds texts that Spark hides in plans and SQL: names of secrets with values, logins in URLs. Valid in Java, too."""
 
 # The settings on the JVM's command line, which all users of the machine can read.
 _LAUNCH = re.compile(
@@ -50,7 +50,7 @@ class SecretText(str):
 
 
 def _keep_secret(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
-    # Without this, pydantic would convert the value to a plain str.
+    # Without this function, pydantic would convert the value to a plain str.
     return value if isinstance(value, SecretText) else validate(value)
 
 
@@ -82,13 +82,13 @@ def plain(value: object) -> str:
 
 
 def keeps_secrets(annotation: Any) -> bool:
-    """Return whether values of this type may be secret; values that the sink stores for all readers may not."""
+    """Return whether values of this type may be secret; a value that a sink stores for all readers may not be."""
     return _KEPT in getattr(annotation, "__metadata__", ())
 
 
 @dataclass(frozen=True)
 class SecretsGoElsewhere:
-    """Marks the values of a block with free keys as public; ``hint`` says where a secret belongs, ``{}`` is its key."""
+    """Marks the values of a block with free keys as public; ``hint`` says where a secret belongs; ``{}`` is its key."""
 
     hint: str
 

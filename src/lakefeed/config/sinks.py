@@ -43,7 +43,7 @@ class SinkConfig(Model):
     jars: ClassVar[tuple[str, ...]] = ()
     """Jars of the sink's package, as ``package/name.jar``; they are on the class path of every session."""
     reads_stored_rows: ClassVar[bool] = True
-    """Whether a change by key reads the stored row, to keep values that it lacks; False if it replaces the row."""
+    """Whether a change by key reads the stored row, to keep values that the change lacks, or replaces it (False)."""
 
     @property
     def modes(self) -> tuple[OutputMode, ...]:
@@ -55,7 +55,7 @@ class SinkConfig(Model):
         return self.guarantee == "at-least-once" and self.is_lasting
 
     def problems(self, place: str, source: KafkaSource | None) -> Iterator[ConfigProblem]:
-        """Yield contradictions between this sink, at ``place``, and a Kafka source; ``source`` is None for others."""
+        """Yield contradictions between this sink, at ``place``, and the source, which is None if it is not Kafka."""
         return iter(())
 
     def refuses(self, columns: Sequence[tuple[str, str]]) -> Iterator[ConfigProblem]:
@@ -69,12 +69,12 @@ class SinkConfig(Model):
 
     @property
     def lands_changes(self) -> str | None:
-        """A text that says how the sink lands changes of keyed rows; None if it has one way, or no keys."""
+        """A text that says how the sink lands changes of keyed rows; None if there is only one way, or no keys."""
         return None
 
     @property
     def record_positions(self) -> Literal["unused", "used", "required"]:
-        """The need for records' topic, partition and offset; ``used``: it stores them if the rows have
+        """The sink's need for the records' topic, partition and offset; ``used``: the sink stores them if the rows have
         them."""
         return "unused"
 
@@ -130,7 +130,7 @@ class SinkConfig(Model):
 
     @property
     def names_made(self) -> frozenset[str]:
-        """The tables that are named after a topic, not by the file; the feed uses one only if it has created it."""
+        """The tables that are named after a topic, not by the file; a feed uses such a table only if it created it."""
         return frozenset()
 
     @property

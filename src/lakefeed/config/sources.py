@@ -95,7 +95,7 @@ class StartingOffsets:
 
     @property
     def is_word(self) -> bool:
-        """Check that the start is ``earliest`` or ``latest``, which Spark accepts."""
+        """Return whether the start is ``earliest`` or ``latest``, which Spark accepts."""
         return self.kind in ("earliest", "latest")
 
     def begins_at(self, now: datetime) -> datetime | None:

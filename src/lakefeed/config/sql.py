@@ -36,7 +36,7 @@ def unreadable(sql: str) -> str | None:
         if piece == "/*":
             comments += 1
         elif comments:
-            # Inside a comment, only its end matters: a quote begins no text.
+            # Inside a comment, only the end of the comment matters, so a quote begins no text.
             comments -= piece == "*/"
             if piece != "*/":
                 position = found.start() + 1
@@ -119,7 +119,7 @@ Ddl = Annotated[str, checked(columns_of_ddl)]
 class _DdlParser:
     def __init__(self, text: str) -> None:
         bare = re.sub(r"--[^\n]*", "", text)
-        # Accept STRUCT<…>, too: Spark prints schemas in this form.
+        # Accept STRUCT<…>, too, because Spark prints schemas in this form.
         if whole := re.fullmatch(r"(?is)\s*STRUCT\s*<(.+)>\s*", bare):
             bare = whole[1]
         self._words = [found[0].strip() for found in _TOKEN.finditer(bare) if found[0].strip()]

@@ -31,8 +31,8 @@ class JavaOnly(ConfigError):
 def is_required(options: Mapping[str, str]) -> bool:
     """Return whether pgjdbc refuses connections without TLS.
 
-    With ``allow`` and the default ``prefer``, it connects as plain text if the server, or an attacker on the network,
-    says that there is no TLS.
+    With ``allow`` and the default ``prefer``, pgjdbc connects as plain text if the server, or an attacker on the
+    network, says that there is no TLS.
     """
     lower = {key.lower(): value for key, value in options.items()}
     mode = lower.get("sslmode", "").lower()

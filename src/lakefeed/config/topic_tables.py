@@ -20,7 +20,8 @@ _OF_SINK = ("partition_by", "sort_by", "properties", "keys", "order_by", "histor
 def config_of(config: Pipeline, topic: str) -> Pipeline:
     """Return the pipeline of one topic.
 
-    The topic's name is added to the pipeline's, since ledgers and shared dead-letter tables identify feeds by it.
+    The topic's name is added to the pipeline's name, because ledgers and shared dead-letter tables identify feeds by
+    name.
     """
     special = config.table_rules.topics.get(topic, OneTable())
     own = {name: setting for name, setting in special if setting is not None}

@@ -179,7 +179,7 @@ def system_authorities() -> str:
 
 
 def certificates_in(file: Path, setting: str) -> str:
-    """Return the certificates in a file, without private keys in it."""
+    """Return the certificates in a file, without the private keys that the file may have, too."""
     where, hint = f"{setting}: {file}", "name a file with -----BEGIN CERTIFICATE-----"
     text = "\n".join(_CERTIFICATE.findall(_text(file, setting)))
     if not text:

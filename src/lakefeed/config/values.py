@@ -127,7 +127,7 @@ _LEAST_INTERVAL = 5
 
 
 def require_trigger(trigger: str) -> str:
-    """Return a valid trigger unchanged; raise a ValueError for others."""
+    """Return a valid trigger unchanged; raise a ValueError for an invalid one."""
     interval = interval_of(trigger)
     if trigger == AVAILABLE_NOW:
         return trigger

@@ -1,4 +1,4 @@
-"""Finds the page of the documentation about an error, and the command that prints it: a wheel has no ``docs``."""
+"""Finds the page of the documentation about an error, and the command that prints this page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pages() -> dict[str, dict[str, str]]:
 
 
 def page_of_text(what: str) -> str | None:
-    """Return the page for an error's text; None if the setting or the module decides."""
+    """Return the page for an error's text; None if the setting or the raising module decides on the page."""
     return next((page for words, page in pages()["texts"].items() if words in what), None)
 
 

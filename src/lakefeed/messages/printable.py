@@ -29,14 +29,14 @@ def shortened(text: str) -> str:
 
 
 def printable_json(text: str) -> str:
-    """Return a JSON document with unprintable characters as JSON's own escapes; its values stay the same."""
+    """Return a JSON document with unprintable characters as JSON's own escapes, which leave the values the same."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
 
 
 def unescaped(text: str) -> str:
-    """Return the text from which ``printable`` has made this one."""
+    """Undo the escapes of ``printable``."""
 
     def char(match: re.Match[str]) -> str:
         number = int(next(filter(None, match.groups())), 16)
@@ -65,7 +65,7 @@ def aligned(rows: Sequence[Sequence[str]], *, left: int) -> list[str]:
 class ReadableResult:
     """A result with a headline and a few figures.
 
-    A dataclass that derives from this class needs ``repr=False``: a dataclass's own repr would list every field.
+    A dataclass that derives from this class needs ``repr=False``, because a dataclass's own repr lists all fields.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""Hides in all messages of this process the secrets that it has read."""
+"""Hides the secrets that this process has read, in all of its messages."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 HIDDEN = "**********"
 SHORTEST = 4
-"""Secrets of fewer letters are not hidden: they would occur in every text."""
+"""Secrets of fewer letters are not hidden, because so few letters occur in every text."""
 SHORTEST_OF_FREE = 8
-"""The same limit for a value that is only presumed to be a secret: it may be a number or an ordinary word."""
+"""The same limit for a value that is only presumed to be a secret, since it may be a number or an ordinary word."""
 
 _known: set[str] = set()
 
@@ -23,7 +23,7 @@ def remember(secrets: Iterable[str], *, shortest: int = SHORTEST) -> None:
 def redacted(text: str) -> str:
     """Hide all remembered secrets in a text.
 
-    A short secret is hidden only where it is a whole word: otherwise the password "only" would garble "commonly".
+    A short secret is hidden only where it is a whole word, since otherwise the password "only" would garble "commonly".
     """
     for secret in sorted(_known, key=len, reverse=True):
         if len(secret) >= SHORTEST_OF_FREE:

@@ -14,7 +14,7 @@ LONGEST_IN_LOG = 2000
 
 def one_line(text: str, *, most: int = LONGEST) -> str:
     r"""Return the first ``most`` characters on one line: line breaks become spaces, other controls escapes."""
-    # Hide secrets before the cut, which could leave a part of one.
+    # Hide secrets before the text is cut, because the cut could leave a part of a secret.
     words = " ".join(redacted(text).split())
     return printable(shortened(words, most=most))
 

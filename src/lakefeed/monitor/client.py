@@ -38,7 +38,7 @@ class Events(JsonModel):
 class FeedServer:
     """A driver's endpoint or a dashboard, the token for it, and the timeout for a complete answer.
 
-    A dashboard has many feeds: its callers name one with ``feed``. A driver has only one.
+    A dashboard has many feeds, so its callers name one with ``feed``; a driver has only one feed.
     """
 
     url: str
@@ -55,7 +55,7 @@ class FeedServer:
         return self.read(RunHistory, f"/{page}" if feed is None else feed_path(feed, page))
 
     def events(self, feed: str, *, after: int) -> tuple[Event, ...]:
-        """Return the run's events after this number; raise the errors of ``get``."""
+        """Return the run's events after the event with the number ``after``; raise the errors of ``get``."""
         return self.read(Events, feed_path(feed, f"events?after={after}")).events
 
     def read(self, kind: type[D], path: str) -> D:
@@ -119,7 +119,7 @@ class FeedServer:
 
 
 def _whole(digits: str) -> int:
-    """Refuse long numbers, which int would take minutes to read: the server may be another program."""
+    """Read a number; refuse long numbers, which int would take minutes to read, since any program may answer."""
     if len(digits) > LONGEST_NUMBER:
         raise ValueError(f"a number has {len(digits):,} digits")
     return int(digits)
@@ -153,7 +153,7 @@ def _refusal(status: int, document: Mapping[str, Any], where: str) -> LakefeedEr
     if status == 404:
         hint = "the feed may have ended; lakefeed status --url lists the feeds"
         return ResourceMissing("the server has no such page or feed", where=where, hint=hint)
-    # A dashboard has this answer for a driver that was killed or hangs.
+    # A dashboard sends such a status for a driver that was killed or hangs.
     why = document.get("error")
     reason = f": {one_line(why)}" if isinstance(why, str) else ""
     hint = "look at the driver's process and its log"

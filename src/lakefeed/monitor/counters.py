@@ -13,7 +13,7 @@ from lakefeed.monitor.model import RunTotals
 DURATION_BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 """Upper bounds of the histogram of durations, in seconds."""
 MOST_REASONS = 20
-"""The number of dead-letter reasons with a count of their own; data could otherwise add series without limit."""
+"""The most dead-letter reasons that are counted separately, since the reasons depend on the data without limit."""
 OTHER = "other"
 UNCLASSED = "unknown"
 
@@ -31,7 +31,7 @@ class RunCounters:
         seconds: the duration of all batches.
         durations: the number of batches for each of ``DURATION_BOUNDS``, and for longer durations.
         requests: S3 requests by class of keys.
-        reasons: dead letters by reason; after ``MOST_REASONS`` reasons, others count under ``OTHER``.
+        reasons: dead letters by reason; after ``MOST_REASONS`` reasons, further reasons count under ``OTHER``.
     """
 
     totals: RunTotals = field(default_factory=RunTotals)
@@ -76,7 +76,7 @@ class RunCounters:
         )
 
     def _bounded_reasons(self, batch: FinishedBatch) -> dict[str, int]:
-        """Return the batch's dead letters by reason, and the others under ``OTHER``."""
+        """Return the batch's dead letters by reason; those of further reasons are under ``OTHER``."""
         known, counts = set(self.reasons) - {OTHER}, dict[str, int]()
         for reason in batch.reasons:
             if len(known) < MOST_REASONS:

@@ -1,7 +1,8 @@
 """The files by which the drivers on this machine are found.
 
 When a driver begins, it writes ``drivers/<digest>.json``, which only its user can read, with its process and its
-endpoint. When it ends, it adds how. If a driver is killed, its file has no end, and its process does not exist.
+endpoint. When the driver ends, it adds how the run ended. The file of a killed driver lacks this, and its process does
+not exist.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ class DriverFile(JsonModel):
         identity: the text that identifies a feed: see ``identity_of`` in ``operations/live_status.py``.
         url: the address of the driver's endpoint; None without an endpoint.
         fence: the driver's fence in the ledger, after it ``has_begun`` to write; None if the sink has no fences.
-        ended: how the run ended; None while it runs, or if its process was killed.
+        ended: how the run ended; None while the driver runs, or if its process was killed.
         error: the error that ended the run.
-        boot: the id of the machine's boot; only in this boot, and in ``pid_namespace``, does ``pid`` mean the driver.
+        boot: the id of the machine's boot; ``pid`` identifies the driver only in this boot and in ``pid_namespace``.
         alive_at: the file's time, which is at most ``TOUCH_SECONDS`` before the end of the process.
     """
 
@@ -69,14 +70,14 @@ class DriverFile(JsonModel):
 
     @property
     def is_running(self) -> bool:
-        """Check that the process that wrote the file exists, and has not ended its run."""
+        """Return whether the process that wrote the file exists, and has not ended its run."""
         if self.ended is not None or self.started is None or self.boot not in (None, boot_id()):
             return False
         return process_start(self.pid) == self.started
 
     @property
     def is_here(self) -> bool:
-        """Check that this process can see the driver's process; another container has process ids of its own."""
+        """Return whether this process can see the driver's process; another container has process ids of its own."""
         is_same_boot = self.boot in (None, boot_id())
         is_visible = not is_same_boot or self.pid_namespace in (None, pid_namespace())
         return self.host == socket.gethostname() and is_visible
@@ -87,7 +88,7 @@ def drivers_folder() -> Path:
 
 
 def path_of(identity: str, *, folder: Path | None = None) -> Path:
-    """Return the path of a feed's file; its name reveals nothing about the feed."""
+    """Return the path of a feed's file; the file's name reveals nothing about the feed."""
     digest = hashlib.sha256(identity.encode()).hexdigest()[:24]
     return (folder or drivers_folder()) / f"{digest}.json"
 
@@ -103,10 +104,10 @@ def announced(
     token: str | None = None,
     say: Callable[[str], None] = _log.warning,
 ) -> Iterator[Callable[[str | None], None]]:
-    """Keep the driver's file within this block; yield a function that writes the driver's fence into it.
+    """Keep the driver's file up to date within this block; yield a function that writes the driver's fence into it.
 
-    If the folder is not writable, ``say`` reports it; without a home, nothing happens. If an earlier driver still runs
-    at the end of the block, for example because this start was refused, the file becomes the earlier driver's again.
+    ``say`` reports a folder that is not writable; without a home, nothing happens. If an earlier driver still runs at
+    the end of the block, for example because this start was refused, the earlier driver's file is restored.
     """
     try:
         path = path_of(identity)
@@ -147,7 +148,7 @@ def announced(
         raise
     finally:
         ends.set()
-        # If another driver has taken over the feed, the file is that driver's.
+        # If another driver has taken over the feed, the file belongs to that driver and stays unchanged.
         present = read(path)
         if present is not None and (present.pid, present.since) == (own.pid, own.since):
             others = earlier is not None and (earlier.pid, earlier.since) != (own.pid, own.since)
@@ -166,7 +167,7 @@ def _failure_of(error: BaseException) -> Failure:
 
 
 def _touch(path: Path, own: DriverFile, ends: threading.Event) -> None:
-    """Touch the file regularly: after a kill, its time shows how long the process existed."""
+    """Update the file's time regularly, so that after a kill the file shows how long the process existed."""
     while not ends.wait(TOUCH_SECONDS):
         present = read(path)
         if present is not None and (present.pid, present.since, present.ended) == (own.pid, own.since, None):

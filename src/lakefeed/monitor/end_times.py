@@ -7,7 +7,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 
 MOST_MARKS = 120
-"""The largest number of observations of one partition: 2 kB."""
+"""The largest number of observations of one partition; they take 2 kB."""
 
 
 @dataclass
@@ -15,18 +15,18 @@ class EndTimes:
     """The times at which a driver first observed end offsets of a partition.
 
     A driver gets the end offsets without a request, but no times of unread records. So the age of a record counts from
-    the first observation that includes it: it is too low by at most the time between two observations, and never too
-    high. If there are too many observations, every second one is dropped.
+    the first observation that includes the record. The age is never too high, and too low by at most the time between
+    two observations. If there are too many observations, every second one is dropped.
     """
 
     _times: array[float] = field(default_factory=lambda: array("d"))
     _ends: array[int] = field(default_factory=lambda: array("q"))
 
     def observe(self, end: int, *, at: float) -> None:
-        """Add an observation; if the end is lower than before, the topic was recreated: drop the others."""
+        """Add an observation; if the end is lower than before, the topic was recreated, so drop all older ones."""
         if self._ends and end < self._ends[-1]:
             del self._times[:], self._ends[:]
-        # A batch reports the end offset at the time of its planning, which may be before the last observation.
+        # A batch reports the end offset at the time of its planning: drop the observations after this time.
         while self._times and self._times[-1] >= at:
             del self._times[-1], self._ends[-1]
         if self._ends and self._ends[-1] == end:
@@ -43,9 +43,9 @@ class EndTimes:
             self.observe(end, at=at)
 
     def age(self, offset: int, *, now: float) -> float | None:
-        """Return the age of the record at this offset, at least; 0 if there is none yet.
+        """Return the least possible age of the record at ``offset``; 0 if the topic has no such record yet.
 
-        None if the record was there at the first observation: it may have any age.
+        None if the first observation already includes the record, which may have any age then.
         """
         if not self._ends or offset < self._ends[0]:
             return None

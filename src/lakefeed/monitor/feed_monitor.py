@@ -1,7 +1,7 @@
 """Keeps the progress of one running feed for all views.
 
-The feed's threads report events, as ``lakefeed.feed.observer`` defines them, and the views' threads read. Both hold one
-lock for microseconds. No method sends a request to a server.
+The feed's threads report events, as ``lakefeed.feed.observer`` defines them, and the views' threads read the progress.
+Both kinds of threads hold the same lock, for microseconds only. No method sends a request to a server.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from lakefeed.stopwatch import Stopwatch, timing
 MOST_REASONS = 5
 RATE_SECONDS = 60.0
 TASKS_AFTER_SECONDS = 2.0
-"""The monitor asks Spark for tasks only after this time: a shorter batch ends before a view shows them."""
+"""The time in a batch after which the monitor asks Spark for tasks; a shorter batch ends before a view shows them."""
 TASKS_EVERY_SECONDS = 1.0
 
 
@@ -57,7 +57,7 @@ class FeedMonitor(RunObserver):
         self.control = FeedControl(self.events, show=self._show_pause, clock=clock)
         self.stopwatch = Stopwatch()
         self._clock = clock
-        # If the system clock is set while a feed runs, its loop must not seem to hang, and no batch to take hours.
+        # Durations need a steady clock: setting the system clock must not make a loop seem to hang, or a batch long.
         self._steady = steady or (time.monotonic if clock is time.time else clock)
         self._alive: float | None = None
         self._began = 0.0
@@ -136,7 +136,7 @@ class FeedMonitor(RunObserver):
                 self._read[span.topic, span.partition] = span.end
                 if span.key in self._ends:
                     self._ends[span.key].reaches(span.end, at=now)
-                # After a move, or if the topic was recreated, the batch does not start at the last end.
+                # After a move of the feed, or if the topic was recreated, the batch starts at an unexpected offset.
                 self._committed[span.topic, span.partition] = span.start
             offsets = sum(span.records for span in spans) if spans else None
             self._work_on(RunningBatch(batch_id=batch_id, began_at=now, offsets=offsets))
@@ -167,7 +167,7 @@ class FeedMonitor(RunObserver):
     def finish(self, batch: FinishedBatch, *, ends: Mapping[Partition, int] | None = None) -> FinishedBatch:
         with self._lock:
             if ends:
-                # Spark asks for the topics' ends while it plans a batch.
+                # Spark asks for the topics' ends while it plans a batch, so the ends are as old as the plan.
                 planned = batch.finished_at - batch.seconds + batch.phases.get("plan", 0.0)
                 self._observe(ends, at=max(0.0, planned))
             batch = batch.model_copy(update={"lag_seconds": self._age(batch)})
@@ -185,7 +185,7 @@ class FeedMonitor(RunObserver):
         return batch
 
     def note(self, message: str) -> None:
-        """Add a message for the user of the run to the events, such as that a checkpoint was recreated."""
+        """Add a message for the user to the run's events, for example that a checkpoint was recreated."""
         self.events.add("note", message)
 
     def audited(self, message: str, *, is_published: bool) -> None:
@@ -233,7 +233,7 @@ class FeedMonitor(RunObserver):
             found = {
                 "tasks_done": counts.done,
                 "tasks": counts.total,
-                # The next job of the same batch counts its records from 0.
+                # The next job of the same batch counts its records from 0, so keep the greater number.
                 "records": max(counts.records, running.records or 0) or None,
                 "phase": self.stopwatch.current,
             }
@@ -267,7 +267,7 @@ class FeedMonitor(RunObserver):
 
     @contextmanager
     def until_end(self) -> Iterator[None]:
-        """Note the run's end at the end of this block, and the error that ended it."""
+        """Record the end of the run when this block ends, with the error that ended the block, if any."""
         try:
             yield
         except BaseException as error:
@@ -276,7 +276,7 @@ class FeedMonitor(RunObserver):
         self.ended()
 
     def ended(self, error: BaseException | None = None) -> None:
-        """Note the run's end, and the error that ended it."""
+        """Record the end of the run, with the error that ended the run, if any."""
         self.control.close()
         if error is None:
             with self._lock:
@@ -293,7 +293,7 @@ class FeedMonitor(RunObserver):
             self._change(failed_tables={topic: error.what for topic, error in tables.items()})
 
     def snapshot(self) -> FeedProgress:
-        """Return the present progress; it takes microseconds."""
+        """Return the present progress; the call takes microseconds."""
         return self.counted()[0]
 
     def counted(self) -> tuple[FeedProgress, RunCounters]:
@@ -328,7 +328,7 @@ class FeedMonitor(RunObserver):
             return tuple(self.history.newest)
 
     def _rate(self, now: float) -> float | None:
-        """Return the records a second over the last minute; 0 if the feed is idle, None if they are unknown."""
+        """Return the records per second over the last minute; 0 if the feed is idle, None if the rate is unknown."""
         rate = self.history.rate(RATE_SECONDS, now=now)
         is_idle = self._progress.running is None and now - self._progress.started_at > RATE_SECONDS
         return 0.0 if rate is None and is_idle else rate
@@ -371,7 +371,7 @@ class FeedMonitor(RunObserver):
         if not batch.lag:
             return None if batch.lag is None else 0.0
         now = self._clock()
-        # The next batch may have begun already, so this batch's ranges say what is read.
+        # The next batch may have begun already, so take the read offsets from the ranges of ``batch``.
         read = {**self._read, **{span.key: span.end for span in batch.ranges}}
         ages = [
             self._ends[partition].age(read[partition], now=now)

@@ -71,7 +71,7 @@ class Point(JsonModel):
 
     @property
     def rate(self) -> float:
-        """Records a second while the batches ran."""
+        """Records per second while the batches ran."""
         return per_second(self.records, self.seconds)
 
 
@@ -112,12 +112,12 @@ class BatchHistory:
             self._blocks.popleft()
 
     def blocks(self, *, since: float = 0.0) -> list[Block]:
-        """Return a copy of the blocks that have rows since a time, for ``points_of``: at most 12 MB."""
+        """Return a copy of the blocks that have rows since a time, for ``points_of``; the copy has at most 12 MB."""
         newest = [block for block in self._blocks if block["at"][-1] >= since]
         return [{name: column[:] for name, column in block.items()} for block in newest]
 
     def rate(self, seconds: float, *, now: float) -> float | None:
-        """Return the records a second over these last seconds, pauses included; None if no batch ended in them."""
+        """Return the records per second over the last ``seconds``, pauses included; None if no batch ended then."""
         records, first = 0.0, None
         for at, duration, count in self._newest_first():
             if at < now - seconds:
@@ -132,7 +132,7 @@ class BatchHistory:
 
 
 def points_of(blocks: Sequence[Block], *, since: float = 0.0, most: int = 500) -> list[Point]:
-    """Add adjacent rows since a time up to at most ``most`` points; return these, oldest first."""
+    """Return the rows since a time as at most ``most`` points, oldest first; a point has the sums of adjacent rows."""
     rows = [(block, at) for block in blocks for at in range(len(block["at"])) if block["at"][at] >= since]
     width = max(1, math.ceil(len(rows) / most))
     return [_point(rows[at : at + width]) for at in range(0, len(rows), width)]

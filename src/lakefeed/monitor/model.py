@@ -1,7 +1,7 @@
 """The progress of a feed as one model: its driver, its batches, its lag, its health.
 
-All views read it: the terminal, ``lakefeed status``, ``top``, ``/metrics``, the driver's endpoint. docs/metrics.md
-lists the keys of its JSON; their names and meanings do not change.
+All views read this model: the terminal, ``lakefeed status``, ``top``, ``/metrics``, the driver's endpoint.
+docs/metrics.md lists the keys of the model's JSON; the names and meanings of the keys do not change.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PartitionLag(JsonModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def unread(self) -> int | None:
-        """The number of unread offsets; compaction and transactions leave some without a record."""
+        """The number of unread offsets; compaction and transactions leave some offsets without a record."""
         return difference(self.end, self.committed if self.read is None else self.read)
 
     @computed_field  # type: ignore[prop-decorator]
@@ -71,7 +71,7 @@ def difference(end: int | None, start: int | None) -> int | None:
 
 
 def total_lag(partitions: Iterable[PartitionLag]) -> int | None:
-    """Return the sum of the partitions' lags; None if one is unknown, or without partitions."""
+    """Return the sum of the partitions' lags; None if a lag is unknown, or if there are no partitions."""
     return _total([partition.lag for partition in partitions])
 
 
@@ -80,7 +80,7 @@ def _total(counts: list[int | None]) -> int | None:
 
 
 def oldest(partitions: Iterable[PartitionLag]) -> float | None:
-    """Return the age of the oldest uncommitted record; None if a partition's is unknown, or without partitions."""
+    """Return the age of the oldest uncommitted record; None if it is unknown for a partition, or without partitions."""
     ages = [partition.seconds for partition in partitions]
     return None if None in ages else max((age for age in ages if age is not None), default=None)
 
@@ -89,7 +89,7 @@ class Driver(JsonModel):
     """The process that runs a feed.
 
     Attributes:
-        started: the start time of the process in the operating system; a later process with its id has another.
+        started: the start time of the process in the operating system, by which a later process with its id differs.
         spark_ui: the URL of Spark's UI; None if it is off.
     """
 
@@ -111,7 +111,7 @@ class Failure(JsonModel):
 
     @classmethod
     def of(cls, error: BaseException, *, at: float) -> Failure:
-        """Return an error's parts; of a foreign error only the class: its text may contain values of records."""
+        """Return an error's parts; of a foreign error only the class, since its text may contain values of records."""
         name = type(error).__name__
         if isinstance(error, LakefeedError):
             return cls(error=name, what=error.what, where=error.where, hint=error.hint, at=at)
@@ -152,8 +152,8 @@ class FeedProgress(JsonModel):
         alive_at: the time when the driver's loop last turned.
         progress_at: the time when a batch last began or ended, or a task ended.
         fence: the driver's fence in the sink's ledger; None if the sink has no fences.
-        rate: records a second over the last minute, pauses included; 0 if the feed is idle, None during the first batch
-            or a long batch.
+        rate: records per second over the last minute, pauses included; 0 if the feed is idle, None during the first
+            batch or a long batch.
         partitions: the partitions' lags, with the topics' ends from the time when the last batch was planned.
         last_dead_letters: the reasons in the newest batch with dead letters.
         waits_for: in the state ``retrying``, the answer of the server that the feed waits for.
@@ -201,13 +201,13 @@ class FeedProgress(JsonModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def hangs(self) -> bool:
-        """Check that the driver's loop has begun, and has not turned for a minute."""
+        """Return whether the driver's loop has begun, and has not turned for a minute."""
         if self.state in ("ended", "failed") or self.alive_at == self.started_at:
             return False
         return self.taken_at - self.alive_at > HANGS_AFTER_SECONDS
 
     def health(self, *, no_commit_seconds: float | None = None) -> FeedHealth:
-        """Return the feed's health; with lag and without a commit for ``no_commit_seconds``, it has stalled."""
+        """Return the feed's health; the feed has stalled if it has lag, but no commit for ``no_commit_seconds``."""
         live = not self.hangs and self.state != "failed"
         return FeedHealth(
             live=live,
@@ -238,7 +238,7 @@ class FeedHealth(JsonModel):
     Attributes:
         live: the driver's loop turns, and the run has not failed; if not, the process must be restarted.
         ready: the feed is live, and neither starting nor ended.
-        stalled: records have waited too long for a commit. A long batch stalls, too, so this must not kill the driver.
+        stalled: records have waited too long for a commit. As a long batch stalls, too, this must not kill the driver.
     """
 
     live: bool

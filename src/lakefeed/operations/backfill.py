@@ -1,8 +1,9 @@
 """Land old records in a feed's table while the feed runs: in bounded commits, each record exactly once.
 
-A commit carries its offset ranges. It is refused if the table already has one of these offsets, if the feed will read
-one itself, or if another backfill has begun since. After an interruption the next backfill lands the missing records.
-A backfill commits dead letters right after their rows; if it crashes in between, the next backfill writes them.
+A commit carries its offset ranges. The commit is refused if the table already has one of these offsets, if the feed
+will read one of them itself, or if a newer backfill has begun. After an interruption the next backfill lands the
+missing records. A backfill writes a commit's dead letters right after the commit; if the backfill crashes between the
+two, the next backfill writes the dead letters.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class BackfillPlan:
 
 @dataclass(frozen=True)
 class BackfillCommit:
-    """Commit ``number`` of ``of`` commits of a backfill, counted from 1."""
+    """One commit of a backfill: ``number`` counts from 1, and ``of`` is the number of all its commits."""
 
     number: int
     of: int
@@ -85,8 +86,8 @@ class BackfillCommit:
 class BackfillSummary(ReadableResult):
     """The result of a backfill, or with ``dry_run`` a prediction of its commits.
 
-    ``settled`` counts dead letters that this backfill wrote for an interrupted earlier one. If ``stopped``, the user
-    ended the backfill before its last commit, and the next backfill resumes.
+    ``settled`` counts dead letters that this backfill wrote for an earlier backfill that was interrupted. If
+    ``stopped``, the user ended the backfill before its last commit, and the next backfill resumes.
     """
 
     dry_run: bool = False
@@ -150,7 +151,7 @@ class BackfillJob:
 
         Raises a Py4JJavaError if a commit is refused: another backfill has begun, or the user has rewound the feed.
         """
-        self.plan(request)  # Its errors come before this method creates or changes anything.
+        self.plan(request)  # Raises its errors here, before this method creates or changes anything.
         read = partial(read_batch, self._spark, self._source, headers=self._feed.source.keeps_headers)
         writer = self._feed.begin_writer(self._spark, self._table, read(), fenced=False)
         started = time.monotonic()
@@ -169,7 +170,7 @@ class BackfillJob:
             added, outcomes = committed.rows or 0, committed.outcomes
             step("landed")
             if expected := outcomes.counts.dead_letters:
-                assert self._dead_letters is not None  # Otherwise the first bad record has stopped the backfill.
+                assert self._dead_letters is not None  # Without dead letters, a bad record stops the commit.
                 landed = next(each for each in self._table.ledger.backfills() if each.ranges == commit.ranges)
                 origin = BackfillOrigin(landed.feed, landed.number, landed.committed_at)
                 self._dead_letters.write(writer.rows.classify, origin, spans=outcomes.dead_ranges, expected=expected)
@@ -202,10 +203,10 @@ class BackfillJob:
         return position
 
     def _settle(self, writer: BatchWriter) -> int:
-        """Write the dead letters of the newest backfill commit if a crash has prevented them; return their number.
+        """Write the dead letters of the newest backfill commit if a crash prevented that; return their number.
 
-        Only the newest commit can lack its letters: a backfill writes them before its next commit, and this driver's
-        fence stops the commits of other backfills.
+        Only the newest commit can lack its letters, because a backfill writes a commit's letters before the next
+        commit, and this driver's fence stops the commits of other backfills.
         """
         newest = next(self._table.ledger.backfills(), None)
         expected = total(newest.counts).dead_letters if newest else 0
@@ -229,9 +230,9 @@ def find_missing(
 ) -> BackfillPlan:
     """Find records that the table lacks, the topic still has, and the feed will never read.
 
-    For ``requested.since``, ``starts`` has the partitions' offsets at that time; None if a partition has no later
-    record. The feed took the table over from another tool at the offsets in ``adopted``: earlier records count as
-    landed unless ``requested.ranges`` names them. ``where`` has the brokers, for errors.
+    For ``requested.since``, ``starts`` has each partition's offset at that time; None if the partition has no later
+    record. ``adopted`` has the offsets at which the feed took the table over from another tool; records before these
+    offsets count as landed unless ``requested.ranges`` names them. ``where`` has the brokers, for errors.
     """
     if position.covered is None:
         raise CheckpointMismatch(

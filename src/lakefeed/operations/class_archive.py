@@ -1,7 +1,8 @@
 """Creates the class-data archive without servers: ``lakefeed jars archive``.
 
-A separate process runs a small feed as a test case, with and without state, and opens the clients of Kafka and S3
-against a port where no server listens. When it ends, its JVM writes the classes that it has loaded into the archive.
+A separate process runs two small feeds as test cases, one of them with state, and opens the clients of Kafka and S3
+against a port where no server listens. When this process ends, its JVM writes all classes that were loaded into the
+archive.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def make_archive() -> MadeArchive:
         DownloadError: a jar could not be downloaded.
         WorldError: the JVM has written no archive.
     """
-    load_command("test")  # The process does this too, but its error would only be in the log.
+    load_command("test")  # The process below loads the command, too, but would write an error only to its log.
     require_java()
     class_path(default_connections())
     began, begun_at = time.monotonic(), time.time()
@@ -115,12 +116,12 @@ def _run_feeds() -> None:
             if status := test.main([str(file)], standalone_mode=False):
                 raise SystemExit(status)
         for use in _uses_of_clients(session("class-archive")):
-            with suppress(Exception):  # No server answers, so the call fails after it has loaded the classes.
+            with suppress(Exception):  # No server answers, so the call fails; by then the JVM has loaded the classes.
                 use()
 
 
 def _uses_of_clients(spark: Any) -> Iterator[Any]:
-    """Yield calls that load those classes of the Kafka and S3 clients that a run needs."""
+    """Yield calls that make the JVM load the classes of the Kafka and S3 clients that a run needs."""
     java = spark._jvm
     keys = {"access.key": "none", "secret.key": "none", "attempts.maximum": "1", "retry.limit": "0"}
     settings = java.org.apache.hadoop.conf.Configuration(spark.sparkContext._jsc.hadoopConfiguration())

@@ -66,7 +66,7 @@ METADATA_TYPES |= {"key": "binary", "sequence_number": "string"}
 def registered(config: PipelineConfig) -> list[RegisteredSchema]:
     """Return all versions of the pipeline's subject, oldest first, as equivalent Avro record schemas.
 
-    Starts the JVM if the schemas are Protobuf: the JVM translates these.
+    Starts the JVM if the schemas are Protobuf, because the JVM translates Protobuf to Avro.
     """
     decode = config.decode
     if decode.registry is None:
@@ -114,7 +114,7 @@ def existing_table(config: PipelineConfig, *, connections: Connections) -> Table
 
 
 def side_by_side(latest: RegisteredSchema, table: TableState | None) -> list[SchemaComparison]:
-    """Return the columns of the version and of the table, nested ones too, in the version's order."""
+    """Compare the columns of a registered version and of the table, nested columns too, in the version's order."""
     ours = dict(_leaves(columns_of(latest.text), ""))
     theirs = dict(_leaves(table.columns, "")) if table else {}
     spelt = {path.lower(): path for path in theirs}
@@ -123,7 +123,10 @@ def side_by_side(latest: RegisteredSchema, table: TableState | None) -> list[Sch
 
 
 def outlook(config: PipelineConfig, latest: RegisteredSchema, table: TableState | None) -> Outlook:
-    """Predict the changes by the latest version; raise a SchemaIncompatible if no schema reads old and new records."""
+    """Predict the changes that records of the latest version would cause.
+
+    Raises a SchemaIncompatible if no reader's schema fits both the old and the new records.
+    """
     changes: tuple[Change, ...] = ()
     reader, note = latest.text, None
     recorded = table.properties.get(f"lakefeed.reader.{config.name}") if table else None
@@ -151,7 +154,7 @@ def outlook(config: PipelineConfig, latest: RegisteredSchema, table: TableState 
 
 
 def with_metadata(columns: StructType, config: PipelineConfig) -> StructType:
-    """Add the columns of metadata and of deletes to the columns of the values, for rows without a transform."""
+    """Return the columns of rows without a transform: those of the values, of the metadata, and of deletes."""
     t = spark_types()
     if config.decode.envelope == "debezium":
         columns = row_type(columns)

@@ -1,7 +1,7 @@
 """Sends an operator's requests to the driver of a feed, and pauses a feed that does not run.
 
-A driver on this machine is found by its file, a driver elsewhere by the address of its dashboard. If no driver runs,
-``lakefeed.ledger.pauses`` stores the pause for the next start.
+A driver on this machine is found by its file, a driver on another machine by the address of its dashboard. If no driver
+runs, ``lakefeed.ledger.pauses`` stores the pause for the next start.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class RunningFeed:
         """Wait until the driver has carried out a request; return the event that reports it.
 
         Raises:
-            JobFailed: the requested action has failed, or the run has ended first.
+            JobFailed: the requested action has failed, or the run ended before the action.
         """
         number = event.number
         while True:
@@ -99,7 +99,7 @@ class RunningFeed:
             self._wait_by_events()
             return
         own = (self.driver.pid, self.driver.since)
-        # If the file is another driver's, that driver has taken over the feed.
+        # A file with another pid or start time belongs to a driver that has taken over the feed, so this run is over.
         while (file := drivers.find(self.driver.identity)) is not None and (file.pid, file.since) == own:
             if file.ended == "failed":
                 raise JobFailed("the run has ended with an error", where=self.name, hint="its log has the reason")
@@ -112,7 +112,7 @@ class RunningFeed:
 
     def _wait_by_events(self) -> None:
         number = 0
-        # The driver's own dashboard ends together with the driver.
+        # A driver's own dashboard ends together with the driver, so an unreachable server means that the run is over.
         with suppress(Unreachable, ResourceMissing):
             while True:
                 for event in self.server.events(self.name, after=number):
@@ -158,7 +158,7 @@ def running_feed_named(name: str) -> RunningFeed:
 
     Raises:
         ResourceMissing: no driver on this machine runs a feed of this name.
-        ConfigError: several drivers do, or the driver runs without an endpoint.
+        ConfigError: several drivers run feeds of this name, or the only one runs without an endpoint.
     """
     running = [driver for driver in drivers.all_drivers() if driver.is_running]
     named = [driver for driver in running if driver.feed == name]
@@ -184,17 +184,17 @@ def _of_driver(driver: DriverFile) -> RunningFeed:
 
 
 def similar_names(name: str, feeds: Sequence[str]) -> str | None:
-    """Return a hint with the most similar names of feeds, or else with the first names; None without feeds."""
+    """Return a hint that lists the feeds with similar names, or else the first feeds by name; None without feeds."""
     shown = difflib.get_close_matches(name, feeds, n=SIMILAR_NAMES) or sorted(set(feeds))[:SIMILAR_NAMES]
     return f"feeds that run: {', '.join(one_line(feed) for feed in shown)}" if shown else None
 
 
 def stored_pause(config: PipelineConfig, connections: Connections) -> PauseStore:
-    """Return the store for the pause of a feed that does not run; it reads and writes without Spark.
+    """Return the store for the pause of a feed that does not run; the store works without Spark.
 
     Raises:
         CheckpointMismatch: the checkpoint belongs to another feed.
-        ConfigError: the feed has no checkpoint, and its sink no ledger, so the next start would not find a pause.
+        ConfigError: the feed has no checkpoint, and its sink has no ledger, so the next start would not find a pause.
     """
     if config.has_many_tables or config.resumes_by_ledger:
         return LocalPauses.of(config)
@@ -210,7 +210,7 @@ def stored_pause(config: PipelineConfig, connections: Connections) -> PauseStore
 
 
 def pause_of_next_start(config: PipelineConfig, connections: Connections) -> Pause | None:
-    """Return the pause that the next start finds; None if the feed is not paused, or if the pause cannot be read."""
+    """Return the stored pause in which the next start would wait; None if there is none, or if it is unreadable."""
     try:
         return stored_pause(config, connections).read()
     except (LakefeedError, OSError):
@@ -218,7 +218,10 @@ def pause_of_next_start(config: PipelineConfig, connections: Connections) -> Pau
 
 
 def pause_next_start(config: PipelineConfig, connections: Connections, *, reason: str) -> Pause:
-    """Pause a feed that does not run: its next start waits. Raise ConfigError if it is already paused."""
+    """Pause a feed that does not run, so that its next start waits; return the pause.
+
+    Raises a ConfigError if the feed is already paused.
+    """
     store = stored_pause(config, connections)
     if (earlier := store.read()) is not None:
         raise ConfigError(f"the feed is already {earlier.text}", where=f"feed {config.name}", hint="resume it first")
@@ -228,7 +231,7 @@ def pause_next_start(config: PipelineConfig, connections: Connections, *, reason
 
 
 def resume_next_start(config: PipelineConfig, connections: Connections) -> Pause:
-    """End the pause of a feed that does not run, and return it. Raise ConfigError if the feed is not paused."""
+    """End the pause of a feed that does not run; return the ended pause. Raise ConfigError if there is no pause."""
     store = stored_pause(config, connections)
     if (pause := store.read()) is None:
         hint = "lakefeed status shows what it does"

@@ -1,6 +1,6 @@
 """The driver's HTTP endpoint for ``lakefeed status`` and other programs of this user, and its port for probes.
 
-A driver has few clients, so a connection has one request, a thread of its own, and a deadline.
+A driver has few clients, so each connection serves one request in a separate thread, and has a deadline.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def serve(
 class Refused(Exception):
     """The HTTP status and the error that answer a request.
 
-    If there is ``retry_after``, the client may repeat the request after these seconds.
+    ``retry_after`` is the number of seconds after which the client may repeat the request, if it may.
     """
 
     def __init__(self, status: int, error: str, hint: str | None = None, *, retry_after: int | None = None) -> None:
@@ -137,7 +137,7 @@ class Refused(Exception):
 
 
 class OwnFeed:
-    """The documents of the feed that this process runs; ``settings`` are those of metrics and health."""
+    """The documents about the feed that this process runs; ``settings`` are the settings of its metrics and health."""
 
     def __init__(self, monitor: FeedMonitor, *, settings: MetricSettings | None = None) -> None:
         self._monitor = monitor
@@ -183,7 +183,7 @@ class OwnFeed:
         return {"events": [event.as_dict() for event in self._monitor.events.after(after)]}
 
     def detail(self, what: str) -> Document:
-        """Return the document that a plug-in provides about the run under this name."""
+        """Return the document that a plug-in provides about the run under the name ``what``."""
         read = self._monitor.documents.get(what)
         if read is None:
             raise Refused(501, f"no plug-in of this feed provides the page '{what}'")
@@ -218,7 +218,7 @@ def host_name(given: Sequence[str]) -> str | None:
 
 
 def is_address(text: str) -> bool:
-    """Check that a host is a numeric IP address, which an attacker's DNS cannot change."""
+    """Return whether a host is a numeric IP address, and so no name that an attacker's DNS server resolves."""
     try:
         ip_address(text)
     except ValueError:
@@ -233,7 +233,7 @@ def history_range(query: Mapping[str, str]) -> dict[str, Any]:
 
 
 def event_number(query: Mapping[str, str]) -> int:
-    """Return the number after which a request's query asks for events."""
+    """Return the number of the last event that the client has, from the parameter ``after`` of a request."""
     return int(min(2.0**53, max(0.0, _number(query, "after", 0))))
 
 
@@ -274,7 +274,7 @@ def _listening(server: _Server) -> Iterator[int]:
 
 
 class _Server(ThreadingTCPServer):
-    """Answers all requests with the right token; without a token of its own, only the probes of all clients."""
+    """Answers requests that have its token; a server without a token answers only probes and scrapes, of any client."""
 
     allow_reuse_address = True
     daemon_threads = True
@@ -301,7 +301,7 @@ class _Server(ThreadingTCPServer):
         super().server_bind()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Accept a connection; if there are too many, end the oldest, so that silent clients block no probe."""
+        """Accept a connection; if there are too many, end the oldest one, so that silent clients block no probe."""
         with self._lock:
             if len(self._deadlines) >= MOST_CONNECTIONS:
                 _end(self._deadlines, next(iter(self._deadlines)))
@@ -326,12 +326,12 @@ class _Server(ThreadingTCPServer):
                 self._deadlines[request] = time.monotonic() + ANSWER_SECONDS
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log a client that has disconnected only at the level debug: stderr is the feed's log."""
+        """Log a client that has disconnected at the level debug, not on stderr, which is the feed's log."""
         _log.debug("a client of the endpoint has disconnected", exc_info=True)
 
 
 def _end(deadlines: dict[Any, float], request: socket.socket) -> None:
-    """Shut down a connection while its thread reads it; the thread closes it."""
+    """Shut down a connection while a thread reads from it; this thread then closes the connection."""
     del deadlines[request]
     with suppress(OSError):
         request.shutdown(socket.SHUT_RDWR)
@@ -343,7 +343,7 @@ class _Request(BaseHTTPRequestHandler):
     server: _Server
 
     def parse_request(self) -> bool:
-        """Route all methods to ``do_ANY``, so that none answers a client without the token."""
+        """Route all HTTP methods to ``do_ANY``, so that no method is answered without the token."""
         is_whole = super().parse_request()
         self.method, self.command = self.command, "ANY"
         self.close_connection = True
@@ -356,7 +356,7 @@ class _Request(BaseHTTPRequestHandler):
         except Refused as refused:
             self._send(refused.status, json_line(refused.as_dict()).encode(), **refused.headers)
         except Exception as error:
-            # The error's text may contain values of records.
+            # The error's text may contain values of records, so only its class is logged.
             _log.warning("a request to the endpoint has failed: %s", type(error).__name__)
             self._send(500, json_line({"error": "the endpoint has failed: see the driver's log"}).encode())
         else:
@@ -423,9 +423,9 @@ class _Request(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answer bytes that are not an HTTP request."""
+        """Answer a client whose bytes are not an HTTP request."""
         self.request_version = "HTTP/1.0"
         self._send(400, json_line({"error": "this is not an HTTP request"}).encode())
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Log nothing: stderr is the feed's log."""
+        """Log nothing, because the base class would write to stderr, which is the feed's log."""

@@ -32,7 +32,7 @@ class FollowedRun:
 
     Attributes:
         config: the pipeline; ``config.block(MyBlock)`` is the follower's own block.
-        monitor: has the progress and the events of the run; a follower reads it in a thread of its own.
+        monitor: has the progress and the events of the run; a follower reads the monitor in a separate thread.
         spark: the session, which followers must not keep busy; None if the run has none yet.
         once: whether the run ends by itself after it has landed the present records.
         is_failed_start: whether the run failed before its followers began. Then a follower's context is entered, the
@@ -52,7 +52,8 @@ class FollowedRun:
 Follower = Callable[[FollowedRun], AbstractContextManager[None]]
 """Returns a context that follows a run. Entering and leaving the context must be quick and must not delay a batch.
 
-The context is left after the monitor has the run's end. A LakefeedError on entering it refuses the start.
+The context is left after the monitor has recorded the end of the run. A LakefeedError on entering the context refuses
+the start of the run.
 """
 
 
@@ -67,8 +68,8 @@ def following(run: FollowedRun) -> Iterator[None]:
             raise refusals[0]
         yield
     finally:
-        # All end at the same time, so a run's end waits for the slowest, not for the sum. The threads are daemons:
-        # after another Ctrl-C the process does not wait for them.
+        # All followers end at the same time, so the end of a run takes only as long as the slowest follower. The
+        # threads are daemons, so that the process does not wait for them after a second Ctrl-C.
         threads = [threading.Thread(target=partial(_leave, each), daemon=True) for each in followers]
         for thread in threads:
             thread.start()
@@ -78,7 +79,7 @@ def following(run: FollowedRun) -> Iterator[None]:
 
 @contextmanager
 def reporting_failed_start(config: PipelineConfig, monitor: FeedMonitor, connections: Connections) -> Iterator[None]:
-    """Report an error in this block to followers as the end of the run, although they have not begun yet."""
+    """Report an error in this block to the followers, which have not begun yet, as the end of the run."""
     try:
         yield
     except Exception as error:
@@ -98,10 +99,10 @@ def _followers(run: FollowedRun) -> Iterator[tuple[str, Callable[[], Follower]]]
 
 
 def _enter(run: FollowedRun, entered: list[AbstractContextManager[None]]) -> Iterator[LakefeedError]:
-    """Enter all followers, and yield the errors that refuse the start: the other followers report them.
+    """Enter all followers, and yield the errors that refuse the start, so that the other followers can report them.
 
-    If a follower fails in another way, a note names it, and the run continues without it; but if the pipeline file has
-    a block of its name, the start is refused.
+    If a follower fails in another way, a note names the follower, and the run continues without it; but the start is
+    refused if the pipeline file has a block with the follower's name.
     """
     for name, load in _followers(run):
         try:
@@ -136,7 +137,7 @@ def observing_lag_while_paused(
     ends: Callable[[], Mapping[Partition, int]] | None = None,
     every: float = 5.0,
 ) -> Iterator[None]:
-    """Update the lag of a paused feed within this block, in a thread of its own: a paused feed has no batches."""
+    """Update the lag of a paused feed within this block, in a separate thread, because a paused feed has no batches."""
     if config.source.kafka is None:
         yield
         return
@@ -153,7 +154,7 @@ def observing_lag_while_paused(
             # If no broker answers, the lag stays as it was; lakefeed status reports the broker.
             with suppress(LakefeedError):
                 newest = (ends or ends_now)()
-                # If the feed was resumed meanwhile, a batch has newer values.
+                # If the feed was resumed during the request, its next batch reports newer end offsets.
                 if monitor.control.pause is not None:
                     monitor.observe_ends(newest)
 

@@ -1,7 +1,7 @@
 """Computes the lag of a feed or a consumer group, in records and seconds; the feed need not run.
 
-A feed's position comes from its sink's ledger, or else from its checkpoint. The seconds are the age of the first
-uncommitted record: a consumer reads this record of each partition that is behind.
+A feed's position comes from its sink's ledger, or else from its checkpoint. The lag in seconds is the age of the oldest
+uncommitted record; for this, a consumer reads the first uncommitted record of each partition that is behind.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Times = Callable[[KafkaSource, Mapping[Partition, int]], Mapping[Partition, floa
 
 
 class Lag(JsonModel):
-    """The lag of a feed or a consumer group; ``is_known`` is false if it has committed nothing yet."""
+    """The lag of a feed or a consumer group; ``is_known`` is false if the feed or group has committed nothing yet."""
 
     name: str
     kind: Literal["feed", "group"]
@@ -43,7 +43,7 @@ class Lag(JsonModel):
     @computed_field(alias="lag")  # type: ignore[prop-decorator]
     @property
     def records(self) -> int | None:
-        """The number of uncommitted offsets; None if a partition's lag is unknown, or without partitions."""
+        """The number of uncommitted offsets; None if a partition's lag is unknown, or if there are no partitions."""
         return total_lag(self.partitions)
 
     @computed_field(alias="lag_seconds")  # type: ignore[prop-decorator]
@@ -107,7 +107,8 @@ def group_lag(source: KafkaSource, group: str, *, topics: Sequence[str] | None =
 
     Raises a ResourceMissing if a topic does not exist, or if the group has committed nothing in these topics.
     """
-    # The offsets are read before the topics' ends: otherwise an active group would be ahead of the ends.
+    # Read the group's offsets before the end offsets of the topics: in the other order, an active group could be
+    # ahead of the end offsets.
     position = group_offsets(source, group, topics, stable=False)
     cluster = Topics(source.bootstrap_servers, options=source.client_options)
     descriptions = cluster.describe_all(topics if topics is not None else sorted({name for name, _ in position}))
@@ -136,15 +137,15 @@ def lag_of(
 ) -> tuple[PartitionLag, ...]:
     """Return the lag of a position in all partitions of ``topics``.
 
-    The lag is unknown if the topic was recreated since the position, if it ends before the position, or if it does not
-    exist.
+    A partition's lag is unknown if its topic was recreated after the position was stored, if the topic ends before the
+    position, or if the topic does not exist.
 
     Args:
         position: the next offset to commit, by partition; topics that are not in ``topics`` are left out.
         topics: the topics, described after the position was read; None for a topic that does not exist.
         start: where a feed without any position begins; None for a group, whose start is not known.
         topic_ids: the ids of the topics that the position belongs to, if they are known.
-        times: by default ``record_times``.
+        times: returns the times of records; by default ``record_times``.
         now: in seconds since 1970. Default: the time after the records were read.
     """
     partitions = partitions_of(topics)

@@ -1,7 +1,8 @@
-"""Decides whether a feed runs, from its ledger, its topics, and its driver if that answers.
+"""Decides whether a feed runs, from its ledger, its topics, and the answer of its driver.
 
 The ledger only shows commits, and neither an idle nor a stopped feed commits. If the driver answers, its answer
-decides. Otherwise the age of the newest commit and the lag show what is probable: docs/design/watching.md.
+decides. Otherwise the state is judged by the age of the newest commit and by the lag; docs/design/watching.md has the
+reasons.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ SILENT_SECONDS = 600.0
 """A feed with lag has probably stopped if it has committed nothing for this time."""
 NEWEST_COMMITS = 20
 SKEW_SECONDS = 5.0
-"""Clocks may differ by this time: that of the server that dates commits, and that of a driver on this machine."""
+"""The clock of the server that dates commits may differ by this time from the clock of a driver on this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +59,7 @@ class LedgerFacts:
 
     Attributes:
         known: the feed's offsets; None if they are unknown, or if the feed has committed nothing.
-        commits: the newest commits, newest first, without moves; empty if the sink stores no commits.
+        commits: the newest commits, newest first, except those that moved the feed; empty if the sink stores none.
         fence: the fence of the driver that may commit.
         publication: the state of the branch that the feed lands in, if it lands in one.
     """
@@ -82,7 +83,7 @@ class LedgerFacts:
 
     @property
     def rate(self) -> float | None:
-        """Records a second from the oldest to the newest commit of the newest driver."""
+        """Records per second from the oldest to the newest commit of the newest driver."""
         own = self._of_newest_driver
         if len(own) < 2 or own[0].committed_at <= own[-1].committed_at:
             return None
@@ -91,7 +92,7 @@ class LedgerFacts:
 
     @property
     def upserts(self) -> str | None:
-        """The way in which the changes of the newest commits were landed; None for a table without keys."""
+        """How the changes of the newest commits were landed, by the index of keys or by a MERGE; None without keys."""
         merges = [commit.merged_because for commit in self.commits if commit.upserts is not None]
         if not merges:
             return None
@@ -120,13 +121,13 @@ class LiveStatus(JsonModel):
     Attributes:
         evidence: the reasons for the state, as sentences.
         driver: the driver's file on this machine.
-        rate: records a second, over the newest commits in the ledger, or else over the driver's last minute.
+        rate: records per second, over the newest commits in the ledger, or else over the driver's last minute.
         last_error: the driver's last error, or the error that ended the run.
         progress: the driver's answer; None if it does not answer.
         paused: the pause that the next start finds, if the driver does not answer.
         publication: the state of the branch that the feed lands in, if it lands in one.
         last_rows: the number of rows of the newest commit.
-        upserts: what has landed the changes of the newest commits; None for a table without keys.
+        upserts: how the changes of the newest commits were landed; None for a table without keys.
     """
 
     feed: str
@@ -168,7 +169,7 @@ def live_status(
         identity: the identity of the whole pipeline, if ``config`` is the part of one topic.
 
     Raises:
-        Unreachable: neither the driver nor broker, catalog or store answer.
+        Unreachable: the driver does not answer, and a broker, the catalog or the store does not answer either.
     """
     driver = drivers.find(identity or identity_of(config))
     progress, unanswered = _ask(driver)
@@ -194,7 +195,7 @@ def live_status(
         lag=lag.records if lag else None,
         now=now,
         is_here=driver is not None and driver.is_here,
-        # If the driver has many tables, this topic's table decides.
+        # If the driver has many tables, the state is that of this topic's table.
         topic=topics[0] if topics is not None and len(topics) == 1 else None,
     )
     ended_by = driver.error if driver is not None and state == "failed" else None
@@ -223,7 +224,8 @@ def _lag(config: PipelineConfig, ledger: LedgerFacts) -> Lag | None:
     if config.source.kafka is None:
         return None
     source, known = config.kafka, ledger.known or FeedOffsets(offsets={})
-    # The position was read earlier: otherwise a running feed would be ahead of its topics' ends.
+    # The caller has read the position before the topics' ends: in the other order, a running feed could be ahead of
+    # the ends.
     topics = SourceTopics(source).describe()
     partitions = lag_of(known.offsets, topics, start=source.starting, source=source, topic_ids=known.topic_ids)
     return Lag(name=config.name, kind="feed", partitions=partitions, is_known=ledger.known is not None)
@@ -288,9 +290,9 @@ _GONE = {
 
 
 def _is_taken_over(ledger: LedgerFacts, driver: DriverFile) -> bool:
-    """Check that the newest commits come from another driver."""
+    """Return whether the newest commits come from a driver other than ``driver``."""
     if driver.ended_at is not None:
-        # A new fence alone proves no new driver: a rewind takes one, too, and a run with --batch has none.
+        # A new fence alone proves no new driver, because a rewind takes a fence, too, and a run with --batch none.
         is_own = driver.fence is not None and driver.fence == ledger.fence
         return not is_own and (ledger.last_commit_at or 0.0) > driver.ended_at + SKEW_SECONDS
     newest = ledger.last_commit_at
@@ -300,7 +302,8 @@ def _is_taken_over(ledger: LedgerFacts, driver: DriverFile) -> bool:
         return ledger.fence is not None and driver.fence != ledger.fence
     if newest is None or driver.alive_at is None:
         return False
-    # Many tables and some sinks have no fence. A commit after the death of the process is another driver's.
+    # A feed with many tables has no fence, and some sinks have none. Then a commit after the death of the driver's
+    # process comes from another driver.
     return newest > driver.alive_at + drivers.TOUCH_SECONDS + SKEW_SECONDS
 
 
@@ -358,7 +361,7 @@ def _ask(driver: DriverFile | None) -> tuple[FeedProgress | None, str | None]:
 def _ledger(
     config: PipelineConfig, connections: Connections, folder: Path | None
 ) -> tuple[LedgerFacts, tuple[str, ...]]:
-    """Read the ledger; also return the reason why its position is unknown, if it is."""
+    """Read the ledger; also return the reasons why the feed's position is unknown, empty if it is known."""
     try:
         if (table := config.sink.chosen.snapshot_table) is not None:
             return _iceberg_facts(table, config.name, connections), ()

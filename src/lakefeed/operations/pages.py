@@ -56,7 +56,8 @@ def packaged_root(name: str) -> Path:
     package = Path(__file__).resolve().parents[1]
     for root in (package, package.parents[1]):
         if (root / name).exists():
-            if name == "docs" and (root / "tools" / "references.py").exists():  # Git ignores the references.
+            # Git ignores the generated pages with references, so a clone may lack them: generate them now.
+            if name == "docs" and (root / "tools" / "references.py").exists():
                 subprocess.run([sys.executable, "-m", "tools.references"], cwd=root, capture_output=True, check=False)
             return root
     raise ResourceMissing(f"the package has no {name}", where=str(package), hint="install lakefeed's wheel")
@@ -67,7 +68,7 @@ def page_folder() -> Path:
 
 
 def indexed_pages(folder: Path) -> list[Page]:
-    """Return the pages in the order of the index; a page that it lists twice is at its first place."""
+    """Return the pages in the order of the index; a page that is listed twice appears once, at its first place."""
     found: dict[str, Page] = {}
     parts: tuple[str, ...] = ()
     for line in (folder / INDEX).read_text("utf-8").splitlines():
@@ -81,7 +82,7 @@ def indexed_pages(folder: Path) -> list[Page]:
 
 
 def find_page(pages: list[Page], name: str) -> Page | None:
-    """Return the page with this topic or file name, or else the design note with this name; None if there is none."""
+    """Return the page with this topic or file name, or else the design note of this name; None if neither exists."""
     by_topic = {page.topic: page for page in pages}
     path = Path(name)
     name = path.name.removesuffix(".md").lower().replace(" ", "-").replace("_", "-")
@@ -123,7 +124,7 @@ def _score(page: Page, text: str, weights: Mapping[str, float]) -> float:
 
 
 def _passage(page: Page, weights: Mapping[str, float]) -> str:
-    """Return the block with the most terms below its heading; of a table only the rows with terms."""
+    """Return the block that matches the terms best, below its heading; of a table, only the rows that have a term."""
     heading, passages = "", []
     for block in page.blocks:
         if block[0] == "#":
@@ -141,7 +142,7 @@ def _value(text: str, weights: Mapping[str, float]) -> float:
 
 
 def _normal(text: str) -> str:
-    """Return the words of a text in lower case, with a blank before every word, as in the terms."""
+    """Return the words of a text in lower case with a blank before each word; search terms have the same form."""
     return "".join(f" {word}" for word in re.findall(r"[^\W_]+", text.lower()))
 
 
@@ -161,7 +162,7 @@ def with_commands(text: str) -> str:
 
 def _topic(path: str) -> str:
     file = Path(path)
-    # The prefix keeps the topics unique: a design note may have the file name of a page.
+    # The prefix keeps the topics unique, because a design note may have the file name of a page.
     name = f"{DESIGN}-{file.stem}" if file.parent.name == DESIGN else file.stem
     return (file.parent.name if file.name == INDEX else name).lower()
 
@@ -178,7 +179,7 @@ def write_pages(folder: Path, target: Path, page: str) -> Path:
 
 
 def heading_anchor(text: str, separator: str = "-") -> str:
-    """Return the anchor that GitHub gives a heading, so that links work there and in the HTML pages."""
+    """Return the anchor that GitHub gives a heading, so that links work on GitHub and in the HTML pages."""
     return re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", separator)
 
 

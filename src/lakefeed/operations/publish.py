@@ -20,9 +20,9 @@ def publish_branch(feed: Feed, spark: SparkSession, *, dry_run: bool = False) ->
 
 
 def discard_branch(feed: Feed, spark: SparkSession) -> None:
-    """Drop the unpublished rows: the feed's next start reads their records again. This stops a running driver.
+    """Drop the unpublished rows, whose records the feed's next start reads again; stop a running driver.
 
-    If this is interrupted, the feed's next start is refused, and the error names the command that completes the
+    After an interrupted discard, the feed's next start is refused, and the error names the command that completes the
     discard: ``lakefeed offsets rewind --to table``.
     """
     publisher, table = _publisher(feed, spark), feed.ledger_table(spark)

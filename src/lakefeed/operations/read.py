@@ -34,7 +34,7 @@ class ReadSummary:
     """The result of one read.
 
     Attributes:
-        whole: whether all ranges were read; if not, the console had enough rows, and the counts are unknown.
+        whole: whether all ranges were read; False if the console had enough rows before: then the counts are unknown.
         records: the number of records that were read; None if it is unknown.
         unreadable: the number of records that a feed would have made dead letters.
         rows: the number of rows written or shown; None if the target does not count them.
@@ -74,7 +74,7 @@ class BatchRead:
 
     @classmethod
     def of(cls, feed: Feed) -> BatchRead:
-        """Return a feed's settings, for reading into another target than its sink."""
+        """Return a feed's settings, for a read into a target other than the feed's sink."""
         config = feed.config
         return cls(
             name=config.name,
@@ -98,12 +98,12 @@ class BatchRead:
         return replace(self, policy=replace(self.policy, on_error="fail", on_null=on_null, expect=expect))
 
     def records(self, spark: SparkSession, ranges: list[OffsetRange], *, latest: bool = False) -> DataFrame:
-        """Return the undecoded records of these ranges; with ``latest`` only the newest of each key."""
+        """Return the undecoded records of these ranges; with ``latest`` only the newest record of each key."""
         records = read_batch(spark, self.source, ranges=ranges, headers=self.decode.reads_headers)
         return newest_per_key(records) if latest else records
 
     def to(self, target: Target, selection: Selection, *, spark: SparkSession, latest: bool = False) -> ReadSummary:
-        """Read the chosen records into a target, with ``latest`` only the newest of each key; after an error, none."""
+        """Read the chosen records into a target, with ``latest`` only the newest record of each key."""
         started = time.monotonic()
         ranges = offset_ranges(self.source, selection)
         with translating():
@@ -131,7 +131,7 @@ class BatchRead:
     def _writer(self, spark: SparkSession, target: Target) -> BatchWriter:
         put_credentials(spark, self.decode)
         decoder = resolve_decoder(spark, self.decode, self.source, accept=self.accept)
-        # Old records may have another schema: a read must not stop at that change.
+        # Old records may have another schema, and a read must not stop where the schema changes.
         on_change = "ignore" if self.on_change == "fail" else self.on_change
         rows = RowBuilder(
             schema=ReaderSchema(decoder, policy=on_change, keeper=target),
@@ -145,7 +145,7 @@ class BatchRead:
         """Raise a JobFailed if the broker has more records in the ranges than were read.
 
         Transactions and compaction leave offsets without records, so a partition with fewer records than offsets is
-        counted again on the broker, unless the topic is compacted: that may happen during the read.
+        counted again on the broker. A compacted topic is not counted, because it may lose records during the read.
         """
         spans: dict[Partition, list[OffsetRange]] = defaultdict(list)
         for span in ranges:

@@ -1,9 +1,9 @@
 """Land dead letters with the current schema and policy, exactly once, and delete them.
 
 A replay marks the letters that can now be rows with its id, appends their rows to the feed's table in one commit with
-this id, and deletes the marked letters. If it is interrupted, the next replay looks for the id in the table: if the
-table has it, the letters are deleted, otherwise their marks are removed.
-If the sink refuses some of the rows, the replay isolates their letters, removes the marks, and tries the others.
+this id, and deletes the marked letters. If a replay is interrupted, the next replay looks for the id in the table: if
+the table has the id, the letters are deleted, otherwise their marks are removed.
+If the sink refuses some of the rows, the replay finds their letters, removes all marks, and tries the other letters.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Replayed:
     """The result of a replay.
 
     Attributes:
-        replay_id: the id in its commit in the table; None if no letter could land.
+        replay_id: the id in the replay's commit in the table; None if no letter could land.
         rows: the number of rows written: a transform may make several rows of a letter, or none.
         skipped: the number of letters that the current policy skips.
         still_dead: the number of letters that still cannot be rows; their reasons are updated.
@@ -53,7 +53,7 @@ class Replayed:
 
 @dataclass(frozen=True)
 class MarkedLetters:
-    """The letters that a replay lands; a range in ``Replay.ranges`` has the indexes of a part of them."""
+    """The letters that a replay lands; a range in ``Replay.ranges`` is a range of indexes of these letters."""
 
     records: DataFrame
 
@@ -126,7 +126,7 @@ def replay(
 
 
 def _finish_earlier(letters: DeadLetterStore, ledger: IcebergLedger) -> int:
-    """Delete the letters that interrupted replays have landed, and return their number; unmark the others."""
+    """Delete the letters that interrupted replays have landed, and return their number; unmark their other letters."""
     finished = 0
     for replay_id in letters.open_replays():
         if ledger.has_replay(replay_id):

@@ -51,7 +51,7 @@ class PartitionStatus:
 
     @property
     def lag(self) -> int | None:
-        """The number of uncommitted offsets; transactions leave some without a record."""
+        """The number of uncommitted offsets; transactions leave some offsets without a record."""
         reached = self.checkpoint if self.table is None else self.table
         return None if reached is None or self.topic_end is None else max(0, self.topic_end - reached)
 
@@ -62,7 +62,7 @@ class FeedStatus:
 
     Attributes:
         start: a message that says what a start would do now.
-        position: the feed's position in the table; None if it has none, or if it is unknown.
+        position: the feed's position in the table; None if the table has no position, or if it is unknown.
         is_position_known: whether the table has the feed's position; False after some rollbacks.
         decided: how a start would begin; None if it would be refused, or if only Spark can decide.
         note: lakefeed's note next to the checkpoint, if it exists.
@@ -101,7 +101,7 @@ def feed_status(feed: Feed, spark: Callable[[], SparkSession] | None = None) -> 
     """Read a feed's position, and decide how it would start; change nothing.
 
     ``spark`` is called only if the transform has changed since the last start and the decision depends on the state
-    that its query keeps; without ``spark`` the start then stays undecided.
+    that the query keeps; in this case, without ``spark``, the start stays undecided.
 
     Raises:
         CheckpointMismatch: the checkpoint belongs to another pipeline.
@@ -122,7 +122,7 @@ def feed_status(feed: Feed, spark: Callable[[], SparkSession] | None = None) -> 
     refusal: LakefeedError | None = None
     letters: Position | None = None
     letters_refusal: LakefeedError | None = None
-    # As in a run, only dead letters in a table are compared with the ledger: a dead-letter topic has no ledger.
+    # As in a run, only dead letters in a table are compared with the ledger, because a topic of letters has no ledger.
     letters_table = config.dead_letters.table if config.dead_letters and sink.keeps_ledger else None
     if letters_table is not None:
         try:
@@ -207,7 +207,7 @@ def _decide_by_plan(
     *,
     noted_state: Sequence[str],
 ) -> tuple[Start | None, LakefeedError | None]:
-    """Decide for a changed transform; let Spark analyze its query only if its state matters."""
+    """Decide how a feed with a changed transform would start; let Spark analyze the query only if its state matters."""
     (start, refusal), (other, other_refusal) = (_decide(facts, files, stateful=stateful) for stateful in (False, True))
     if facts.checkpoint.batch_id is None and start == other and str(refusal) == str(other_refusal):
         return start, refusal

@@ -23,7 +23,7 @@ from lakefeed.messages.redaction import SHORTEST, SHORTEST_OF_FREE, remember
 _KINDS = ("map", "seq", "str", "int", "float", "bool", "null", "timestamp", "value", "merge")
 _TAGS = {f"tag:yaml.org,2002:{kind}" for kind in _KINDS}
 
-# These stay text: YAML 1.1 reads 1:30 as 90 and 010 as 8, but YAML 1.2 reads a text and 10.
+# Values of this form stay text: YAML 1.1 reads 1:30 as 90 and 010 as 8, but YAML 1.2 reads a text and the number 10.
 _YAML_1_1 = re.compile(r"[-+]?(?:[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?|0[0-7]+)")
 _MOST_BYTES = 64 << 20
 """The largest size of a file that a setting names: schemas and certificates are small."""
@@ -51,8 +51,9 @@ class Interpolation:
     """A value with its references replaced.
 
     Attributes:
-        variables: the names in the references. ``undefined`` and ``empty`` list those that have no default: the first
-            are not set, the others are blank.
+        variables: the names in the references.
+        undefined: the variables without a default that are not set; ``empty`` lists those without a default that are
+            blank.
         malformed: references in another form than ``${NAME}`` or ``${NAME:-default}``.
     """
 
@@ -128,7 +129,7 @@ class Document:
         return _at(self.locate(place, key=key), Problem(what=what, key=dotted(place), hint=hint))
 
     def located(self, problem: Problem) -> Problem:
-        """Add the line of its setting to a problem without a file; a setting that the file omits has no line."""
+        """Add the line of the setting to a problem without a file; a setting that is not in the file has no line."""
         # A key may contain dots, as the name of a topic does.
         known = {dotted(place): place for place in self.contents}
         key = problem.key
@@ -219,7 +220,7 @@ class _Conversion:
             if not isinstance(key_node, ScalarNode):
                 self.broken("a key must be a plain word", place, location, "write it as name: value")
                 continue
-            # Use the text of the key: YAML would read the key 'on' as true.
+            # Use the text of the key, because YAML would read the key 'on' as true.
             key = _join_surrogates(key_node.value)
             here = (*place, key)
             if key in values:
@@ -334,5 +335,5 @@ class _Conversion:
 
 
 def _join_surrogates(text: str) -> str:
-    """Join surrogate pairs: a pipeline file may be JSON, which writes some characters as two escapes."""
+    """Join surrogate pairs, because a pipeline file may be JSON, which writes some characters as two escapes."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -58,7 +58,7 @@ def load(
     """
     reading = read(path, overrides=overrides, environment=environment, to_run=to_run)
     raise_first_error(reading.problems)
-    assert reading.config is not None  # without errors, read() has set it
+    assert reading.config is not None  # Without errors, ``read`` has set the config.
     return reading.config
 
 

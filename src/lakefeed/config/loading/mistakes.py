@@ -23,11 +23,11 @@ from lakefeed.config.loading.shape import Place
 from lakefeed.config.models import CROSS_BLOCK_ERRORS, PipelineConfig, pipeline_model
 from lakefeed.config.problem import Problem
 
-# A round replaces the wrong values of one level of blocks. Blocks are nested less deeply than this.
+# A round replaces the wrong values of one level of blocks. Blocks are nested in fewer levels than this number.
 _MAX_ROUNDS = 20
 
 _MOST_PROBLEMS = 200
-"""The limit bounds the time: each unknown key is compared with the names of all settings."""
+"""This limit bounds the time of a check, because each unknown key is compared with the names of all settings."""
 
 _NOTHING = object()
 
@@ -63,7 +63,10 @@ class Mistakes:
     replaced: set[Place]
 
     def is_noise(self, problem: Problem) -> bool:
-        """Return whether a problem is about a replaced value: it is at its place, or it names it in a block around."""
+        """Return whether a problem is about a replaced value.
+
+        The problem is at the value's place, or at a block around this place, with a text that names the value's key.
+        """
         key = tuple(problem.key.split(".")) if problem.key else ()
         for place in self.replaced:
             at = tuple(str(part) for part in place)
@@ -118,10 +121,10 @@ class _Repair:
         self.document = document
         self.changed: set[Place] = set()
         self.wrong: set[Place] = set(document.broken)
-        """The places whose value is wrong in any block, not only by a rule of its block."""
+        """The places whose value is wrong by itself, not only by a rule of the block around it."""
 
     def causes(self, problem: Problem) -> bool:
-        """Return whether a replacement causes a problem: the problem vanishes with another valid value at its place."""
+        """Return whether a replacement causes a problem, so that another valid value at its place removes it."""
         key, before = tuple(problem.key.split(".")) if problem.key else (), self.values
         for place in self.wrong:
             name = ".".join(map(str, place))
@@ -202,7 +205,7 @@ class _Repair:
         block = _at(self.values, place)
         if any(len(wrong) > len(place) for wrong in self._errors(place)):
             return False  # Entries of the block are wrong, so pydantic has not checked the block's rules yet.
-        # Remove the later keys first: the first key of a block is rarely wrong.
+        # Remove the later keys first, because the first key of a block is rarely wrong.
         if any(self._try((*place, key), _NOTHING, around=place) for key in reversed(list(block))):
             return True
         missing = {key: known for key, known in shape.fields(model).items() if key not in block}
@@ -213,7 +216,7 @@ class _Repair:
         )
 
     def _try(self, place: Place, value: Any, *, around: Place | None = None) -> bool:
-        """Put a value at a place, or remove the key; undo this and return False if errors remain ``around`` it."""
+        """Put a value at a place, or remove the key; undo this and return False if errors remain below ``around``."""
         before = self.values
         self.values = copy.deepcopy(before)
         block = _at(self.values, place[:-1])

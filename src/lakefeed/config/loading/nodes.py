@@ -77,7 +77,7 @@ def _loader(text: str, name: str) -> Any:
 
 
 def _require_limits(text: str, name: str) -> None:
-    # Check events, not nodes: aliases are not expanded in them, so their number is bounded by the text's length.
+    # Check events, not nodes: events do not expand aliases, so their number is bounded by the length of the text.
     aliases = depth = 0
     loader = _loader(text, name)
     while loader.check_event():

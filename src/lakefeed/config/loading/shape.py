@@ -1,4 +1,4 @@
-"""Answers from the models which places a pipeline file can have, and which types each place accepts."""
+"""Finds in the models which places a pipeline file can have, and which types each place accepts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Writes metrics as text for Prometheus: in its format 0.0.4, or as OpenMetrics 1.0 for clients that request it.
 
-Prometheus' client library writes the text of one driver. ``merged_text`` merges the texts of several drivers by lines:
-parsing the numbers of 50 feeds in Python would take seconds.
+Prometheus' client library writes the text of one driver. ``merged_text`` merges the texts of several drivers line by
+line, because parsing the numbers of 50 feeds in Python would take seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OPEN_METRICS = "application/openmetrics-text"
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS_TYPE = f"{OPEN_METRICS}; version=1.0.0; charset=utf-8"
 LONGEST_TEXT = 16 * 1024 * 1024
-"""The longest text of a driver that is merged; the setting ``metrics.partitions`` shortens it."""
+"""The longest text of a driver that is merged; the setting ``metrics.partitions`` shortens a driver's text."""
 
 _SAMPLE = re.compile(
     r'(lakefeed_[a-z0-9_]+)((?:\{(?:[a-z_]+="(?:[^"\\\n]|\\[\\"n])*",?)+\})?)'
@@ -56,7 +56,7 @@ def _text_of(families: Iterable[Family], *, accept: str) -> MetricsText:
 
 
 def takes_open_metrics(accept: str) -> bool:
-    """Check that a client accepts OpenMetrics, and does not exclude it with a quality of 0."""
+    """Return whether a client accepts OpenMetrics, and does not exclude it with a quality of 0."""
     for wish in accept.lower().split(","):
         name, *parameters = (part.strip() for part in wish.split(";"))
         if name == OPEN_METRICS:

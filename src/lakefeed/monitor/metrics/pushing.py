@@ -1,4 +1,4 @@
-"""Pushes metrics from a thread of its own, so that no batch waits for the receiver."""
+"""Pushes metrics from a separate thread, so that no batch waits for the receiver."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def pushing(
     Args:
         push: returns whether it succeeded; an error counts as a failure.
         on_change: called with False when pushes begin to fail, and with True when they succeed again.
-        close: called after the last push, or when the end of the run no longer waits for it.
+        close: called after the last push, or when the end of the run no longer waits for the last push.
     """
     stop = threading.Event()
 

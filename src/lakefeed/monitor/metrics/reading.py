@@ -57,13 +57,13 @@ class FeedReading:
 
     @property
     def shown_partitions(self) -> tuple[PartitionLag, ...]:
-        """The partitions that have their own series: always the same, so that their number is limited."""
+        """The partitions that have their own series: always the same ones, so that the number of series is limited."""
         return self.progress.partitions[: self.settings.partitions]
 
 
 @dataclass(frozen=True)
 class Buckets:
-    """A histogram: the numbers of values between each bound and the one below it; the last bound is infinite."""
+    """A histogram: for each bound, the number of values above the next lower bound; the last bound is infinite."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
@@ -83,7 +83,7 @@ class Buckets:
 Labels = tuple[str, ...]
 Value = float | Buckets | None
 Reader = Callable[["FeedReading"], Value | Mapping[Labels, float | None]]
-"""Returns a metric's value, or its values by their labels; None makes no series."""
+"""Returns a metric's value, or its values by their labels; a value of None makes no series."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Metric:
         return last if last in ("seconds", "bytes") else ""
 
     def values(self, reading: FeedReading) -> dict[Labels, float | Buckets]:
-        """Return the values of a feed by safe labels; if two series get the same labels, only the first."""
+        """Return the values of a feed by safe labels; of two series that get the same labels, keep only the first."""
         value = self.read(reading)
         values: Mapping[Labels, Value] = value if isinstance(value, Mapping) else {(): value}
         safe: dict[Labels, float | Buckets] = {}

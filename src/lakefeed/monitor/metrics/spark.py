@@ -22,8 +22,8 @@ SPARK_SECONDS = 5.0
 def pushing_to_spark(config: PipelineConfig, monitor: FeedMonitor, spark: SparkSession | None) -> Iterator[None]:
     """Push the metrics of a run to Spark within this block; do nothing without a session.
 
-    ``FeedGauges`` in the driver's JVM keeps the values after the run: Spark's sinks report once more when the session
-    stops.
+    ``FeedGauges`` in the driver's JVM keeps the values after the run, because Spark's sinks report once more when the
+    session stops.
     """
     gauges = java(spark).metrics.FeedGauges if spark is not None else None
     # A user's own session may lack lakefeed's plugin.
@@ -44,7 +44,7 @@ def pushing_to_spark(config: PipelineConfig, monitor: FeedMonitor, spark: SparkS
 def gauge_values(reading: FeedReading) -> dict[str, int | float]:
     """Return the values of a feed by their names in Spark's sinks, such as ``s3_requests_total.data``.
 
-    Metrics of partitions are left out: each name is a file or series, which Spark never removes.
+    Metrics of partitions are left out, because each name becomes a file or series that Spark never removes.
     """
     values: dict[str, int | float] = {}
     for metric in METRICS:

@@ -37,12 +37,12 @@ class LiveLine:
             self._live.update(Text(printable(text)))
 
     def print(self, text: str) -> None:
-        """Print a line that stays."""
+        """Print a line that stays above the changing line."""
         self.console.print(printable(text, keep="\n\t"), markup=False, soft_wrap=True)
 
 
 class ProgressView(LiveLine):
-    """Shows batches: on the changing line in a terminal, elsewhere on a line each."""
+    """Shows batches: in a terminal on the changing line, otherwise each batch on a new line."""
 
     def __init__(self, title: str, *, console: Console | None = None) -> None:
         super().__init__(f"{title}: waiting for the first batch", console=console)
@@ -50,7 +50,7 @@ class ProgressView(LiveLine):
         self._records = 0
 
     def note(self, text: str) -> None:
-        """Print a line that stays, after the title."""
+        """Print the title and a text as a line that stays."""
         self.print(redacted(f"{self._title}: {text}"))
 
     def batch(self, batch: FinishedBatch) -> None:

@@ -1,4 +1,4 @@
-"""Shows a run: as a panel in a terminal, elsewhere as a line per batch, in text or JSON.
+"""Shows a run: in a terminal as a panel, otherwise as a line per batch, in text or JSON.
 
 Without a terminal, a feed that finishes no batch for a minute prints a heartbeat, so a log without new lines means that
 the driver does not run.
@@ -35,7 +35,7 @@ LogFormat = Literal["text", "json"]
 HEARTBEAT_SECONDS = 60.0
 REFRESH_PER_SECOND = 2
 END_SECONDS = 1.0
-"""The end of a run waits for a heartbeat at most this time: the reader of a pipe may not read."""
+"""The longest time that the end of a run waits for a heartbeat, which hangs if the reader of a pipe does not read."""
 ACTION_SECONDS = 0.5
 MOST_OFFSETS = 100
 """The largest number of partitions whose offsets one structured line lists."""
@@ -45,7 +45,7 @@ _RECORD = re.compile(r"\btopic ([A-Za-z0-9._-]{1,249}), partition (\d+), offset 
 
 
 class _Console(Console):
-    """A console that raises an error for a broken pipe; rich's own also closes the process's stdout."""
+    """A console that only raises an error for a broken pipe; rich's console also closes the process's stdout."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
@@ -129,7 +129,7 @@ class RunView:
                     exit_with(error.exit_status)
             raise
         except Exception as error:
-            # The error's text may contain values of records; the stack trace follows on stderr.
+            # The error's text may contain values of records, so log only its class; the stack trace follows on stderr.
             if self._is_json and not isinstance(error, BrokenPipeError):
                 what = "lakefeed has failed with an unexpected error: please report it"
                 self.log("error", level="error", error=type(error).__name__, what=what, where=None, hint=None)
@@ -169,7 +169,7 @@ class RunView:
             self._console.print(Text(text), soft_wrap=True, highlight=False)
 
     def action(self, event: Event) -> None:
-        """Print an operator's request, or an outcome of it that the run does not print."""
+        """Print an operator's request, or an outcome of the request that the run does not print."""
         if self._is_json:
             details = {name: value for name, value in event.details.items() if name not in ("event", "level")}
             self.log(event.kind, **{**details, "message": event.message})
@@ -185,7 +185,7 @@ class RunView:
                 if event.kind == "action" or (event.kind in ("note", "error") and "action" in event.details):
                     try:
                         self.action(event)
-                    except OSError:  # As in ``_beat``.
+                    except OSError:  # The pipe has no reader any more, as in ``_beat``.
                         return
             if ends:
                 return

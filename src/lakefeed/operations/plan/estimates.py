@@ -23,10 +23,10 @@ from lakefeed.operations.plan.history import Past, Sample
 from lakefeed.records.sources.kafka import task_count
 
 MOST_BATCHES = 1_000
-"""The number of batches that are computed one by one; later batches count as full."""
+"""The most batches that are predicted one by one; all further batches count as full."""
 
 Spread = Callable[[tuple[OffsetRange, ...]], tuple[OffsetRange, ...]]
-"""Takes the remaining ranges, and returns those of the next batch."""
+"""Takes the remaining ranges, and returns the ranges of the next batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Begin:
     """The offsets at which a run begins.
 
     Attributes:
-        again: the ranges of a batch that an earlier run had planned; it is skipped if the sink already has it.
+        again: the ranges of a batch that an earlier run had planned; the batch is skipped if the sink already has it.
         positions: the offsets at which the first new batch begins.
     """
 
@@ -87,7 +87,7 @@ def begin_of_query(
 
 
 def begin_of_topic(position: Position | None, topic: TopicDescription, *, first: Mapping[Partition, int]) -> Begin:
-    """Return where one of many topics begins: at its table's position, or else where a new feed does."""
+    """Return where one of many topics begins: at its table's position, or at ``first`` if there is no position."""
     known = first if position is None else ends(position)
     return Begin(batch_id=0, positions=_positions(known, {topic.name: topic}))
 
@@ -151,7 +151,7 @@ CHECKPOINT = 2
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure for the first batch, and one for all batches; None if it is unknown."""
+    """The same figure for the first batch and for all batches; None for an unknown figure."""
 
     first: int | float | None
     all: int | float | None
@@ -163,7 +163,8 @@ class Estimates:
     """The cost of batches.
 
     Records are exact, except that transactions and compaction leave offsets without a record. Bytes are the
-    uncompressed keys, values and headers. Requests to S3 do not include the start, dead letters and maintenance.
+    uncompressed keys, values and headers. Requests to S3 do not include those of the start, of dead letters and of
+    maintenance.
     """
 
     records: Estimate

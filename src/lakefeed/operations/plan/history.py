@@ -56,13 +56,13 @@ class Past:
 
     @property
     def bytes_a_record(self) -> float | None:
-        """The mean number of stored bytes a record; None without records."""
+        """The mean number of stored bytes per record; None without records."""
         records = sum(batch.records for batch in self.batches)
         return sum(batch.bytes for batch in self.batches) / records if records else None
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Records a second between consecutive commits of the same driver."""
+        """Records per second between consecutive commits of the same driver."""
         return tuple(
             after.records / (after.at - before.at)
             for before, after in pairwise(self.batches)
@@ -120,9 +120,9 @@ class Sample:
 
 
 def sample_records(source: KafkaSource, ranges: Iterable[OffsetRange]) -> Mapping[str, Sample]:
-    """Measure the first records of the topics' fullest ranges: up to 200 records from up to 4 partitions of a topic.
+    """Return the size of up to 200 records of each topic, from the beginnings of its fullest ranges, at most 4.
 
-    If a broker does not answer within ten seconds, its records are left out, and the plan does not fail.
+    If a broker does not answer within ten seconds, the records on it are left out, and the plan does not fail.
     """
     filled = sorted((span for span in ranges if span.records), key=lambda span: (span.topic, -span.records))
     chosen: dict[Partition, tuple[OffsetRange, int]] = {}

@@ -85,7 +85,7 @@ class PartitionPlan:
 class Again:
     """A batch that Spark had planned before the last run ended, and repeats with the same offsets.
 
-    If it ``is_landed``, the sink already has it, and the run skips it; otherwise it is the first batch.
+    If ``is_landed``, the sink already has the batch, and the run skips it; otherwise this is the run's first batch.
     """
 
     batch_id: int
@@ -100,8 +100,8 @@ class RunPlan:
     Attributes:
         sink: ``iceberg catalog.namespace.table`` or ``parquet s3a://…``.
         kind: whether the feed begins, resumes, is refused, or waits for its topic's first record.
-        start: a sentence that says how it would start, or why not.
-        checkpoint: None if the feed has none.
+        start: a sentence that says how the run would start, or why it would not.
+        checkpoint: the planned action on the checkpoint; None if the feed has no checkpoint.
         tables: the changes of the feed's table and of other tables.
         batch_id: the id of the first batch that lands records; None without a checkpoint.
         batches: the number of batches that land the present records.
@@ -159,7 +159,7 @@ class Plans(ReadableResult):
 
     @property
     def figures(self) -> dict[str, str]:
-        """The starts of the first tables, for a notebook."""
+        """How each of the first 20 tables would start, or why it would not, by sink: the figures for a notebook."""
         shown = {plan.sink: plan.start if plan.refusal is None else str(plan.refusal) for plan in self.tables[:20]}
         return shown | ({"more": f"{len(self.tables) - 20:,} tables"} if len(self.tables) > 20 else {})
 
@@ -175,7 +175,7 @@ class Plans(ReadableResult):
 
     @property
     def exit_status(self) -> int:
-        """Return 0 if all tables would start, else the refusal's status, or 1 for many tables."""
+        """Return 0 if all tables would start; else 1 for many tables, or the status of the only table's refusal."""
         if not self.refusals:
             return 0
         return self.refusals[0].exit_status if len(self.tables) == 1 else 1
@@ -192,7 +192,7 @@ class Plans(ReadableResult):
 
 @dataclass
 class _Table:
-    """The plan of one table while it is made; ``status`` is None if the checkpoint belongs to another pipeline."""
+    """The unfinished plan of one table; ``status`` is None if the checkpoint belongs to another pipeline."""
 
     feed: Feed
     status: FeedStatus | None = None
@@ -215,9 +215,9 @@ class _Table:
 
 
 def plan_run(pipeline: str, feeds: Sequence[Feed], *, many: bool, spark: Callable[[], SparkSession]) -> Plans:
-    """Plan a run into one table, or into ``many``, one for each topic; call ``spark`` only if a feed would start.
+    """Plan a run into one table, or with ``many`` into one for each topic; call ``spark`` only if a feed would start.
 
-    ``feeds`` must be new, one for each table, so that they use the registry's present schemas.
+    ``feeds`` must be newly created, one for each table, so that they use the registry's present schemas.
     """
     session = cache(spark)
     tables = [_look(feed, spark=session) for feed in feeds]
@@ -251,7 +251,7 @@ def _look(feed: Feed, *, spark: Callable[[], SparkSession]) -> _Table:
 
 
 def _refuse_shared_tables(tables: Sequence[_Table]) -> None:
-    """Refuse the second topic of a table, which belongs to the topic whose rows it has, or else to the first topic."""
+    """Refuse topics whose table belongs to another topic: the topic whose rows the table has, or else the first one."""
     taken: Taken[_Table] = Taken()
     for table in tables:
         clash = taken.take(table.topic, table.feed.config, table)
@@ -267,7 +267,7 @@ def _refuse_shared_tables(tables: Sequence[_Table]) -> None:
 
 
 def _describe_topics(starting: Sequence[_Table]) -> dict[str, TopicDescription]:
-    """Describe the topics as the feed's consumers see them, which may stop at an open transaction."""
+    """Describe the topics as the feed's consumers see them: for these, a topic may end at an open transaction."""
     if not starting:
         return {}
     source = starting[0].feed.config.kafka

@@ -32,7 +32,7 @@ RECORDS = (
     "CAST(NULL AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers",
     "'' AS sequence_number",
 )
-"""SQL that makes the columns of Spark's Kafka source from the columns ``timestamp, value`` of its rate source."""
+"""SQL that makes the columns of Spark's Kafka source from the columns ``timestamp, value`` of Spark's rate source."""
 
 
 def parse_sql(config: PipelineConfig, *, spark: Callable[[], SparkSession]) -> list[Problem]:
@@ -89,7 +89,7 @@ def analyze(
 ) -> list[Problem]:
     """Return problems of transform and sink: columns, functions, operations that cannot run as a stream. Run nothing.
 
-    With ``connect``, ask registry and catalog; without it, a warning names the checks that need them.
+    With ``connect``, also ask the registry and the catalog; otherwise a warning names each check that needs them.
     """
     # Imported here, since most checks end before this line, and the module imports the code of a whole run.
     from lakefeed.sinks.factory import sinks_of
@@ -116,7 +116,7 @@ def analyze(
         else:
             for sink in sinks_of(part, connections, folder=folder):
                 found += sink.check_rows(frame, stateful=stateful)
-            if part.transform is not None or _needs_spark(part):  # Otherwise another check knows the columns.
+            if part.transform is not None or _needs_spark(part):  # Otherwise a check without Spark knows the columns.
                 maker = f"decode.{part.decode.kind}" if part.transform is None else place
                 known = refusals(part, list(paths(frame.schema)), place=maker)
                 found += [replace(each, severity="warning") if part.decode.registry else each for each in known]
@@ -126,7 +126,8 @@ def analyze(
 def _parts(config: PipelineConfig, connections: Connections, *, connect: bool) -> list[tuple[PipelineConfig, str]]:
     """Return the pipelines of single tables that need analysis, with the place of their transform in the file.
 
-    Topics without own settings are checked by the first of them; with ``connect`` by all, since their schemas differ.
+    Of the topics without settings of their own, only the first is checked; with ``connect`` all of them are, since
+    their schemas differ.
     """
     if not config.has_many_tables:
         from lakefeed.sinks.definition import SinkDefinition
@@ -149,7 +150,7 @@ def _parts(config: PipelineConfig, connections: Connections, *, connect: bool) -
 
 
 def _needs_spark(config: PipelineConfig) -> bool:
-    """Check that only Spark can determine a schema's columns."""
+    """Return whether only Spark can determine the columns of the decoded values."""
     json = config.decode.json_
     return config.decode.protobuf is not None or (json is not None and json.schema_file is not None)
 
@@ -160,7 +161,7 @@ def _analyze_rows(feed: Feed, spark: Callable[[], SparkSession], *, has_many_tab
     from lakefeed.feed.real_time import require_fit
     from lakefeed.records.decode.resolve import put_credentials
 
-    _ = feed.transform  # Load its Python functions before Spark starts.
+    _ = feed.transform  # Load the transform's Python functions before Spark starts.
     session = spark()
     put_credentials(session, feed.config.decode)
     frame = feed.rows(_records(session, feed.config))
@@ -180,7 +181,7 @@ def _analyze_rows(feed: Feed, spark: Callable[[], SparkSession], *, has_many_tab
 
 
 def _records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
-    """Return a stream with the source's columns; of files only those that the pipeline file declares."""
+    """Return a stream with the source's columns; for files, with the columns that the pipeline file declares."""
     from lakefeed.records.sources.rows import read_rows
 
     source = config.source

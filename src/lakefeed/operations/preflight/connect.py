@@ -48,11 +48,11 @@ if TYPE_CHECKING:
 
 
 def preflight(config: PipelineConfig, *, connections: Connections | None = None, tables: bool = False) -> list[Problem]:
-    """Return all problems with the servers, folders and tables of a pipeline; if a run can begin, only warnings.
+    """Return all problems with the servers, folders and tables of a pipeline; if a run can begin, all are warnings.
 
     Args:
         connections: store and catalogs. Default: those of the pipeline and of this process's environment.
-        tables: also check the tables and the start of a new feed; a run does this itself.
+        tables: also check the tables and the start of a new feed; a run makes these checks itself.
     """
     if connections is None:
         connections = config.connections(os.environ)
@@ -66,7 +66,7 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None,
     checks += [partial(each, config) for each in (_missing_columns, _refused_columns, _change_events)]
     with ThreadPoolExecutor(max_workers=len(checks), thread_name_prefix="preflight") as pool:
         problems = [problem for found in pool.map(lambda check: check(), checks) for problem in found]
-    # If the catalog has a problem, opening its tables would only report it again.
+    # If the catalog has a problem, opening its tables would only report the same problem again.
     if tables and not any(problem.key.startswith("catalogs.") for problem in problems):
         problems += _table_problems(config, connections)
     waiting = tuple(f"sinks.{name}." for name, sink in config.sinks.items() if sink.can_lag)
@@ -81,7 +81,7 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None,
 def _kafka(config: PipelineConfig, connections: Connections, *, start: bool) -> list[Check]:
     if (source := config.source.kafka) is None:
         return []
-    # With many tables, a topic without a schema stops no other topic, and its schema may come later.
+    # With many tables, a topic without a schema stops no other topic, so its schema may be registered later.
     topic = None if config.has_many_tables else next(iter(source.topics or ()), None)
     checks: list[Check] = [partial(_topics, source, may_come=config.has_many_tables)]
     if start:
@@ -100,7 +100,7 @@ def _topics(source: KafkaSource, *, may_come: bool = False) -> list[Problem]:
     try:
         existing = Topics(where, options=source.client_options).list()
     except ConfigError as error:
-        # An example is a Java key store, which Spark's Kafka client reads, and the client of this check does not.
+        # For example, Spark's Kafka client can read a Java key store, but the client of this check cannot.
         what = f"the topics cannot be checked before the run: {error.what}"
         return [Problem(what=what, key=key, hint=error.hint, severity="warning")]
     except LakefeedError as error:
@@ -156,9 +156,10 @@ def _registry(settings: Registry) -> SchemaRegistry:
 def _subjects(
     encoded: Encoded, block: str, part: str, topic: str | None, kept: Callable[[], bool] = bool
 ) -> list[Check]:
-    """Return checks that the registry has the subjects, or that it answers if the subject is unknown.
+    """Return checks that the registry has the subjects, or that the registry answers if the subject is unknown.
 
-    If the table has ``kept`` a reader's schema, a subject without a usable version is only a warning.
+    ``kept`` returns whether the table stores a reader's schema; then a subject without a usable version is only a
+    warning.
     """
     if (registry := encoded.registry) is None:
         return []
@@ -198,7 +199,7 @@ def _subjects(
 
 
 def _keeps_schema(config: PipelineConfig, connections: Connections) -> bool:
-    """Check that the table has a reader's schema of this feed; raise an error if the table cannot be read."""
+    """Return whether the table stores a reader's schema of this feed; raise an error if the table cannot be read."""
     from lakefeed.operations.compare_schemas import existing_table
 
     table = existing_table(config, connections=connections)
@@ -206,7 +207,7 @@ def _keeps_schema(config: PipelineConfig, connections: Connections) -> bool:
 
 
 def _subject(registry: Registry, subject: str | None, kind: str) -> list[str]:
-    """Return why a subject's newest versions cannot be used; raise an error if no version can be used."""
+    """Return the reasons why a subject's newest versions cannot be used; raise an error if no version can be used."""
     from lakefeed.records.decode.avro_schema import usable_versions
 
     client = _registry(registry)
@@ -229,13 +230,13 @@ def _places(config: PipelineConfig, connections: Connections) -> list[Check]:
 
 
 def _folder(path: Path) -> None:
-    """Require a folder that is writable or can be created."""
+    """Raise an error unless a folder is writable or can be created."""
     existing = next(each for each in (path, *path.parents) if each.exists())
     where = str(existing)
     if not existing.is_dir():
         raise ConfigError("this must be a folder, and it is a file", where=where, hint="name another place")
     try:
-        # The temporary file shows more than permissions, which some file systems do not obey.
+        # Create a temporary file instead of checking permissions, which some file systems do not obey.
         tempfile.TemporaryFile(dir=existing).close()
     except OSError as error:
         hint = "name a folder of yours, or let its owner give you the right to write"
@@ -243,7 +244,7 @@ def _folder(path: Path) -> None:
 
 
 def _buckets(buckets: Mapping[str, str], connections: Connections) -> list[Check]:
-    """Return checks of buckets; ``buckets`` has the names with the options that name them."""
+    """Return checks of buckets; ``buckets`` maps the name of each bucket to the option that names the bucket."""
     keys: Keys | None = None
     found: list[Check] = []
     try:
@@ -258,7 +259,7 @@ def _buckets(buckets: Mapping[str, str], connections: Connections) -> list[Check
 
 
 def _missing_columns(config: PipelineConfig) -> list[Problem]:
-    """Warn of columns in settings that the registry's schema lacks; the table may still have them."""
+    """Warn of each column that a setting names but the subject's latest schema lacks; the table may still have it."""
     if config.has_many_tables or config.decode.envelope is not None or decoded_columns(config) is not None:
         return []
     if (latest := _latest_schema(config)) is None:
@@ -283,7 +284,7 @@ def _change_events(config: PipelineConfig) -> list[Problem]:
 
 
 def _refused_columns(config: PipelineConfig) -> list[Problem]:
-    """Find columns that a table refuses; only warn if they come from a registry: the records may use older versions."""
+    """Find columns that a sink refuses; only warn of columns from a registry, since records may use older versions."""
     rows = None if config.has_many_tables or config.decode.envelope else _rows(config)
     if rows is None:
         return []
@@ -362,7 +363,7 @@ def _sqlite(path: Path) -> None:
 
 
 def _server(catalog: Catalog) -> None:
-    """Check that a database or metastore server listens; for PostgreSQL also that a login succeeds."""
+    """Raise an error unless a database or metastore server listens; for PostgreSQL, also unless a login succeeds."""
     if catalog.uri.startswith(postgresql.SCHEME) and postgresql.can_log_in():
         # If only Java can read the TLS settings, the check sends no password: it only connects to the port.
         with suppress(JavaOnly):
@@ -386,9 +387,9 @@ def _server(catalog: Catalog) -> None:
 
 
 def _table_problems(config: PipelineConfig, connections: Connections) -> Iterator[Problem]:
-    """Find tables whose metadata is lost, and tables of rows and dead letters that hold something else.
+    """Find tables whose metadata is lost, and tables that hold something other than the feed's rows or dead letters.
 
-    If a table cannot be opened for another reason, other checks or the start of the run report it.
+    If a table cannot be opened for another reason, other checks or the start of the run report the reason.
     """
     from lakefeed.clients.iceberg.reader import open_table
 

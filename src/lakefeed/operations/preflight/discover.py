@@ -23,14 +23,14 @@ from lakefeed.records.spec import ID_HEADERS, ID_IN_HEADER
 SAMPLE_SECONDS = 5.0
 # A JSON object with more fields is probably a map with ids as keys.
 MAX_COLUMNS = 1_000
-# To find the subject of a schema id, init asks for the latest version of all subjects: a request each.
+# To find the subject of a schema id, init requests the latest version of each subject, up to this number.
 _MAX_SUBJECTS = 200
 _TIME_NAME = re.compile(r"(?i)(^|_)(at|ts|time|date|datetime|timestamp)($|_)|(time|date|stamp)$|At$")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A top-level field of the values; its ``time`` is ``text`` if it is a text whose name suggests a time."""
+    """A top-level field of the values; ``time`` is ``text`` if the field is a text whose name suggests a time."""
 
     name: str
     type: str
@@ -39,7 +39,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Discovery:
-    """The decode block that fits a topic, and ``how`` init has found it; if it is not ``certain``, it is a guess.
+    """The decode block that fits a topic, and ``how`` init has found the block, which is a guess unless ``certain``.
 
     ``subject`` is None for the usual ``<topic>-value``; ``ddl`` has the columns of JSON.
     """
@@ -109,7 +109,7 @@ def _from_record(value: bytes | None, registry_url: str | None, topic: str) -> D
 
 
 def _framed(schema_id: int, registry_url: str) -> Discovery | None:
-    """Return the decode block for a value with Confluent's header; None if the registry lacks its schema."""
+    """Return the decode block for a value with Confluent's header; None if the registry lacks the value's schema."""
     registry = SchemaRegistry.of(Registry.from_environment(registry_url, os.environ))
     try:
         registry.schema(schema_id)
@@ -126,7 +126,7 @@ def _framed(schema_id: int, registry_url: str) -> Discovery | None:
 
 
 def sample(topic: str, *, bootstrap_servers: str, login: KafkaLogin | None = None) -> tuple[bytes | None, str | None]:
-    """Return the value of one of the topic's first records, and the name of the header with its schema id, if any.
+    """Return the value of one of the topic's first records, and the name of the header with a schema id, if any.
 
     Commits nothing, and joins no consumer group.
     """
@@ -183,7 +183,7 @@ def _avro_time(name: str, schema: Any) -> Literal["instant", "text"] | None:
 
 
 def _json_columns(value: bytes) -> tuple[Column, ...]:
-    """Return the columns of a JSON object; none if DDL cannot name its fields, or if it has too many."""
+    """Return the columns of a JSON object; none if DDL cannot name the object's fields, or if it has too many."""
     try:
         document = json.loads(value)
         if not isinstance(document, dict) or "" in document or len(document) > MAX_COLUMNS:
@@ -208,7 +208,7 @@ def _text_time(name: str) -> Literal["text"] | None:
 
 def _ddl_type(value: Any, depth: int = 1) -> str:
     if depth > DEEPEST - 2:
-        return "STRING"  # Holds the nested value as JSON. The record and this text also count as levels.
+        return "STRING"  # The text has the nested value as JSON. The record and the text count as levels, too.
     if isinstance(value, bool):
         return "BOOLEAN"
     if isinstance(value, int):

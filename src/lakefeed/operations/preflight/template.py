@@ -19,12 +19,12 @@ from lakefeed.messages.pages import page_command
 from lakefeed.operations.preflight.discover import Discovery
 
 MAX_FIELDS = 200
-"""The largest number of fields that the comment lists."""
+"""The largest number of fields that the comment in the file lists."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Blank:
-    """The values of a new pipeline file; addresses that an environment variable has are None.
+    """The values of a new pipeline file; an address is None if an environment variable has it.
 
     Attributes:
         bucket: the bucket of the checkpoint.
@@ -193,12 +193,12 @@ def _variable(name: str, default: str | None) -> str:
         return f"${{{name}}}"
     if re.fullmatch(r"[A-Za-z0-9.,:/_-]+", default):
         return f"${{{name}:-{default}}}"
-    # A default cannot contain these characters, or YAML would misread them: write the value itself.
+    # The default of a variable cannot contain these characters, or YAML would misread them. So write only the value.
     return _quoted(default)
 
 
 def _comment(text: str) -> str:
-    """Keep text from outside on its line: several unprintable characters end a comment in YAML."""
+    """Return an external text for a comment, without unprintable characters, since some of them end a YAML comment."""
     return "".join(char if char.isprintable() else "?" for char in str(text)[:120])
 
 
@@ -208,13 +208,16 @@ def _scalar(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Quote a text for YAML; in a pipeline file $$ is one dollar sign."""
+    """Quote a text for YAML; a dollar sign becomes $$, as in all values of a pipeline file."""
     escaped = text.replace("\\", r"\\").replace('"', r"\"").replace("$", "$$")
     return '"' + "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in escaped) + '"'
 
 
 def write_new(path: Path, text: str, *, overwrite: bool = False) -> None:
-    """Write a file completely or not at all; raise a ConfigError if it exists. Write into a device or pipe directly."""
+    """Write a file completely or not at all; write into a device or pipe directly.
+
+    Raises a ConfigError if the file exists and ``overwrite`` is false, or if it cannot be written.
+    """
     if not path.absolute().parent.is_dir():
         hint = f"mkdir -p {path.absolute().parent}"
         raise ConfigError("cannot write the file: its folder does not exist", where=str(path), hint=hint)
@@ -228,7 +231,7 @@ def write_new(path: Path, text: str, *, overwrite: bool = False) -> None:
 
 
 def write_schema_beside(pipeline: Path) -> Path | None:
-    """Write the JSON Schema next to a pipeline file; return None if a foreign file has its name."""
+    """Write the JSON Schema next to a pipeline file; write nothing and return None if a foreign file has that name."""
     path = pipeline.absolute().parent / FILE_NAME
     if path.exists() and f'"title": "{TITLE}"' not in path.read_text("utf-8", errors="replace"):
         return None

@@ -1,7 +1,7 @@
 """Move a feed on purpose, with its ledger, rows, dead letters, checkpoint and monitoring group.
 
-The commit of the move in the table's ledger comes first. If the command is interrupted after it, the next start finds a
-move that the checkpoint lacks, and completes the rest; so does the same command.
+The commit of the move in the table's ledger comes first. If the command is interrupted after this commit, the next
+start finds a move that the checkpoint lacks, and completes the rest; the same command, run again, does so, too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RewindPlan:
-    """The effects of a rewind; if ``moves`` is empty, it only recreates the checkpoint.
+    """The effects of a rewind; if ``moves`` is empty, the rewind only recreates the checkpoint.
 
     Attributes:
         letters: the number of dead letters to delete.
@@ -133,7 +133,9 @@ def plan_rewind(
 
 
 def execute_rewind(feed: Feed, agreed: RewindPlan, spark: SparkSession) -> str | None:
-    """Move the feed as planned, and stop a running driver; raise CheckpointMismatch if the feed has committed since.
+    """Move the feed as planned, and stop a running driver.
+
+    Raises CheckpointMismatch if the feed has committed since the plan was made.
 
     Returns a message about the monitoring group, or None.
     """
@@ -170,7 +172,7 @@ def execute_rewind(feed: Feed, agreed: RewindPlan, spark: SparkSession) -> str |
 def _with_rows(
     moves: tuple[PartitionMove, ...], table: Table, ids: Mapping[str, str], feed: str, *, delete_rows: bool | None
 ) -> tuple[tuple[PartitionMove, ...], str | None]:
-    """Add the numbers of rows to the moves, if the table has the rows' offsets; return the filter to delete them."""
+    """Return the moves with their numbers of rows, if known, and the filter to delete these rows; None to keep them."""
     spans = {(move.topic, move.partition): (move.to, move.to + move.again) for move in moves if move.again}
     if not spans:
         return moves, None
@@ -218,7 +220,7 @@ def _count_rows(
     """Count the rows in each partition's span, with the filter of ``rows_where`` as a pyiceberg expression."""
     from pyiceberg import expressions
 
-    own: Any = expressions  # Their constructors come from a plugin that mypy does not load.
+    own: Any = expressions  # The expressions' constructors come from a plugin that mypy does not load.
     topic_column, partition_column, offset_column = columns
     filters = []
     for (topic, partition), (start, end) in spans.items():
@@ -238,7 +240,10 @@ def _count_rows(
 def _with_letters(
     moves: tuple[PartitionMove, ...], known: Mapping[Partition, int], feed: Feed, position: Position | None
 ) -> tuple[tuple[PartitionMove, ...], int]:
-    """Count the dead letters to delete: of offsets that the feed will read again, or that the table has not reached."""
+    """Return the moves with their numbers of dead letters to delete, and the sum.
+
+    These are the letters of offsets that the feed will read again, or that the table has not reached.
+    """
     store = feed.config.dead_letters.table if feed.config.dead_letters else None
     if store is None:
         return moves, 0
@@ -258,7 +263,7 @@ def _with_letters(
 
 
 def _require_written(store: str, targets: Mapping[Partition, int], feed: Feed, snapshot_id: int) -> None:
-    """Refuse a move if a crash prevented the last batch's dead letters: after the move no start would write them."""
+    """Refuse a move if a crash has left the last batch's dead letters unwritten; no start after it would write them."""
     name, connections = feed.config.name, feed.connections
     line, _ = ancestors(open_table(feed.config.sink.ledger_table, connections=connections), name)
     last = next((commit for commit in commits_of(line, name) if commit.snapshot_id == snapshot_id), None)

@@ -31,7 +31,7 @@ class PartitionMove:
 
     Attributes:
         rows: the table's rows of records that the feed will read again; None if they were not counted.
-        letters: the dead letters to delete.
+        letters: the number of dead letters to delete.
     """
 
     topic: str
@@ -140,7 +140,7 @@ def plan_moves(
 ) -> tuple[PartitionMove, ...]:
     """Check and return the moves: the topic must have the target offset, and moving forward needs ``accept_loss``.
 
-    ``positions`` is empty if the feed's position is unknown; ``ids`` are the ids of the topics that it has read.
+    ``positions`` is empty if the feed's position is unknown; ``ids`` are the ids of the topics that the feed has read.
     """
     moves, partitions = [], partitions_of(topics)
     for (topic, partition), to in sorted(targets.items()):
@@ -178,7 +178,7 @@ def plan_moves(
 
 
 def require_own_records(moves: Sequence[PartitionMove], adopted: Mapping[Partition, int], *, where: str) -> None:
-    """Refuse a move to before the offsets at which the feed took the table over: another tool wrote these rows."""
+    """Refuse a move to before the offsets at which the feed took the table over from another tool."""
     for move in moves:
         at = adopted.get((move.topic, move.partition), 0)
         if move.to < at:
@@ -200,7 +200,8 @@ def move_commit(
 ) -> Commit:
     """Return the commit that moves a feed.
 
-    ``before`` has the ranges of its newest commit; None if the table was rolled back and the position is unknown.
+    ``before`` has the ranges of the feed's newest commit; None if the table was rolled back, so that the position is
+    unknown.
     """
     if before is None:
         ids = {name: topic.topic_id for name, topic in topics.items() if topic is not None}
@@ -208,7 +209,7 @@ def move_commit(
         reached = OffsetRanges(ranges, {move.topic: ids[move.topic] for move in moves})
         return Commit(feed, 0, reached, move=PositionReset(reason="rewind", unknown=True))
     again = [move for move in moves if move.again]
-    # Without rows to delete, the move counts as one that deletes rows: for verify a later duplicate is then a fault.
+    # A move without rows to delete is stored as a move that deletes rows, so that verify reports later duplicates.
     deletes = deletes or (bool(again) and all(move.rows == 0 for move in again))
     reset = PositionReset(
         reason="accepted-loss" if any(move.given_up for move in moves) else "rewind",

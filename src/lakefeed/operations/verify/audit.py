@@ -1,4 +1,4 @@
-"""Compare a feed's commits with each other and with the broker's answers; the evidence is read already."""
+"""Compare a feed's commits with each other and with the broker's answers; nothing is read here."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _continuity(commits: tuple[Commit, ...]) -> Iterator[Finding]:
 
 
 def _moved(commit: Commit, ends: dict[Partition, int]) -> Iterator[Finding]:
-    """Note the offsets that a move skips or reads again; set ``ends`` to its target if the move starts from them."""
+    """Note the offsets that a move skips or reads again; set ``ends`` to the move's target if the move starts there."""
     assert commit.move is not None
     ids, left = commit.ranges.topic_ids, commit.left_ids
     notes: list[tuple[str, str | Partition | OffsetRange]] = []
@@ -114,7 +114,7 @@ def _moved(commit: Commit, ends: dict[Partition, int]) -> Iterator[Finding]:
 
 
 def _with_snapshot(finding: Finding, what: str) -> Finding:
-    """Let a finding name its snapshot: a move or a takeover has the number of a batch, and is no batch."""
+    """Let a finding name its snapshot, because a move or a takeover has the number of a batch but is no batch."""
     return replace(finding, what=f"snapshot {finding.snapshot_id}: {what}")
 
 
@@ -176,7 +176,7 @@ def _backfills(evidence: Evidence) -> Iterator[Finding]:
     for landed in evidence.line:
         for topic, topic_id in landed.ranges.topic_ids.items():
             if ids.setdefault(topic, topic_id) != topic_id:
-                # The topic was recreated, so its offsets mean other records now.
+                # The topic was recreated, so the same offsets mean other records now.
                 ids[topic] = topic_id
                 by_feed = [span for span in by_feed if span.topic != topic]
                 by_backfills = [span for span in by_backfills if span.topic != topic]
@@ -252,7 +252,7 @@ def _left_out(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _rows(evidence: Evidence) -> Iterator[Finding]:
-    """Find commits whose snapshot has another number of rows than they count; a transform may change that number."""
+    """Find commits whose snapshot added more or fewer rows than the commit counts; skip this check with a transform."""
     if evidence.transformed:
         what = "the pipeline's transform decides the number of rows: rows are not compared with counts"
         yield Finding.of("transform", what, fault=False)
@@ -266,7 +266,7 @@ def _rows(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _recorded(evidence: Evidence) -> Iterator[Finding]:
-    """Check that the table's properties, which outlive snapshots, have the newest commit's position."""
+    """Find a position in the table's properties, which outlive snapshots, that is not the newest commit's position."""
     if not evidence.recorded_known:
         what = "the table was rolled back to before the feed's commits; the feed's position is unknown"
         yield Finding.of("position", what)

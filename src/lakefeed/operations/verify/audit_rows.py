@@ -1,4 +1,4 @@
-"""Compare the counts in a feed's commits with its dead letters, rows and keys; the evidence is read already."""
+"""Compare the counts in a feed's commits with its dead letters, rows and keys; nothing is read here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CommitOutcome:
     """The part of a commit's records that later moves of the feed have not undone.
 
     Attributes:
-        limits: the lowest offset to which later moves have rewound a partition.
+        limits: by partition, the lowest offset to which later moves have rewound the partition.
         left: topics that the feed has left, or whose name now belongs to another topic.
     """
 
@@ -56,7 +56,7 @@ class CommitOutcome:
 
 
 def outcomes_since(commits: Sequence[Commit | Backfill]) -> list[CommitOutcome]:
-    """Return the outcomes of the commits after later moves, in the same order."""
+    """Return each commit's outcome after all later moves, in the order of the commits."""
     found = []
     limits: dict[Partition, int] = {}
     left: frozenset[str] = frozenset()
@@ -85,7 +85,7 @@ def renamed_topics(commits: tuple[Commit, ...]) -> set[str]:
     """Return names that several topics have had: rows of these topics cannot be distinguished by name and offset."""
     ids: dict[str, set[str]] = defaultdict(set)
     for commit in commits:
-        # Topics that the feed left count, too: their own commits may have expired.
+        # Topics that the feed left count, too, because the commits with their ranges may have expired.
         for topic, topic_id in (*commit.ranges.topic_ids.items(), *commit.left_ids.items()):
             ids[topic].add(topic_id)
     return {topic for topic, known in ids.items() if len(known) > 1}
@@ -124,7 +124,7 @@ def _written(evidence: Evidence, letters: Letters) -> Iterator[Finding]:
             # The letters of a rewound commit may be deleted already, or soon.
             rewound.add(commit.ranges.ranges)
         else:
-            # After a rewind, two commits may have the same ranges: each takes the oldest count of letters.
+            # After a rewind, two commits may have the same ranges: each takes the oldest count that is left.
             queue = written.get(commit.ranges.ranges, [])
             count = queue.pop(0) if total(commit.counts).dead_letters and queue else None
             pending = "the next start of the feed writes them" if commit is evidence.commits[-1] else None
@@ -137,7 +137,7 @@ def _written(evidence: Evidence, letters: Letters) -> Iterator[Finding]:
 
 
 def _fewer(commit: Commit | Backfill, written: int | None, letters: Letters, pending: str | None) -> Iterator[Finding]:
-    """Find a commit with another number of ``written`` letters than it counts; ``pending`` says who writes them yet."""
+    """Find a commit with another number of ``written`` letters than it counts; ``pending`` says who will write them."""
     counted = total(commit.counts).dead_letters
     if not counted or written == counted or (written is None and not letters.whole):
         return
@@ -166,7 +166,7 @@ def _present(evidence: Evidence, letters: Letters) -> Iterator[Finding]:
     offsets = Offsets(covered(evidence.landed))
     landed = {replay.replay_id for replay in evidence.replays}
     for letter in sorted(letters.letters):
-        # Batches may have landed since the table was read, and the next replay deletes letters that have landed.
+        # Skip letters of batches after the table was read, and letters that have landed: the next replay deletes these.
         if offsets.has(letter.topic, letter.partition, letter.offset) and letter.replay_id not in landed:
             present[letter.topic, letter.partition].append(letter.offset)
     # Some letters of a recreated topic belong to the earlier topic of this name.
@@ -192,7 +192,7 @@ def _present(evidence: Evidence, letters: Letters) -> Iterator[Finding]:
 
 
 def _pending(evidence: Evidence, letters: Letters) -> dict[Partition, int]:
-    """Return the newest commits' unwritten dead letters, by partition: the feed writes them now, or after a crash."""
+    """Return how many dead letters of the newest commits are not written yet, by partition; they will be written."""
     pending: dict[Partition, int] = defaultdict(int)
     newest: tuple[Commit | Backfill, ...] = (*evidence.commits[-1:], *evidence.backfills[-1:])
     for commit in newest if letters.whole else ():
@@ -203,7 +203,7 @@ def _pending(evidence: Evidence, letters: Letters) -> dict[Partition, int]:
 
 
 def row_findings(evidence: Evidence) -> Iterator[Finding]:
-    """Find rows that are repeated, missing, or from offsets of no commit, by the rows' own offsets."""
+    """Find rows that are repeated, missing, or of no commit, by the offsets in the rows' metadata columns."""
     if (coverage := evidence.row_coverage) is None:
         return
     required = _required_rows(evidence)
@@ -273,7 +273,7 @@ def upsert_findings(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _changes(evidence: Evidence, keyed: Keyed) -> Iterator[Finding]:
-    """Check that the records of each commit are the sum of dead letters, skipped, superseded, void and applied."""
+    """Find commits whose records are not the sum of dead letters and skipped, superseded, void and applied changes."""
     void = 0
     for commit in evidence.commits:
         if commit.move is not None:

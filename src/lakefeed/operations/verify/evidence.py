@@ -61,7 +61,7 @@ class Finding:
         commit: Commit | Backfill | ReplayCommit | None = None,
         fault: bool = True,
     ) -> Finding:
-        """Return a finding about a topic, a partition or offsets; with a commit, its sentence begins with the batch."""
+        """Return a finding about a topic, a partition or offsets; its text begins with the title of ``commit``."""
         finding = cls(kind=kind, what=what, fault=fault)
         if commit is not None:
             what = f"{commit.title}: {what}"
@@ -120,7 +120,7 @@ class Evidence:
         broker_record_counts: the broker's counts for ranges with fewer records than offsets; None if the broker lacks
             some of the offsets.
         transformed: whether a transform decides the number of rows.
-        row_coverage: the rows by their own offsets; None if they were not read.
+        row_coverage: by partition, a summary of the offsets in the rows; None if the rows were not read.
         keyed: None if the sink appends rows.
         files: the files of the table, of its history and of the dead letters.
     """
@@ -147,7 +147,7 @@ class Evidence:
 
     @property
     def landed(self) -> tuple[Commit | Backfill, ...]:
-        """The commits of the feed, and then those of backfills."""
+        """The commits of the feed, followed by the commits of backfills."""
         return (*self.commits, *self.backfills)
 
     @property
@@ -192,7 +192,7 @@ def collect_evidence(config: PipelineConfig, connections: Connections, *, deep: 
     line, whole = ancestors(table, config.name)
     recorded = table.properties.get(f"{POSITION}.{config.name}")
     position = Position.from_json(recorded) if recorded is not None else None
-    # The commits of these rewinds may have expired; then only the position explains several rows with one offset.
+    # The commits of rewinds that kept rows may have expired; then only the position explains repeated offsets.
     kept = position.kept.intervals if position is not None else {}
     evidence = Evidence(
         commits=tuple(commits_of(line, config.name)),
@@ -237,7 +237,7 @@ def _with_sources(
     connections: Connections,
     rows: StoredRows | None,
 ) -> Evidence:
-    """Add dead letters, topics and rows; read after the commits, they include all that these have written."""
+    """Add dead letters, topics and rows, which are read after the commits, so that they include the commits' work."""
     evidence = replace(evidence, transformed=config.transform is not None)
     if (letters := config.dead_letters) is not None:
         stored, files = (
@@ -265,7 +265,7 @@ def _read_letters(name: str, feed: str, connections: Connections) -> tuple[Lette
     if (files := check_files(table)).lost:
         return None, files
     line, whole = ancestors(table)
-    equal: Any = EqualTo  # Its constructor comes from a plugin that mypy does not load.
+    equal: Any = EqualTo  # The constructor of EqualTo comes from a plugin that mypy does not load.
     columns = ("topic", "partition", "offset", "replay")
     rows = table.scan(row_filter=equal("feed", feed), selected_fields=columns).to_arrow().to_pylist()
     letters = tuple(Letter(*(row[column] for column in columns)) for row in rows)
@@ -298,7 +298,7 @@ def _coverage(evidence: Evidence, rows: StoredRows) -> dict[Partition, RowCovera
 
 
 def spans(commits: Sequence[Commit | Backfill]) -> dict[Partition, tuple[int, int]]:
-    """Return the partitions' first offsets in the commits, and the offsets after their last."""
+    """Return each partition's first offset in the commits, and the offset after its last one."""
     found: dict[Partition, tuple[int, int]] = {}
     for commit in commits:
         for span in without_batches(commit.ranges).ranges:

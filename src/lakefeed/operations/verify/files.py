@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 MOST_FILES = 20_000
-"""The largest number of files to check per table, newest first: a check is a HEAD request."""
+"""The largest number of files to check per table, newest first; each check is a HEAD request."""
 _THREADS = 16
 
 
@@ -92,7 +92,7 @@ def _lost(io: FileIO, files: list[tuple[str, tuple[str, int]]]) -> Iterator[Lost
 
 
 def _reason(error: Exception) -> str:
-    """Return the damage of a file; raise the error instead if the store is at fault."""
+    """Describe the damage of a file that cannot be read; raise the error instead if the store is at fault."""
     if isinstance(error, FileNotFoundError):
         return "it is gone"
     if isinstance(error, OSError):

@@ -41,7 +41,7 @@ SELECT * FROM (
 QUALIFY row_number() OVER (PARTITION BY topic, part ORDER BY position) <= ?
 ORDER BY ALL
 """
-# The marks are all offsets with a row or a dead letter, and for each span one just before and one just after it.
+# Marks are all offsets with a row or a dead letter, and the offsets just before and just after each span.
 # Offsets after an end mark are in no span. If the next span begins one offset later, its first mark is the end mark.
 _ABSENT = """
 WITH marks AS (
@@ -83,7 +83,7 @@ class Letter:
 
 @dataclass(frozen=True)
 class RowCoverage:
-    """The rows of one partition by their own offsets.
+    """The rows of one partition, compared with the ledger by the offsets in the rows.
 
     Attributes:
         rows: the number of rows with offsets of the ledger.
@@ -108,8 +108,8 @@ class RowSpan:
 
     Attributes:
         offsets: the number of different offsets within the requested range.
-        rows_within: the number of rows within that range.
-        beyond: the number of rows at or after the range's end.
+        rows_within: the number of rows within the requested range.
+        beyond: the number of rows at or after the end of the requested range.
     """
 
     rows: int
@@ -147,7 +147,7 @@ def scan_row_offsets(
     begins: Mapping[Partition, int],
     letters: Iterable[Letter],
 ) -> dict[Partition, RowCoverage]:
-    """Compare the rows' own offsets with the ledger's; read three columns, and spill to disk.
+    """Compare the offsets in the rows with the offsets of the ledger; read three columns, and spill to disk.
 
     Args:
         stored: the table as it was when its ledger was read.
@@ -176,7 +176,10 @@ def scan_row_offsets(
 
 
 def scan_row_spans(stored: StoredRows, ranges: Sequence[OffsetRange]) -> dict[Partition, RowSpan]:
-    """Summarize the rows' own offsets by partition, with a range for each; read three columns, and spill to disk."""
+    """Summarize the offsets in the rows by partition; ``ranges`` has a range for each partition.
+
+    Reads three columns, and spills to disk.
+    """
     if not ranges:
         return {}
     with _database() as connection:

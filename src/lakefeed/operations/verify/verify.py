@@ -19,7 +19,7 @@ from lakefeed.operations.verify.evidence import Evidence, Finding, collect_evide
 
 @dataclass(frozen=True)
 class PartitionResult:
-    """A partition's committed offsets, and the topic's; these are None if the topic was deleted or recreated."""
+    """A partition's committed offsets, and the topic's offsets, which are None if it was deleted or recreated."""
 
     topic: str
     partition: int
@@ -30,7 +30,7 @@ class PartitionResult:
 
     @property
     def lag(self) -> int | None:
-        """The number of uncommitted offsets; transactions leave some without a record."""
+        """The number of uncommitted offsets; transactions leave some offsets without a record."""
         return None if self.topic_end is None else max(0, self.topic_end - self.end)
 
 
@@ -148,7 +148,7 @@ def _partition_results(evidence: Evidence) -> Iterator[PartitionResult]:
     last = spans(evidence.commits[-1:])
     in_topics = partitions_of(evidence.same_topics)
     for key, (start, end) in sorted(spans(evidence.landed).items()):
-        # After a rewind, the feed's position is before the highest committed offset.
+        # After a rewind, the feed's position, not the highest committed offset, is the end.
         _, end = last.get(key, (start, end))
         offsets = (in_topics[key].start_offset, in_topics[key].end_offset) if key in in_topics else (None, None)
         yield PartitionResult(*key, start, end, *offsets)
