@@ -193,7 +193,7 @@ def servers_of(urls: Sequence[str], token_file: Path | None) -> list[FeedServer]
             hint = "let this user read the file, or set LAKEFEED_TOKEN"
             raise ConfigError(f"the token cannot be read: {error}", where=str(token_file), hint=hint) from None
         if not token.isprintable() or not token.isascii() or not token:
-            hint = "write the token into it: one line of letters, digits and signs"
+            hint = "write the token into the file: one line of letters, digits and signs"
             raise ConfigError("the file has no token", where=str(token_file), hint=hint)
     if token is not None:
         remember([token])

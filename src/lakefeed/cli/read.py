@@ -150,7 +150,7 @@ class _Order(SimpleNamespace):
         from lakefeed.records.decode import RecordPolicy
 
         if self.overrides or self.topic is not None:
-            hint = f"leave them out to read the topic {self.source}, or name a pipeline file"
+            hint = f"leave both out to read the topic {self.source}, or name a pipeline file"
             raise ConfigError("--set and --topic are for a pipeline file", where=self.source, hint=hint)
         servers = bootstrap_servers_of(self.bootstrap_servers)
         login = KafkaLogin.from_environment(default_environment())

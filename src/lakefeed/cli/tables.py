@@ -239,7 +239,7 @@ def _choose(target: str, topic: str | None, options: dict[str, Any]) -> tuple[li
         hint = "give a pipeline file instead of the table, or leave out --topic"
         raise ConfigError("--topic is for a pipeline file", where=target, hint=hint)
     elif target.count(".") < 2:
-        hint = "a pipeline file ends in .yaml, .yml or .json, or must exist; lakefeed init writes one"
+        hint = "name an existing file, or one that ends in .yaml, .yml or .json; lakefeed init writes one"
         raise ConfigError(f"'{target}' is neither a pipeline file nor catalog.namespace.table", hint=hint)
     else:
         parts, names, connections, settings = [], (target,), default_connections(), Upkeep()

@@ -166,7 +166,9 @@ def _verdict(status: int, body: bytes, *, bucket: str, where: str) -> LakefeedEr
         hint = "set new keys with their session token; or set none, and AWS's default chain gets and renews them"
         return AccessDenied(f"the S3 store refuses the credentials: {why}", where=where, hint=hint)
     if code in ("PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"):
-        return ConfigError(f"the bucket {bucket} is in another region", where=where, hint="set s3.region")
+        return ConfigError(
+            f"the bucket {bucket} is in another region", where=where, hint="set s3.region to the bucket's region"
+        )
     if code == "RequestTimeTooSkewed":
         what = "this machine's clock and the S3 store's differ too much"
         return AccessDenied(what, where=where, hint="set this machine's clock, for example by chrony")

@@ -323,7 +323,7 @@ class PipelineBlocks(Model):
                 )
             elif isinstance(value, SecretText) and OPTIONS_OF_THE_JVM.fullmatch(key):
                 what = f"'{key}' is on the JVM's command line, which all users of the machine can read"
-                hint = "write it without ${…}, and put a secret into a file that Java reads"
+                hint = "write the setting without ${…}, and put a secret into a file that Java reads"
                 found.append(ConfigProblem(what, key=key, hint=hint))
         raise_problems(found)
         return settings

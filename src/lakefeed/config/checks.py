@@ -170,7 +170,10 @@ def _function_problem(key: str, path: str, folder: Path, *, static: bool) -> Pro
     base = folder.joinpath(*module.split("."))
     file = next((file for file in (base / "__init__.py", base.with_suffix(".py")) if file.is_file()), None)
     if file is None and static:
-        what, hint = f"{path} was not checked: its module is not beside the file", "run the check without --static"
+        what, hint = (
+            f"{path} was not checked: the function's module is not beside the pipeline file",
+            "run the check without --static",
+        )
         return Problem(what=what, key=key, hint=hint, severity="warning")
     if file is None:
         # Of an installed module, look up the package only, because its contents are not visible without an import.

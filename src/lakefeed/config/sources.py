@@ -176,7 +176,7 @@ class KafkaSource(KafkaClient):
             for index, topic in enumerate(topics)
             if isinstance(topic, str) and not is_topic_name(topic)
         )
-        hint = "remove it: each topic is read once"
+        hint = "remove one of the two: each topic is read once"
         raise_problems(
             ConfigProblem(f"topics has '{topic}' twice", key=index, hint=hint)
             for index, topic in enumerate(topics)

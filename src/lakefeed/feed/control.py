@@ -250,11 +250,13 @@ class FeedControl:
         newest = next((each for each in reversed(self._queue) if each.action in ("pause", "resume")), None)
         pause = self._pause if newest is None else newest.pause if newest.action == "pause" else None
         if request.action == "pause" and pause is not None:
-            raise ConfigError(f"the feed is already {pause.text}", where="pause", hint="resume it first")
+            raise ConfigError(f"the feed is already {pause.text}", where="pause", hint="resume the feed first")
         if request.action == "resume" and pause is None:
             raise ConfigError("the feed is not paused", where="resume", hint="the feed runs: leave out the resume")
         if request.action in self._at_work:
-            raise ConfigError(f"{request.action} already runs", where=request.action, hint="wait until it has ended")
+            raise ConfigError(
+                f"{request.action} already runs", where=request.action, hint=f"wait until {request.action} has ended"
+            )
         if request.action == "change":
             self._check(request)
 

@@ -209,7 +209,7 @@ class Feed:
             raise ConfigError(what, hint="leave the topic out")
         if not self.config.kafka.reads(topic):
             what = f"pipeline '{self.config.name}' does not read the topic {topic}"
-            raise ConfigError(what, hint="name one of its topics: lakefeed status pipeline.yaml lists them")
+            raise ConfigError(what, hint="name one of the pipeline's topics: lakefeed status pipeline.yaml lists them")
         return replace(self, config=config_of(self.config, topic), view=self.config.name)
 
     def as_new_topic(self) -> Feed:

@@ -46,7 +46,7 @@ def check_commit(commit: Commit, last: Position | None, *, where: str) -> Commit
         f"batch {commit.batch_id} does not continue where feed '{commit.feed}' ended in the table: {'; '.join(faults)}",
         where=f"{where}, snapshot {last.snapshot_id}" if last.snapshot_id else where,
         hint="the checkpoint belongs to another table, or the table or the checkpoint was rolled back or lost: restore "
-        "it, or start with a new table and a new checkpoint location",
+        "what was lost, or start with a new table and a new checkpoint location",
     )
 
 
@@ -144,7 +144,7 @@ class ServerLedger(ABC):
         if last is None:
             if commit.move is not None:
                 what = f"the sink has no commit of feed '{self.feed}', so its position cannot be moved"
-                hint = "run the feed until its first batch is committed, then move it"
+                hint = "run the feed until its first batch is committed, then move the feed"
                 raise CheckpointMismatch(what, where=self.where, hint=hint)
         elif faults := violations(last.commit.ranges, commit):
             what = f"the batch does not continue where feed '{self.feed}' ended: {'; '.join(faults)}"

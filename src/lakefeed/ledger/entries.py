@@ -142,7 +142,7 @@ class EntryLedger(ServerLedger):
                     f"the sink's entries() yields entry {entry.number} after entry {last}, but has to yield the newest "
                     "entry first",
                     where=self.where,
-                    hint="sort them in entries(), in SQL with ORDER BY number DESC",
+                    hint="sort the entries in entries(), in SQL with ORDER BY number DESC",
                 )
             last = entry.number
             yield entry

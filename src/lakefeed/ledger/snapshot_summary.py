@@ -118,7 +118,7 @@ class Adoption:
             document = json.loads(text)
             return cls(str(document["from"]), str(document["place"]), document["after"])
         except (ValueError, TypeError, KeyError):
-            what = "this is not a takeover of a table from another tool"
+            what = "the text in the ledger is not a takeover of a table from another tool"
             raise ConfigError(what, where=text[:200], hint=WRITTEN_BY_ANOTHER) from None
 
 

@@ -149,7 +149,7 @@ class Maintenance:
         """Raise an error for steps after which a feed's branch could not be published any more."""
         if not health.branches:
             return
-        without = "publish the branch, and remove it from the pipeline file during the upkeep"
+        without = "publish the branch, and remove sink.iceberg.branch from the pipeline file during the upkeep"
         if asked := [step for step in self.settings.only or () if step in REWRITES]:
             commits, hint = f"{' and '.join(asked)} would commit", f"give --only expire,orphans; or {without}"
         elif not bool(java(self.spark).commit.FeedLedger.guardsProperties(self._actions.load())):

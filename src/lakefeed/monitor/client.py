@@ -127,7 +127,7 @@ def _whole(digits: str) -> int:
 
 def not_lakefeed(where: str) -> Unreachable:
     """Return the error for an answer that is not a document of lakefeed."""
-    hint = "another program may listen there: give the address of a lakefeed dashboard, or check its version"
+    hint = "another program may listen at this address: give the address of a lakefeed dashboard, or check its version"
     return Unreachable("the server does not answer like lakefeed", where=where, hint=hint)
 
 
@@ -148,7 +148,7 @@ def _refusal(status: int, document: Mapping[str, Any], where: str) -> LakefeedEr
         return ConfigError(
             "the server refuses the token" if status == 403 else "the server requires a valid token",
             where=where,
-            hint="set LAKEFEED_TOKEN, or name a file that has it by --token-file",
+            hint="set LAKEFEED_TOKEN, or name a file with the token by --token-file",
         )
     if status == 404:
         hint = "the feed may have ended; lakefeed status --url lists the feeds"
@@ -156,5 +156,5 @@ def _refusal(status: int, document: Mapping[str, Any], where: str) -> LakefeedEr
     # A dashboard sends such a status for a driver that was killed or hangs.
     why = document.get("error")
     reason = f": {one_line(why)}" if isinstance(why, str) else ""
-    hint = "look at the driver's process and its log"
+    hint = "read the driver's log, and check that its process runs"
     return Unreachable(f"the server answers with status {status}{reason}", where=where, hint=hint)

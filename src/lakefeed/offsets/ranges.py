@@ -109,7 +109,7 @@ class OffsetRanges:
         ordered = tuple(sorted(self.ranges))
         if len({span.key for span in ordered}) != len(ordered):
             what = "a partition has more than one offset range"
-            hint = "join its ranges to one, or use one command or batch per range"
+            hint = "join the partition's ranges to one, or use one command or batch per range"
             raise ConfigError(what, where=", ".join(map(str, ordered)), hint=hint)
         object.__setattr__(self, "ranges", ordered)
 

@@ -198,7 +198,7 @@ class BackfillJob:
             raise ConfigError(
                 f"feed '{self._feed.config.name}' has committed nothing yet, so its first offset is unknown",
                 where=self._table.name,
-                hint="run it first; with source.kafka.start: earliest it reads the old records itself",
+                hint="run the feed first; with source.kafka.start: earliest it reads the old records itself",
             )
         return position
 
@@ -280,7 +280,8 @@ def _require_not_recreated(
         if topic is None or known not in (None, topic.topic_id):
             now = "was deleted" if topic is None else f"was recreated with the id {topic.topic_id}"
             raise CheckpointMismatch(
-                f"the topic {name}, which the feed has read with the id {known}, {now}: its missing records are lost",
+                f"the topic {name}, which the feed has read with the id {known}, {now}: records that the table lacks "
+                "are lost",
                 where=where,
                 hint="leave out the ranges of this topic",
             )

@@ -81,7 +81,7 @@ class RunningFeed:
             for later in self.server.events(self.name, after=number):
                 number, is_of_action = later.number, later.details.get("action") == action
                 if later.kind in ("ended", "failed"):
-                    hint = "lakefeed status shows how it ended"
+                    hint = "lakefeed status shows how the run ended"
                     raise JobFailed(f"the run ended before the requested action: {action}", where=self.name, hint=hint)
                 if later.kind == CARRIED_OUT.get(action) or (later.kind == "note" and is_of_action):
                     return later
@@ -102,11 +102,11 @@ class RunningFeed:
         # A file with another pid or start time belongs to a driver that has taken over the feed, so this run is over.
         while (file := drivers.find(self.driver.identity)) is not None and (file.pid, file.since) == own:
             if file.ended == "failed":
-                raise JobFailed("the run has ended with an error", where=self.name, hint="its log has the reason")
+                raise JobFailed("the run has ended with an error", where=self.name, hint="the run's log has the reason")
             if file.ended is not None:
                 return
             if not file.is_running:
-                hint = "read its log; lakefeed run resumes after the last commit"
+                hint = "read the driver's log; lakefeed run resumes after the last commit"
                 raise JobFailed("the driver's process was killed or has crashed", where=self.name, hint=hint)
             time.sleep(LOOK_SECONDS)
 
@@ -128,7 +128,7 @@ class RunningFeed:
         hint = document.get("hint")
         hint = one_line(str(hint), most=1000) if hint else None
         if status == 401:
-            hint = "set LAKEFEED_TOKEN, or name a file that has it by --token-file"
+            hint = "set LAKEFEED_TOKEN, or name a file with the token by --token-file"
             return ConfigError("the server requires a valid token", where=self.server.url, hint=hint)
         if status == 403:
             return AccessDenied(what, where=self.server.url, hint=hint)
@@ -224,7 +224,9 @@ def pause_next_start(config: PipelineConfig, connections: Connections, *, reason
     """
     store = stored_pause(config, connections)
     if (earlier := store.read()) is not None:
-        raise ConfigError(f"the feed is already {earlier.text}", where=f"feed {config.name}", hint="resume it first")
+        raise ConfigError(
+            f"the feed is already {earlier.text}", where=f"feed {config.name}", hint="resume the feed first"
+        )
     pause = Pause(reason=one_line(reason, most=1000), by=this_user(), at=time.time())
     store.write(pause)
     return pause
@@ -234,7 +236,7 @@ def resume_next_start(config: PipelineConfig, connections: Connections) -> Pause
     """End the pause of a feed that does not run; return the ended pause. Raise ConfigError if there is no pause."""
     store = stored_pause(config, connections)
     if (pause := store.read()) is None:
-        hint = "lakefeed status shows what it does"
+        hint = "lakefeed status shows what the feed does"
         raise ConfigError("the feed is not paused", where=f"feed {config.name}", hint=hint)
     store.clear()
     return pause

@@ -76,7 +76,7 @@ def require_read(source: KafkaSource, topics: Sequence[str], *, feed: str) -> No
         if not source.reads(topic):
             near = difflib.get_close_matches(topic, source.topics or (), n=3)
             reads = ", ".join(source.topics) if source.topics else f"topics that match {source.topics_pattern}"
-            hint = f"did you mean {' or '.join(near)}?" if near else f"it reads {reads}"
+            hint = f"did you mean {' or '.join(near)}?" if near else f"the feed reads {reads}"
             raise ResourceMissing(f"the feed '{feed}' does not read the topic {topic}", hint=hint)
 
 

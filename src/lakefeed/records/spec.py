@@ -149,7 +149,7 @@ def registry_address(url: str) -> str:
         parts = urlsplit(address)
         if "@" in parts.netloc:
             what = "The schema registry's address contains credentials, which logs and Spark's settings would show"
-            hint = "remove them from the address, and give them as username and password"
+            hint = "remove the credentials from the address, and give username and password instead"
             raise ConfigError(what, where=f"{parts.scheme}://***@{parts.hostname}", hint=hint)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             what = "The schema registry's address is not an http:// or https:// URL"

@@ -156,7 +156,7 @@ class SecondarySink:
                 raise CheckpointMismatch(
                     f"the sink '{self.name}' had batches of this feed, and has lost them",
                     where=self.sink.location(),
-                    hint="restore the sink; or rename it in the file's sinks: it then starts over",
+                    hint="restore the sink; or rename the sink in the file's block sinks: a new name starts over",
                 )
             if position is not None:
                 if position.ranges == commit.ranges:

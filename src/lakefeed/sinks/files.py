@@ -103,7 +103,7 @@ class FileStreamSink(BaseSink):
         """Write the rows of one micro-batch and list their files; return None if the log already has the batch."""
         if not isinstance(commit, Commit):
             raise ConfigError(
-                "a feed into files takes only batches, because its log has their numbers",
+                "a feed into files takes only whole batches, because its log counts batches",
                 where=self._sink.path,
                 hint="write the feed to an Iceberg table, or read these records with lakefeed.read_topic",
             )

@@ -181,7 +181,7 @@ class _History:
             return "in the table"
         if any(found) or (any(counted_in) and not self._is_whole):
             raise CheckpointMismatch(
-                f"{sum(found)} of {counted(len(found), 'file')} that a task has announced together are in the table",
+                f"only {sum(found)} of {counted(len(found), 'file')} that a task announced together are in the table",
                 where=".".join(self._table.name()),
                 hint=_AGAIN,
             )

@@ -354,7 +354,7 @@ def _offsets_of(
     known = {key: at for key, at in position.offsets.items() if key in there}
     if not known:
         read = ", ".join(sorted({topic for topic, _ in position.offsets})[:MOST_SHOWN]) or "nothing"
-        what = f"the other tool has not read the topics of feed '{feed.config.name}': it reads {read}"
+        what = f"the other tool has not read the topics of feed '{feed.config.name}': the tool reads {read}"
         raise ConfigError(what, where=position.place, hint="correct source.kafka.topics, or name another position")
     for key, at in sorted(known.items()):
         if at > there[key].end_offset:

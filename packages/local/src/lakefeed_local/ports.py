@@ -77,5 +77,5 @@ def taken(port: int, *, part: str) -> PortTaken:
     return PortTaken(
         f"port {port} for {part} is taken" + (f" by {owner}" if owner else ""),
         where=f"{LOOPBACK}:{port}",
-        hint=f"stop that process, choose another port with --port-{part}, or leave the option out",
+        hint=f"stop the process at this port, choose another port with --port-{part}, or leave the option out",
     )

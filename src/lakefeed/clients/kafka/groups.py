@@ -65,7 +65,8 @@ def group_offsets(
             raise Unreachable(
                 f"an open transaction has locked offsets of the group {group}",
                 where=source.bootstrap_servers,
-                hint="try again when it has ended: after the producer's transaction.timeout.ms, a minute by default",
+                hint="try again when the transaction has ended: after the producer's transaction.timeout.ms, by "
+                "default a minute",
             ) from None
         raise _group_error(error, source, group) from None
     finally:

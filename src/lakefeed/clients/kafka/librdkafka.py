@@ -123,7 +123,7 @@ def error_of(error: KafkaException, *, servers: str, topic: str | None) -> Lakef
             hint="check the address and that the broker runs; 'lakefeed local up' starts a local one",
         )
     if code in _DENIED:
-        hint = "check login and the Kafka user's ACLs: it must be allowed to describe and read the topic"
+        hint = "check login and the Kafka user's ACLs: the user must be allowed to describe and read the topic"
         return AccessDenied(f"Kafka refuses these credentials: {error_text(error)}", where=where, hint=hint)
     if code in TRANSIENT and code != KafkaError.UNKNOWN_TOPIC_OR_PART:
         return BrokerUnreachable(
@@ -271,7 +271,9 @@ def _login(jaas: str) -> dict[str, str]:
     login = _jaas_options(jaas)
     if not {"username", "password"} <= login.keys():
         what = 'kafka.sasl.jaas.config has no username="…" and password="…"'
-        hint = "remove it, and write source.kafka.login: {scram: {username: …, password: …}}, or plain"
+        hint = (
+            "remove kafka.sasl.jaas.config, and write source.kafka.login: {scram: {username: …, password: …}}, or plain"
+        )
         raise ConfigError(what, where="the Kafka client's settings", hint=hint)
     return {f"sasl.{name}": login[name] for name in ("username", "password")}
 

@@ -68,7 +68,7 @@ class Selection:
         if self.ranges is not None and not self.ranges:
             raise ConfigError("no offset range is given", hint="write TOPIC:PARTITION:START:END")
         if pair := overlapping(self.ranges or ()):
-            hint = "leave one out, or give one range that covers both"
+            hint = "leave out one range, or give one range that covers both"
             raise ConfigError("two of the offset ranges overlap", where=f"{pair[0]} and {pair[1]}", hint=hint)
         if self.since and self.until and self.since >= self.until:
             where, hint = f"{self.since} to {self.until}", "give an end (until) that is later than the start (since)"
@@ -144,7 +144,10 @@ def _faults(ranges: Sequence[OffsetRange], topics: Mapping[str, TopicDescription
     there = partitions_of(topics)
     for span in ranges:
         if span.topic not in topics:
-            what, where = f"the source does not read the topic {span.topic}", f"it reads {', '.join(sorted(topics))}"
+            what, where = (
+                f"the source does not read the topic {span.topic}",
+                f"the source reads {', '.join(sorted(topics))}",
+            )
             raise ConfigError(what, where=where, hint="correct the topic of the offset range")
         name, held = f"{span.topic}-{span.partition}", there.get(span.key)
         if held is None:

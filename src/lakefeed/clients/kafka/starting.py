@@ -76,7 +76,7 @@ def _offsets_of_group(source: KafkaSource, there: Mapping[Partition, PartitionDe
 def _offsets_given(source: KafkaSource, there: Mapping[Partition, PartitionDescription]) -> dict[Partition, int]:
     given = source.starting.offsets
     if outside := list(_outside(given, there)):
-        hint = "correct the offsets; lakefeed topics show TOPIC shows those of the partitions"
+        hint = "correct the offsets; lakefeed topics show TOPIC shows the offsets of the partitions"
         raise ConfigError("; ".join(outside[:MOST_SHOWN]), where=SETTING, hint=hint)
     return {key: given.get(key, part.start_offset) for key, part in there.items()}
 

@@ -128,7 +128,7 @@ class Topics:
         try:
             self._admin = AdminClient(settings, logger=SILENCE, error_cb=self._connection_errors.append)
         except (KafkaException, TypeError, ValueError) as error:
-            what, hint = f"the Kafka client refuses its settings: {error_text(error)}", "correct source.kafka.options"
+            what, hint = f"the Kafka client refuses the settings: {error_text(error)}", "correct source.kafka.options"
             raise ConfigError(what, where=bootstrap_servers, hint=hint) from None
 
     def create(

@@ -60,7 +60,7 @@ def require_one_machine(master: str, folders: Mapping[str, str]) -> None:
     """Refuse settings (``folders`` by setting) that name folders of this machine if executors run on other machines."""
     if folders and not master.startswith("local"):
         key, folder = next(iter(folders.items()))
-        what = f"{key} is a folder of this machine, and executors of {master} would write to their own"
+        what = f"{key} is a folder of this machine, and executors of {master} would write to their own machines"
         raise ConfigError(
             what, where=folder, hint="name a place in a store, s3://bucket/path; or use --master local[*]"
         )

@@ -68,7 +68,7 @@ _SERVER_FAILS = Unreachable(
 # Regular expressions for Spark's messages, each with the error to raise instead; the first one that matches decides.
 KNOWN: dict[str, LakefeedError] = {
     r"(?:ClassNotFoundException|NoClassDefFoundError): io[./]lakefeed[./]": ConfigError(
-        "Spark does not have lakefeed's jar, or has that of another version",
+        "Spark does not have lakefeed's jar, or has the jar of another version",
         hint="install lakefeed again (in a clone: make jvm); with spark-submit, pass the settings that "
         "'lakefeed deploy conf' prints",
     ),
@@ -79,7 +79,7 @@ KNOWN: dict[str, LakefeedError] = {
     # "Race while writing batch" is from Spark's file sink, which keeps a log of its batches.
     r"(?:CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are|Race while writing batch)": CheckpointInUse(
         "another driver works on the same checkpoint",
-        hint="stop the other run of this pipeline; two cannot share a checkpoint",
+        hint="stop the other run of this pipeline; two runs cannot share a checkpoint",
     ),
     # Raised in a feed's first batch if another driver has already written state to the checkpoint.
     r"STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY": CheckpointInUse(
@@ -89,11 +89,11 @@ KNOWN: dict[str, LakefeedError] = {
     # Raised at a start or after a batch, when Spark reads its log of offsets.
     r"batch \d+ doesn't exist": CheckpointInUse(
         "an entry of the checkpoint is gone: another driver works on the same checkpoint, or files of it were deleted",
-        hint="stop the other run of this pipeline, if there is one, then start this one again",
+        hint="stop the other run of this pipeline, if there is one, then start this run again",
     ),
     r"STREAMING_REAL_TIME_MODE": ConfigError(
         "Spark cannot run this query in real time",
-        hint="trigger: 1 second runs it in batches; the JVM's log names the operator that has no real-time mode",
+        hint="trigger: 1 second runs the query in batches; the JVM's log names the operator that has no real-time mode",
     ),
     r"lakefeed refuses the commit: another driver has taken over": DriverReplaced(TAKEN_OVER, hint=ONE_PLACE),
     r"lakefeed refuses the commit: (?!.*are dead letters)": CheckpointMismatch(
@@ -109,7 +109,7 @@ KNOWN: dict[str, LakefeedError] = {
     ),
     r"\ASpark does not support \w+ fields": ConfigError(
         "the table has a column of a type that Spark cannot read or write",
-        hint="land in another table, or drop the column: ALTER TABLE … DROP COLUMN, with a tool that has the type",
+        hint="land in another table, or drop the column: ALTER TABLE … DROP COLUMN, with a tool that supports the type",
     ),
     r"FATAL: (?:password authentication failed|role .* does not exist|no pg_hba)": AccessDenied(
         "the catalog's database refuses the user or the password", hint="check catalogs.<name>.username and password"
@@ -148,7 +148,7 @@ KNOWN: dict[str, LakefeedError] = {
         r"CommitStateUnknownException|RESTException: [^\n]*\b(?:5\d\d|429)\b|Service Unavailable|Bad Gateway)"
     ): _SERVER_FAILS,
     r"(?:the database system is (?:starting up|shutting down|in recovery)|terminating connection due to)": Unreachable(
-        "the catalog's database does not answer", hint="check that it runs: catalogs.<name>.uri"
+        "the catalog's database does not answer", hint="check that the database at catalogs.<name>.uri runs"
     ),
     r"(?:some data may have been lost|KAFKA_DATA_LOSS|OffsetOutOfRange|LogTruncation)": RecordsLost(
         "the topic no longer holds records that the feed has not read: their retention has ended, or the topic was "
@@ -261,7 +261,9 @@ def stopped_at(record: str) -> DecodeError:
     if re.match(BAD_TIMESTAMP_PATTERN, why):
         hint = "with dead_letters the feed continues; with decode.on_bad_timestamp: keep, the record's time is null"
     if why.startswith(NO_KEY):
-        hint = "with dead_letters the feed continues; a rule in expect can skip such records; tombstones: decode.key"
+        hint = (
+            "with dead_letters the feed continues; a rule in expect can skip such records; tombstones need decode.key"
+        )
         return DecodeError(f"A record cannot be landed: {why}", where=where, hint=hint)
     return DecodeError(f"A record cannot be decoded: {why}", where=where, hint=hint)
 

@@ -172,7 +172,7 @@ def repository_from_environment(default: str) -> Repository:
     if parts.scheme not in ("https", "http", "file"):
         raise ConfigError(
             "LAKEFEED_MAVEN_REPOSITORY is not a https://, http:// or file:// URL",
-            hint="set it to a Maven repository, such as file:///srv/maven, or unset it",
+            hint="set the variable to a Maven repository, such as file:///srv/maven, or unset it",
         )
     user = os.environ.get("LAKEFEED_MAVEN_USER") or unquote(parts.username or "")
     password = os.environ.get("LAKEFEED_MAVEN_PASSWORD") or unquote(parts.password or "")

@@ -91,7 +91,7 @@ def distributions_of(packages: Iterable[str]) -> set[str]:
     names = set[str]()
     for package in packages:
         if package not in installed:
-            hint = "install it in the driver's environment, from which lakefeed sends it to the executors"
+            hint = "install the package in the driver's environment, from which lakefeed sends it to the executors"
             raise ConfigError(f"the pipeline's functions import {package}, which is not installed", hint=hint)
         names.update(_normal(name) for name in installed[package])
     if "pandas" in names:
@@ -140,7 +140,7 @@ def files_of(distribution: importlib.metadata.Distribution) -> Iterator[tuple[st
                 yield f"{package.name}/{path.relative_to(package).as_posix()}", path
     listed = distribution.files
     if listed is None:
-        hint = f"install it with pip, which writes the list: pip install --force-reinstall {name}"
+        hint = f"install the package with pip, which writes the list: pip install --force-reinstall {name}"
         raise ConfigError(f"the Python package {name} has no list of its files", hint=hint)
     for file in listed:
         path = Path(str(distribution.locate_file(file)))
@@ -148,7 +148,7 @@ def files_of(distribution: importlib.metadata.Distribution) -> Iterator[tuple[st
         if ".." in file.parts or file.is_absolute() or "__pycache__" in file.parts or file.suffix in (".pth", ".pyc"):
             if file.suffix == ".pth" and not is_own and "editable" in file.name:
                 what = f"the Python package {name} is installed as editable, so its files are not in site-packages"
-                raise ConfigError(what, hint=f"install it without --editable: pip install FOLDER OF {name}")
+                raise ConfigError(what, hint=f"install the package without --editable: pip install FOLDER OF {name}")
             continue
         if path.is_file() and (is_metadata or not is_own):
             yield file.as_posix(), path

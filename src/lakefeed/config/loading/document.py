@@ -264,7 +264,7 @@ class _Conversion:
             self.add(what, place, location, hint, not is_secret_key)
         if free is not None and not is_secret and (login := credentials_in(outcome.text)) is not None:
             what = f"'{key}' has credentials in a URL: {login}"
-            hint = "remove them, or write the whole value as ${NAME}, which lakefeed keeps secret"
+            hint = "remove the credentials, or write the whole value as ${NAME}, which lakefeed keeps secret"
             self.broken(what, place, location, hint)
             return outcome.text
         if Path in shape.members(annotation):
@@ -286,10 +286,10 @@ class _Conversion:
                 what = f"the environment variable {name} was not looked up"
                 self.broken(what, place, location, "lakefeed check without --static looks it up", warning=True)
             else:
-                hint = f"set it (export {name}=…), or give a default: ${{{name}:-value}}"
+                hint = f"set the variable (export {name}=…), or give a default: ${{{name}:-value}}"
                 self.broken(f"the environment variable {name} is not set", place, location, hint)
         for name in outcome.empty if not outcome.text.strip() else ():
-            hint = f"give it a value; if the setting is optional, write ${{{name}:-}}"
+            hint = f"give the variable a value; if the setting is optional, write ${{{name}:-}}"
             self.broken(f"the environment variable {name} is empty", place, location, hint)
         for text in outcome.malformed:
             shown = "a ${…}" if is_secret else f"'{text}'"

@@ -62,7 +62,7 @@ def compose(text: str, *, name: str) -> Node | None:
         column = error.position - (text.rfind("\n", 0, error.position) + 1) + 1
         what = f"a character that YAML does not allow: #x{ord(text[error.position]):04x}"
         location = Location(file=name, line=line, column=column)
-        refuse(what, location, hint="remove it, or write it as an escape in double quotes")
+        refuse(what, location, hint="remove the character, or write it as an escape in double quotes")
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what, hint = _explain_syntax(error)

@@ -239,7 +239,7 @@ def _folder(path: Path) -> None:
         # Create a temporary file instead of checking permissions, which some file systems do not obey.
         tempfile.TemporaryFile(dir=existing).close()
     except OSError as error:
-        hint = "name a folder of yours, or let its owner give you the right to write"
+        hint = "name a folder that this user may write, or change the folder's permissions"
         raise AccessDenied(f"the folder cannot be written to: {error.strerror}", where=where, hint=hint) from None
 
 
@@ -359,6 +359,7 @@ def _sqlite(path: Path) -> None:
         hint = "correct the catalog's uri, or move the file away"
         raise ConfigError("the catalog's file is no SQLite database", where=str(path), hint=hint)
     if not os.access(path, os.W_OK):
+        hint = "let this user write the file, or name another file in the catalog's uri"
         raise AccessDenied("the SQLite catalog cannot be written to", where=str(path), hint=hint)
 
 

@@ -191,7 +191,7 @@ def _with_rows(
         rows = f"the {counts.total():,} rows" if why is None else "the rows"
         raise ConfigError(
             f"the feed will read {sum(move.again for move in moves):,} offsets again: delete or keep {rows} of them?",
-            hint="--delete-rows deletes them in the same commit, --keep-rows keeps them beside the new rows",
+            hint="--delete-rows deletes the rows in the same commit, --keep-rows keeps them beside the new rows",
         )
     counted = (replace(move, rows=counts.get((move.topic, move.partition))) if move.again else move for move in moves)
     return tuple(counted), where if delete_rows else None

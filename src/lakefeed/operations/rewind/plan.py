@@ -161,7 +161,7 @@ def plan_moves(
         if not there.start_offset <= to <= there.end_offset:
             raise ResourceMissing(
                 f"{name} has no offset {to}: the topic has [{there.start_offset}, {there.end_offset})",
-                hint="--to earliest begins at its first record",
+                hint="--to earliest begins at the topic's first record",
             )
         moves.append(PartitionMove(topic=topic, partition=partition, start=positions.get((topic, partition)), to=to))
     forward = [move for move in moves if move.given_up]
@@ -169,10 +169,10 @@ def plan_moves(
         first = (f"[{move.start}, {move.to}) of {move.topic}-{move.partition}" for move in forward[:MOST_SHOWN])
         raise ConfigError(
             f"the feed would never read {sum(move.given_up for move in forward):,} offsets: {', '.join(first)}",
-            hint="--accept-loss leaves them unread, and records this in the table's ledger",
+            hint="--accept-loss leaves these records unread, and notes this in the table's ledger",
         )
     if forward and any(move.again for move in moves):
-        hint = "move them with two commands: --topic and --partition choose partitions"
+        hint = "use two commands: --topic and --partition choose the partitions to move"
         raise ConfigError("some partitions would move back and others forward", hint=hint)
     return tuple(move for move in moves if move.start != move.to)
 

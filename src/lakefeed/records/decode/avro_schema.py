@@ -129,5 +129,5 @@ def avro_schema_of_protobuf(
             types = schemas.types(schema, list(references))
         return str(schemas.avroSchema(types, message))
     except (py4j.Py4JJavaError, spark_errors.PySparkException) as error:
-        hint = "give the files that it imports, and the message if it is not the first"
+        hint = "give the files that the schema imports, and the message if it is not the first"
         raise ConfigError(f"The Protobuf schema cannot be used: {jvm.cause_of(error)}", hint=hint) from None

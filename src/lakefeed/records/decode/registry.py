@@ -112,7 +112,7 @@ class SchemaRegistry:
         self._token = token
         if (username is None) != (password is None):
             what = "The schema registry has a user name without a password, or a password without a user name"
-            raise ConfigError(what, where=self.url, hint="give both, or none of them")
+            raise ConfigError(what, where=self.url, hint="give both or none")
         self._headers = {"accept": _ACCEPTED, "content-type": "application/vnd.schemaregistry.v1+json"}
         if username is not None and password is not None:
             login = f"{username}:{password.get_secret_value()}".encode()
@@ -202,8 +202,8 @@ class SchemaRegistry:
         """Yield all schemas that a schema refers to, dependencies first. The JVM's decoder has the same limits."""
         if depth > DEEPEST_REFERENCE or len(visited) > MOST_REFERENCES:
             raise ConfigError(
-                f"the schema refers to more than {MOST_REFERENCES:,} other schemas, or through more than "
-                f"{DEEPEST_REFERENCE} schemas",
+                f"the schema refers to more than {MOST_REFERENCES:,} other schemas, or its references form a chain of "
+                f"more than {DEEPEST_REFERENCE} schemas",
                 where=self.url,
                 hint="register a schema with fewer references",
             )

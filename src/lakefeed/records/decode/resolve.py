@@ -226,7 +226,7 @@ def _imported(text: str, folder: Path, visited: set[str]) -> Iterator[str]:
             imported = path.read_text("utf-8")
         except FileNotFoundError:
             what = f"the .proto file imports '{name}', which does not exist"
-            hint = "put it into the file's folder, or give a descriptor set: protoc --include_imports"
+            hint = "put the imported file into the file's folder, or give a descriptor set: protoc --include_imports"
             raise ResourceMissing(what, where=str(path), hint=hint) from None
         yield imported
         yield from _imported(imported, folder, visited)

@@ -145,7 +145,7 @@ def _clip(text: str | None) -> str | None:
 
 
 def _broken(key: str, error: Exception) -> ConfigError:
-    hint = f"another program has changed it; remove it: ALTER TABLE … UNSET TBLPROPERTIES ('{key}')"
+    hint = f"another program has changed the property; remove it: ALTER TABLE … UNSET TBLPROPERTIES ('{key}')"
     return ConfigError(f"the table's property {key} cannot be read: {error}", hint=hint)
 
 

@@ -162,7 +162,7 @@ class StorableRows:
         """Return the transformed rows with their storable columns; raise ``ConfigError`` if no column is storable."""
         rows = self._transform(decoded_rows)
         if why := next(filter(None, (name_taken(name, ()) for name in rows.columns)), None):
-            raise ConfigError(why.replace("field", "column", 1), hint="give it another name in the transform")
+            raise ConfigError(why.replace("field", "column", 1), hint="give the column another name in the transform")
         left_out: dict[str, str] = {}
         storable = _with_data(rows.schema, "", left_out)
         if not left_out:

@@ -116,11 +116,13 @@ def load(path: str, *, where: str, folder: Path | None = None) -> Any:
         if error.name in PANDAS:
             raise _missing_pandas(error.name, where=where) from None
         places = f"{folder} and PYTHONPATH" if folder else "PYTHONPATH"
-        hint = f"put it into {places}, and write package.module:name"
+        hint = f"put the module into {places}, and write package.module:name"
         raise ConfigError(f"there is no Python module {error.name or module_name}", where=where, hint=hint) from None
     except Exception as error:
         what = f"the module {module_name} cannot be imported: {type(error).__name__}: {error}"
-        raise ConfigError(what, where=where, hint=f"correct it until python -c 'import {module_name}' works") from error
+        raise ConfigError(
+            what, where=where, hint=f"correct the module until python -c 'import {module_name}' works"
+        ) from error
     finally:
         for place in added:
             sys.path.remove(place)
@@ -161,7 +163,11 @@ class Function:
         takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in self._parameters.values())
         for name in self._options:
             if name not in self._parameters and not takes_any:
-                hint = f"its parameters are {', '.join(self._parameters)}" if self._parameters else "remove the option"
+                hint = (
+                    f"the function's parameters are {', '.join(self._parameters)}"
+                    if self._parameters
+                    else "remove the option"
+                )
                 raise ConfigError(f"the function has no parameter {name}", where=self._where, hint=hint)
 
     def __call__(self, before: DataFrame, frames: Mapping[str, DataFrame]) -> DataFrame:

@@ -239,7 +239,7 @@ def _topic(options: dict[str, Any]) -> Topic:
         refuse_options_of_topics(decode, registry, servers)
         return Topic.of_pipeline(lakefeed.Pipeline.from_file(source, overrides=overrides), topic=name)
     if overrides or name is not None:
-        hint = "leave them out, or name a pipeline file instead of a topic"
+        hint = "leave both out, or name a pipeline file instead of a topic"
         raise ConfigError("--set and --topic are only for a pipeline file", where=source, hint=hint)
     block = None if decode is None else decode_block_of(decode, registry)
     return Topic(source, bootstrap_servers=bootstrap_servers_of(servers), registry=registry, decode=block)

@@ -179,7 +179,7 @@ class Topic:
         source, decode = pipeline.config.kafka, pipeline.config.decode
         if topic is not None:
             if not source.reads(topic):
-                hint = f"it reads {', '.join(source.topics or [str(source.topics_pattern)])}"
+                hint = f"the pipeline reads {', '.join(source.topics or [str(source.topics_pattern)])}"
                 what = f"the pipeline does not read the topic {topic}"
                 raise ConfigError(what, where=pipeline.config.name, hint=hint)
             source = source.model_copy(update={"topics": [topic], "topics_pattern": None})
