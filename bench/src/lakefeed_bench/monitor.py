@@ -178,7 +178,7 @@ class Loss:
 
     @property
     def verdict(self) -> Literal["below", "above", "unclear"]:
-        """The position of the interval, below or above ``MOST_LOSS``; "unclear" if the interval contains ``MOST_LOSS``."""
+        """The position of the interval relative to ``MOST_LOSS``: "unclear" if ``MOST_LOSS`` is inside."""
         if self.high < MOST_LOSS:
             return "below"
         return "above" if self.low > MOST_LOSS else "unclear"
