@@ -18,9 +18,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * A catalog that has only functions.
  *
  * <p>Spark passes {@code bind} the types of the arguments but never a literal, so a call cannot configure its function.
- * The catalog does: each configuration is a catalog with its own name and the options {@code
- * spark.sql.catalog.<name>.<option>}. One option, {@code encoded}, can hold all others as a JSON object in Base64:
- * Spark would replace {@code ${env:NAME}} in the text of a schema.
+ * The catalog configures the function instead: each configuration is a catalog with its own name and the options {@code
+ * spark.sql.catalog.<name>.<option>}. One option, {@code encoded}, can hold all others as a JSON object in Base64,
+ * because Spark would replace {@code ${env:NAME}} in the plain text of a schema.
  */
 public abstract class FunctionsOnly implements FunctionCatalog {
     private static final String ENCODED = "encoded";
@@ -28,10 +28,10 @@ public abstract class FunctionsOnly implements FunctionCatalog {
     private String name;
     private Map<String, Binding> functions;
 
-    /** Creates a function for arguments of given types. */
+    /** Creates a function of the catalog when Spark binds a call. */
     @FunctionalInterface
     protected interface Binding {
-        /** Creates the function. */
+        /** Creates the function for arguments of these types. */
         BoundFunction bind(StructType arguments);
     }
 

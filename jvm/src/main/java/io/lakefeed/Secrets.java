@@ -6,16 +6,16 @@ import java.util.concurrent.ConcurrentHashMap;
 /**
  * Stores the secrets of this JVM by name.
  *
- * <p>The driver's Python process puts them in. A function is configured with the <em>name</em> of a secret. The value
- * is copied into the function object when Spark binds it, and reaches the executors only inside the serialised plan. So
- * the value is in no Spark setting, plan text, event log or command line.
+ * <p>The driver's Python process stores the secrets. A function is configured with the <em>name</em> of a secret. The
+ * value is copied into the function object when Spark binds it, and reaches the executors only inside the serialised
+ * plan. So the value is in no Spark setting, plan text, event log or command line.
  */
 public final class Secrets {
     private static final Map<String, String> VALUES = new ConcurrentHashMap<>();
 
     private Secrets() {}
 
-    /** Stores a secret; replaces an earlier one of this name. */
+    /** Stores a secret, in place of a secret with the same name. */
     public static void put(String name, String value) {
         VALUES.put(name, value);
     }

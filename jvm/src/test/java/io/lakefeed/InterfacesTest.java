@@ -27,7 +27,10 @@ class InterfacesTest {
     private static final Pattern IMPORT =
             Pattern.compile("^import (?:static )?((org\\.apache\\.(?:spark|iceberg)[a-z0-9.]*)\\.([A-Z][A-Za-z0-9_.$]*|[a-z]+))", Pattern.MULTILINE);
 
-    /** Spark's annotations of stability; a class without one is public or internal by its package. */
+    /**
+     * Spark's annotations of stability. The package of a class without such an annotation says whether it is public or
+     * internal.
+     */
     private static final Map<String, String> ANNOTATIONS = Map.of(
             "Stable", "stable", "Evolving", "evolving", "Unstable", "unstable", "Experimental", "experimental",
             "DeveloperApi", "developer API");

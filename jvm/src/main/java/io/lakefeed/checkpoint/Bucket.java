@@ -35,7 +35,7 @@ import software.amazon.awssdk.services.s3.model.S3Exception;
 import software.amazon.awssdk.services.s3.model.S3Object;
 
 /**
- * Sends the requests to one bucket for which S3A itself would need more of them, with S3A's client and retries. A JVM
+ * Sends requests to one bucket with S3A's client and retries, where S3A's own methods would send more requests. A JVM
  * has one object for each bucket and endpoint.
  */
 final class Bucket {
@@ -58,7 +58,7 @@ final class Bucket {
     private Bucket(S3AFileSystem files, Configuration conf, Settings settings) {
         this.root = new Path(files.getUri());
         this.conf = conf;
-        // The file system's settings include the ones for this bucket (fs.s3a.bucket.…).
+        // Unlike `conf`, the file system's settings include those for this bucket alone (fs.s3a.bucket.…).
         this.removal = new Removal(this, files.getConf().getBoolean(Constants.ENABLE_MULTI_DELETE, true));
         this.invoker = new Invoker(new S3ARetryPolicy(files.getConf()), Invoker.NO_OP);
         this.deletions = new Deletions(this, settings);
@@ -99,7 +99,7 @@ final class Bucket {
         }
     }
 
-    /** Returns Hadoop's current file system: Hadoop creates another one after {@code FileSystem.closeAll}. */
+    /** Returns Hadoop's current file system, because Hadoop creates a new one after {@code FileSystem.closeAll}. */
     S3AFileSystem files() throws IOException {
         return (S3AFileSystem) root.getFileSystem(conf);
     }
@@ -261,7 +261,7 @@ final class Bucket {
             }
         }
 
-        /** Returns whether objects can have versions, also of the time before versioning was suspended. */
+        /** Returns whether objects can have versions: versioning is on, or was on before it was suspended. */
         private synchronized boolean versioned() throws IOException {
             if (versioned == null) {
                 try {
@@ -284,7 +284,10 @@ final class Bucket {
             return versioned;
         }
 
-        /** Lists the versions and delete markers below a prefix: of the {@code required} keys, or of all for null. */
+        /**
+         * Lists the versions and delete markers of the {@code required} keys below a prefix, or of all keys if that is
+         * null.
+         */
         private List<ObjectIdentifier> versions(String prefix, Set<String> required) throws IOException {
             List<ObjectIdentifier> found = new ArrayList<>();
             String nextKey = null;

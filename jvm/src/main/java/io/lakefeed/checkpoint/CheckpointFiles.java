@@ -16,10 +16,12 @@ import org.apache.hadoop.util.functional.FutureIO;
 /**
  * Lists and reads the files of a checkpoint location before a query starts, with one LIST for all of their names.
  *
- * <p>Locations with state stores can have many thousands of files: this class is not meant for them.
+ * <p>The class is not meant for locations with state stores, which can have many thousands of files.
  */
 public final class CheckpointFiles {
-    /** Removed in this order: logs without {@code metadata} show that a removal was interrupted. */
+    /**
+     * What Spark writes, in the order of removal: logs without {@code metadata} show that a removal was interrupted.
+     */
     private static final String[] OF_SPARK = {"metadata", "offsets", "commits", "sources"};
 
     private static final String STATE = "state";
@@ -39,7 +41,7 @@ public final class CheckpointFiles {
         return String.join("\n", found().keySet());
     }
 
-    /** Forgets the listing. */
+    /** Forgets the listing, so that the next call lists the files again. */
     public void forget() {
         found = null;
     }
@@ -57,7 +59,7 @@ public final class CheckpointFiles {
 
     /** Removes Spark's files so that a query starts from the beginning; other files stay. */
     public void discard() throws IOException {
-        // A removal that still waits would delete the next query's file of the same name.
+        // Sends the deletes that still wait; later they would delete files of the next query that have the same names.
         Bucket.flush(files);
         boolean hasState = found().keySet().stream().anyMatch(each -> each.startsWith(STATE + "/"));
         for (String name : OF_SPARK) {

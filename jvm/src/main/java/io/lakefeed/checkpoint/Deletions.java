@@ -26,7 +26,10 @@ final class Deletions {
     private final Bucket bucket;
     private final int batch;
     private final long age;
-    /** Read without the lock, changed under the lock. A key stays until the store has confirmed its deletion. */
+    /**
+     * The keys to delete; a key stays until the store has confirmed its deletion. The map is changed under the lock,
+     * but read without the lock.
+     */
     private final Map<String, Boolean> waiting = new ConcurrentSkipListMap<>();
     private ScheduledExecutorService clock;
     private boolean flushPlanned;

@@ -35,7 +35,7 @@ final class EntryOutput extends CancellableFSDataOutputStream {
     interface Outcome {
         void written(long length, byte[] content);
 
-        /** Called after a failure: the file may exist or not. */
+        /** Called after a failure that leaves open whether the file exists. */
         void uncertain();
     }
 
@@ -67,7 +67,8 @@ final class EntryOutput extends CancellableFSDataOutputStream {
      * Starts a file; sends nothing yet.
      *
      * @param exclusive whether {@code close} fails if the file exists
-     * @param conditional whether the store checks that; otherwise a separate request checks first, which is not safe
+     * @param conditional whether the store makes this check with the write; otherwise a separate request checks before
+     *     the write, which is not safe against another writer
      * @param keep a file of at most this many bytes is also kept in memory
      */
     static EntryOutput begin(
@@ -130,7 +131,8 @@ final class EntryOutput extends CancellableFSDataOutputStream {
                 if (owner != null) {
                     throw exists(failed);
                 }
-                // Another writer's PUT has failed, or it has deleted its object: this writer may try again.
+                // No object exists: the other writer's PUT has failed, or that writer has deleted its object. So this
+                // writer may try again.
                 if (attempt == ATTEMPTS || copy.content() == null) {
                     throw failed;
                 }

@@ -13,11 +13,11 @@ import org.apache.hadoop.fs.Path;
 
 /**
  * Remembers the listing of a checkpoint location at the start of a query. One LIST of everything below the location
- * replaces requests for its {@code metadata}, for each of its logs, and for Spark's checks whether it is empty. A
- * second LIST is sent only if the first answer was cut off.
+ * replaces requests for its {@code metadata}, for each of its logs, and for Spark's checks whether the location is
+ * empty. A second LIST is sent only if the first answer was cut off.
  *
- * <p>A listing is valid for a minute, or until its query writes to {@code offsets}: then executors write below the
- * location, too. The conditional PUT detects a write of another driver.
+ * <p>A listing is valid for a minute, or until its query writes to {@code offsets}, because from then on executors
+ * write below the location, too. The conditional PUT detects a write of another driver.
  */
 final class FirstLooks {
     private static final long FRESH_NANOS = TimeUnit.MINUTES.toNanos(1);
@@ -60,13 +60,16 @@ final class FirstLooks {
         }
     }
 
-    /** Forgets the listings that contain {@code path}, or lie below it: it is about to be deleted. */
+    /** Forgets the listings that contain {@code path} or lie below {@code path}, which is about to be deleted. */
     void forget(Path path) {
         looks.keySet().removeIf(root -> Bucket.prefix(path).startsWith(Bucket.prefix(root))
                 || Bucket.prefix(root).startsWith(Bucket.prefix(path)));
     }
 
-    /** Returns a log's directory: the same object for both times that Spark opens a source's log at a query's start. */
+    /**
+     * Returns a log's directory. Spark opens a source's log twice when a query starts; both calls return the same
+     * object.
+     */
     LogDirectory log(Path directory, int budget) {
         Look look = LogDirectory.isOfSource(directory) ? of(directory) : null;
         return look == null
@@ -89,7 +92,7 @@ final class FirstLooks {
         private final long begun = System.nanoTime();
         private final Map<Path, LogDirectory> sources = new ConcurrentHashMap<>();
         private final Set<String> touched = new HashSet<>();
-        /** As {@link Bucket#names} returns them; null until they are needed. */
+        /** The names directly below the root, in the form of {@link Bucket#names}; null until they are needed. */
         private Map<String, Long> names;
 
         /** All objects below the root; null if one answer did not hold them all, as with many state files. */

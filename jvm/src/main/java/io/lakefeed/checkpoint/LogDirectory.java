@@ -51,7 +51,7 @@ final class LogDirectory {
         return root.getParent() != null && root.getParent().getName().equals("sources");
     }
 
-    /** Returns the batch id, or a state file's version, at the start of a name; -1 without one. */
+    /** Returns the batch id, or a state file's version, at the start of a name; -1 if the name has none. */
     static long batch(String name) {
         Matcher matcher = BATCH.matcher(name);
         return matcher.matches() ? Long.parseLong(matcher.group(1)) : -1;
@@ -65,7 +65,7 @@ final class LogDirectory {
         return root.equals(path.getParent());
     }
 
-    /** Returns the entry, or null. */
+    /** Returns the entry with this name, or null. */
     synchronized FileStatus find(String name) throws IOException {
         load();
         return entries.get(name);
@@ -95,7 +95,10 @@ final class LogDirectory {
         drop(name);
     }
 
-    /** Forgets all entries, because a write failed and may have happened; the next call lists them. */
+    /**
+     * Forgets all entries after a failed write, whose file may exist nevertheless; the next call lists the entries
+     * again.
+     */
     synchronized void forget() {
         loaded = false;
         entries.clear();

@@ -14,12 +14,12 @@ import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCh
 import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager;
 
 /**
- * Writes Spark's checkpoint to S3 with one request for each new log entry; the store accepts only the first of two
- * writers.
+ * Writes Spark's checkpoint to S3 with one request for each new log entry; if two writers write an entry, the store
+ * accepts only the first.
  *
- * <p>It needs nothing else of lakefeed: put this jar on the class path of driver and executors, and set {@code
- * spark.sql.streaming.checkpointFileManagerClass=io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager}. {@link
- * Settings} lists more keys. On file systems other than S3A it does what Spark does by default.
+ * <p>The class works without the rest of lakefeed: put this jar on the class path of driver and executors, and set
+ * {@code spark.sql.streaming.checkpointFileManagerClass=io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager}.
+ * {@link Settings} lists more keys. On file systems other than S3A it does what Spark does by default.
  *
  * <p>It requires Spark 4.1 and Hadoop 3.4.2, and a store that honours {@code If-None-Match: *}, which {@link
  * StoreProof} checks at the start.
@@ -30,7 +30,7 @@ public final class ObjectStoreCheckpointFileManager implements CheckpointFileMan
     /**
      * Creates the manager of one directory.
      *
-     * @param path the checkpoint location, a log's directory, or a state store's
+     * @param path the checkpoint location, the directory of a log, or the directory of a state store
      * @param conf Hadoop's settings and the session's
      */
     public ObjectStoreCheckpointFileManager(Path path, Configuration conf) throws IOException {
@@ -39,12 +39,13 @@ public final class ObjectStoreCheckpointFileManager implements CheckpointFileMan
         this.chosen = files instanceof S3AFileSystem ? new S3ACheckpoint(path, conf) : sparksDefault(path, conf);
     }
 
-    /** Returns the manager that {@code CheckpointFileManager.create} chooses without a setting. */
+    /** Returns the manager that Spark uses if {@code checkpointFileManagerClass} is not set. */
     private static CheckpointFileManager sparksDefault(Path path, Configuration conf) {
         try {
             return new FileContextBasedCheckpointFileManager(path, conf);
         } catch (Exception undeclared) {
-            // Scala declares no checked exceptions, so javac refuses to catch this one by its name.
+            // Scala declares no checked exceptions, so javac refuses to catch UnsupportedFileSystemException by its
+            // name.
             if (undeclared instanceof UnsupportedFileSystemException) {
                 return new FileSystemBasedCheckpointFileManager(path, conf);
             }

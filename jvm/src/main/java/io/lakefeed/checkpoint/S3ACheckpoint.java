@@ -30,7 +30,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
  * remembered: any executor may overwrite them.
  */
 final class S3ACheckpoint implements CheckpointFileManager {
-    /** Names with a UUID, such as RocksDB's: no such file is written twice. */
+    /** Matches names with a UUID, such as those of RocksDB's files; such a file is never written twice. */
     private static final Pattern UNIQUE = Pattern.compile(".*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}.*");
 
     private final Path root;
@@ -39,7 +39,10 @@ final class S3ACheckpoint implements CheckpointFileManager {
     /** Null if this directory is no metadata log, or the setting {@code answer-from-memory} is off. */
     private final LogDirectory log;
 
-    /** The names of files by directory: a name that is known to be a file is deleted without a request before. */
+    /**
+     * The names that are known to be files, by directory. Before any other name is deleted, a request must show whether
+     * it is a file or a directory.
+     */
     private final Map<Path, Set<String>> files = new ConcurrentHashMap<>();
     private final Set<Path> made = ConcurrentHashMap.newKeySet();
 
@@ -228,7 +231,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
         } else if (log.hasLater(name)) {
             bucket.deletions.later(key);
         } else {
-            // The newest entry is deleted by a rollback: this or another driver may write it again soon.
+            // Only a rollback deletes the newest entry, and this or another driver may write it again soon.
             bucket.deletions.now(key);
         }
         log.deleted(name);
@@ -265,7 +268,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
         return false;
     }
 
-    /** Refuses an unsuitable store: Spark calls this once, when a query starts. */
+    /** Checks the store once, when Spark starts a query. */
     @Override
     public Path createCheckpointDirectory() {
         return checked(() -> {
@@ -308,7 +311,10 @@ final class S3ACheckpoint implements CheckpointFileManager {
         return new FileNotFoundException("No such file or directory: " + path);
     }
 
-    /** Throws checked exceptions out of methods that Scala declares without any; Spark catches them by their class. */
+    /**
+     * Runs an action in a method that Scala declares without checked exceptions, and throws them nevertheless: Spark
+     * catches them by their class.
+     */
     private static <T> T checked(CallableRaisingIOE<T> action) {
         try {
             return action.apply();

@@ -6,8 +6,8 @@ import org.apache.hadoop.conf.Configuration;
 /**
  * The settings of the checkpoint. Spark takes each key with the prefix {@code spark.hadoop.}.
  *
- * @param allowUnconditionalWrites whether to accept a store that does not honour {@code If-None-Match}: then two
- *     queries on one checkpoint can both continue, and lose or duplicate rows
+ * @param allowUnconditionalWrites whether to accept a store that does not honour {@code If-None-Match}; with such a
+ *     store two queries on one checkpoint can both continue, and lose or duplicate rows
  * @param probeWriters the number of writers that race when the store is checked, at least 2
  * @param answerFromMemory whether {@code exists} and {@code list} of log directories are answered without a request
  * @param cacheBytes the most bytes of entries to keep in memory for each log; 0 keeps none

@@ -14,8 +14,8 @@ import org.apache.hadoop.fs.Path;
 /**
  * Proves that a store lets exactly one of several conditional PUTs succeed, before a query relies on it.
  *
- * <p>The proof runs once for each bucket and endpoint in a JVM, when a query starts. It takes a PUT for each writer and
- * a DELETE. In a versioned bucket the answer to the PUT has the version to delete; in other buckets
+ * <p>The proof runs once for each bucket and endpoint in a JVM, when a query starts. It sends a PUT for each writer and
+ * one DELETE. In a versioned bucket the answer to the PUT has the version to delete; in other buckets
  * GetBucketVersioning is sent first, because versioning may be suspended.
  */
 final class StoreProof {
@@ -38,7 +38,8 @@ final class StoreProof {
         }
         long winners = winners(directory, settings.probeWriters());
         if (winners == 0) {
-            // The answer to the winner's PUT was lost, and its retry was refused.
+            // The answer to a successful PUT was lost, and the retry of that PUT was refused. So the race is repeated
+            // once.
             winners = winners(directory, settings.probeWriters());
         }
         if (winners != 1) {

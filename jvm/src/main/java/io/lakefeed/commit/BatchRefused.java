@@ -5,7 +5,8 @@ import org.apache.iceberg.exceptions.ValidationException;
 /**
  * Refuses a commit. Nothing of it becomes visible, and its files are removed.
  *
- * <p>It is a ValidationException because Iceberg neither retries after one nor keeps the files.
+ * <p>The class is a ValidationException, because after a ValidationException Iceberg neither retries nor keeps the
+ * files.
  */
 public final class BatchRefused extends ValidationException {
     private static final long serialVersionUID = 1L;

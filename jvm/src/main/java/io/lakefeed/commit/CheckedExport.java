@@ -5,13 +5,14 @@ import org.apache.spark.internal.io.FileCommitProtocol;
 import org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol;
 
 /**
- * Commits the files of a batch job as Spark does, unless the {@link Outcomes} of its records refuse the commit: {@code
- * spark.sql.sources.commitProtocolClass}. The option {@value Ledger#COMMIT_ID} of the write names the outcomes.
+ * Commits the files of a batch job as Spark does, unless the {@link Outcomes} of its records refuse the commit. Set it
+ * as {@code spark.sql.sources.commitProtocolClass}. The option {@value Ledger#COMMIT_ID} of the write names the
+ * outcomes.
  */
 public final class CheckedExport extends SQLHadoopMapReduceCommitProtocol {
     private static final long serialVersionUID = 1L;
 
-    /** Spark creates one for each write. */
+    /** Creates the protocol of one write; Spark calls this. */
     public CheckedExport(String jobId, String path, boolean dynamicPartitionOverwrite) {
         super(jobId, path, dynamicPartitionOverwrite);
     }

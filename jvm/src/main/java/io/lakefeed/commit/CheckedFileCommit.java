@@ -7,17 +7,20 @@ import org.apache.spark.internal.io.FileCommitProtocol;
 import org.apache.spark.sql.execution.streaming.ManifestFileCommitProtocol;
 
 /**
- * Commits a batch to {@code _spark_metadata} as Spark does, unless its {@link Outcomes} refuse the commit: {@code
- * spark.sql.streaming.commitProtocolClass}.
+ * Commits a batch to {@code _spark_metadata} as Spark does, unless its {@link Outcomes} refuse the commit. Set it as
+ * {@code spark.sql.streaming.commitProtocolClass}.
  */
 public final class CheckedFileCommit extends ManifestFileCommitProtocol {
     private static final long serialVersionUID = 1L;
-    /** The id of the commit in progress by the sink's path, which is all that Spark passes to these objects. */
+    /**
+     * The id of the commit in progress for each sink, by the sink's path; the path is all that Spark passes to the
+     * protocol.
+     */
     private static final Map<String, String> EXPECTED = new ConcurrentHashMap<>();
 
     private final String path;
 
-    /** Spark creates one for each batch. */
+    /** Creates the protocol of one batch; Spark calls this. */
     public CheckedFileCommit(String jobId, String path) {
         super(jobId, path);
         this.path = path;

@@ -25,10 +25,10 @@ import org.apache.iceberg.io.LocationProvider;
 /**
  * Accepts a feed's commit only if it begins where the feed's last commit ended and no newer driver has taken over.
  *
- * <p>The check is not in Iceberg's {@code validateWith}, because Iceberg retries a commit whose answer was lost. This
- * class recognises its own commit id and reports success. A validation would refuse the retry, and Iceberg would delete
- * the files of a committed snapshot. The delegate succeeds only if {@code base} is still the table's state: so check
- * and commit are one step, which each of Iceberg's retries repeats.
+ * <p>Iceberg retries a commit whose answer was lost. For such a retry this class recognises the commit id and reports
+ * success. A check in Iceberg's {@code validateWith} would refuse the retry instead, and Iceberg would delete the files
+ * of a committed snapshot. The delegate succeeds only if {@code base} is still the table's state, so check and commit
+ * are one step, which each of Iceberg's retries repeats.
  */
 final class CheckedOperations implements TableOperations {
     /** Not thread safe, and perhaps shared with other loads of the table ({@link FeedCatalog.KnownTables}). */
@@ -37,7 +37,7 @@ final class CheckedOperations implements TableOperations {
     private final String name;
     /** Snapshots whose commit failed, or succeeded without an answer. */
     private final Set<Long> unanswered = ConcurrentHashMap.newKeySet();
-    /** The metadata that this load has read last; another load can read newer metadata at any time. */
+    /** The metadata that this object has read last; another load of the table can read newer metadata at any time. */
     private volatile TableMetadata loaded;
 
     CheckedOperations(TableOperations operations, String name) {
@@ -75,7 +75,7 @@ final class CheckedOperations implements TableOperations {
             Position before = standing(changed, snapshot, feed);
             if (moves) {
                 if (before != null && before.commit().is(Ledger.Commit.of(snapshot))) {
-                    // The earlier attempt succeeded, and its answer was lost.
+                    // A retry: the first attempt of this commit succeeded, and its answer was lost.
                     noteRows(snapshot);
                     return;
                 }
@@ -127,7 +127,10 @@ final class CheckedOperations implements TableOperations {
         Outcomes.land(summary.get(Ledger.COMMIT_ID), Long.parseLong(rows));
     }
 
-    /** Waits until all files of a commit are uploaded: here the catalog's server writes the table's metadata file. */
+    /**
+     * Waits until all files of a commit are uploaded, because a catalog's server may write the metadata that refers to
+     * them.
+     */
     private void awaitUploads() {
         try {
             Uploads.await(operations.metadataFileLocation(""));
@@ -194,7 +197,7 @@ final class CheckedOperations implements TableOperations {
         }
     }
 
-    /** Checks that a commit is in the feed's branch: each branch is a ledger of its own. */
+    /** Checks that a commit is in the feed's branch, because each branch is a separate ledger. */
     private static void checkBranch(TableMetadata changed, Snapshot snapshot, String feed) {
         Snapshot head = Ledger.head(changed, feed);
         if (head == null || head.snapshotId() != snapshot.snapshotId()) {
@@ -204,8 +207,8 @@ final class CheckedOperations implements TableOperations {
     }
 
     /**
-     * Checks that no one has changed the table since the feed's position was compared with it: the feed would read the
-     * records of another tool's later commit again.
+     * Checks that no one has changed the table since the feed's position was compared with it. If another tool has
+     * committed since then, the feed would read the records of that commit again.
      */
     private static void checkAdoption(TableMetadata base, Map<String, String> summary, String feed, Position last) {
         String adopted = summary.get(Ledger.ADOPTED);
@@ -258,8 +261,8 @@ final class CheckedOperations implements TableOperations {
 
     /**
      * Returns whether this change is a retry that would roll a branch back. If a commit succeeded, its answer was lost
-     * and another commit followed, Iceberg's retry sets the branch back to its own snapshot. The other commit, of
-     * another feed or writer, must stay.
+     * and another commit followed, Iceberg's retry sets the branch back to the first commit's snapshot. The second
+     * commit, of another feed or writer, must stay.
      */
     private boolean landedBefore(TableMetadata base, TableMetadata changed) {
         return changed.refs().entrySet().stream().anyMatch(branch -> {
@@ -271,7 +274,7 @@ final class CheckedOperations implements TableOperations {
 
     /**
      * Adds the properties of feeds to a change. If a change moves the table to another line of snapshots, as a rollback
-     * does, the positions are set to that line's, and replays that the line lacks are removed.
+     * does, the feeds get their positions in that line, and replays that the line lacks are removed.
      */
     private static TableMetadata withProperties(
             TableMetadata base, TableMetadata changed, Map<String, String> positions, List<Snapshot> added) {

@@ -11,7 +11,7 @@ import java.util.TreeMap;
  * The offsets of a feed's topics that a table has: for each partition, intervals that neither touch nor overlap.
  *
  * <p>As JSON: {@code {"topic":{"id":"…","offsets":{"0":[start,end,start,end]}}}}. A recreated topic has no offsets at
- * first: its offsets are other records.
+ * first, because its offsets belong to other records than before.
  */
 final class Covered {
     /** A topic's intervals by partition, from their start to their end. */

@@ -25,18 +25,18 @@ import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Iceberg's SparkCatalog with tables that check each commit of a feed: {@code
+ * Iceberg's SparkCatalog with tables that check each commit of a feed. Set it with {@code
  * spark.sql.catalog.<name>=io.lakefeed.commit.FeedCatalog}.
  *
- * <p>It has the settings of Iceberg's catalog. Commits without {@code lakefeed.feed} in their summary are not checked,
- * but a rollback also sets back the recorded positions of feeds ({@link CheckedOperations}).
+ * <p>The settings are those of Iceberg's catalog. Commits without {@code lakefeed.feed} in their summary are not
+ * checked, but a rollback also sets back the recorded positions of feeds ({@link CheckedOperations}).
  */
 public final class FeedCatalog extends SparkCatalog {
     private final KnownTables known = new KnownTables();
 
-    /** Spark creates it. */
+    /** Creates the catalog; Spark calls this. */
     public FeedCatalog() {
-        // In executors, JvmPlugin installs it.
+        // This is the driver; in executors, JvmPlugin installs the model.
         ColumnarModel.install();
     }
 
@@ -59,9 +59,9 @@ public final class FeedCatalog extends SparkCatalog {
     }
 
     /**
-     * Changes a table. Fences are taken through the check: Iceberg's own method bypasses {@link #loadTable}, and two
-     * drivers could take the same fence. Columns with defaults are added here, because Iceberg's Spark catalog refuses
-     * them.
+     * Changes a table. Fences are taken through {@link FeedTable}, because Iceberg's own method bypasses {@link
+     * #loadTable}, so that two drivers could take the same fence. Columns with defaults are added here, because
+     * Iceberg's Spark catalog refuses them.
      */
     @Override
     public Table alterTable(Identifier identifier, TableChange... changes) throws NoSuchTableException {
@@ -91,9 +91,9 @@ public final class FeedCatalog extends SparkCatalog {
     /**
      * Keeps the tables that a catalog has loaded, so that a metadata file is parsed once.
      *
-     * <p>A batch loads its table several times, and Iceberg parses the whole metadata file each time. With thousands of
-     * snapshots in it, that would be most of the time of a small batch. The catalog is still asked each time which file
-     * is current; Iceberg's own cache of tables does not ask.
+     * <p>A batch loads its table several times, and Iceberg would parse the whole metadata file each time. For a table
+     * with thousands of snapshots, parsing would take most of the time of a small batch. The catalog is still asked
+     * each time which file is current, unlike with Iceberg's own cache of tables.
      */
     static final class KnownTables {
         private static final int MOST_TABLES = 500;
@@ -107,14 +107,17 @@ public final class FeedCatalog extends SparkCatalog {
             }
         };
 
-        /** Keeps a table unless it is of a REST catalog, which sends new credentials with each table. */
+        /** Keeps a table, but not of a REST catalog, which sends new credentials each time that a table is loaded. */
         synchronized void put(Identifier identifier, BaseTable table) {
             if (table.operations() instanceof BaseMetastoreTableOperations) {
                 tables.put(identifier, new SoftReference<>(table));
             }
         }
 
-        /** Returns a table with its current metadata; null if it must be loaded, as it is unknown or was recreated. */
+        /**
+         * Returns a kept table with its current metadata; null if the table is not kept or was recreated, so it must be
+         * loaded.
+         */
         BaseTable refreshed(Identifier identifier) {
             BaseTable table;
             synchronized (this) {
@@ -128,7 +131,8 @@ public final class FeedCatalog extends SparkCatalog {
                 CheckedOperations.refresh(table.operations());
                 return table;
             } catch (RuntimeException changed) {
-                // The table was dropped or recreated. If the catalog does not answer, the load reports it.
+                // The table was dropped or recreated. If instead the catalog does not answer, the load that follows
+                // reports the error.
                 synchronized (this) {
                     tables.remove(identifier);
                 }
@@ -137,7 +141,7 @@ public final class FeedCatalog extends SparkCatalog {
         }
     }
 
-    /** Adds columns with a default, also for older rows: {@code ALTER TABLE … ADD COLUMNS (c STRING DEFAULT 'x')}. */
+    /** Adds columns whose default is also the value in existing rows: {@code ADD COLUMNS (c STRING DEFAULT 'x')}. */
     static final class ColumnDefaults {
         private ColumnDefaults() {}
 

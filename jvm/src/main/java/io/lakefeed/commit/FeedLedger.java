@@ -26,13 +26,13 @@ public final class FeedLedger {
 
     private FeedLedger() {}
 
-    /** A snapshot as JSON for Python, which would otherwise need dozens of calls to read it. */
+    /** A snapshot that is sent to Python as JSON; reading its fields one by one would take dozens of calls. */
     public record Found(long id, Long parent, long sequence, long milliseconds, Map<String, String> summary) {}
 
     /**
      * Returns a snapshot and its ancestors, newest first, as a JSON list.
      *
-     * @param from the snapshot's id; null for the newest one of the feed's branch
+     * @param from the snapshot's id; null for the newest snapshot of the feed's branch
      * @param most the most snapshots to return
      */
     public static String ancestors(Table table, String feed, Long from, int most) throws JsonProcessingException {
@@ -65,7 +65,10 @@ public final class FeedLedger {
         return SparkSchemaUtil.convert(table.schema()).json();
     }
 
-    /** Returns the columns that hold fewer values than Spark's type, with Iceberg's, {@code fixed[4]}, as JSON. */
+    /**
+     * Returns the columns whose Iceberg type, such as {@code fixed[4]}, holds fewer values than their Spark type, as
+     * JSON: names and Iceberg types.
+     */
     public static String constrained(Table table) throws JsonProcessingException {
         Map<String, String> found = new LinkedHashMap<>();
         for (Types.NestedField field : table.schema().columns()) {
@@ -78,8 +81,8 @@ public final class FeedLedger {
 
     /**
      * Returns a feed's position as JSON: {@code commit-id}, {@code snapshot-id} and {@code ranges} of its newest
-     * commit, also after the snapshot expired, and {@code covered} if it is known. Returns null if the table has no
-     * commit of the feed.
+     * commit, even if the snapshot expired, and {@code covered} if it is known. Returns null if the table has no commit
+     * of the feed.
      *
      * @throws BatchRefused if the position is unknown after a rollback
      */
@@ -95,8 +98,8 @@ public final class FeedLedger {
     }
 
     /**
-     * Returns whether the table has the rows of a replay. The last replay is always known, an earlier one only as long
-     * as its snapshot exists.
+     * Returns whether the table has the rows of a replay. The feed's last replay is always known, a replay before it
+     * only as long as its snapshot exists.
      */
     public static boolean hasReplay(Table table, String feed, String id) {
         TableMetadata metadata = metadata(table);
@@ -125,8 +128,8 @@ public final class FeedLedger {
     /**
      * Runs a statement that changes rows, and adds properties to its snapshot's summary.
      *
-     * @param values of the statement's parameters
-     * @param bounds of the keys, for a MERGE without parameters; or null
+     * @param values the values of the statement's parameters
+     * @param bounds the bounds of the keys, for a MERGE without parameters; or null
      */
     public static void commit(
             SparkSession spark,

@@ -24,8 +24,9 @@ final class FeedTable extends BaseTable {
     private static final long serialVersionUID = 1L;
 
     /**
-     * Runs the steps of an append in the calling thread. With a pool, Iceberg looks every 10 ms whether each of three
-     * steps is done. An append gains nothing from a pool: it rewrites only the manifests that it merges.
+     * Runs the steps of an append in the calling thread. With a pool of threads, Iceberg waits for each of three steps
+     * by looking every 10 ms whether it is done. An append gains nothing from a pool: it rewrites only the manifests
+     * that it merges.
      */
     private static final ExecutorService CALLER = MoreExecutors.newDirectExecutorService();
 
@@ -41,7 +42,7 @@ final class FeedTable extends BaseTable {
 
     /**
      * Sets fences, which are properties. If a catalog does not guard properties, the same commit adds an empty
-     * snapshot: then every commit that was checked before this one fails.
+     * snapshot, so that every commit that was checked before this one fails.
      */
     void takeFences(Map<String, String> fences) {
         boolean guarded = ((CheckedOperations) operations()).guardsProperties();
@@ -53,7 +54,7 @@ final class FeedTable extends BaseTable {
             TableMetadata table = operations().current();
             fences.forEach((key, fence) -> {
                 AppendFiles nothing = transaction.newFastAppend();
-                // Only commits to the same branch fail because of the snapshot.
+                // To the feed's branch, because the snapshot makes only commits to its own branch fail.
                 nothing.toBranch(Ledger.branch(table, Ledger.fenced(key)));
                 nothing.set(Ledger.TAKEN + key.substring(Ledger.FENCES.length()), fence).commit();
             });
@@ -61,7 +62,7 @@ final class FeedTable extends BaseTable {
         transaction.commitTransaction();
     }
 
-    /** Returns the copy that is sent to executors; BaseTable's own method is private to its package. */
+    /** Returns the copy that is sent to executors. BaseTable has the same method, but private to its package. */
     Object writeReplace() {
         return SerializableTable.copyOf(this);
     }
@@ -92,8 +93,8 @@ final class FeedTable extends BaseTable {
     }
 
     /**
-     * Wraps an update: when all tasks have ended, its commit checks the batch's counts and adds them to the summary.
-     * Spark fixes the summary's properties when the write begins, before there are counts.
+     * Wraps an update so that its commit, after all tasks, checks the batch's counts and adds them to the snapshot's
+     * summary. Spark cannot add the counts, because it fixes the summary's properties when the write begins.
      */
     private static <T extends SnapshotUpdate<?>> T counted(Class<T> type, T update, TableOperations operations) {
         String[] commitId = new String[1];

@@ -9,12 +9,12 @@ import org.apache.iceberg.TableMetadata;
  * {@value #PROPERTY} and the feed's name: {@code <id> <snapshot id> <sequence number>}.
  *
  * <p>A replay may be interrupted between its commit and the deletion of its dead letters. The property shows at any
- * later time that it was committed, also when its snapshot has expired. One property is enough: the next replay
- * finishes the last one, with a newer fence.
+ * later time that it was committed, also when its snapshot has expired. One property is enough, because a replay with a
+ * newer fence first finishes the replay before it.
  *
- * @param id of the replay
- * @param snapshotId of its commit
- * @param sequenceNumber of its commit
+ * @param id the id of the replay
+ * @param snapshotId the snapshot of the replay's commit
+ * @param sequenceNumber the sequence number of that snapshot
  */
 record LastReplay(String id, long snapshotId, long sequenceNumber) {
     static final String PROPERTY = "lakefeed.replayed.";
@@ -29,7 +29,7 @@ record LastReplay(String id, long snapshotId, long sequenceNumber) {
     static LastReplay of(TableMetadata table, String feed) {
         String text = table.properties().get(PROPERTY + feed);
         LastReplay last = text == null ? null : parsed(text);
-        // After a rollback by another engine the property is out of date.
+        // If another engine has rolled the table back, the property is out of date.
         return last != null && last.isIn(table, feed) ? last : null;
     }
 

@@ -27,7 +27,7 @@ final class Ledger {
     static final String RANGES = "lakefeed.ranges";
     static final String COUNTS = "lakefeed.counts";
     static final String FENCE = "lakefeed.fence";
-    /** The number of rows that the commit must add, if it is known before. */
+    /** The number of rows that the commit must add, if that number is known before the commit. */
     static final String ROWS = "lakefeed.rows";
     /**
      * {@code sparse} lets a feed leave batches out, for instance a feed that writes only dead letters. It must still
@@ -87,7 +87,8 @@ final class Ledger {
     /**
      * The part of a commit that the check of the next commit needs.
      *
-     * @param moved whether the commit moved the feed; empty ranges do not show it, because a batch can be empty, too
+     * @param moved whether the commit moved the feed; empty ranges do not show a move, because a batch can be empty,
+     *     too
      */
     record Commit(String commitId, long snapshotId, long sequenceNumber, JsonNode ranges, boolean moved) {
         static Commit of(Snapshot snapshot) {
@@ -100,7 +101,10 @@ final class Ledger {
                     summary.containsKey(MOVED));
         }
 
-        /** Returns whether the other commit is a retry of this one: another run's batch can have the same id. */
+        /**
+         * Returns whether {@code other} is a retry of this commit. Equal ids do not suffice, because a batch of another
+         * run can have the same id.
+         */
         boolean is(Commit other) {
             return commitId != null && commitId.equals(other.commitId) && ranges.equals(other.ranges);
         }
@@ -134,7 +138,9 @@ final class Ledger {
                 .orElse(null);
     }
 
-    /** Returns the feed of a fence, also of the fence of its backfills or replays. */
+    /**
+     * Returns the feed from the property of a fence, which can also be the fence of the feed's backfills or replays.
+     */
     static String fenced(String fence) {
         String name = fence.substring(FENCES.length());
         for (String suffix : List.of(BACKFILLS, REPLAYS)) {
@@ -171,8 +177,9 @@ final class Ledger {
     }
 
     /**
-     * Returns whether an expired snapshot can have been in this line, before its oldest existing snapshot. It cannot if
-     * the line exists to its root, or to a snapshot before the expired one: then another engine rolled the table back.
+     * Returns whether an expired snapshot can have been in this line of snapshots, before the line's oldest existing
+     * snapshot. If the line exists back to its root or beyond the expired snapshot, another engine has rolled the table
+     * back.
      */
     static boolean mayDescendFrom(TableMetadata table, Long head, long sequenceNumber) {
         Snapshot oldest = line(table, head).reduce((newer, older) -> older).orElse(null);
@@ -182,7 +189,7 @@ final class Ledger {
     }
 
     /**
-     * Returns whether the totals of a snapshot without a parent count files of other snapshots. Then it had a parent:
+     * Returns whether a snapshot without a parent once had one, because its totals include files of other snapshots:
      * pyiceberg removes the id of an expired parent. The first snapshot of a new or replaced table has only its own
      * files.
      */
@@ -199,7 +206,10 @@ final class Ledger {
                 || table.snapshot(snapshotId) == null && mayDescendFrom(table, head, sequenceNumber);
     }
 
-    /** Returns whether {@code ancestor}, which can be expired, is in the line of a snapshot, as far as it exists. */
+    /**
+     * Returns whether {@code ancestor} is in the existing part of a snapshot's line, or is the expired parent of its
+     * oldest snapshot.
+     */
     static boolean descendsFrom(TableMetadata table, Snapshot snapshot, long ancestor) {
         return line(table, snapshot == null ? null : snapshot.snapshotId())
                 .anyMatch(each -> each.snapshotId() == ancestor || Objects.equals(each.parentId(), ancestor));
@@ -221,8 +231,8 @@ final class Ledger {
     }
 
     /**
-     * Returns the faults of a commit after {@code last}. It has none if its ranges begin where {@code last} ended, or
-     * if it moves the feed away from there.
+     * Returns the faults of a commit that follows {@code last}; empty if the commit's ranges begin where {@code last}
+     * ended, or if the commit moves the feed from there.
      */
     static List<String> faults(JsonNode last, Map<String, String> summary) {
         JsonNode ranges = parsed(summary.get(RANGES));
@@ -267,7 +277,10 @@ final class Ledger {
         return faults;
     }
 
-    /** Compares sequence numbers if the source has them, as Kinesis does: equal counts of records do not suffice. */
+    /**
+     * Compares the sequence numbers of a source that has them, such as Kinesis, where equal counts of records do not
+     * show that no record is missing.
+     */
     private static List<String> marked(String name, JsonNode before, JsonNode now, String partition) {
         JsonNode ended = before.path("marks").path(partition).path(1);
         JsonNode begins = now.path("marks").path(partition).path(0);
@@ -277,7 +290,10 @@ final class Ledger {
                 : List.of(name + " begins after " + begins.asText() + ", the table ends at " + ended.asText());
     }
 
-    /** Describes the ranges that a feed at {@code position} will read itself, or that are of another topic. */
+    /**
+     * Describes the ranges that a feed at {@code position} will still read itself, and ranges of a topic with another
+     * id.
+     */
     static List<String> ahead(JsonNode position, JsonNode ranges) {
         List<String> ahead = new ArrayList<>();
         ranges.properties().forEach(topic -> topic.getValue().path("ranges").properties().forEach(partition -> {
@@ -297,8 +313,8 @@ final class Ledger {
     }
 
     /**
-     * Returns whether a commit claims that it moves the feed from an unknown position. The check accepts the claim only
-     * if the position is unknown.
+     * Returns whether a commit claims to move the feed from an unknown position. It is refused if the position is
+     * known.
      */
     static boolean movesFromUnknown(Map<String, String> summary) {
         return parsed(summary.getOrDefault(MOVED, "{}")).path("unknown").asBoolean();

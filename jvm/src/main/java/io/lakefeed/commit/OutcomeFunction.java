@@ -9,11 +9,11 @@ import org.apache.spark.unsafe.types.UTF8String;
  * {@code outcome(topic, partition, offset, verdict, reason, schema id)} counts a record and returns whether it becomes
  * a row.
  *
- * <p>Use it in a filter directly after the decoder, where each record passes once and in order.
+ * <p>Use the function in a filter directly after the decoder, where each record passes once and in order.
  */
 public final class OutcomeFunction extends SqlFunction<Boolean> {
     private static final long serialVersionUID = 1L;
-    /** The verdicts other than a row, with the numbers of {@code lakefeed.records.decode.verdict}. */
+    /** The verdict on a dead letter; verdicts have the numbers of {@code lakefeed.records.decode.verdict}. */
     private static final int DEAD_LETTER = 1;
 
     private static final int SKIPPED = 2;
@@ -21,7 +21,7 @@ public final class OutcomeFunction extends SqlFunction<Boolean> {
     /** The verdict on a row. */
     public static final int ROW = 0;
 
-    /** The schema id of a record without one. */
+    /** The schema id to pass for a record that has none. */
     public static final int NO_SCHEMA = -1;
 
     private final Outcomes outcomes;

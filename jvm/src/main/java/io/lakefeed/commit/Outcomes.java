@@ -23,9 +23,9 @@ import org.apache.spark.util.AccumulatorV2;
  * Counts the outcomes of one batch's records (row, dead letter or skipped) for each partition, and collects their
  * writers' schemas.
  *
- * <p>It is an accumulator that {@link OutcomeFunction} fills in the tasks. The driver has all counts when the tasks
- * have ended, before a sink commits. A range is identified by its first offset, so it counts once if a task runs twice
- * or a plan scans its source twice.
+ * <p>{@link OutcomeFunction} fills this accumulator in the tasks. The driver has all counts when the tasks have ended,
+ * before a sink commits. A range is identified by its first offset, so it counts only once even if a task runs twice or
+ * a plan scans its source twice.
  */
 public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Outcomes.RangeOutcome>> {
     private static final long serialVersionUID = 1L;
@@ -35,18 +35,20 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
 
     /** Concurrent, because an executor sends heartbeats while the task runs. */
     private final Map<RangeOutcome.Key, RangeOutcome> ranges = new ConcurrentHashMap<>();
-    /** The error budget; on the driver only. */
+    /** The limits for dead letters; on the driver only. */
     private transient List<Bound> bounds = List.of();
 
     private transient Set<Integer> coveredSchemas;
     private transient String refusal;
-    /** The rows that the batch's commit has added; null before it, or if the sink does not report them. */
+    /**
+     * The number of rows that the batch's commit has added; null before the commit, or if the sink does not report it.
+     */
     private transient volatile Long landed;
 
-    /** When the sink was last allowed to commit, by {@link System#nanoTime}; 0 before. */
+    /** The time, by {@link System#nanoTime}, when the sink was last allowed to commit; 0 if it was not allowed yet. */
     private transient volatile long allowedAt;
 
-    /** The most dead letters, by number and by share, including earlier batches. */
+    /** A limit for the number and the share of dead letters, in this batch and earlier batches together. */
     private record Bound(long mostDeadLetters, double mostShare, long recordsBefore, long deadLettersBefore) {
         boolean allows(long deadLetters, long records) {
             long all = deadLettersBefore + deadLetters;
@@ -89,7 +91,10 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         OPEN.put(nextCommitId, this);
     }
 
-    /** Notes the rows that a batch's commit has added; ignores the commits of others. */
+    /**
+     * Notes the number of rows that a batch's commit has added; ignores the commit if no batch of this JVM is open for
+     * it.
+     */
     static void land(String commitId, long rows) {
         Outcomes outcomes = of(commitId);
         if (outcomes != null) {
@@ -103,7 +108,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         return outcomes == null ? null : outcomes.landed;
     }
 
-    /** Ends a batch, committed or not. */
+    /** Ends a batch, whether it was committed or not. */
     public static void close(String commitId) {
         OPEN.remove(commitId);
     }
@@ -112,16 +117,19 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
      * Adds a limit for dead letters, which the commit checks.
      *
      * @param mostDeadLetters the most dead letters
-     * @param mostShare the most dead letters for each record
-     * @param recordsBefore the records of earlier batches, which count, too
-     * @param deadLettersBefore the dead letters of earlier batches
+     * @param mostShare the highest allowed ratio of dead letters to records
+     * @param recordsBefore the number of records of earlier batches, which the limit includes
+     * @param deadLettersBefore the number of dead letters of earlier batches
      */
     public void bound(long mostDeadLetters, double mostShare, long recordsBefore, long deadLettersBefore) {
         bounds = new ArrayList<>(bounds);
         bounds.add(new Bound(mostDeadLetters, mostShare, recordsBefore, deadLettersBefore));
     }
 
-    /** Sets the ids of the writers' schemas that the table's columns cover; other schemas refuse the commit. */
+    /**
+     * Sets the ids of the writers' schemas that the table's columns cover; a record with another schema refuses the
+     * commit.
+     */
     public void cover(Collection<Integer> schemaIds) {
         coveredSchemas = new HashSet<>(schemaIds);
     }
@@ -190,7 +198,10 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         return ranges.values().stream().mapToLong(each -> each.leftOut).sum();
     }
 
-    /** Returns one field without a column, the same for each order of the tasks; null if there is none. */
+    /**
+     * Returns one field without a column, whose choice does not depend on the order of the tasks; null if there is
+     * none.
+     */
     public String leftOutField() {
         return ranges.values().stream()
                 .filter(each -> each.leftOut > 0)
@@ -222,7 +233,8 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
 
     /**
      * Returns the counts for a snapshot's summary: {@code {"topic":{"0":[records,dead letters,skipped]}}}, without
-     * partitions that have no records. A fourth number is the rows whose records have a field without a column.
+     * partitions that have no records. If records of rows have a field without a column, the number of these rows
+     * follows as a fourth number.
      */
     public String toJson() {
         Map<String, Map<Integer, long[]>> topics = new TreeMap<>();
@@ -268,9 +280,9 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
 
     @Override
     public boolean isZero() {
-        // Spark registers the counter with its task before it has read the fields, and a heartbeat may call this then.
-        // An exception would end the executor's heartbeats, and two minutes later the driver would give the executor
-        // up.
+        // When Spark deserialises the counter, it registers it with the task before it reads the fields, and then a
+        // heartbeat may call this method. An exception would end the executor's heartbeats, and two minutes later the
+        // driver would give the executor up.
         return ranges == null || ranges.isEmpty();
     }
 
@@ -332,7 +344,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
         /** Identifies a range in all attempts of its task. */
         record Key(String topic, int partition, long firstOffset) implements Serializable {}
 
-        /** A kind of dead letter, whose text has no numbers, so that errors at different positions are one kind. */
+        /** A kind of dead letter; its text has no numbers, so that equal errors at different positions are one kind. */
         public record Reason(String text, long count, String sample) implements Serializable {
             Reason and(Reason other) {
                 return new Reason(text, count + other.count, sample);
@@ -349,7 +361,7 @@ public final class Outcomes extends AccumulatorV2<Outcomes.RangeOutcome, List<Ou
             return new Key(topic, partition, firstOffset);
         }
 
-        /** Stops the feed at a record; of several the first is reported. */
+        /** Stops the feed at a record; if several records stop the feed, the first one is reported. */
         void stop(long offset, String reason) {
             if (stop == null) {
                 stop = "topic " + topic + ", partition " + partition + ", offset " + offset + ": " + reason;

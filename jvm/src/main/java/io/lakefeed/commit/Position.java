@@ -15,9 +15,9 @@ import org.apache.iceberg.TableMetadata;
  *
  * @param commit the feed's newest commit
  * @param covered the offsets that the table has; null if they are unknown
- * @param kept the offsets whose rows stayed in the table when a rewind went back over them: the table may have several
- *     rows of each record
- * @param at the newest snapshot that has changed {@code covered}: a commit, a move or a backfill
+ * @param kept the offsets whose rows stayed in the table when a rewind went back over the offsets, so that the table
+ *     may have several rows of each record
+ * @param at the newest snapshot that has changed {@code covered}: of a commit, a move or a backfill
  * @param sequence that snapshot's sequence number
  */
 record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, long sequence) {
@@ -68,7 +68,7 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
         }
         String text = table.properties().get(Ledger.POSITION + feed);
         Position recorded = text == null || text.equals(Ledger.ROLLED_BACK) ? null : ofJson(text);
-        // After a rollback by another engine the property is out of date.
+        // If another engine has rolled the table back, the property is out of date.
         boolean trusted = recorded != null
                 && recorded.commit.snapshotId() == last.snapshotId()
                 && Ledger.descends(table, head, recorded.at, recorded.sequence);
@@ -131,8 +131,8 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
     }
 
     /**
-     * Returns the position to record after a move of the table to another line of snapshots, such as a rollback: the
-     * newest commit of the new line, and the offsets that it covers.
+     * Returns the position to record when the table moves to another line of snapshots, for instance by a rollback: the
+     * newest commit of the new line, and the offsets that the new line covers.
      */
     static String afterMove(TableMetadata base, TableMetadata changed, String feed) {
         Long head = Ledger.headId(changed, feed);
@@ -203,7 +203,10 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
         covered.add(ranges);
     }
 
-    /** Undoes a snapshot; returns false for a move to another topic, which has discarded the old topic's offsets. */
+    /**
+     * Undoes what a snapshot changed in {@code covered}; returns false if that is impossible, because the snapshot
+     * moved the feed to another topic and discarded the old topic's offsets.
+     */
     private static boolean takeBack(Covered covered, Snapshot snapshot) {
         Map<String, String> summary = snapshot.summary();
         JsonNode ranges = Ledger.parsed(summary.get(Ledger.RANGES));

@@ -31,10 +31,10 @@ public final class Publication {
     }
 
     /**
-     * Moves {@code main} to a snapshot that descends from it, and sets properties in the same commit. In other states
-     * than {@code ahead} it changes nothing.
+     * Moves {@code main} to a snapshot that descends from it, and sets properties in the same commit. If the state is
+     * not {@code ahead}, nothing changes.
      *
-     * @return the state before: see {@link #state(Table, String)}
+     * @return the state before the move: see {@link #state(Table, String)}
      */
     public static String publish(Table table, long snapshotId, Map<String, String> properties) {
         TableOperations operations = ((HasTableOperations) table).operations();
@@ -53,7 +53,8 @@ public final class Publication {
                                 .build());
                 return state;
             } catch (CommitFailedException conflict) {
-                // The feed's next batch, or another writer's commit to main: compare again.
+                // The feed's next batch or another writer's commit to main came first, so the states are compared
+                // again.
                 if (attempt >= TRIES) {
                     throw conflict;
                 }
@@ -73,7 +74,7 @@ public final class Publication {
                         .build());
     }
 
-    /** Returns whether {@code main} has a commit of a feed; without one {@link #discard} would lose its position. */
+    /** Returns whether {@code main} has a commit of a feed; if not, {@link #discard} would lose the feed's position. */
     public static boolean hasPublished(Table table, String feed) {
         TableMetadata metadata = FeedLedger.metadata(table);
         Snapshot main = metadata.currentSnapshot();

@@ -7,9 +7,9 @@ import org.apache.iceberg.TableMetadata;
 import org.apache.iceberg.exceptions.ValidationException;
 
 /**
- * Pauses rewrites of the table's files for a writer: a MERGE that conflicts with a rewrite runs again, and would
- * conflict with the next rewrite, too. No rewrite is committed until the time in the property {@value #PROPERTY}, in
- * milliseconds since 1970. The writer's commit ends the pause.
+ * Pauses rewrites of the table's files for a writer whose MERGE has conflicted with a rewrite: the MERGE runs again,
+ * and would conflict with the next rewrite, too. No rewrite is committed until the time in the property {@value
+ * #PROPERTY}, in milliseconds since 1970. The writer's commit ends the pause.
  */
 final class Quiet {
     static final String PROPERTY = "lakefeed.upkeep.quiet";

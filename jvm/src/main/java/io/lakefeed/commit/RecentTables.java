@@ -14,7 +14,9 @@ import org.apache.iceberg.SchemaParser;
 import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.TableMetadata;
 
-/** Keeps the metadata of tables that this driver loaded or committed last, for views that must not send requests. */
+/**
+ * Keeps the newest metadata of tables that this driver has loaded or committed, for views that must not send requests.
+ */
 public final class RecentTables {
     private static final int MOST_TABLES = 500;
     /** The keys of a summary to show; others, such as the ranges of many partitions, can be long. */
@@ -53,9 +55,9 @@ public final class RecentTables {
     }
 
     /**
-     * Returns a table's newest snapshots and schemas, oldest first, and {@code seen-ms}, when the table was loaded, as
-     * JSON with the names of Iceberg's specification. Returns null if this driver has not loaded the table, or memory
-     * is scarce.
+     * Returns JSON with a table's newest snapshots and schemas, oldest first, under the names of Iceberg's
+     * specification, and the time {@code seen-ms} when the table was loaded. Returns null if this driver has not loaded
+     * the table, or has dropped its metadata because memory is scarce.
      */
     public static String describe(String table, int mostSnapshots, int mostSchemas) {
         Loaded loaded;

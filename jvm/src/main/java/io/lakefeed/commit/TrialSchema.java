@@ -24,7 +24,7 @@ public final class TrialSchema {
     private TrialSchema() {}
 
     /**
-     * Returns why Iceberg refuses to change the columns of a table; null if it does not.
+     * Returns why Iceberg refuses to change the columns of a table; null if Iceberg accepts the changes.
      *
      * @param steps a JSON list with a list for each commit, of {@code ["rename", path, name]}, {@code ["optional",
      *     path]}, {@code ["widen", path, type]} or {@code ["add", path of the struct or null, name, type]}
@@ -44,10 +44,10 @@ public final class TrialSchema {
     }
 
     /**
-     * Returns why Iceberg refuses a new table; null if it does not.
+     * Returns why Iceberg refuses a new table; null if Iceberg accepts the table.
      *
      * @param columns the JSON of a StructType
-     * @param partitions columns and transforms in turn, such as {@code at, day, id, bucket[16]}
+     * @param partitions the partitions as pairs of a column and a transform, such as {@code at, day, id, bucket[16]}
      */
     public static String refusal(String columns, List<String> partitions) {
         return refusal(() -> {

@@ -4,7 +4,7 @@ import io.lakefeed.FunctionsOnly;
 import java.util.Map;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** {@code <catalog>.batch(source)}: see {@link BatchFunction}. */
+/** Provides {@code <catalog>.batch(source)}: see {@link BatchFunction}. */
 public final class BatchCatalog extends FunctionsOnly {
     @Override
     protected Map<String, Binding> functions(String name, CaseInsensitiveStringMap options) {

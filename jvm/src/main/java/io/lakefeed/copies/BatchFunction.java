@@ -9,7 +9,8 @@ import org.apache.spark.unsafe.types.UTF8String;
  * {@code batch(source)} returns the task's streaming query and batch number as {@code query/number}, for a query whose
  * plan is the same for all its batches.
  *
- * <p>The argument is not used: without one Spark would call the function on the driver, where there is no task.
+ * <p>The argument is not used. Without an argument, Spark would call the function on the driver, where there is no
+ * task.
  */
 public final class BatchFunction extends SqlFunction<UTF8String> {
     private static final long serialVersionUID = 1L;

@@ -29,7 +29,8 @@ import org.apache.spark.sql.types.DataTypes;
  * each partition the duplicates of a row come before the next batch. The state has the rows of the newest batch, and
  * the highest offsets of older batches. Records without these headers are kept.
  *
- * <p>A duplicate is kept if partitions were added to the topic between the two: it may be in another partition.
+ * <p>If partitions were added to the topic between a row and its duplicate, the duplicate may be in another partition;
+ * then it is kept.
  */
 public final class OnceOnly {
     /** The column that {@link #marked} adds. */
@@ -87,7 +88,7 @@ public final class OnceOnly {
         return RowFactory.create(values);
     }
 
-    /** Marks the records of one writer in one partition; after the last one it stores the newest batch's rows. */
+    /** Marks the records of one writer in one partition; after the last record it stores the newest batch's rows. */
     private static final class Marked implements Iterator<Row> {
         private final Iterator<Row> records;
         private final GroupState<byte[]> state;
@@ -132,8 +133,8 @@ public final class OnceOnly {
 
         /**
          * Returns whether a record of an older batch is a duplicate, by its offset in the source. The batch number is
-         * not enough: after a rollback of its checkpoint the writer uses the same numbers for other records. A record
-         * without an offset in the source is kept.
+         * not enough, because after a rollback of its checkpoint the writer uses the same numbers for other records. A
+         * record without an offset in the source is kept.
          */
         private boolean isBehind(Map<String, String> headers) {
             String source = headers.get(SOURCE);
@@ -164,7 +165,7 @@ public final class OnceOnly {
             for (byte[] each : new byte[][] {
                 record.<byte[]>getAs("key"), record.<byte[]>getAs("value"), bytes(source), bytes(row)
             }) {
-                // With the lengths, different rows never give the same bytes.
+                // Each part is preceded by its length, so that different rows never give the same bytes.
                 digest.update(ByteBuffer.allocate(4).putInt(each == null ? -1 : each.length).flip());
                 digest.update(each == null ? new byte[0] : each);
             }
@@ -179,7 +180,7 @@ public final class OnceOnly {
         return text == null ? null : text.getBytes(StandardCharsets.UTF_8);
     }
 
-    /** Returns lakefeed's headers of a record; of two with one name the last counts. */
+    /** Returns lakefeed's headers of a record; if two headers have one name, the last counts. */
     private static Map<String, String> headers(Row record) {
         Map<String, String> found = new HashMap<>();
         int column = record.fieldIndex("headers");
@@ -190,7 +191,7 @@ public final class OnceOnly {
                 }
             }
         }
-        // Any producer can write headers with these names.
+        // Any producer can write headers with these names, so a malformed header counts as absent.
         if (!A_SOURCE.matcher(found.getOrDefault(SOURCE, "")).matches()) {
             found.remove(SOURCE);
         }

@@ -15,8 +15,9 @@ import java.util.UUID;
 import org.roaringbitmap.longlong.Roaring64NavigableMap;
 
 /**
- * The rows of one writer's batch that one partition of a topic has. A row is its offset in the source, in a bitmap, or
- * a digest of 128 bits. The highest offset of each source partition is kept over all batches of the writer.
+ * The rows of one writer's batch that one partition of a topic has. For each row it stores the offset in the source, in
+ * a bitmap, or else a digest of 128 bits. The highest offset of each source partition is kept over all batches of the
+ * writer.
  */
 final class RowsSeen {
     private final Map<String, Roaring64NavigableMap> offsets = new HashMap<>();
@@ -54,7 +55,7 @@ final class RowsSeen {
         return digests.add(digest);
     }
 
-    /** Returns the state for {@link #read}; {@code batch} is the batch of these rows. */
+    /** Returns these rows, and the number of their batch, as the bytes that {@link #read} reads. */
     byte[] write(long batch) {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
         try (DataOutputStream out = new DataOutputStream(bytes)) {

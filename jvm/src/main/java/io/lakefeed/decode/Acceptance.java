@@ -6,22 +6,26 @@ import java.util.stream.Stream;
 import org.apache.avro.Schema;
 
 /**
- * Decides which writers' schemas are read, once for each schema: the option {@code schema.accept} of a pipeline file.
+ * Decides, once for each writer's schema, whether its records are read: the option {@code schema.accept} of a pipeline
+ * file.
  *
  * <p>Python has the same rule in {@code lakefeed.records.schema.reader}, which decides whether a table follows a
- * schema; a test compares the two.
+ * schema. A test compares the two rules.
  */
 enum Acceptance {
     SAME_RECORD,
     RESOLVABLE,
     ANY;
 
-    /** Returns the rule that a catalog's option names; the default for null. */
+    /** Returns the rule that a catalog's option names; if the option is null, the default rule. */
     static Acceptance of(String option) {
         return option == null ? SAME_RECORD : valueOf(option.toUpperCase(java.util.Locale.ROOT));
     }
 
-    /** Returns the plan for reading records of {@code writer} as {@code reader}; it refuses records with a reason. */
+    /**
+     * Returns the plan for reading records of {@code writer} as {@code reader}; for a refused schema, the plan refuses
+     * each record with the reason.
+     */
     AvroStep plan(Schema writer, Schema reader) {
         if (writer.isUnion() && !reader.isUnion()) {
             AvroStep[] branches = writer.getTypes().stream().map(each -> plan(each, reader)).toArray(AvroStep[]::new);
@@ -31,7 +35,9 @@ enum Acceptance {
         return why == null ? AvroPlan.of(writer, reader) : new AvroObjects.Refusal(why);
     }
 
-    /** Returns why records of {@code writer} must not become rows of {@code reader}; null if they may. */
+    /**
+     * Returns why records of {@code writer} must not become rows of {@code reader}; null if records may become rows.
+     */
     String refusal(Schema writer, Schema reader) {
         if (this == ANY || writer.getType() != Schema.Type.RECORD) {
             return null;

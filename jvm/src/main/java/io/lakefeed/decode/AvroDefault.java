@@ -10,14 +10,14 @@ import org.apache.spark.sql.catalyst.util.ArrayBasedMapData;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.sql.types.DataType;
 
-/** Provides the value of a reader's field that the writer does not have. */
+/** Provides the value of a reader's field that the writer's schema lacks. */
 final class AvroDefault {
     private AvroDefault() {}
 
     /**
-     * Returns the default as Spark's internal value; null if there is none and the field is nullable.
+     * Returns a field's default as Spark's internal value; null if the field has no default and is nullable.
      *
-     * @throws BadRecord if there is none and the field is not nullable
+     * @throws BadRecord if the field has no default and is not nullable
      */
     static Object of(Schema.Field field, DataType type) {
         if (!field.hasDefaultValue()) {

@@ -26,16 +26,16 @@ import org.apache.spark.unsafe.types.UTF8String;
 final class AvroJson {
     private static final JsonFactory FACTORY = new JsonFactoryBuilder()
             .disable(StreamWriteFeature.AUTO_CLOSE_CONTENT)
-            // The decoder limits the depth.
+            // Jackson need not limit the depth, because the decoder does.
             .streamWriteConstraints(
                     StreamWriteConstraints.builder().maxNestingDepth(Integer.MAX_VALUE).build())
             .rootValueSeparator((String) null)
             .build();
 
-    /** A larger buffer is not kept. */
+    /** The largest buffer, in bytes, that is kept for the next value. */
     private static final int LARGE = 1 << 20;
 
-    /** The memory of a value, without its text. */
+    /** The bytes of memory that a value takes besides its text. */
     private static final int VALUE = 80;
 
     private AvroJson() {}
@@ -53,7 +53,7 @@ final class AvroJson {
         }
     }
 
-    /** A generator and its buffer, which are reused: creating them costs more than most values. */
+    /** A JSON generator and its buffer; they are reused, because creating them costs more than writing most values. */
     static final class Text {
         private Buffer buffer = new Buffer();
         private JsonGenerator json;
@@ -85,7 +85,7 @@ final class AvroJson {
     }
 
     private static final class Buffer extends ByteArrayOutputStream {
-        /** Null outside a value. */
+        /** The decoder to charge for the current value; null between values. */
         private BoundedDecoder charged;
 
         @Override

@@ -14,9 +14,12 @@ import org.apache.spark.unsafe.types.UTF8String;
 final class AvroNested {
     private AvroNested() {}
 
-    /** Reads a record: the writer's fields in their order, then the fields that only the reader has. */
+    /**
+     * Reads a record: first the fields of the writer's schema in their order, then the fields that only the reader's
+     * schema has.
+     */
     static final class OfRecord extends AvroStep {
-        /** The place of a field that is skipped. */
+        /** Marks a field that is skipped, in the places of {@link #become}. */
         static final int NOWHERE = -1;
 
         private AvroStep[] steps;
@@ -26,7 +29,7 @@ final class AvroNested {
         private byte[] common;
         private final boolean repeated;
 
-        /** Creates the step of a record; {@code repeated} if it can occur any number of times in one record. */
+        /** Creates the step of a record; {@code repeated} if a Kafka record can contain any number of such records. */
         OfRecord(boolean repeated) {
             this.repeated = repeated;
         }
@@ -34,9 +37,9 @@ final class AvroNested {
         /**
          * Sets the steps after the constructor, because a record can contain itself.
          *
-         * @param places the steps' fields in the row
-         * @param names of the reader's fields
-         * @param written names of the steps' fields, for errors
+         * @param places for each step, the position of its field in the row
+         * @param names the names of the reader's fields
+         * @param written the names of the steps' fields in the writer's schema, for errors
          */
         void become(AvroStep[] steps, int[] places, String[] names, String[] written) {
             this.steps = steps;
@@ -231,7 +234,7 @@ final class AvroNested {
         }
     }
 
-    /** Reads a map; of two values with one key the last counts, as in Avro's reader. */
+    /** Reads a map; if two entries have the same key, the last one counts, as in Avro's reader. */
     static final class OfMap extends AvroStep {
         private static final Object[] NONE = {};
         private static final MapData EMPTY_MAP = new ArrayBasedMapData(EMPTY, EMPTY);
@@ -294,7 +297,7 @@ final class AvroNested {
         }
     }
 
-    /** Reads a record inside a record of its own type as JSON, which a text column holds. */
+    /** Reads a record inside a record of its own type, and returns it as JSON for a text column. */
     static final class AsJson extends AvroStep {
         private final AvroStep step;
 
@@ -316,9 +319,9 @@ final class AvroNested {
     /**
      * The distinct keys of one map, in the order of their first occurrence.
      *
-     * <p>A {@code HashMap} would be unsafe and larger: a producer that knows the hash of Spark's text can write a map
-     * whose keys all have the same hash. Here the hash depends on secret numbers, and a key takes a few bytes besides
-     * its text.
+     * <p>A {@code HashMap} would take more memory, and would be unsafe, because a producer that knows the hash of
+     * Spark's text can write a map whose keys all have the same hash. Here the hash depends on secret numbers, and a
+     * key takes a few bytes besides its text.
      */
     static final class AvroKeys {
         /** With fewer keys, comparing a key with all others is faster than hashing. */

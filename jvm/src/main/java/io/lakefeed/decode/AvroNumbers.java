@@ -26,7 +26,7 @@ final class AvroNumbers {
         @Override
         abstract void read(BoundedDecoder in, DecodedRow row, int field);
 
-        /** Reads a value into {@code items}, at an offset as Spark's {@link Platform} counts it. */
+        /** Reads a value into {@code items}; {@code offset} counts as in Spark's {@link Platform}. */
         abstract void read(BoundedDecoder in, byte[] items, long offset);
 
         @Override

@@ -66,7 +66,7 @@ final class AvroObjects {
         }
     }
 
-    /** Reads bytes: of Avro's type fixed, or with their length before them. */
+    /** Reads a value of Avro's type fixed or bytes; only bytes have their length before them. */
     static final class OfBytes extends Single {
         private final int size;
 
@@ -93,7 +93,9 @@ final class AvroObjects {
         private final UTF8String[] symbols;
         private final List<String> written;
 
-        /** Creates the step with the reader's symbol for each of the writer's, null where there is none. */
+        /**
+         * Creates the step of an enum; {@code symbols} has the reader's symbol for each symbol of the writer, or null.
+         */
         OfEnum(UTF8String[] symbols, List<String> written) {
             super(DataTypes.StringType);
             this.symbols = symbols;
@@ -110,7 +112,7 @@ final class AvroObjects {
         }
     }
 
-    /** Reads a decimal in bytes: of Avro's type fixed, or with their length before them. */
+    /** Reads a decimal that is stored as Avro's type fixed or bytes; only bytes have their length before them. */
     static final class OfDecimal extends Single {
         private final int size;
         private final AvroDecimal decimal;
@@ -142,7 +144,7 @@ final class AvroObjects {
         }
     }
 
-    /** Returns a reader's default, which is the same for all records. */
+    /** Returns the default of a reader's field, which is the same for all records. */
     static final class Constant extends AvroStep {
         private final byte[] encoded;
         private final AvroStep step;
@@ -178,7 +180,10 @@ final class AvroObjects {
         }
     }
 
-    /** Refuses the records that reach a place where the schemas do not fit; other records are read. */
+    /**
+     * Refuses a record that has a value where writer's and reader's schema do not fit. Records without such a value are
+     * read.
+     */
     static final class Refusal extends AvroStep {
         private final String why;
 
@@ -198,17 +203,20 @@ final class AvroObjects {
     }
 
     /**
-     * Reads a decimal from the two's complement of its unscaled value, highest byte first. A number that the reader's
-     * scale would round is refused.
+     * Reads a decimal from the two's complement of its unscaled value, highest byte first. Refuses a number that the
+     * reader's scale would round.
      *
-     * <p>The cost has a limit whatever the writer's scale is: numbers of more than {@value #MOST_BYTES} bytes are
-     * refused.
+     * <p>Numbers of more than {@value #MOST_BYTES} bytes are refused, so that the cost has a limit for every scale of
+     * the writer.
      */
     record AvroDecimal(int writtenScale, DecimalType type) {
-        /** About 2,400 digits: a realistic change of scale does not turn more of them into 38 digits. */
+        /**
+         * Enough for about 2,400 digits. No realistic change of scale turns a longer number into one of at most 38
+         * digits.
+         */
         private static final int MOST_BYTES = 1_024;
 
-        /** The memory of a number that does not fit into a long, with intermediate objects. */
+        /** The bytes of memory for a number that does not fit into a long, with intermediate objects. */
         private static final int LARGE = 320;
         /** The most digits that always fit into a long. */
         private static final int LONG_DIGITS = 18;
@@ -251,7 +259,7 @@ final class AvroObjects {
                 return decimal(unscaled);
             }
             if (more < 0) {
-                // A long has 19 digits, so no other number than 0 ends with more than 18 zeros.
+                // A long has at most 19 digits, so no long but 0 ends with more than 18 zeros.
                 if (-more > LONG_DIGITS || unscaled % POWERS[-more] != 0) {
                     throw inexact();
                 }
@@ -282,8 +290,8 @@ final class AvroObjects {
 
         private Decimal large(BigInteger unscaled, BoundedDecoder in) {
             in.charge(LARGE);
-            // Each zero at a number's end takes more than three bits, so this number cannot end with enough of them.
-            // Without this check, computing 10 to the power of the scale could take minutes.
+            // Each decimal zero at a number's end takes more than three bits, so this number cannot end with enough
+            // zeros. Without this check, computing 10 to the power of the scale could take minutes.
             if (3L * (writtenScale - type.scale()) > unscaled.bitLength()) {
                 throw inexact();
             }

@@ -33,13 +33,19 @@ final class AvroPlan {
     /** The beginning of the error for schemas that do not fit. */
     static final String MISMATCH = "the writer's schema does not fit the reader's: ";
 
-    /** Branches of a writer's unions multiply, so that a small schema of the reader can mean many steps. */
+    /**
+     * The most steps of a plan; the branches of a writer's unions multiply, so that a small reader's schema can need
+     * many steps.
+     */
     private static final int MOST_STEPS = 20 * AvroTypes.SchemaLimits.MOST_COLUMNS;
 
-    /** The steps of records inside JSON, where types can be recursive: such a step can contain itself. */
+    /** The steps of records inside JSON, where types can be recursive, so that a step can contain itself. */
     private final Map<Action, AvroNested.OfRecord> records = new IdentityHashMap<>();
 
-    /** The number of arrays and maps around the current place; a value in one can occur any number of times. */
+    /**
+     * The number of arrays and maps around the current place; a value inside an array or a map can occur any number of
+     * times.
+     */
     private int containers;
 
     private int steps;
@@ -56,7 +62,10 @@ final class AvroPlan {
         return new AvroPlan().step(Resolver.resolve(writer, reader, GENERIC), Set.of());
     }
 
-    /** Returns the step for an action; {@code open} has the names of the records around it, and is null inside JSON. */
+    /**
+     * Returns the step for an action; {@code open} has the names of the records around the action, and is null inside
+     * JSON.
+     */
     private AvroStep step(Action action, Set<String> open) {
         if (++steps > MOST_STEPS) {
             throw new AvroRuntimeException("reading it takes more than " + MOST_STEPS + " steps");
@@ -106,7 +115,7 @@ final class AvroPlan {
         };
     }
 
-    /** Returns the step of a long; it converts the unit of time if writer and reader name one each. */
+    /** Returns the step of a long; the step converts the unit of time if both schemas name a unit. */
     private static AvroStep moment(Schema writer, Schema reader, DataType type) {
         boolean micros = type == DataTypes.TimestampType || type == DataTypes.TimestampNTZType;
         long required = micros ? 1_000 : nanos(reader);

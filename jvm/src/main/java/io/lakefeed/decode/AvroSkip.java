@@ -68,7 +68,8 @@ interface AvroSkip {
         List<String> names = new ArrayList<>();
         for (Schema.Field field : writer.getFields()) {
             AvroSkip skip = of(field.schema(), records);
-            // A record can claim any number of items without bytes: they must cost no time.
+            // Fields without bytes have no skip, because a record can claim any number of items without bytes, which
+            // must cost no time.
             if (skip != NOTHING) {
                 fields.add(skip);
                 names.add(field.name());
@@ -99,7 +100,7 @@ interface AvroSkip {
         }
     }
 
-    /** Skips a record, which can contain itself. */
+    /** Skips a record, whose type can contain itself. */
     final class OfRecord implements AvroSkip {
         private AvroSkip[] fields;
         private String[] names;

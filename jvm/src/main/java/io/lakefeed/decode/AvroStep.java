@@ -7,12 +7,12 @@ import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
 
 /**
- * One step of a plan ({@link AvroPlan}): reads a value of the writer's schema as a value of the reader's.
+ * One step of a plan ({@link AvroPlan}): reads a value of the writer's schema as a value of the reader's schema.
  *
  * <p>Steps keep nothing of a record, so a plan can read any number of records.
  */
 abstract class AvroStep {
-    /** The kind ({@link #common}) of all other fields. */
+    /** The kind ({@link #common}) of a field that is not one of the kinds below. */
     static final byte OTHER = 0;
 
     static final byte INT = 1;
@@ -39,12 +39,15 @@ abstract class AvroStep {
         }
     }
 
-    /** Returns the kind of a common field, which a record reads itself: that saves a call for each. */
+    /**
+     * Returns the kind of a common field. A record reads fields of these kinds itself, which saves a call for each
+     * field.
+     */
     byte common() {
         return OTHER;
     }
 
-    /** Reads an array of these items; {@code free} if they take no bytes. */
+    /** Reads an array whose items this step reads; {@code free} if the items take no bytes. */
     ArrayData readItems(BoundedDecoder in, boolean free) {
         Object[] items = NONE;
         int size = 0;
@@ -59,16 +62,17 @@ abstract class AvroStep {
                 throw BadRecord.of(bad).item(size);
             }
         }
-        // Empty arrays share one object: an array of empty arrays would take much more memory than its bytes.
+        // Empty arrays share one object, because otherwise an array of empty arrays would take much more memory than
+        // its bytes.
         return size == 0 ? EMPTY : new GenericArrayData(size == items.length ? items : Arrays.copyOf(items, size));
     }
 
-    /** Reads a value and writes it as JSON: a value inside a recursive type, which only a text column can hold. */
+    /** Reads a value inside a recursive type and writes it as JSON, because only a text column can hold such a type. */
     abstract void write(BoundedDecoder in, JsonGenerator json) throws IOException;
 
     /**
-     * Returns an array with room for {@code required} items. A larger one has at least half more room, so that many
-     * small blocks do not copy it each time.
+     * Returns an array with room for {@code required} items. If {@code items} is too small, it is copied to an array
+     * that is larger by half or more, so that reading many small blocks causes few copies.
      */
     static Object[] roomFor(int required, Object[] items) {
         return required <= items.length ? items : Arrays.copyOf(items, Math.max(required, items.length + (items.length >> 1)));

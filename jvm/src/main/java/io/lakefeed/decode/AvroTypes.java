@@ -37,8 +37,8 @@ final class AvroTypes {
     }
 
     /**
-     * Parses a reader's schema. Nullable fields without a default get the default null: otherwise Avro refuses the
-     * records of writers that lack such a field.
+     * Parses a reader's schema. Nullable fields without a default get the default null, because otherwise Avro refuses
+     * the records of writers that lack such a field.
      */
     static Schema reader(String schema) {
         try {
@@ -46,7 +46,7 @@ final class AvroTypes {
             addNullDefaults(tree);
             return parsed(tree.toString());
         } catch (JsonProcessingException notJson) {
-            return parsed(schema); // The parser reports the better error.
+            return parsed(schema); // The text is no JSON; Avro's parser reports a better error than Jackson.
         }
     }
 
@@ -88,9 +88,9 @@ final class AvroTypes {
     }
 
     /**
-     * Returns the type of a reader's schema.
+     * Returns Spark's type for a reader's schema.
      *
-     * @throws org.apache.avro.AvroRuntimeException if it is too large
+     * @throws org.apache.avro.AvroRuntimeException if the schema is too large
      */
     static DataType of(Schema schema) {
         return of(SchemaLimits.bounded(schema), Set.of());
@@ -125,7 +125,7 @@ final class AvroTypes {
         return struct;
     }
 
-    /** Adds the name of {@code record} to the names of the records around it. */
+    /** Returns {@code open}, the names of the records around {@code record}, with the name of {@code record}. */
     static Set<String> with(Set<String> open, Schema record) {
         Set<String> inside = new HashSet<>(open);
         inside.add(record.getFullName());
@@ -182,11 +182,11 @@ final class AvroTypes {
 
     /**
      * Limits the size of a schema, because producers can register any schema. {@code lakefeed.records.schema.avro} has
-     * the same limits. They count columns and not characters: a few named types that use each other can mean millions
-     * of columns.
+     * the same limits. The limits count columns and not characters, because a few named types that use each other can
+     * mean millions of columns.
      */
     static final class SchemaLimits {
-        /** The most columns and fields inside them, at all levels. */
+        /** The most columns, counting also the fields inside columns at all levels. */
         static final int MOST_COLUMNS = 10_000;
 
         /** The most levels of records, arrays, maps and unions. */
@@ -199,7 +199,7 @@ final class AvroTypes {
         /**
          * Returns the schema itself.
          *
-         * @throws AvroRuntimeException if it has too many columns or levels
+         * @throws AvroRuntimeException if the schema has too many columns or levels
          */
         static Schema bounded(Schema schema) {
             new SchemaLimits().count(schema, Set.of(), 1);
@@ -222,7 +222,7 @@ final class AvroTypes {
                     }
                 }
                 case RECORD -> {
-                    // A recursive record is one column of JSON.
+                    // The fields of a recursive record are not counted, because the record is one column of JSON.
                     if (!open.contains(schema.getFullName())) {
                         Set<String> inside = AvroTypes.with(open, schema);
                         for (Schema.Field field : schema.getFields()) {

@@ -6,11 +6,11 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Reports that one record cannot be read; the message becomes the record's error: {@code items[3].price: why}. It has no
- * stack trace, which would take time.
+ * Reports that one record cannot be read; the message becomes the record's error: {@code items[3].price: why}. The
+ * exception has no stack trace, which would take time.
  *
  * <p>The reader of a value knows the reason, and the readers of the values around it know the place. So a format throws
- * this with the reason alone, and each level around it adds its name with {@link #at} or {@link #item}:
+ * a BadRecord with the reason alone, and each level around the value adds its name with {@link #at} or {@link #item}:
  *
  * <pre>{@code
  * try {
@@ -20,13 +20,13 @@ import org.slf4j.LoggerFactory;
  * }
  * }</pre>
  *
- * <p>Put the {@code try} around the loop over the fields, not into it. A reason must contain neither values of the record
- * nor messages of Java's exceptions.
+ * <p>Put the {@code try} around the loop over the fields, not into the loop. A reason must contain neither values of
+ * the record nor messages of Java's exceptions.
  */
 public final class BadRecord extends RuntimeException {
     private static final long serialVersionUID = 1L;
     private static final Logger LOG = LoggerFactory.getLogger(BadRecord.class);
-    /** The number of names at each end of a long path that are shown. */
+    /** The number of names that are shown at each end of a long path. */
     private static final int SHOWN_AT_EACH_END = 8;
     /** The reason of a failure that the decoder does not expect. */
     private static final String DEFECT = "the decoder fails on this value, which is a defect of lakefeed: please report it";
@@ -35,7 +35,7 @@ public final class BadRecord extends RuntimeException {
     private static final int MOST_DEFECTS_LOGGED = 20;
     private static final AtomicInteger DEFECTS_LOGGED = new AtomicInteger();
 
-    /** Names of fields and numbers of items at both ends of the path. */
+    /** The names of fields and indices of items at the inner end of the path; the outer end follows. */
     private final transient Object[] innermost = new Object[SHOWN_AT_EACH_END];
 
     private final transient Object[] outermost = new Object[SHOWN_AT_EACH_END];

@@ -11,9 +11,9 @@ import org.apache.spark.unsafe.types.UTF8String;
  * Reads Avro's binary encoding from a byte array, and trusts no length in it.
  *
  * <p>Avro's {@code BinaryDecoder} allocates memory for a length before it checks that the bytes exist: ten bytes can
- * claim an array of 2^31 items and end the JVM. Here each length is compared with the number of remaining bytes, and
- * each number of items, too, since an item takes a byte or more. Items without bytes, such as null, are charged to the
- * record's {@link MemoryBudget}. Recursive records can be nested {@value #DEEPEST} deep.
+ * claim an array of 2^31 items and end the JVM. Here each length is compared with the number of remaining bytes. Each
+ * number of items is compared, too, because an item takes a byte or more. Items without bytes, such as null, are
+ * charged to the record's {@link MemoryBudget}. Recursive records can be nested {@value #DEEPEST} deep.
  *
  * <p>Encoding: Avro specification 1.12, "Binary Encoding". Not thread safe; {@link #over} starts a new record.
  */
@@ -26,7 +26,7 @@ final class BoundedDecoder {
     private static final UTF8String[] CHARACTERS = characters();
 
     private final MemoryBudget budget;
-    /** Writes JSON for all records; null before the first JSON value. */
+    /** The writer of JSON, which all records share; null before the first JSON value. */
     AvroJson.Text json;
 
     private byte[] bytes;
@@ -90,7 +90,7 @@ final class BoundedDecoder {
         return new BadRecord("truncated: " + required + " more byte(s) expected at byte " + at + " of " + end);
     }
 
-    /** Checks that {@code length} bytes remain and returns it as an int. */
+    /** Returns {@code length} as an int; fails if fewer bytes remain. */
     private int available(long length, String of) {
         if (length < 0) {
             throw new BadRecord("negative length " + length + " of " + of + " at byte " + at);
@@ -132,7 +132,7 @@ final class BoundedDecoder {
         }
         if (left >= Long.BYTES) {
             long word = (long) LONGS.get(source, position);
-            long last = ~word & HIGHEST_BITS; // Only the last byte has a highest bit of 0.
+            long last = ~word & HIGHEST_BITS; // Only the last byte of a number has a highest bit of 0.
             if (last != 0) {
                 at = position + 1 + (Long.numberOfTrailingZeros(last) >>> 3);
                 return signed(sevenBits(word & (last ^ last - 1)));
@@ -141,7 +141,7 @@ final class BoundedDecoder {
         return readLongByBytes();
     }
 
-    /** Reads a long that has nine or ten bytes, or stands in the last bytes of the record. */
+    /** Reads a long byte by byte, because it has nine or ten bytes or is among the last bytes of the record. */
     private long readLongByBytes() {
         int position = at;
         long value = 0;
@@ -159,7 +159,9 @@ final class BoundedDecoder {
         throw new BadRecord("an int or long of more than 10 bytes at byte " + at);
     }
 
-    /** Joins the lower seven bits of all eight bytes: of two bytes, then of four, then of eight. */
+    /**
+     * Joins the lower seven bits of all eight bytes: first of pairs of bytes, then of four bytes, then of all eight.
+     */
     private static long sevenBits(long word) {
         long pairs = word & 0x007F007F007F007FL | (word & 0x7F007F007F007F00L) >>> 1;
         long fours = pairs & 0x00003FFF00003FFFL | (pairs & 0x3FFF00003FFF0000L) >>> 2;
@@ -189,7 +191,7 @@ final class BoundedDecoder {
         return Double.longBitsToDouble(bits);
     }
 
-    /** Reads text and checks that it is UTF-8. The text uses the record's bytes without a copy. */
+    /** Reads text and checks that it is valid UTF-8. The text uses the record's bytes without a copy. */
     UTF8String readString() {
         int length = available(readLong(), "a string");
         int from = at;
@@ -249,7 +251,7 @@ final class BoundedDecoder {
      * Reads the number of items in the next block; 0 after the last block. A negative number is followed by the block's
      * size in bytes.
      *
-     * @param free whether the items take no bytes: then the caller must charge them
+     * @param free whether the items take no bytes; if so, the caller must charge the items
      */
     int readItemCount(boolean free) {
         long count = readLong();
@@ -260,7 +262,10 @@ final class BoundedDecoder {
         return counted(count, free);
     }
 
-    /** Skips blocks with a size; returns the number of items in the next block without one, for the caller to skip. */
+    /**
+     * Skips blocks that state their size; returns the number of items in the next block that states none, for the
+     * caller to skip.
+     */
     int skipItems(boolean free) {
         long count = readLong();
         while (count < 0) {
@@ -285,7 +290,10 @@ final class BoundedDecoder {
         skip(length, "a fixed");
     }
 
-    /** Skips bytes; a method, because {@code at += readLong()} would add to the position from before the length. */
+    /**
+     * Skips bytes. Callers must not write {@code at += readLong()}, because Java would use the value of {@code at} from
+     * before the call.
+     */
     private void skip(long length, String of) {
         at += available(length, of);
     }

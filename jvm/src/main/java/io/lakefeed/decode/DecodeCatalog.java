@@ -14,7 +14,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * spark.table("records").selectExpr("taxi.decode(value) AS decoded").select("decoded.value.*")
  * </pre>
  *
- * <p>{@link DecodeOptions} lists the options. Spark reads a catalog's options once for each session: another
+ * <p>{@link DecodeOptions} lists the options. Spark reads a catalog's options only once in a session, so another
  * configuration needs another name.
  */
 public final class DecodeCatalog extends FunctionsOnly {

@@ -40,7 +40,7 @@ public final class DecodeFunction extends SqlFunction<InternalRow> {
         options.newReader();
     }
 
-    /** Returns the fields of a decoded value. */
+    /** Returns the columns that a decoded value has. */
     public StructType columns() {
         return options.columns();
     }

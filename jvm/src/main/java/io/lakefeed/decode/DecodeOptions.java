@@ -58,7 +58,10 @@ final class DecodeOptions implements Serializable {
         this.type = type();
     }
 
-    /** Returns the fields of the result's {@code value}; a value that is no record is its one field {@code value}. */
+    /**
+     * Returns the fields of the result's {@code value}. A value that is not a record becomes a single field that is
+     * also named {@code value}.
+     */
     StructType columns() {
         return type instanceof StructType struct ? struct : new StructType().add("value", type);
     }
@@ -139,7 +142,7 @@ final class DecodeOptions implements Serializable {
         return new Writers<>(registry, Duration.ofSeconds(patience), kind, subjects());
     }
 
-    /** Returns the subjects in the order of the file, which an error uses, too. */
+    /** Returns the subjects in the order of the file, so that an error lists them in this order. */
     private Set<String> subjects() {
         return new LinkedHashSet<>(Arrays.asList(texts("subjects")));
     }
@@ -158,7 +161,7 @@ final class DecodeOptions implements Serializable {
         }
     }
 
-    /** Reads values that are text in UTF-8; empty text is a value, too. */
+    /** Reads values that are text in UTF-8. An empty record is the empty text. */
     static final class StringReader extends RecordReader {
         @Override
         boolean takesEmpty() {

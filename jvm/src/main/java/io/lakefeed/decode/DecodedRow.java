@@ -146,7 +146,7 @@ final class DecodedRow extends InternalRow {
         return SpecializedGettersReader.read(this, field, type, true, true);
     }
 
-    /** Returns a value that is no number; null if the field is null, which Spark expects. */
+    /** Returns a value that is not a number; for a null field returns null, which Spark expects. */
     private Object object(int field) {
         return isNullAt(field) ? null : objects[field];
     }

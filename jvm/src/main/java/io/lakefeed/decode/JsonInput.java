@@ -19,8 +19,8 @@ import org.apache.spark.unsafe.types.UTF8String;
 /**
  * Reads the tokens of one JSON document within the memory budget of its record.
  *
- * <p>Jackson must not cache the names of fields: if keys of objects are data, it would copy the cache for each record.
- * It limits only the nesting; {@link TextValue} limits the length of numbers.
+ * <p>Jackson must not cache the names of fields, because it would copy the cache for each record if keys of objects are
+ * data. Jackson limits only the nesting; {@link TextValue} limits the length of numbers.
  */
 final class JsonInput implements Closeable {
     private static final int DEEPEST = 1_000;
@@ -31,11 +31,14 @@ final class JsonInput implements Closeable {
     final JsonParser parser;
     final MemoryBudget budget;
 
-    /** Notes fields without a column; null if they are not counted. */
+    /** Notes fields without a column; null if such fields are not counted. */
     LeftOut leftOut;
 
     private final boolean lenient;
-    /** Whether the document has escapes: only an escape can put half of a surrogate pair into valid UTF-8. */
+    /**
+     * Whether the document has escapes. Only in a document with escapes can valid UTF-8 contain half of a surrogate
+     * pair.
+     */
     private final boolean escapes;
 
     /** Opens a document; {@code lenient} is {@link TextValue.Rules#lenient}. */
@@ -107,7 +110,10 @@ final class JsonInput implements Closeable {
         return repaired == null ? text : repaired.toString();
     }
 
-    /** Returns the current value as compact JSON, with its numbers unchanged; ends at the value's last token. */
+    /**
+     * Returns the current value as compact JSON, with numbers as they are written; the parser is then at the value's
+     * last token.
+     */
     UTF8String json() throws IOException {
         StringWriter text = new StringWriter();
         try (JsonGenerator generator = STRICT.createGenerator(text)) {

@@ -5,10 +5,10 @@ import java.io.IOException;
 import org.apache.spark.sql.catalyst.InternalRow;
 
 /**
- * Reads values that are exactly one JSON object in UTF-8 (RFC 8259), with or without Confluent's header.
+ * Reads records whose value is exactly one JSON object in UTF-8 (RFC 8259), with or without Confluent's header.
  *
  * <p>Spark's {@code from_json} would lose data silently: it stops after the first object, takes the last of two fields
- * with one name, and replaces invalid UTF-8.
+ * with the same name, and replaces invalid UTF-8.
  */
 final class JsonReader extends RecordReader {
     private final JsonValue.Record record;
@@ -28,7 +28,7 @@ final class JsonReader extends RecordReader {
     @Override
     protected InternalRow value(byte[] bytes, int from, int schemaId) {
         if (writers != null && schemaId != lastId) {
-            // The value can be read without its schema, but the id must be registered.
+            // JSON can be read without its schema, but the schema's id must be registered.
             writers.schema(schemaId);
             lastId = schemaId;
         }

@@ -5,7 +5,9 @@ import java.util.Arrays;
 import java.util.Base64;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Writes JSON into a reused buffer of bytes: a library's generator costs more than a short text. */
+/**
+ * Writes JSON into a reused buffer of bytes, because for short texts a library's generator costs more than the writing.
+ */
 final class JsonText {
     private static final int KEPT = 1 << 20;
     private static final byte[] HEX = "0123456789abcdef".getBytes(StandardCharsets.US_ASCII);
@@ -19,7 +21,7 @@ final class JsonText {
         this.budget = budget;
     }
 
-    /** Returns the text and starts a new one. */
+    /** Returns the text and starts the next text. */
     UTF8String taken() {
         budget.charge(MemoryBudget.OBJECT + length);
         UTF8String text = UTF8String.fromBytes(Arrays.copyOf(bytes, length));
@@ -62,7 +64,7 @@ final class JsonText {
 
     void number(long whole) {
         if (whole >= 0 && whole < 10) {
-            put((byte) ('0' + whole)); // Fast for the 0 of unset fields.
+            put((byte) ('0' + whole)); // The most frequent number is 0, of unset fields.
         } else {
             plain(Long.toString(whole));
         }

@@ -24,18 +24,23 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Reads one JSON value as the reader's type; created once for each type. */
+/** Reads a JSON value as one type of the reader; created once for each type. */
 interface JsonValue {
-    /** A property of a field in the reader's Avro schema: if true, the field holds any JSON as text. */
+    /**
+     * A property of a field in the reader's Avro schema. If it is true, the field can be any JSON, which the column
+     * holds as text.
+     */
     String ANY = "lakefeed.json";
 
-    /** A property of a field in the reader's Avro schema: its name in JSON, if Avro does not allow that name. */
+    /**
+     * A property of a field in the reader's Avro schema: the field's name in JSON, if Avro does not allow that name.
+     */
     String NAME = "lakefeed.json.name";
 
     /**
      * Reads a value and returns it in Spark's internal form.
      *
-     * @param in at the first token of the value before the call, at its last token after it
+     * @param in the input, which is at the value's first token before the call and at its last token after the call
      * @throws BadRecord if the value does not fit the type
      */
     Object read(JsonInput in) throws IOException;
@@ -43,7 +48,8 @@ interface JsonValue {
     /**
      * Returns the reader of a record.
      *
-     * @param schema of the reader, for defaults and for fields with any JSON; without it, strings hold any JSON
+     * @param schema the reader's schema, for defaults and for fields with any JSON; if null, string columns hold any
+     *     JSON
      * @throws IllegalArgumentException if no JSON value can become a part of the type
      */
     static Record record(StructType type, Schema schema, TextValue.Rules rules) {
@@ -54,7 +60,8 @@ interface JsonValue {
         /**
          * Creates the reader of a record.
          *
-         * @param repeated whether it can occur any number of times in one record, so that its memory must be charged
+         * @param repeated whether one Kafka record can contain any number of these records, so that their memory must
+         *     be charged
          */
         private Record record(StructType type, Schema schema, boolean repeated, String path) {
             Map<String, Integer> slots = new HashMap<>();
@@ -104,7 +111,7 @@ interface JsonValue {
                 throw new IllegalArgumentException(
                         "JSON values cannot become " + type.simpleString() + ", the type of column " + path);
             }
-            // In Spark's type, a recursive record is text.
+            // A recursive record has the type string, and is kept as JSON.
             boolean recursive = schema != null && schema.getType() == Schema.Type.RECORD;
             boolean quoted = rules.lenient() || !(TextValue.isNumber(type) || type == DataTypes.BooleanType);
             return new Single(type, text, type instanceof StringType && (any || recursive), quoted, rules.lenient());
@@ -114,7 +121,7 @@ interface JsonValue {
     /**
      * Reads a text, number, boolean or timestamp.
      *
-     * @param any whether other values are accepted, as JSON
+     * @param any whether values of other types are accepted and kept as JSON
      * @param quoted whether strings are accepted
      */
     record Single(DataType type, TextValue text, boolean any, boolean quoted, boolean lenient) implements JsonValue {
@@ -218,7 +225,7 @@ interface JsonValue {
 
     /** Reads an object whose keys are the fields of a struct; ignores other keys. */
     final class Record implements JsonValue {
-        /** The value of a field that the record does not have. */
+        /** Marks a field that has not occurred in the record. */
         private static final Object ABSENT = new Object();
 
         private static final int ROW = 40;

@@ -6,11 +6,14 @@ import org.apache.spark.TaskContext;
  * The field without a column in the record that this thread decodes; {@link io.lakefeed.commit.OutcomeFunction} counts
  * such records. Only JSON has fields that are not in a schema.
  *
- * <p>It creates no object for a record.
+ * <p>Noting a field creates no object.
  */
 public final class LeftOut {
     private static final ThreadLocal<LeftOut> OF_THREAD = ThreadLocal.withInitial(LeftOut::new);
-    /** The most fields of a task that are compared with columns: names repeat in each record. */
+    /**
+     * The most fields of a task that are compared with the columns. More would show little, because names repeat in
+     * each record.
+     */
     private static final int MOST_COMPARED = 1_000;
 
     private long task = -1;
@@ -32,7 +35,10 @@ public final class LeftOut {
         return found;
     }
 
-    /** Notes a field; of several in a record the first, or one whose name differs from a column's only in case. */
+    /**
+     * Notes a field. If a record has several, the first is kept, or else the one whose name differs from a column's
+     * name only in case.
+     */
     void note(String parent, String name, Iterable<String> columns) {
         if (this.name == null) {
             this.parent = parent;
@@ -50,18 +56,18 @@ public final class LeftOut {
         }
     }
 
-    /** Returns whether the record has such a field. */
+    /** Returns whether the record has a field without a column. */
     public boolean isFound() {
         return name != null;
     }
 
-    /** Returns the field's path, and the column whose name differs only in case. */
+    /** Returns the field's path and, if there is one, the column whose name differs only in case. */
     public String described() {
         String path = parent.isEmpty() ? name : parent + "." + name;
         return column == null ? path : path + " (the column is " + column + ")";
     }
 
-    /** Forgets the field. */
+    /** Forgets the field, before the next record. */
     public void clear() {
         parent = null;
         name = null;

@@ -3,10 +3,10 @@ package io.lakefeed.decode;
 /**
  * Limits the memory that decoding one record may take: {@value #TIMES} times its size and {@value #FREE} bytes.
  *
- * <p>A few bytes can mean much memory: a million items without bytes, or a short item for which the reader has a
- * thousand defaults. A format charges everything that a record can repeat <em>before</em> it allocates it: items of
- * arrays, entries of maps, repeated messages. The row and its structs are not charged: their size depends on the number
- * of columns, and wide tables with small records are legitimate.
+ * <p>A few bytes of a record can need much memory: they can claim a million items without bytes, or be a short item for
+ * which the reader adds a thousand defaults. A format charges everything that a record can repeat <em>before</em> it
+ * allocates it: items of arrays, entries of maps, repeated messages. The row and its structs are not charged, because
+ * their size depends on the number of columns, and wide tables with small records are legitimate.
  *
  * <p>Not thread safe; {@link RecordReader} restarts it for each record.
  */

@@ -146,13 +146,13 @@ final class ProtobufJson implements ProtobufNested.ProtobufPart {
         final int at;
         final Field field;
         final byte[] name;
-        /** Reads a scalar; null if the field is a message. */
+        /** The reader of a scalar field; null if the field is a message. */
         private final ProtobufValue scalar;
         /** The value of an unset scalar. */
         private final Object zero;
         private final byte[] zeroText;
         private final String zeroPlain;
-        /** Reads a message; created at the first use, because types can contain each other. */
+        /** The reader of a message field; created at the first use, because message types can contain each other. */
         private ProtobufJson inner;
 
         Member(int at, Field field) {
@@ -235,7 +235,7 @@ final class ProtobufJson implements ProtobufNested.ProtobufPart {
             return unfinished;
         }
 
-        /** Writes the field's value; for null the value of an unset field. */
+        /** Writes the field's value; if {@code value} is null, the field is unset and its zero value is written. */
         @SuppressWarnings("unchecked")
         void write(Object value) {
             if (field.isMap()) {

@@ -15,7 +15,10 @@ import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
-/** Reads a field whose values are messages: as rows, JSON text, or single values for some well-known types. */
+/**
+ * Reads a field whose values are messages. A message becomes a row or JSON text; a message of some well-known types
+ * becomes a single value.
+ */
 final class ProtobufNested {
     private static final String KNOWN = "google.protobuf.";
     private static final Set<String> WRAPPERS = Set.of(
@@ -31,13 +34,16 @@ final class ProtobufNested {
             .add("seconds", DataTypes.LongType, false)
             .add("nanos", DataTypes.IntegerType, false);
 
-    /** An unfinished message that is present and has no bytes. */
+    /** Stands for an unfinished message that is present and has no bytes. */
     private static final Object EMPTY = new Object();
 
     private final Field field;
     private final ProtobufPart part;
     private final MemoryBudget budget;
-    /** The value of an empty message; shared, because a record of two million bytes can have a million of them. */
+    /**
+     * The value of an empty message; all empty messages share it, because a record of two million bytes can have a
+     * million of them.
+     */
     private Object empty;
 
     private ProtobufNested(Field field, ProtobufPart part, MemoryBudget budget) {
@@ -82,7 +88,7 @@ final class ProtobufNested {
         return WRAPPERS.contains(message.fullName());
     }
 
-    /** Reads a message, or a further piece of the unfinished message {@code before}; null for none. */
+    /** Reads a message, or, if {@code before} is not null, a further piece of the unfinished message {@code before}. */
     Object read(WireInput input, int tag, Object before, int depth) {
         int outer = begin(input, tag, depth);
         if (before == null && !field.delimited() && input.atEnd()) {
@@ -174,9 +180,9 @@ final class ProtobufNested {
 
     /**
      * Returns an Avro record with the names of {@code type}. A plan uses the schemas of fields only if they are nested,
-     * so only the last one is given.
+     * so only the schema of the last field is given.
      *
-     * @param last schema of the last field
+     * @param last the schema of the last field
      */
     static Schema record(StructType type, Schema last) {
         List<Schema.Field> fields = new ArrayList<>();
@@ -204,7 +210,7 @@ final class ProtobufNested {
         }
     }
 
-    /** Reads a message inside a message. It can come in several pieces, which Protobuf merges. */
+    /** Reads a message inside a message. The inner message can come in several pieces, which Protobuf merges. */
     interface ProtobufPart {
         /** Returns a new unfinished message. */
         Object begun();
@@ -212,11 +218,11 @@ final class ProtobufNested {
         /**
          * Reads a piece of the message.
          *
-         * @param group the number of the group whose end ends the piece; 0 if the input's end does
+         * @param group the number of the group whose end also ends the piece; 0 if the piece ends with the input
          */
         void read(WireInput input, Object unfinished, int group, int depth);
 
-        /** Returns the value for Spark. */
+        /** Returns Spark's value of a message that was read to its end. */
         Object finished(Object unfinished);
 
         /** Returns the memory of an empty message. */

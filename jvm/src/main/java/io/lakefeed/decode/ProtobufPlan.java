@@ -23,8 +23,8 @@ import org.apache.spark.sql.types.StructType;
 /**
  * Converts messages of one writer's type to rows of the reader's type; compiled once for many records.
  *
- * <p>Fields match by their name or by an alias in the reader's schema. Until the end of a message its row has
- * unfinished lists, maps and rows, because a message can come in several pieces.
+ * <p>Fields match by their name or by an alias in the reader's schema. Until a message ends, its row holds unfinished
+ * lists, maps and rows, because a message can come in several pieces.
  */
 final class ProtobufPlan {
     private final ProtoMessage writer;
@@ -38,7 +38,9 @@ final class ProtobufPlan {
     private static final GenericArrayData NO_ITEMS = new GenericArrayData(new Object[0]);
 
     private static final ArrayBasedMapData NO_ENTRIES = new ArrayBasedMapData(NO_ITEMS, NO_ITEMS);
-    /** The memory of a row, a list, a map and its entry, including the objects around them. */
+    /**
+     * The bytes of memory of a row; a list, a map and an entry of a map follow. Each includes the objects that hold it.
+     */
     private static final int ROW = 80;
 
     private static final int LIST = 112;
@@ -50,13 +52,16 @@ final class ProtobufPlan {
         void read(WireInput input, int tag, Object[] row, int depth);
     }
 
-    /** A value that no slot has, for a field that always needs finishing. */
+    /**
+     * Is never in a slot; as the {@code finished} value of a {@link Finish} it means that the field always needs
+     * finishing.
+     */
     private static final Object ANY = new Object();
 
     /**
      * Finishes a field when the message has ended.
      *
-     * @param finished the value that needs no finishing, which unset fields have
+     * @param finished the value of an unset field, which needs no finishing
      */
     private record Finish(String name, int slot, Object finished, Finishing finishing) {}
 
@@ -65,15 +70,15 @@ final class ProtobufPlan {
     }
 
     /**
-     * Handles the field of one number.
+     * Handles one field, which its number in the message selects.
      *
      * @param name of the field in the writer's schema
      * @param reading null if the reader does not need the field
-     * @param excluded the slots of the other fields in its oneof, which it clears
+     * @param excluded the slots of the other fields in the same oneof, which are cleared when this field is read
      */
     private record Step(String name, Reading reading, int[] excluded) {}
 
-    /** Creates a plan without steps, for rows with a number of slots. */
+    /** Creates a plan without steps, for rows with this number of slots. */
     ProtobufPlan(ProtoMessage writer, int slots, MemoryBudget budget) {
         this.writer = writer;
         this.budget = budget;
@@ -103,7 +108,10 @@ final class ProtobufPlan {
         return plan;
     }
 
-    /** Returns the reader's positions of the writer's fields that it needs, by their names; also matches aliases. */
+    /**
+     * Returns, by the name of each writer's field that the reader needs, the position of the reader's field with that
+     * name or alias.
+     */
     private static Map<String, Integer> slots(ProtoMessage writer, Schema reader) {
         List<String> written = writer.fields().stream().map(Field::name).toList();
         Map<String, Integer> slots = new HashMap<>();
@@ -142,7 +150,7 @@ final class ProtobufPlan {
     /**
      * Reads fields into an unfinished row.
      *
-     * @param group the number of the group whose end ends the fields; 0 if the input's end does
+     * @param group the number of the group whose end also ends the fields; 0 if the fields end with the input
      */
     void read(WireInput input, Object[] row, int group, int depth) {
         Step step = null;
@@ -174,7 +182,7 @@ final class ProtobufPlan {
     }
 
     private void exclude(int[] slots, Object[] row) {
-        // Charged, because two bytes can select another member of a oneof that has a thousand.
+        // Clearing is charged, because two bytes of a record can switch between members of a oneof that has a thousand.
         budget.charge(slots.length);
         for (int slot : slots) {
             row[slot] = null;

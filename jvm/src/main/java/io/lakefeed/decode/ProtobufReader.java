@@ -15,8 +15,9 @@ import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Reads Protobuf messages. After Confluent's header come message indexes, the place of the message in the schema: their
- * number and each of them as zigzag varints; a single 0 is short for the first message.
+ * Reads Protobuf messages. After Confluent's header come the message indexes, which say where the schema defines the
+ * message. They are written as their number and then each index, all as zigzag varints; a single 0 is short for the
+ * first message.
  *
  * @see <a
  *     href="https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format">
@@ -51,7 +52,7 @@ final class ProtobufReader extends RecordReader {
         this.last = ProtobufPlan.of(writer, readerSchema, type, budget);
     }
 
-    /** Returns true: a message without set fields has no bytes. */
+    /** Returns true, because a message without set fields has no bytes. */
     @Override
     boolean takesEmpty() {
         return true;
@@ -100,7 +101,7 @@ final class ProtobufReader extends RecordReader {
         return last;
     }
 
-    /** Returns the plan, or the reason why there is none as a String. */
+    /** Returns a plan, or a String with the reason why messages of this type are refused. */
     private Object newPlan(Key key) {
         ProtoMessage message = writers.schema(key.schemaId).message(key.indexes);
         if (!isReaders(message.name())) {

@@ -15,8 +15,8 @@ public final class ProtobufSchemas {
      * Returns the types of a schema.
      *
      * @param text of the schema, in a form that {@link ProtoTypes#read} parses
-     * @param referred texts of the files that it imports
-     * @throws SchemaException if a text cannot be read; it has the number of the reference
+     * @param referred the texts of the files that the schema imports
+     * @throws SchemaException if a text cannot be read; the exception has the index of the import with the error
      */
     public static ProtoTypes types(String text, List<String> referred) {
         List<ProtoFile> files = new ArrayList<>();

@@ -21,7 +21,7 @@ interface ProtobufValue {
     /** Reads a value, after its tag. */
     Object read(WireInput input);
 
-    /** Returns the zero value of the type: eight zero bytes are zero in every encoding. */
+    /** Returns the zero value of the type. Eight zero bytes are zero in the encoding of every type. */
     default Object zero() {
         return read(new WireInput().over(new byte[8], 0));
     }
@@ -70,7 +70,7 @@ interface ProtobufValue {
         return target instanceof StringType ? input -> UTF8String.fromString(String.valueOf(input.varint() != 0)) : null;
     }
 
-    /** Reads a value of an integer type as a long; of uint64 and fixed64 its bits. */
+    /** Reads a value of an integer type as a long; a value of uint64 or fixed64 as a long with the same bits. */
     interface Whole {
         long read(WireInput input);
     }
@@ -116,7 +116,7 @@ interface ProtobufValue {
             return input -> unsigned ? exact(whole.read(input)).doubleValue() : (double) whole.read(input);
         }
         if (target instanceof DecimalType type) {
-            // Without a BigInteger for small numbers: a packed field can have a million values in a megabyte.
+            // Small numbers need no BigInteger, because a packed field can have a million values in a megabyte.
             long small = type.scale() == 0 ? (long) Math.pow(10, Math.min(type.precision(), 18)) : 0;
             return input -> {
                 long bits = whole.read(input);
@@ -130,7 +130,7 @@ interface ProtobufValue {
                 return Decimal.apply(value, type.precision(), type.scale());
             };
         }
-        // Keys of maps are text in Avro.
+        // A number becomes text where it is the key of a map, because such keys are text in Avro.
         return target instanceof StringType
                 ? input -> {
                     long bits = whole.read(input);
@@ -143,7 +143,9 @@ interface ProtobufValue {
         return new BigDecimal(Long.toUnsignedString(unsigned));
     }
 
-    /** Reads an enum's value as the symbol's name; as its number, if the writer's schema does not name it. */
+    /**
+     * Reads an enum's value as the name of its symbol, or as its number if the writer's schema has no symbol for it.
+     */
     private static ProtobufValue ofEnum(Field field, DataType target) {
         if (target == DataTypes.IntegerType) {
             return input -> (int) input.varint();

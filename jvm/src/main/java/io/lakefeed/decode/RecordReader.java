@@ -12,7 +12,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  *
  * <p>A format converts a record's bytes to the value, and charges its memory budget for everything that a record can
  * repeat. For a record that it cannot read, it throws {@link BadRecord} with the path of the field. Other exceptions,
- * also a lack of memory, become the record's error, too; only a {@link RegistryException} is thrown on.
+ * even a lack of memory, also become the record's error; only a {@link RegistryException} leaves the reader.
  *
  * <p>A format of an installed package has a public subclass with a public constructor for the columns and the options,
  * {@code (StructType, Map<String, String>)}. The driver shows an {@link IllegalArgumentException} of the constructor.
@@ -22,7 +22,7 @@ public abstract class RecordReader {
     private static final int LONGEST_ERROR = 1_000;
     private static final UTF8String EMPTY = UTF8String.fromString("empty: 0 bytes");
 
-    /** The only thread that may call {@link #read}: a reader reuses its buffers. */
+    /** The only thread that may call {@link #read}, because a reader reuses its buffers. */
     final Thread owner = Thread.currentThread();
 
     final MemoryBudget budget = new MemoryBudget();
@@ -49,15 +49,15 @@ public abstract class RecordReader {
      * Returns the value of one record.
      *
      * @param from the position of the value's first byte, after the header if there is one
-     * @param schemaId from the header; 0 without a header
+     * @param schemaId the schema's id in the header; 0 without a header
      * @throws BadRecord if the record cannot be read
      */
     protected abstract InternalRow value(byte[] record, int from, int schemaId);
 
     /**
-     * Returns a value as text. It must be UTF-8; a byte order mark is ignored, as RFC 8259 allows.
+     * Returns a value as text. The value must be UTF-8; a byte order mark is ignored, as RFC 8259 allows.
      *
-     * @param from the position of its first byte
+     * @param from the position of the value's first byte
      */
     protected static String text(byte[] bytes, int from) {
         int start = from;
@@ -84,7 +84,7 @@ public abstract class RecordReader {
             int from = 0;
             if (writers != null) {
                 int id = WireFormat.schemaId(record);
-                // No new Integer as long as the id stays the same: most topics have few ids.
+                // A new Integer is created only when the id changes, because most topics have few ids.
                 latest = latest == id ? latest : (Integer) id;
                 schemaId = latest;
                 from = WireFormat.HEADER;

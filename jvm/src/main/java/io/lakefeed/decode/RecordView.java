@@ -44,7 +44,7 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Shows single records of a topic as JSON, in a JVM without a Spark session, which starts in a second.
+ * Shows single records of a topic as JSON without a Spark session, so that the JVM is ready in a second.
  *
  * <p>The feed's own {@link DecodeFunction} decodes the records; Spark interprets conditions and columns. An expression
  * can use the fields of the value and, unless a field has the same name, {@code kafka_topic}, {@code kafka_partition},
@@ -120,9 +120,9 @@ public final class RecordView {
      * Shows records, each in a line of JSON with {@code value}, {@code key}, {@code schema_id} and {@code error}. The
      * line of a record that does not meet the condition is empty.
      *
-     * @param records one after the other: topic, partition (int), offset (long), time in microseconds (long; the
-     *     smallest for none), key, value, number of headers (int), and their names and values. A text or value is its
-     *     length (int; -1 for null) and its bytes
+     * @param records the records, one after the other, each as topic, partition (int), offset (long), time in
+     *     microseconds (long; the smallest for none), key, value, number of headers (int), and their names and values.
+     *     A text or value is its length (int; -1 for null) and its bytes
      */
     public String show(byte[] records) {
         ByteBuffer input = ByteBuffer.wrap(records);
@@ -181,7 +181,10 @@ public final class RecordView {
         return new GenericInternalRow(new Object[] {selected, keyValue, schemaId, error});
     }
 
-    /** Returns the columns that an expression can use; stores the position columns among them in {@link #shown}. */
+    /**
+     * Returns the columns that an expression can use; stores in {@link #shown} which columns of {@link #POSITION} and
+     * the key are among them.
+     */
     private StructType input() {
         Set<String> taken = new LinkedHashSet<>();
         for (String name : valueType.fieldNames()) {
@@ -207,7 +210,9 @@ public final class RecordView {
         return all;
     }
 
-    /** Returns the type of the key's value: a key of text or a number is not shown as a record with one field. */
+    /**
+     * Returns the type in which the key is shown; a key of text or a number is not shown as a record with one field.
+     */
     private DataType keyDataType() {
         return hasSingleKey() ? keyType.apply(0).dataType() : keyType;
     }
@@ -268,7 +273,7 @@ public final class RecordView {
 
     private static UTF8String text(ByteBuffer input) {
         byte[] text = bytes(input);
-        // A name of a header can have bytes that are no UTF-8, against Kafka's protocol; Java replaces them.
+        // A header's name can have bytes that are not UTF-8, against Kafka's protocol; Java replaces such bytes.
         return text == null ? null : UTF8String.fromString(new String(text, StandardCharsets.UTF_8));
     }
 

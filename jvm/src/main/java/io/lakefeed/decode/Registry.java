@@ -19,8 +19,8 @@ import java.util.concurrent.TimeUnit;
 /**
  * Caches writers' schemas by id, which {@link RegistryClient} fetches.
  *
- * <p>A JVM has one object for each registry. The first thread that needs a schema fetches it; an id never changes its
- * meaning, so one request is enough. Only threads that need the same schema wait.
+ * <p>A JVM has one object for each registry. The first thread that needs a schema fetches it. One request is enough,
+ * because an id never changes its meaning. Only threads that need the same schema wait.
  *
  * <p>An unknown id is remembered for {@value #UNKNOWN_SECONDS} s, so that many records with it cause one request; at
  * most {@value #UNKNOWN_MOST} ids are remembered. {@link MissBudget} limits the requests for many different unknown
@@ -35,19 +35,21 @@ final class Registry {
     private static final int MOST_CHARACTERS = 16 << 20;
     private static final Map<Address, Registry> ALL = new ConcurrentHashMap<>();
 
-    /** With the subject, because each context of a registry has its own ids. */
+    /** Identifies a cache; includes the subject, because each context of a registry has its own ids. */
     private record Address(String url, String credentials, String subject) {}
 
     private record Known(String kind, Object schema) {}
 
-    /** With the kind, because an id can be wrong for one kind of schema and right for another. */
+    /**
+     * Identifies a request; includes the kind, because an id can be wrong for one kind of schema and right for another.
+     */
     private record Asked(int id, String kind) {}
 
     /**
      * An id without a schema.
      *
-     * @param why the error; null for the common one, "unknown", to save memory
-     * @param until when the id is requested again; 0 if it was not requested
+     * @param why the error; null, to save memory, for the most common error, "unknown schema id"
+     * @param until the time before which the id is not requested again; 0 if the id was not requested
      */
     private record Unknown(String why, long until) {}
 
@@ -92,7 +94,7 @@ final class Registry {
      *
      * @param patience how long to wait for an unavailable registry
      * @param required the expected kind
-     * @throws BadRecord if the registry has no such schema, or it is of another kind
+     * @throws BadRecord if the registry has no schema with this id, or the schema is of another kind
      * @throws RegistryException if the registry is unavailable, or refuses
      */
     <T> T schema(int id, Duration patience, WriterSchema<T> required) {
@@ -141,9 +143,9 @@ final class Registry {
     }
 
     /**
-     * Returns the budget to charge if the registry does not know the id.
+     * Returns the budget that a request for this id must be charged to if the registry does not know the id.
      *
-     * @throws BadRecord if the registry did not know the id lately, or the budget is spent
+     * @throws BadRecord if the registry has recently not known the id, or the budget is spent
      */
     private MissBudget budgetOf(Asked asked) {
         Unknown before;
@@ -173,7 +175,7 @@ final class Registry {
     /**
      * Requires that the schema with this id is registered under one of these subjects.
      *
-     * @throws BadRecord if it is not
+     * @throws BadRecord if the schema is registered under none of the subjects
      * @throws RegistryException if the registry is unavailable, or refuses
      */
     void requireSubject(int id, Set<String> subjects, Duration patience) {
@@ -187,7 +189,10 @@ final class Registry {
         }
     }
 
-    /** Returns the cached subjects of an id; null if they must be requested again, because a new one may be there. */
+    /**
+     * Returns the cached subjects of an id; null if they must be requested again, because the schema may be registered
+     * under a new subject.
+     */
     private Subjects usable(int id, Set<String> subjects) {
         Subjects found = subjectsOf.get(id);
         return found != null && (found.any(subjects) || System.nanoTime() - found.until < 0) ? found : null;
@@ -200,7 +205,7 @@ final class Registry {
         return found;
     }
 
-    /** The subjects of a schema, and the time when they are requested again. */
+    /** The subjects of a schema, and the time after which they may be requested again. */
     private record Subjects(Set<String> names, long until) {
         static Subjects of(JsonNode versions) {
             Set<String> names = new HashSet<>();
@@ -254,7 +259,10 @@ final class Registry {
             }
         }
 
-        /** Adds the texts of the schemas that {@code answer} refers to, each after the ones that it needs itself. */
+        /**
+         * Adds the texts of the schemas that {@code answer} refers to; each text comes after the texts that it refers
+         * to itself.
+         */
         private void collect(JsonNode answer, String of, int depth) throws InterruptedException {
             if (depth > DEEPEST_REFERENCE) {
                 throw new BadRecord(of + " is nested in more than " + DEEPEST_REFERENCE + " references");
@@ -284,8 +292,8 @@ final class Registry {
     }
 
     /**
-     * Limits the time for ids that the registry does not know: {@value #SECONDS} s, and then a tenth of the time. It
-     * counts time and not requests, because the wait delays the feed.
+     * Limits the time for requests with ids that the registry does not know: to {@value #SECONDS} s at first, and then
+     * to a tenth of the time that passes. The budget counts time and not requests, because the waiting delays the feed.
      */
     static final class MissBudget {
         private static final int SECONDS = 5;

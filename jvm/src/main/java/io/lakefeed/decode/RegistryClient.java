@@ -22,9 +22,10 @@ import java.util.stream.Stream;
  * <ul>
  *   <li>an object of the registry: returns its JSON, or throws a {@link BadRecord} for "not found" (error code 404xx);
  *   <li>no connection, no complete answer in time, 5xx or 429: sends the request again after growing pauses, for the
- *       allowed time; then throws a {@link RegistryException}, so that the task fails and not the record;
- *   <li>anything else (401, 403, another server's page): throws a {@link RegistryException} at once; but if the registry
- *       has given a right answer before, waits as for no answer.
+ *       allowed time; then throws a {@link RegistryException}, so that the task fails, and the record does not become a
+ *       dead letter;
+ *   <li>anything else (401, 403, another server's page): throws a {@link RegistryException} at once; but if the
+ *       registry has given a right answer before, waits as if there was no answer.
  * </ul>
  */
 final class RegistryClient {
@@ -34,7 +35,10 @@ final class RegistryClient {
     private static final long LONGEST_PAUSE_MILLIS = 5_000;
     private static final ObjectMapper JSON = new ObjectMapper();
 
-    /** More than a schema can have: a registry stores it in a record of a Kafka topic. */
+    /**
+     * The most bytes of an answer: more than any schema has, because a registry stores a schema in one record of a
+     * Kafka topic.
+     */
     private static final int MOST_BYTES = 16 << 20;
 
     private final String url;
@@ -42,7 +46,7 @@ final class RegistryClient {
     private final Login login;
     private final HttpClient http;
     private volatile boolean answered;
-    /** The index of the address to use: the next one after a request without an answer. */
+    /** The index of the address to use; a request without an answer moves it to the next address. */
     private volatile int asked;
 
     /**
@@ -61,13 +65,13 @@ final class RegistryClient {
         login = Login.of(credentials, http);
     }
 
-    /** How long to wait for an unavailable registry, and when that ends. */
+    /** How long to wait for an unavailable registry, and the time when the wait ends. */
     record Patience(Duration all, long deadline) {
         static Patience of(Duration all) {
             return new Patience(all, System.nanoTime() + all.toNanos());
         }
 
-        /** Returns the remaining nanoseconds; not positive at the end. */
+        /** Returns the remaining nanoseconds; 0 or less when the wait has ended. */
         long left() {
             return deadline - System.nanoTime();
         }
@@ -76,13 +80,16 @@ final class RegistryClient {
     /**
      * Returns the JSON of the schema at {@code path}.
      *
-     * @param missing the error if the registry does not have it
+     * @param missing the error if the registry does not have the schema
      */
     JsonNode get(String path, Patience patience, String missing) throws InterruptedException {
         return get(path, patience, missing, answer -> answer.path("schema").isTextual());
     }
 
-    /** Returns the JSON at {@code path}; {@code usable} recognises a registry's answer, not another server's. */
+    /**
+     * Returns the JSON at {@code path}; {@code usable} distinguishes a registry's answer from the answer of another
+     * server.
+     */
     JsonNode get(String path, Patience patience, String missing, Predicate<JsonNode> usable)
             throws InterruptedException {
         try {
@@ -99,14 +106,14 @@ final class RegistryClient {
         while (true) {
             String trouble;
             try {
-                // At least a second, so that the last attempt can succeed.
+                // Each attempt has at least a second, so that also the last attempt can succeed.
                 Duration within = Duration.ofNanos(
                         Math.min(ANSWER.toNanos(), Math.max(patience.left(), TimeUnit.SECONDS.toNanos(1))));
                 String authorization = login.header();
                 HttpResponse<byte[]> response =
                         WholeAnswer.of(http, request(path, authorization), within, MOST_BYTES);
                 int status = response.statusCode();
-                // A token can become invalid early: get another one, but only once.
+                // A token can become invalid before it expires. Gets another token, but only once.
                 if (status == 401 && !renewed && login.renew(authorization)) {
                     renewed = true;
                     continue;
@@ -118,7 +125,8 @@ final class RegistryClient {
                         answered = true;
                         return found;
                     } catch (RegistryException unusable) {
-                        // The registry has answered before, so a proxy answers now, for instance during a restart.
+                        // If the registry has answered before, this answer comes from a proxy, for instance while the
+                        // registry restarts.
                         if (!answered) {
                             throw unusable;
                         }
@@ -160,7 +168,7 @@ final class RegistryClient {
         try {
             answer = JSON.readTree(body);
         } catch (IOException notJson) {
-            // Reported below, like other answers that are not a registry's.
+            // The answer is no JSON. The lines below report it, like every answer that does not come from a registry.
         }
         if (answer != null && status == 200 && usable.test(answer)) {
             return answer;
@@ -168,7 +176,8 @@ final class RegistryClient {
         if (status == 401 || status == 403) {
             throw new RegistryException("refuses the credentials", url + " answered with HTTP status " + status);
         }
-        // 40401 subject, 40402 version, 40403 schema not found; a bare 404 may be any server's.
+        // The registry's codes 40401, 40402 and 40403 mean that a subject, version or schema was not found. A 404
+        // without such a code may come from any server.
         if (answer != null && status == 404 && answer.path("error_code").asInt() / 100 == 404) {
             throw new BadRecord(missing);
         }

@@ -1,8 +1,8 @@
 package io.lakefeed.decode;
 
 /**
- * Reports that the schema registry is unavailable, refuses requests, or is another server. It makes the task fail, so
- * that an outage causes a retry and not dead letters.
+ * Reports that the schema registry is unavailable, refuses requests, or is another server. The exception makes the task
+ * fail, so that an outage of the registry causes a retry and not dead letters.
  */
 public final class RegistryException extends RuntimeException {
     private static final long serialVersionUID = 1L;

@@ -10,7 +10,8 @@ import java.util.concurrent.TimeoutException;
 import java.util.function.Supplier;
 
 /**
- * Sends one request if several tasks of a JVM need the same answer at once: one thread sends it, the others wait.
+ * Sends only one request if several tasks of a JVM need the same answer at the same time: one thread sends it, and the
+ * threads of the other tasks wait.
  *
  * <p>Requests for other keys do not wait.
  */
@@ -18,12 +19,18 @@ final class SingleFlight<K, V> {
     private final RegistryClient client;
     private final Map<K, CompletableFuture<V>> running = new ConcurrentHashMap<>();
 
-    /** Sends the request, and stores its answer where {@code known} finds it. */
+    /**
+     * Sends the request, and stores the answer where the argument {@code known} of {@link SingleFlight#answer} finds
+     * it.
+     */
     interface Request<V> {
         V answer() throws InterruptedException;
     }
 
-    /** Creates it with the client of the registry, which creates the errors for a wait without an answer. */
+    /**
+     * Creates an object for one kind of request; {@code client} creates the errors for waits that end without an
+     * answer.
+     */
     SingleFlight(RegistryClient client) {
         this.client = client;
     }
@@ -31,9 +38,9 @@ final class SingleFlight<K, V> {
     /**
      * Returns the answer for {@code key}.
      *
-     * @param known returns an answer that another thread has stored in the meantime; null if there is none
+     * @param known returns the answer if another thread has stored it in the meantime, otherwise null
      * @throws BadRecord if the answer is an error of the record
-     * @throws RegistryException if there is no answer
+     * @throws RegistryException if the registry gives no answer
      */
     V answer(K key, Patience patience, Supplier<V> known, Request<V> request) {
         while (true) {
@@ -59,7 +66,8 @@ final class SingleFlight<K, V> {
             throw definite;
         } finally {
             running.remove(key);
-            // If this thread is interrupted, one of the waiting threads sends the request.
+            // Without effect if the request has ended. If this thread was interrupted, null makes one of the waiting
+            // threads send the request.
             mine.complete(null);
         }
     }

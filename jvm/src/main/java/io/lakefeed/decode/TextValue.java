@@ -20,19 +20,19 @@ import scala.Option;
 
 /** Converts text to a value of one of Spark's types, for JSON strings and CSV. */
 public interface TextValue {
-    /** The most characters of a number: a longer one fits no type, and parsing it takes long. */
+    /** The most characters of a number. Longer numbers fit no type, and parsing them takes long. */
     int LONGEST_NUMBER = 1_000;
 
-    /** A date with or without a time: Spark would read "2026" and "12:30" as timestamps, too. */
+    /** A date with or without a time. Spark alone would also read "2026" and "12:30" as timestamps. */
     Pattern MOMENT = Pattern.compile("\\d{4}-\\d{2}-\\d{2}([Tt ].*)?");
 
     /** The most characters of a timestamp. */
     int LONGEST_MOMENT = 100;
 
-    /** A double holds each whole number up to this one exactly. */
+    /** A double holds each whole number up to this number exactly. */
     long WHOLE_DOUBLES = 1L << 53;
 
-    /** A float holds each whole number up to this one exactly. */
+    /** A float holds each whole number up to this number exactly. */
     long WHOLE_FLOATS = 1L << 24;
 
     /** Returns Spark's internal value; null if the text does not fit the type. */
@@ -41,7 +41,7 @@ public interface TextValue {
     /**
      * The rules for reading values.
      *
-     * @param zone the time zone of timestamps without one
+     * @param zone the time zone of timestamps that state no time zone
      * @param lenient whether JSON may have text for numbers and booleans, NaN and infinities, and whole numbers that
      *     lose digits as doubles
      */
@@ -101,7 +101,10 @@ public interface TextValue {
                 || type instanceof DecimalType;
     }
 
-    /** Returns a whole number as a value of the type; null if it does not fit, or only its text can decide that. */
+    /**
+     * Returns a whole number as a value of the type; null if the number does not fit, or if only its text shows whether
+     * it fits.
+     */
     static Object number(long number, DataType type) {
         if (type == DataTypes.LongType) {
             return number;
@@ -148,7 +151,10 @@ public interface TextValue {
         }
     }
 
-    /** Returns whether a number has only digits, signs, points and exponents: Java would accept hexadecimal numbers. */
+    /**
+     * Returns whether a number has only digits, signs, points and exponents. Java's parsers would also accept
+     * hexadecimal numbers.
+     */
     private static boolean isAscii(String number) {
         for (int at = 0; at < number.length(); at++) {
             char c = number.charAt(at);
@@ -161,8 +167,8 @@ public interface TextValue {
 
     /**
      * Returns whether a binary number keeps the value of a text. A whole number must keep each digit, so that no
-     * identifier changes, or be the shortest text of the binary number, as JavaScript writes large ones. Another number
-     * must only not become zero.
+     * identifier changes, or be the shortest text of the binary number, as JavaScript writes large numbers. The only
+     * rule for a number with a fraction or exponent is that it must not become zero.
      */
     private static boolean keeps(String text, double value, int digits) {
         if (text.indexOf('.') < 0 && text.indexOf('e') < 0 && text.indexOf('E') < 0) {
@@ -193,7 +199,7 @@ public interface TextValue {
                 return exact.scale() > decimal.scale() ? null : Decimal.apply(exact, decimal.precision(), decimal.scale());
             }
             if (number.signum() != 0 && number.scale() > number.precision()) {
-                return null; // A number below 1 is not whole.
+                return null; // This number is between -1 and 1, so it is not whole.
             }
             if (type == DataTypes.LongType) {
                 return number.longValueExact();
@@ -217,7 +223,7 @@ public interface TextValue {
 
     private static Object date(String text) {
         if (text.length() != "2026-01-02".length()) {
-            return null; // As in timestamps, a year has four digits.
+            return null; // A year must have four digits, as in timestamps.
         }
         try {
             return Math.toIntExact(LocalDate.parse(text).toEpochDay());

@@ -6,13 +6,13 @@ import java.util.function.BiFunction;
 import org.apache.avro.Schema;
 
 /**
- * A kind of registered schemas.
+ * A kind of schema in a registry: Avro, Protobuf or JSON Schema.
  *
- * @param kind the registry's name of it
- * @param name for errors
- * @param parser parses a schema's text; its second argument are the texts of the schemas that it refers to, each after
- *     the ones that it needs itself
- * @param <T> the parsed schema
+ * @param kind the registry's name of the kind
+ * @param name the name of the kind in errors
+ * @param parser parses a schema's text; its second argument is a list of the texts that the schema refers to, each
+ *     after the texts that it refers to itself
+ * @param <T> the type of a parsed schema
  */
 record WriterSchema<T>(String kind, String name, BiFunction<String, List<String>, T> parser) {
     /** Avro: a schema uses the types of its references by their names. */
@@ -22,9 +22,9 @@ record WriterSchema<T>(String kind, String name, BiFunction<String, List<String>
         return parser.parse(text);
     });
 
-    /** Protobuf: references are imported files. */
+    /** Protobuf: the references of a schema are the files that it imports. */
     static final WriterSchema<ProtoTypes> PROTOBUF = new WriterSchema<>("PROTOBUF", "Protobuf", ProtobufSchemas::types);
 
-    /** JSON Schema: values describe themselves, so the schema must only exist. */
+    /** JSON Schema: it is only checked that the schema exists, because JSON values can be read without it. */
     static final WriterSchema<String> JSON = new WriterSchema<>("JSON", "JSON", (text, referred) -> text);
 }

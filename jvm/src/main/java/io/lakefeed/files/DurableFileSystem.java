@@ -16,16 +16,16 @@ import org.apache.hadoop.fs.Syncable;
 import org.apache.hadoop.fs.permission.FsPermission;
 
 /**
- * Writes local files so that a closed file survives a loss of power: {@code fs.file.impl}.
+ * Writes local files so that a closed file survives a loss of power. Set it as {@code fs.file.impl}.
  *
- * <p>A commit in the catalog's database is on the disk when it returns, so the files that it refers to must be, too.
- * Hadoop's own file system leaves that to the operating system. It also writes checksums to {@code .name.crc} beside
- * each file, which other readers of a table do not know; Parquet and Avro have checksums of their own.
+ * <p>When a commit in the catalog's database returns, the commit is on the disk, so the files that it refers to must be
+ * on the disk, too. Hadoop's own file system leaves this to the operating system. It also writes a checksum file {@code
+ * .name.crc} beside each file, which other readers of a table do not know and which Parquet and Avro do not need.
  */
 public final class DurableFileSystem extends LocalFileSystem {
     private static final int LONGEST_NAME = 255;
 
-    /** Hadoop creates it. */
+    /** Creates the file system; Hadoop calls this. */
     public DurableFileSystem() {
         super(new Files());
     }
@@ -39,7 +39,7 @@ public final class DurableFileSystem extends LocalFileSystem {
     private static final class Files extends RawLocalFileSystem {
         @Override
         public boolean mkdirs(Path folder) throws IOException {
-            // Hadoop's own error would be the same as for a missing permission.
+            // Without this check, Hadoop's error would be the same as for a missing permission.
             if (folder.getName().getBytes(StandardCharsets.UTF_8).length > LONGEST_NAME) {
                 throw new IllegalArgumentException("lakefeed: a text is too long for a partition: its folder's name has more"
                         + " than " + LONGEST_NAME + " bytes");
@@ -60,7 +60,9 @@ public final class DurableFileSystem extends LocalFileSystem {
         }
     }
 
-    /** Writes the file and its name to the disk before it closes. */
+    /**
+     * A stream that has written its file, and the file's name in the folder, to the disk when {@code close} returns.
+     */
     private static final class Synced extends FilterOutputStream implements Syncable, StreamCapabilities {
         private final java.nio.file.Path path;
         private boolean closed;

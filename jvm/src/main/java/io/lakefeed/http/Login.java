@@ -14,18 +14,18 @@ import java.util.Base64;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Provides the header that logs in: basic, a bearer token, or tokens that it fetches with a client's credentials (OAuth
- * 2.0, RFC 6749, section 4.4) and renews before they expire.
+ * Provides the {@code Authorization} header of requests: with a user's password, with a given token, or with tokens
+ * that it fetches with a client's credentials (OAuth 2.0, RFC 6749, section 4.4) and renews before they expire.
  */
 public final class Login {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final Duration ANSWER = Duration.ofSeconds(10);
     private static final int MOST_BYTES = 1 << 20;
-    /** How long a token is used if its server does not state how long it is valid. */
+    /** How long a token is used if its server does not say how long the token is valid. */
     private static final long UNKNOWN_SECONDS = 60;
 
     private final HttpClient http;
-    /** The header if it does not change; null if tokens are fetched, or without a login. */
+    /** The header if it does not change; null if tokens are fetched or there is no login. */
     private final String fixed;
 
     private final JsonNode client;
@@ -40,7 +40,7 @@ public final class Login {
 
     /**
      * Reads credentials: {@code user:password}; or a JSON object with {@code token}, or with {@code token_url}, {@code
-     * client_id}, {@code client_secret} and optionally {@code scope}. Null is no login.
+     * client_id}, {@code client_secret} and optionally {@code scope}. Null means that requests have no login.
      */
     public static Login of(String credentials, HttpClient http) {
         if (credentials == null || !credentials.startsWith("{\"token")) {
@@ -50,7 +50,7 @@ public final class Login {
         try {
             found = JSON.readTree(credentials);
         } catch (IOException malformed) {
-            // Without the cause, whose message quotes the credentials.
+            // The exception gets no cause, because the cause's message quotes the credentials.
             throw new IllegalArgumentException("the credentials begin with '{\"token' and are no JSON object: correct them");
         }
         boolean ready = found.has("token");
@@ -72,7 +72,7 @@ public final class Login {
         return "Bearer " + token;
     }
 
-    /** Drops a token that a server has refused; returns whether the next header has another one. */
+    /** Drops a token that a server has refused; returns whether the next header will have another token. */
     public synchronized boolean renew(String refused) {
         if (client == null) {
             return false;
@@ -89,7 +89,7 @@ public final class Login {
         if (client.has("scope")) {
             form.append("&scope=").append(encoded("scope"));
         }
-        // The identifiers are encoded before they are joined: RFC 6749, section 2.3.1.
+        // Client id and secret are encoded before they are joined (RFC 6749, section 2.3.1).
         String basic = basic(encoded("client_id") + ":" + encoded("client_secret"));
         HttpRequest request = HttpRequest.newBuilder(URI.create(url))
                 .header("Authorization", basic)

@@ -4,7 +4,10 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 
-/** Keeps the servers that tasks of this JVM wait for; on the driver, also the ones that tasks of executors wait for. */
+/**
+ * Remembers the servers that tasks of this JVM wait for; on the driver, also the servers that tasks of executors wait
+ * for.
+ */
 public final class Waits {
     private static final long KEPT_NANOS = TimeUnit.SECONDS.toNanos(10);
     private static final Map<String, String> OWN = new ConcurrentHashMap<>();
@@ -14,7 +17,7 @@ public final class Waits {
 
     private Waits() {}
 
-    /** Notes that a task will ask a server again after this answer. */
+    /** Notes that a task waits for a server: after this answer it will send its request again. */
     public static void began(String server, String answer) {
         OWN.put(server, answer);
     }
@@ -32,7 +35,7 @@ public final class Waits {
                 .orElse("");
     }
 
-    /** Replaces the server that an executor waits for; without a further report it is forgotten after ten seconds. */
+    /** Stores the server that an executor waits for, in place of its last report; a report is valid for ten seconds. */
     public static void putExecutor(String executor, String waits) {
         EXECUTORS.put(executor, new Report(waits, System.nanoTime()));
     }

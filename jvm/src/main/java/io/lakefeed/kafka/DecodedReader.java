@@ -23,7 +23,7 @@ import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Reads the records of one task's ranges, returns the ones that become rows, and counts all of them. */
+/** Reads and counts the records of one task's ranges, and returns those that become rows. */
 final class DecodedReader implements PartitionReader<InternalRow> {
     private static final UTF8String NO_REASON = UTF8String.fromString("");
     /** Spark's setting for the time that its own reader waits for records. */
@@ -94,7 +94,7 @@ final class DecodedReader implements PartitionReader<InternalRow> {
         int schemaId = decoded.isNullAt(1) ? NO_SCHEMA : decoded.getInt(1);
         String error = decoded.isNullAt(2) ? null : decoded.getUTF8String(2).toString();
         if (schemaId != NO_SCHEMA && !policy.refused().isEmpty()) {
-            // This reason comes first: a schema that is refused can be the cause of the value's error.
+            // The schema's refusal is the error to report, because it can also be the cause of the value's error.
             String refused = policy.refused().get(schemaId);
             if (refused != null && (error == null || !error.contains(refused))) {
                 error = "schema id " + schemaId + ": " + refused;
@@ -115,7 +115,7 @@ final class DecodedReader implements PartitionReader<InternalRow> {
             value = decoded.getStruct(0, options.fields());
         }
         if (reason != null && reason.startsWith(policy.unknownSchema())) {
-            // The id comes from broken bytes: no schema has it, so rows cannot cover it.
+            // No schema has this id, which comes from broken bytes, so no column could cover it.
             schemaId = NO_SCHEMA;
         }
         UTF8String why = reason == null ? NO_REASON : UTF8String.fromString(reason);
@@ -170,7 +170,10 @@ final class DecodedReader implements PartitionReader<InternalRow> {
         return row;
     }
 
-    /** Closes the consumer of a range that was not read to its end: the task has failed, perhaps because of it. */
+    /**
+     * Closes the consumer if its range was not read to the end, because then the task has failed, perhaps because of
+     * the consumer.
+     */
     @Override
     public void close() {
         if (consumer != null) {

@@ -17,14 +17,17 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * Reads, decodes and counts the records of explicit offset ranges in one step: {@code
+ * Reads, decodes and counts the records of explicit offset ranges in one step. Use it with {@code
  * spark.read.format("io.lakefeed.kafka.DecodedRecords")}.
  *
- * <p>The rows are the same as from {@link KafkaRecords}, {@code decode} and {@code outcome} one after the other, but
- * Spark has no row for the undecoded record. {@link DirectOptions} has the options.
+ * <p>The rows are the same as with {@link KafkaRecords}, then {@code decode}, then {@code outcome}, but no row is
+ * created for the undecoded record. {@link DirectOptions} has the options.
  */
 public final class DecodedRecords implements TableProvider {
-    /** Closes the consumers that this JVM kept for a run's next batch. Executors close theirs after five minutes. */
+    /**
+     * Closes the consumers that this JVM kept for a run's next batch. Executors close their kept consumers after five
+     * minutes.
+     */
     public static void endRun(String run) {
         PartitionConsumer.closeKept(run);
     }
@@ -47,7 +50,7 @@ public final class DecodedRecords implements TableProvider {
             return options.columns();
         }
 
-        /** Does not show the options, which have credentials: Spark prints plans. */
+        /** Returns a text without the options, because Spark prints it in plans and the options have credentials. */
         @Override
         public String description() {
             return "decoded records";
@@ -78,7 +81,7 @@ public final class DecodedRecords implements TableProvider {
             DecodeFunction decode = options.decoder();
             OutcomeFunction outcome = outcomes.function();
             DirectOptions.OfTasks ofTasks = options.ofTasks();
-            // Each task gets its own copies of these.
+            // Spark serialises the function, so each task gets its own copy of what it refers to.
             return partition -> new DecodedReader((DirectOptions.DirectTask) partition, ofTasks, decode, outcome);
         }
     }

@@ -46,11 +46,12 @@ final class DirectOptions {
      * @param nullReason the error of a record without a value; null if it becomes a row or is skipped
      * @param refused the error of records by schema id, for schemas whose records must not become rows
      * @param unknownSchema the beginning of the error for an unknown schema id
-     * @param badTimestamp the error for a timestamp that Spark cannot hold, a format; null if rows have no time
-     * @param keep the metadata columns, by their names in {@link RecordRows}
-     * @param prefix of the metadata columns in the result
-     * @param idHeaders the headers that can hold a schema's id instead of the value's first bytes
-     * @param idInHeader the error of a record with such a header, a format
+     * @param badTimestamp the error for a timestamp that Spark cannot hold, as a format; null if rows have no column
+     *     with the timestamp
+     * @param keep the metadata columns to return, by their names in {@link RecordRows}
+     * @param prefix the prefix of the metadata columns' names in the result
+     * @param idHeaders the names of headers that can hold a schema's id in place of the value's first bytes
+     * @param idInHeader the error of a record with one of these headers, as a format
      */
     record Policy(
             int onError,
@@ -68,7 +69,7 @@ final class DirectOptions {
     /**
      * The options that tasks need.
      *
-     * @param fields the number of fields of a value
+     * @param fields the number of fields of a decoded value
      */
     record OfTasks(Map<String, Object> consumer, String consumers, Policy policy, int fields) implements Serializable {}
 
@@ -79,7 +80,7 @@ final class DirectOptions {
         this.policy = parsed("policy", new TypeReference<Policy>() {});
         StructType fields = new StructType();
         for (StructField field : decoder.columns().fields()) {
-            // A record without a value may be a row of nulls.
+            // All fields are nullable, because a record without a value may become a row of nulls.
             fields = fields.add(field.name(), field.dataType(), true);
         }
         for (String name : policy.keep()) {
@@ -128,7 +129,8 @@ final class DirectOptions {
         });
         consumer.put(ConsumerConfig.KEY_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class.getName());
         consumer.put(ConsumerConfig.VALUE_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class.getName());
-        // A missing offset must be an error. The ledger has the offsets, so there is no group.
+        // A missing offset must be an error and not a jump to another offset. Offsets are not committed to a group,
+        // because the ledger has them.
         consumer.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none");
         consumer.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, "false");
         return new OfTasks(consumer, options.get("consumers"), policy, decoder.columns().size());

@@ -29,9 +29,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * Reads Kafka topics with {@code spark.readStream.format("io.lakefeed.kafka.KafkaRecords")}, and with {@code
  * spark.read}.
  *
- * <p>It is Spark's Kafka source, with its options and offsets; but {@link Readers} read the records, and {@link
- * RecordRows} creates the rows. Spark's own code throws, without the record's offset, if a timestamp overflows a long
- * of microseconds.
+ * <p>It has the options and offsets of Spark's Kafka source, but {@link Readers} creates the readers, and {@link
+ * RecordRows} the rows. Spark's own code throws, without the record's offset, if a timestamp overflows a long of
+ * microseconds.
  *
  * <p>The columns are those of Spark's source, and {@code bad_timestamp}: see {@link RecordRows}.
  */
@@ -91,7 +91,7 @@ public final class KafkaRecords implements TableProvider {
         }
     }
 
-    /** Spark's stream of topics, with other readers. */
+    /** Spark's stream of topics, except that {@link Readers} creates the readers. */
     static final class KafkaStream
             implements MicroBatchStream, SupportsTriggerAvailableNow, SupportsRealTimeMode, ReportsSourceMetrics {
         private final KafkaMicroBatchStream spark;
@@ -181,7 +181,7 @@ public final class KafkaRecords implements TableProvider {
             spark.stop();
         }
 
-        /** Spark shows this in progress reports and in its UI. */
+        /** Returns the name that Spark shows in progress reports and in its UI. */
         @Override
         public String toString() {
             return spark.toString();

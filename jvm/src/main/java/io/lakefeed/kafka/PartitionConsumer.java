@@ -19,21 +19,21 @@ import org.apache.kafka.common.TopicPartition;
  *
  * <p>The consumer and the records that it has fetched are kept for the next batch. If a topic has more partitions than
  * consumers are kept, a kept consumer moves to another partition. A new consumer would ask the broker for all
- * partitions of the topic, so that the work of a batch would grow with the square of their number. Not thread safe:
- * {@link #take} gives a consumer to one task.
+ * partitions of the topic; with one for each partition, the work of a batch would grow with the square of the number of
+ * partitions. Not thread safe: {@link #take} gives a consumer to one task.
  */
 final class PartitionConsumer implements AutoCloseable {
-    /** The default of Spark's {@code spark.kafka.consumer.cache.capacity}. */
+    /** The most consumers to keep, as by default in Spark ({@code spark.kafka.consumer.cache.capacity}). */
     private static final int MOST_KEPT = 64;
 
-    /** The longest wait of a poll, so that a killed task ends soon. */
+    /** The longest wait of a poll: short, so that a killed task ends soon. */
     private static final long POLL_MILLISECONDS = 1_000;
 
     private static final long LONGEST_KEPT_NANOS = 300_000_000_000L;
 
     /**
-     * Kafka's default of {@code fetch.max.wait.ms}. The broker may delay the answer to the last fetch by this time, and
-     * a consumer does not fetch from another partition before that answer.
+     * Kafka's default of {@code fetch.max.wait.ms}. The broker may delay the answer to a consumer's last fetch by this
+     * time, and before that answer the consumer does not fetch from another partition.
      */
     private static final long LAST_FETCH_NANOS = 500_000_000L;
 
@@ -45,10 +45,13 @@ final class PartitionConsumer implements AutoCloseable {
     private final TopicPartition partition;
     private final KafkaConsumer<byte[], byte[]> consumer;
     private Iterator<ConsumerRecord<byte[], byte[]>> fetched = Collections.emptyIterator();
-    /** A record that was taken from {@code fetched} and lies after the last range; null if there is none. */
+    /**
+     * A record that was already taken from {@code fetched} but lies after the range that was read; null if there is
+     * none.
+     */
     private ConsumerRecord<byte[], byte[]> ahead;
 
-    /** The offset at which {@code ahead} and {@code fetched} continue; -1 at the beginning. */
+    /** The offset from which {@code ahead} and {@code fetched} have the next records; -1 before the first range. */
     private long next = -1;
 
     private long keptAt;
@@ -69,9 +72,10 @@ final class PartitionConsumer implements AutoCloseable {
     }
 
     /**
-     * Returns a consumer of the partition for one task alone.
+     * Returns a consumer of the partition, which only the caller's task uses until it keeps or closes the consumer.
      *
-     * @param of the query or run of the task: another query must not get records that this one has fetched
+     * @param of the query or run of the task, because a query must not get records that the consumer has fetched for
+     *     another query
      */
     static PartitionConsumer take(String of, Map<String, Object> settings, TopicPartition partition) {
         Key key = new Key(of, settings, partition);
@@ -86,14 +90,17 @@ final class PartitionConsumer implements AutoCloseable {
         }
         PartitionConsumer created =
                 new PartitionConsumer(key, longest == null ? new KafkaConsumer<>(settings) : longest.consumer);
-        // Counted only now: if the creation fails, no task gives the consumer back.
+        // The consumer is counted only after its creation, because after a failed creation no task gives it back.
         synchronized (KEPT) {
             taken++;
         }
         return created;
     }
 
-    /** Removes the consumer of the topic that was kept for the longest time; returns null if none is ready to move. */
+    /**
+     * Removes and returns the consumer of the topic that was kept for the longest time; null if it cannot move to
+     * another partition yet.
+     */
     private static PartitionConsumer removeLongest(Key key) {
         long latest = System.nanoTime() - LAST_FETCH_NANOS;
         for (PartitionConsumer each : KEPT.values()) {
@@ -144,12 +151,15 @@ final class PartitionConsumer implements AutoCloseable {
         end();
     }
 
-    /** Closes the consumer without waiting for the broker: it is in no group that it would have to leave. */
+    /**
+     * Closes the consumer without waiting for the broker, because the consumer is in no group that it would have to
+     * leave.
+     */
     private void end() {
         consumer.close(Duration.ZERO);
     }
 
-    /** Begins a range; uses the fetched records if the range continues where the last one ended. */
+    /** Begins a range; uses the fetched records if the range begins where the last range ended. */
     void begin(long offset) {
         if (offset != next) {
             fetched = Collections.emptyIterator();
@@ -160,7 +170,7 @@ final class PartitionConsumer implements AutoCloseable {
     }
 
     /**
-     * Returns the next record before {@code until}; null if there is none.
+     * Returns the next record before {@code until}; null if the range has no more records.
      *
      * @param timeoutMs how long to wait for a record
      * @throws IllegalStateException if records of the range are not in the topic any more
@@ -178,7 +188,8 @@ final class PartitionConsumer implements AutoCloseable {
                 record = fetched.next();
             }
             if (record.offset() >= until) {
-                // The offsets before it are markers of transactions, or were compacted away.
+                // The range has no more records: the offsets before this record are markers of transactions, or were
+                // compacted away.
                 ahead = record;
                 next = until;
                 return null;
@@ -193,7 +204,7 @@ final class PartitionConsumer implements AutoCloseable {
         long deadline = System.nanoTime() + timeoutMs * 1_000_000;
         try {
             while (true) {
-                // The rest of a range can be markers of transactions, which the consumer has passed.
+                // The consumer passes markers of transactions, and the rest of a range can consist of them.
                 long position = consumer.position(partition);
                 if (position > next) {
                     next = Math.min(position, until);

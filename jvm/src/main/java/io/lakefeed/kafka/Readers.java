@@ -13,9 +13,10 @@ import org.apache.spark.sql.kafka010.KafkaOffsetRange;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Creates the readers of a topic's ranges: {@link RangeReader}, or Spark's reader with other rows.
+ * Creates the readers of a topic's ranges: a {@link RangeReader}, or Spark's reader with the rows of {@link
+ * RecordRows}.
  *
- * @param fast whether to use {@link RangeReader} if it reads the same records as Spark's
+ * @param fast whether to use {@link RangeReader} where it reads the same records as Spark's reader
  * @param keeps whether to keep consumers for the next batch
  */
 record Readers(StructType columns, boolean fast, boolean keeps) implements PartitionReaderFactory {
@@ -36,8 +37,8 @@ record Readers(StructType columns, boolean fast, boolean keeps) implements Parti
     /**
      * Reads the records of one range of offsets.
      *
-     * <p>It is faster than Spark's reader, which measures the time of each record, and asks the broker for the first
-     * and the last offset after each poll.
+     * <p>It is faster than Spark's reader, which measures the time for each record, and after each poll asks the broker
+     * for the partition's first and last offset.
      */
     static final class RangeReader implements PartitionReader<InternalRow> {
         private final PartitionConsumer consumer;
@@ -54,12 +55,13 @@ record Readers(StructType columns, boolean fast, boolean keeps) implements Parti
             this.keeps = keeps;
             until = range.untilOffset();
             timeoutMs = slice.pollTimeoutMs();
-            // No name: the settings differ between queries, since Spark gives each query its own group.
+            // The query needs no name here, because the settings differ between queries: Spark gives each query its own
+            // group.
             consumer = PartitionConsumer.take("", slice.executorKafkaParams(), range.topicPartition());
             consumer.begin(range.fromOffset());
         }
 
-        /** Returns whether this reader reads the same records of the slice as Spark's. */
+        /** Returns whether this reader reads the same records of the slice as Spark's reader. */
         static boolean takes(KafkaBatchInputPartition slice) {
             KafkaOffsetRange range = slice.offsetRange();
             return slice.failOnDataLoss() && range.fromOffset() >= 0 && range.untilOffset() >= 0;
@@ -77,7 +79,10 @@ record Readers(StructType columns, boolean fast, boolean keeps) implements Parti
             return rows.apply(record);
         }
 
-        /** Closes the consumer of a range that was not read to its end: the task has failed, perhaps because of it. */
+        /**
+         * Keeps the consumer if its range was read to the end. Otherwise the task has failed, perhaps because of the
+         * consumer, which is closed.
+         */
         @Override
         public void close() {
             if (ended && keeps) {

@@ -19,7 +19,7 @@ import scala.runtime.AbstractFunction1;
  * {@code timestamp} is null and {@code bad_timestamp} has the timestamp in milliseconds; otherwise {@code
  * bad_timestamp} is null.
  *
- * <p>Each call fills the same row again, as in Spark's source. Not thread safe.
+ * <p>Each call overwrites the same row, as in Spark's source. Not thread safe.
  */
 final class RecordRows extends AbstractFunction1<ConsumerRecord<byte[], byte[]>, UnsafeRow> {
     private static final StructType COLUMNS = StructType.fromDDL("key BINARY, value BINARY, topic STRING, partition INT,"
@@ -49,7 +49,7 @@ final class RecordRows extends AbstractFunction1<ConsumerRecord<byte[], byte[]>,
         return withHeaders ? WITH_HEADERS : COLUMNS;
     }
 
-    /** Replaces the function with which Spark's partition reader creates rows; it is in a private field. */
+    /** Makes a partition reader of Spark create its rows with this class, by setting a private field of the reader. */
     static void replaceIn(KafkaBatchPartitionReader reader, StructType columns) {
         try {
             Field step = KafkaBatchPartitionReader.class.getDeclaredField(PLACE);
@@ -120,7 +120,10 @@ final class RecordRows extends AbstractFunction1<ConsumerRecord<byte[], byte[]>,
         }
     }
 
-    /** Returns a topic's name as Spark's text. The records of a fetch share the name's object. */
+    /**
+     * Returns a topic's name as Spark's text. The records of a fetch share one String, so comparing references shows a
+     * new name.
+     */
     private UTF8String text(String name) {
         if (name != topic) {
             topic = name;

@@ -19,10 +19,10 @@ import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
 /**
- * Lets the writer of a table read the rows of {@link DecodedRecords} without a copy: a session extension of Spark.
+ * A session extension of Spark that lets the writer of a table read the rows of {@link DecodedRecords} without a copy.
  *
  * <p>Spark plans a projection after each source of rows, which copies every row into an {@code UnsafeRow}. A shuffle
- * and a sort need the copy; a writer does not, because it reads a row before the source returns the next one.
+ * and a sort need the copy. A writer does not, because it reads a row before the source returns the next row.
  */
 public final class UncopiedRows extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
 
@@ -37,7 +37,7 @@ public final class UncopiedRows extends AbstractFunction1<SparkSessionExtensions
         return BoxedUnit.UNIT;
     }
 
-    /** Runs when Spark has added shuffles and sorts to a plan, and before it generates code. */
+    /** Removes the projection after Spark has added shuffles and sorts to a plan, and before Spark generates code. */
     private static final class AfterPlanning extends ColumnarRule {
         @Override
         public Rule<SparkPlan> postColumnarTransitions() {
@@ -59,7 +59,10 @@ public final class UncopiedRows extends AbstractFunction1<SparkSessionExtensions
         }
     }
 
-    /** Returns whether a projection returns the same columns in the same order; a writer does not use their names. */
+    /**
+     * Returns whether a projection returns the columns that it reads, in the same order. Names may differ, because a
+     * writer does not use names.
+     */
     private static boolean keepsColumns(Seq<NamedExpression> projected, Seq<AttributeReference> read) {
         if (projected.size() != read.size()) {
             return false;

@@ -1,2 +1,2 @@
-/** Reads Kafka topics: with Spark's source and other rows, or in one step with decoding. */
+/** Reads Kafka topics: with the options of Spark's source, or in one step with decoding. */
 package io.lakefeed.kafka;

@@ -9,10 +9,10 @@ import org.apache.spark.api.plugin.PluginContext;
 import org.apache.spark.api.plugin.SparkPlugin;
 
 /**
- * Registers the numbers of feeds with Spark's metric system: {@code spark.plugins=io.lakefeed.metrics.FeedMetrics}.
+ * Registers the numbers of feeds with Spark's metric system. Set {@code spark.plugins=io.lakefeed.metrics.FeedMetrics}.
  *
- * <p>Then Spark's sinks report them: Prometheus, JMX, StatsD, Graphite, CSV. The driver's Python process puts the
- * numbers into {@link FeedGauges}; executors have none.
+ * <p>Spark's sinks then report the numbers, for instance to Prometheus, JMX, StatsD, Graphite or CSV files. The
+ * driver's Python process puts the numbers into {@link FeedGauges}; executors have no such numbers.
  */
 public final class FeedMetrics implements SparkPlugin {
     @Override

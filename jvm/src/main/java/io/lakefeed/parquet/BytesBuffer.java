@@ -21,27 +21,27 @@ import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * A column of texts or bytes. Values and dictionary entries are kept in Parquet's plain encoding, so that a page can
- * copy them: each with its length before it, or alone if all have the same length.
+ * copy them. Each value has its length before it, unless all values have the same length.
  */
 final class BytesBuffer extends PageBuffer {
     private static final VarHandle INTS = MethodHandles.byteArrayViewVarHandle(int[].class, LITTLE_ENDIAN);
     private static final VarHandle LONGS = MethodHandles.byteArrayViewVarHandle(long[].class, LITTLE_ENDIAN);
     private static final VarHandle ORDERED = MethodHandles.byteArrayViewVarHandle(long[].class, BIG_ENDIAN);
     private static final long MIX = 0x9E3779B97F4A7C15L;
-    /** Small, because a task may have a file open for each of many partitions. */
+    /** The first size of the arrays: small, because a task may have a file open for each of many partitions. */
     private static final int SMALLEST_TABLE = 1 << 7;
     private static final int SMALLEST = 1 << 10;
 
     private final ValueKind kind;
-    /** The bytes of a length before a value; 0 if all values have the same length. */
+    /** The number of bytes that hold the length before a value; 0 if all values have the same length. */
     private final int prefix;
 
-    /** The length of each value if all have the same; otherwise 0. */
+    /** The length of every value if all have the same length; otherwise 0. */
     private final int fixed;
 
     private byte[] bytes = new byte[SMALLEST];
     private int end;
-    /** The position of each value, after its length, and the end of the last value. */
+    /** The position where each value begins, after its length; then the end of the last value. */
     private int[] starts = new int[SMALLEST_TABLE];
 
     private byte[] entries = new byte[SMALLEST];
@@ -51,7 +51,7 @@ final class BytesBuffer extends PageBuffer {
     private long[] hashes = new long[SMALLEST_TABLE];
     private int size;
     private int[] table = new int[SMALLEST_TABLE * 2];
-    /** By entry, the last page that has it. */
+    /** For each dictionary entry, the last page that contains it. */
     private int[] pageOfEntry = new int[SMALLEST_TABLE];
 
     private int page;
@@ -150,7 +150,7 @@ final class BytesBuffer extends PageBuffer {
     void clearValues() {
         end = 0;
         if (bytes.length > 2 * limits.pageBytes()) {
-            // One huge value must not hold its memory for the rest of the file.
+            // The buffer of a huge value must not be kept for the rest of the file.
             bytes = new byte[SMALLEST];
         }
     }
@@ -190,7 +190,7 @@ final class BytesBuffer extends PageBuffer {
                 && Arrays.equals(bytes, from, from + length, entries, start, start + length);
     }
 
-    /** Mixes eight bytes at a time; the last step also reads bytes after the value, and masks them. */
+    /** Mixes eight bytes in each step; the last step also reads bytes after the value, and masks them. */
     private static long hash(byte[] from, int at, int length) {
         long hash = length * MIX;
         int until = at + length;
@@ -273,7 +273,7 @@ final class BytesBuffer extends PageBuffer {
     @Override
     void addStatistics(Statistics<?> statistics, boolean indexed) {
         if (kind == ValueKind.INT96) {
-            // Parquet defines no order of these values, so bounds would mean nothing.
+            // Parquet defines no order of INT96 values, so bounds would mean nothing.
             return;
         }
         BinaryStatistics found = (BinaryStatistics) statistics;
@@ -318,7 +318,10 @@ final class BytesBuffer extends PageBuffer {
         found.updateStats(copied(entries, entryStarts[most], entryLengths[most]));
     }
 
-    /** Compares unsigned bytes, or numbers in two's complement of the same length. */
+    /**
+     * Compares two values: texts and bytes as unsigned bytes, decimals as numbers in two's complement of the same
+     * length.
+     */
     private int compare(byte[] in, int start, int length, int otherStart, int otherLength) {
         if (kind == ValueKind.LONG_DECIMAL && in[start] < 0 != in[otherStart] < 0) {
             return in[start] < 0 ? -1 : 1;

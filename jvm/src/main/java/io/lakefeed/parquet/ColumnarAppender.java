@@ -22,7 +22,7 @@ import org.apache.iceberg.shaded.org.apache.parquet.schema.MessageType;
 import org.apache.spark.sql.catalyst.InternalRow;
 
 /**
- * Appends rows to a Parquet file, as Iceberg's own appender does, but encodes pages a column at a time.
+ * Appends rows to a Parquet file, as Iceberg's own appender does, but encodes each page of a column in one step.
  *
  * <p>parquet-java writes pages, row groups, indexes and the footer; Iceberg reads the metrics from the footer.
  */
@@ -32,7 +32,10 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
 
     private final OutputFile file;
     private final MessageType schema;
-    /** The columns of the rows, and the columns of the file; a nested column of a row has several in the file. */
+    /**
+     * The columns of the rows; {@link #columns} has those of the file, of which one nested column here can have
+     * several.
+     */
     private final Column[] roots;
 
     private final PageBuffer[] columns;
@@ -50,9 +53,9 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
     /**
      * Decides when a row group ends.
      *
-     * @param bytes of a full row group
-     * @param fewest the fewest rows before its size is checked again
-     * @param most the most rows before its size is checked again
+     * @param bytes the size of a full row group
+     * @param fewest the fewest rows before the size is checked again
+     * @param most the most rows before the size is checked again
      */
     record RowGroups(long bytes, int fewest, int most) {}
 
@@ -95,8 +98,8 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
     public void add(InternalRow row) {
         try {
             for (int at = 0; at < roots.length; at++) {
-                // The cast lets HotSpot call the methods of flat columns directly, also if other files have nested
-                // ones.
+                // The cast lets HotSpot call the methods of flat columns directly, even if other files have nested
+                // columns.
                 if (roots[at] instanceof PageBuffer flat) {
                     flat.write(row, at, 0);
                     flat.endRow();
@@ -113,7 +116,10 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
         }
     }
 
-    /** Ends a full row group; otherwise checks again after half of the rows that still fit, as Iceberg does. */
+    /**
+     * Ends the row group if it is full. Otherwise plans the next check after half of the rows that still fit, as
+     * Iceberg does.
+     */
     private void endFullRowGroup() throws IOException {
         long size = bufferedBytes();
         long ofRow = Math.max(1, size / rows);
@@ -147,7 +153,10 @@ final class ColumnarAppender implements FileAppender<InternalRow> {
         pages.close();
     }
 
-    /** Creates the file; called before the first row group, so that without rows no file is created, as in Iceberg. */
+    /**
+     * Creates the file. It is called before the first row group is written, so that without rows no file is created, as
+     * in Iceberg.
+     */
     void open() throws IOException {
         if (writer != null) {
             return;

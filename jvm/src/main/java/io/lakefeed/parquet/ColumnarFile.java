@@ -25,7 +25,7 @@ import org.apache.iceberg.util.PropertyUtil;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.types.StructType;
 
-/** Creates the appenders of Iceberg tables' files, unless a type or a setting is unknown here. */
+/** Creates the appenders for the files of Iceberg tables whose types and settings this package knows. */
 final class ColumnarFile {
     private static final String WRITER_PROPERTIES = "write.parquet.";
     private static final Set<String> KNOWN_PROPERTIES = Set.of(
@@ -37,7 +37,8 @@ final class ColumnarFile {
             TableProperties.PARQUET_ROW_GROUP_SIZE_BYTES,
             TableProperties.PARQUET_ROW_GROUP_CHECK_MIN_RECORD_COUNT,
             TableProperties.PARQUET_ROW_GROUP_CHECK_MAX_RECORD_COUNT,
-            // Spark sets the first for each write; these files have no variants.
+            // Iceberg's Spark writer always sets the first of the next two. Neither matters, because these files have
+            // no variants.
             TableProperties.PARQUET_SHRED_VARIANTS,
             TableProperties.PARQUET_VARIANT_BUFFER_SIZE);
 
@@ -84,7 +85,10 @@ final class ColumnarFile {
                 byNamesInFile(metricsConfig, schema, parquet));
     }
 
-    /** Returns why Iceberg's own appender must write rows of this type; null if it need not. */
+    /**
+     * Returns why Iceberg's own appender must write rows of this type; null if a {@link ColumnarAppender} can write
+     * them.
+     */
     static String refusal(Schema schema, StructType rows, Map<String, String> properties) {
         for (String name : properties.keySet()) {
             boolean isUnknown = name.startsWith(WRITER_PROPERTIES) && !KNOWN_PROPERTIES.contains(name);
@@ -103,7 +107,10 @@ final class ColumnarFile {
                 TableProperties.PARQUET_COMPRESSION, TableProperties.PARQUET_COMPRESSION_DEFAULT));
     }
 
-    /** Chooses metrics by the names in the file's footer, as Iceberg does: Parquet changes some names. */
+    /**
+     * Returns the config by the columns' names in the file's footer, as Iceberg uses it, because Parquet changes some
+     * names.
+     */
     private static MetricsConfig byNamesInFile(MetricsConfig config, Schema schema, MessageType parquet) {
         Schema inFile = ParquetSchemaUtil.convertAndPrune(parquet);
         Map<String, String> modes = new HashMap<>();
@@ -125,7 +132,7 @@ final class ColumnarFile {
         return number;
     }
 
-    /** A file of a table's FileIO as parquet-java's. */
+    /** Gives parquet-java a file of the table's FileIO. */
     record TableOutput(org.apache.iceberg.io.OutputFile file) implements OutputFile {
         @Override
         public PositionOutputStream create(long blockSize) {

@@ -33,7 +33,7 @@ import org.apache.spark.sql.types.StructType;
  */
 public final class ColumnarModel implements FormatModel<InternalRow, StructType> {
     private static final String MODELS = "MODELS";
-    /** Spark's setting: true for {@link ColumnarAppender}, false for Iceberg's own appender. */
+    /** The Spark setting that selects {@link ColumnarAppender} (true) or Iceberg's own appender (false). */
     private static final String SETTING = "spark.lakefeed.fastPath";
 
     private final FormatModel<InternalRow, StructType> iceberg;
@@ -45,9 +45,10 @@ public final class ColumnarModel implements FormatModel<InternalRow, StructType>
     /**
      * Replaces Iceberg's model in this JVM, once.
      *
-     * <p>The registry accepts no second model for the same format and rows, so this changes its private map.
+     * <p>The method changes a private map of Iceberg's registry, because the registry accepts no second model for the
+     * same format and rows.
      *
-     * @throws IllegalStateException if this version of Iceberg has no such map
+     * @throws IllegalStateException if this version of Iceberg does not have the map
      */
     public static synchronized void install() {
         try {
@@ -68,16 +69,20 @@ public final class ColumnarModel implements FormatModel<InternalRow, StructType>
         return model instanceof ColumnarModel ? model : new ColumnarModel((FormatModel<InternalRow, StructType>) model);
     }
 
-    /** Returns why Iceberg's own appender must write the files of a table; null if it need not. */
+    /**
+     * Returns why Iceberg's own appender must write the files of a table; null if {@link ColumnarAppender} can write
+     * them.
+     */
     public static String refusal(Table table) {
         return refusal(SparkSchemaUtil.convert(table.schema()).json(), table.properties());
     }
 
     /**
-     * Returns why Iceberg's own appender must write the files of a new table; null if it need not.
+     * Returns why Iceberg's own appender must write the files of a new table; null if {@link ColumnarAppender} can
+     * write them.
      *
      * @param columns Spark's schema of the table, as JSON
-     * @param properties of the table
+     * @param properties the properties of the table
      */
     public static String refusal(String columns, Map<String, String> properties) {
         String format = properties.getOrDefault(TableProperties.DEFAULT_FILE_FORMAT, "parquet");
@@ -91,7 +96,10 @@ public final class ColumnarModel implements FormatModel<InternalRow, StructType>
         return ColumnarFile.refusal(SparkSchemaUtil.convert(rows), rows, ofFiles);
     }
 
-    /** Returns the setting; in a task, {@code SQLConf.get()} has the session's settings. */
+    /**
+     * Returns whether {@link ColumnarAppender} is selected; in a task, {@code SQLConf.get()} has the session's
+     * settings.
+     */
     static boolean isOn(SQLConf settings) {
         return Boolean.parseBoolean(settings.getConfString(SETTING, "false"));
     }
@@ -121,7 +129,7 @@ public final class ColumnarModel implements FormatModel<InternalRow, StructType>
         return new Builder(iceberg.writeBuilder(file), file);
     }
 
-    /** Passes all settings to Iceberg's builder, and keeps the ones that {@link ColumnarFile} needs. */
+    /** Passes all settings to Iceberg's builder, and keeps the settings that {@link ColumnarFile} needs. */
     private static final class Builder implements ModelWriteBuilder<InternalRow, StructType> {
         private final ModelWriteBuilder<InternalRow, StructType> iceberg;
         private final EncryptedOutputFile file;

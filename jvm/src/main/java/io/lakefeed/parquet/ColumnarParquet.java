@@ -40,8 +40,8 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * Spark's Parquet format, except that {@link ColumnarAppender} writes the files.
  *
- * <p>Schema, metadata, names and the commit of files are Spark's. Spark also writes the files with a setting or a type
- * that is unknown here.
+ * <p>Schema, metadata, names and the commit of files are Spark's. Spark also writes files with a setting or a type that
+ * this class does not know.
  */
 public final class ColumnarParquet extends ParquetFileFormat {
     private static final long serialVersionUID = 1L;
@@ -58,7 +58,7 @@ public final class ColumnarParquet extends ParquetFileFormat {
             ParquetOutputFormat.WRITE_SUPPORT_CLASS,
             ParquetOutputFormat.JOB_SUMMARY_LEVEL);
 
-    /** Spark's settings for dates and timestamps of the Julian calendar. */
+    /** Spark's settings that convert dates and timestamps to the Julian calendar. */
     private static final List<String> REBASES =
             List.of("spark.sql.parquet.datetimeRebaseModeInWrite", "spark.sql.parquet.int96RebaseModeInWrite");
 
@@ -66,7 +66,7 @@ public final class ColumnarParquet extends ParquetFileFormat {
     public OutputWriterFactory prepareWrite(
             SparkSession spark, Job job, scala.collection.immutable.Map<String, String> options, StructType rows) {
         OutputWriterFactory sparks = super.prepareWrite(spark, job, options, rows);
-        // Hadoop would replace ${name} in the setting, also in a column's name.
+        // Without the escape, Hadoop would replace ${name} in a column's name.
         Configuration own = job.getConfiguration();
         String schema = own.getRaw(ParquetWriteSupport.SPARK_ROW_SCHEMA());
         own.set(ParquetWriteSupport.SPARK_ROW_SCHEMA(), schema.replace("$", "\\u0024"));
@@ -76,10 +76,10 @@ public final class ColumnarParquet extends ParquetFileFormat {
     }
 
     /**
-     * Returns why Spark's own writer must write files; null if it need not.
+     * Returns why Spark's own writer must write files; null if {@link ColumnarAppender} can write them.
      *
      * @param columns Spark's schema of the files' rows, as JSON
-     * @param options as for {@code DataFrameWriter}
+     * @param options the options of the write, as for {@code DataFrameWriter}
      */
     public static String refusal(SparkSession spark, String columns, Map<String, String> options) throws IOException {
         var given = scala.collection.immutable.Map.from(CollectionConverters.asScala(options));
@@ -119,14 +119,17 @@ public final class ColumnarParquet extends ParquetFileFormat {
         return Compression.named(ParquetOutputFormat.getCompression(settings).name());
     }
 
-    /** The converter of Iceberg's copy of parquet-java. */
+    /** The converter of metadata in Iceberg's copy of parquet-java. */
     private static final class ShadedConverter
             extends org.apache.iceberg.shaded.org.apache.parquet.format.converter.ParquetMetadataConverter {}
 
     /** The schema and the metadata that Spark writes to a file. */
     private record Context(MessageType schema, Map<String, String> metadata) {}
 
-    /** Returns Spark's schema and metadata in classes of Iceberg's parquet-java: writes a footer and reads it again. */
+    /**
+     * Returns Spark's schema and metadata in classes of Iceberg's parquet-java. To convert them, it writes a footer
+     * with Spark's classes and reads it with Iceberg's.
+     */
     private static Context context(Configuration settings) {
         WriteContext sparks = new ParquetWriteSupport().init(settings);
         FileMetaData file = new FileMetaData(sparks.getSchema(), sparks.getExtraMetaData(), "");

@@ -78,7 +78,9 @@ final class Columns {
         return buffer;
     }
 
-    /** Returns why rows of this type cannot be written by columns into files of this schema; null if they can. */
+    /**
+     * Returns why {@link ColumnarAppender} cannot write rows of this type into files of this schema; null if it can.
+     */
     static String refusal(MessageType schema, StructType rows) {
         if (schema.getFieldCount() != rows.size() || rows.isEmpty()) {
             return "the rows have other columns than the table";

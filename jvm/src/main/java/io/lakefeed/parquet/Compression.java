@@ -15,7 +15,9 @@ import org.apache.iceberg.shaded.org.apache.parquet.hadoop.metadata.CompressionC
 
 /** Compresses pages: with zstd in one call, with other codecs like parquet-java. */
 record Compression(CompressionCodecName codec, Optional<String> level) {
-    /** The default level: parquet-java's default, 3, takes a fifth more time and makes files no smaller. */
+    /**
+     * The default level of zstd. Level 3, parquet-java's default, takes a fifth more time and makes files no smaller.
+     */
     private static final String LEVEL = "1";
 
     private static final Set<CompressionCodecName> KNOWN = Set.of(
@@ -27,7 +29,7 @@ record Compression(CompressionCodecName codec, Optional<String> level) {
     /** Hadoop's setting for the level of gzip. */
     static final String GZIP_LEVEL = "zlib.compress.level";
 
-    /** Returns the codec of this name; empty if it is not supported here. */
+    /** Returns the codec of this name; empty if this class does not support the codec. */
     static Optional<CompressionCodecName> named(String name) {
         return KNOWN.stream()
                 .filter(each -> each.name().equals(name.toUpperCase(Locale.ROOT)))
@@ -43,7 +45,10 @@ record Compression(CompressionCodecName codec, Optional<String> level) {
         return new ParquetCodecFactory(settings, pageBytes).getCompressor(codec);
     }
 
-    /** Compresses a page in one call; Parquet's own codec creates a stream for each page and copies it through. */
+    /**
+     * Compresses a page in one call. Parquet's own codec would create a stream for each page and copy the page through
+     * it.
+     */
     static final class Zstd implements BytesInputCompressor {
         private final ZstdCompressCtx context;
         private byte[] compressed = new byte[0];

@@ -18,7 +18,7 @@ import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
 
 /** A column of booleans or numbers; a value is the lower bits of a long. */
 final class FixedBuffer extends PageBuffer {
-    /** Small, because a task may have a file open for each of many partitions. */
+    /** The first size of the hash table: small, because a task may have a file open for each of many partitions. */
     private static final int SMALLEST_TABLE = 1 << 7;
     private static final long MIX = 0x9E3779B97F4A7C15L;
 
@@ -218,7 +218,10 @@ final class FixedBuffer extends PageBuffer {
         }
     }
 
-    /** Adds bounds for Parquet's statistics, in which NaN is above all numbers, and for Iceberg's, which ignore NaN. */
+    /**
+     * Adds the bounds of floating-point values. In Parquet's statistics NaN is above all numbers; Iceberg's bounds
+     * ignore NaN.
+     */
     private void addReals(Statistics<?> statistics) {
         double least = real(0);
         double most = least;

@@ -11,7 +11,7 @@ abstract class Nested implements Column {
     final Column[] parts;
     private final String name;
     private final boolean optional;
-    /** The definition level of a value that is present; of an array or a map that is not empty. */
+    /** The definition level of a struct that is present, or of an array or map that is not empty. */
     private final int definition;
 
     private final int ofNull;
@@ -27,8 +27,8 @@ abstract class Nested implements Column {
     /**
      * The place of a nested column.
      *
-     * @param definition the definition level of its value
-     * @param repetition the repetition level of its value
+     * @param definition the definition level of the column's value
+     * @param repetition the repetition level of the column's value
      */
     record Part(String name, boolean optional, int definition, int repetition) {}
 

@@ -16,18 +16,18 @@ import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
 /**
  * Buffers the values of one column and encodes a page of them at once.
  *
- * <p>Pages have version 1, Iceberg's default: levels, then values, plain or as indices of a dictionary. A column chunk
- * begins with a dictionary. As in parquet-java, the dictionary is dropped if it does not make the first page smaller,
- * or when it is full.
+ * <p>Pages have version 1, Iceberg's default. A page has levels and then values, plain or as indices of a dictionary. A
+ * column chunk begins with a dictionary. As in parquet-java, the dictionary is dropped if it does not make the first
+ * page smaller, or when it is full.
  */
-@SuppressWarnings("deprecation") // The encodings of pages of version 1 are deprecated.
+@SuppressWarnings("deprecation") // parquet-java marks the encodings of pages of version 1 as deprecated.
 abstract class PageBuffer implements Column {
     private static final byte[] NO_LEVELS = {};
 
     final PrimitiveType type;
     final Limits limits;
 
-    /** The number of values in the page, without nulls. */
+    /** The number of values in the page, not counting nulls. */
     int count;
 
     long nullsOfFile;
@@ -36,20 +36,26 @@ abstract class PageBuffer implements Column {
     int[] indices = new int[0];
 
     private final boolean optional;
-    /** The definition level of a value, and the repetition level of a further value of the innermost list. */
+    /**
+     * The definition level of a value; {@link #repetition} is the repetition level of a further value of the innermost
+     * list.
+     */
     private final int definition;
 
     private final int repetition;
     private PageWriter pages;
     private int rows;
     private int nulls;
-    /** The levels of the page's values and nulls; definition levels only if the page has nulls. */
+    /**
+     * The definition levels of the page's values and nulls, used only if the page has nulls; the repetition levels
+     * follow.
+     */
     private int[] definitions = {};
 
     private int[] repetitions = {};
     private boolean usesDictionary;
     private boolean isFirstPage;
-    /** Whether a page of the chunk needs the dictionary. */
+    /** Whether a page of the column chunk refers to the dictionary. */
     private boolean hasIndexedPages;
 
     private byte[] scratch = new byte[0];
@@ -57,7 +63,7 @@ abstract class PageBuffer implements Column {
     /**
      * The sizes at which a page ends and a dictionary is full.
      *
-     * @param pageBytes of values before they are compressed
+     * @param pageBytes the size of a page's values before compression
      * @param pageRows the most rows of a page
      * @param dictionaryBytes the most bytes of a dictionary
      */
@@ -113,7 +119,7 @@ abstract class PageBuffer implements Column {
         }
     }
 
-    /** Makes room for one more definition level; new levels are a value's until they are set. */
+    /** Makes room for one more definition level; all levels that are not set yet become the level of a value. */
     private void roomForDefinition() {
         int length = definitions.length;
         if (count + nulls >= length) {
@@ -124,7 +130,7 @@ abstract class PageBuffer implements Column {
 
     @Override
     public final void endRow() throws IOException {
-        // A level counts as a byte: a list can have very many values without bytes.
+        // Each level counts as a byte, because a list can have very many values that take no bytes.
         long size = repetition > 0 ? plainBytes() + count + nulls : plainBytes();
         if (++rows >= limits.pageRows() || size >= limits.pageBytes()) {
             endPage();
@@ -150,7 +156,7 @@ abstract class PageBuffer implements Column {
         }
         BytesInput values = indexed ? indexedValues() : plainValues();
         if (nulls > 0) {
-            // The values after the last null have set no level.
+            // Gives a level to the values after the last null, which have set none.
             roomForDefinition();
         }
         pages.writePage(
@@ -213,7 +219,10 @@ abstract class PageBuffer implements Column {
         return BytesInput.from(scratch, 0, RunLengths.write(indices, count, width, scratch, 1));
     }
 
-    /** Returns an array's length for a number of entries: twice as many, but at most a page's if that is enough. */
+    /**
+     * Returns the length for an array that must hold this many entries: twice as many, but at most the rows of a page
+     * if that suffices.
+     */
     private int roomFor(int entries) {
         int twice = Math.max(64, 2 * entries);
         return entries > limits.pageRows() ? twice : Math.min(twice, limits.pageRows());
@@ -248,7 +257,7 @@ abstract class PageBuffer implements Column {
 
     abstract void addStatistics(Statistics<?> statistics, boolean indexed);
 
-    /** Returns the file's metrics that are not in its footer; null if there are none. */
+    /** Returns the column's metrics that the file's footer does not have; null if there are none. */
     FieldMetrics<?> metrics() {
         return null;
     }
@@ -327,7 +336,7 @@ abstract class PageBuffer implements Column {
                     bits -= 8;
                 }
             }
-            // The last group is filled up with zeros.
+            // Fills the last group up with zeros.
             while (at < end) {
                 into[at++] = (byte) buffer;
                 buffer >>>= 8;

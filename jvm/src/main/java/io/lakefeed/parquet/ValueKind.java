@@ -14,7 +14,7 @@ import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.StringType;
 
-/** The kinds of values: how they are read from rows and stored. */
+/** How the values of a column are read from rows and stored. */
 enum ValueKind {
     BOOLEAN,
     BYTE,
@@ -33,7 +33,7 @@ enum ValueKind {
     /** A timestamp in Spark's older form: nanoseconds of the day, and the Julian day. */
     INT96;
 
-    /** Returns the kind of Spark's values in a column of this type; null if it is not supported here. */
+    /** Returns the kind of Spark's values in a column of this type; null if columns of this type are not supported. */
     static ValueKind of(PrimitiveType type, DataType rows) {
         LogicalTypeAnnotation logical = type.getLogicalTypeAnnotation();
         if (logical instanceof DecimalLogicalTypeAnnotation decimal) {

@@ -1,2 +1,2 @@
-/** Encodes rows to Parquet column by column, for Iceberg tables with flat schemas. */
+/** Encodes rows to Parquet column by column, for Iceberg tables and for Spark's Parquet files. */
 package io.lakefeed.parquet;

@@ -17,7 +17,7 @@ import org.apache.spark.sql.types.StructType;
  */
 public final class AvroEncode extends StructEncode {
     private static final long serialVersionUID = 1L;
-    /** One for each thread; it has room for the thread's largest record. */
+    /** The output of each thread; it keeps room for the largest record that the thread has written. */
     private static final ThreadLocal<WireOutput> OUTPUT = ThreadLocal.withInitial(WireOutput::new);
 
     private final String schema;
@@ -32,7 +32,7 @@ public final class AvroEncode extends StructEncode {
         begin();
     }
 
-    /** Returns why rows of a type (JSON) cannot be encoded here; null if they can. */
+    /** Returns why rows of a type (JSON) cannot be encoded by this class; null if it can encode the rows. */
     public static String refusal(String schema, String type) {
         try {
             new AvroWriter(parsed(schema), (StructType) DataType.fromJson(type));

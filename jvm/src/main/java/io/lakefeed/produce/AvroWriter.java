@@ -23,8 +23,8 @@ import org.apache.spark.unsafe.types.UTF8String;
 /**
  * Writes Spark's rows as Avro records, without Avro's own objects in between.
  *
- * <p>It is compiled once for a schema and a row's type. The bytes are the same as from {@code to_avro}, which by
- * default refuses times before 1900.
+ * <p>A writer is compiled once for a schema and a row's type. The bytes are those of {@code to_avro}, but {@code
+ * to_avro} by default refuses times before 1900.
  */
 final class AvroWriter {
     private static final long MILLI = 1_000;
@@ -46,7 +46,7 @@ final class AvroWriter {
         }
     }
 
-    /** Reports that a column cannot be written here. */
+    /** Reports that a column cannot be written by {@link AvroWriter}. */
     static final class Unfit extends RuntimeException {
         private static final long serialVersionUID = 1L;
 
@@ -58,7 +58,7 @@ final class AvroWriter {
     /**
      * Creates a writer of rows of one type.
      *
-     * @throws Unfit if a column cannot be written
+     * @throws Unfit if the schema cannot hold a column
      */
     AvroWriter(Schema schema, StructType type) {
         record = struct(schema, type);

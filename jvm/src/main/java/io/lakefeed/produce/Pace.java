@@ -7,10 +7,10 @@ import org.apache.spark.TaskContext;
 import org.apache.spark.sql.types.DataTypes;
 
 /**
- * {@code pace(bytes)} returns the bytes, and delays the tasks of this JVM so that they keep to a rate together.
+ * {@code pace(bytes)} returns the bytes, and delays the tasks of this JVM so that all of them together keep to a rate.
  *
  * <p>A task takes a lock only once for all rows of a slot of {@value #SLOT_MILLIS} ms. No burst follows a pause,
- * because unused time is lost. Each executor has the whole rate. A killed task stops waiting.
+ * because unused time is lost. The rate is that of each executor, not of the application. A killed task stops waiting.
  */
 public final class Pace extends SqlFunction<byte[]> {
     private static final long serialVersionUID = 1L;
@@ -41,7 +41,7 @@ public final class Pace extends SqlFunction<byte[]> {
         }
     }
 
-    /** Returns one value after its turn; generated code calls this. */
+    /** Returns the value when it is its turn; generated code calls this. */
     public synchronized byte[] invoke(byte[] value) {
         if (rowsLeft == 0) {
             waitForSlot();

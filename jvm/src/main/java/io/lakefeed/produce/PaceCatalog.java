@@ -5,7 +5,7 @@ import java.util.Map;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * {@code <catalog>.pace(bytes)}, with the option {@code rows-per-second}: see {@link Pace}.
+ * Provides {@code <catalog>.pace(bytes)}, with the option {@code rows-per-second}: see {@link Pace}.
  *
  * <pre>
  * spark.conf.set("spark.sql.catalog.slow", "io.lakefeed.produce.PaceCatalog")

@@ -35,7 +35,7 @@ public final class ProtobufEncode extends StructEncode {
         long count = options.keySet().stream().filter(key -> key.startsWith("references.")).count();
         references = new String[(int) count];
         Arrays.setAll(references, at -> options.get("references." + at));
-        begin(); // Here on the driver, which then reports a column that does not fit.
+        begin(); // Called here, too, so that the driver reports a column that does not fit.
     }
 
     private void begin() {

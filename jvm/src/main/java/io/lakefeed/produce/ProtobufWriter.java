@@ -27,8 +27,8 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Writes rows as Protobuf messages, from the column types that the decoder returns. It is compiled once for a message
- * type and a row's type; fields match by name.
+ * Writes rows as Protobuf messages, from columns with the types that the decoder returns. A writer is compiled once for
+ * a message type and a row's type; columns and fields match by name.
  */
 final class ProtobufWriter {
     /** Python recognises the error of a row with a null by this prefix. */
@@ -52,7 +52,7 @@ final class ProtobufWriter {
     /**
      * Creates a writer of {@code message}.
      *
-     * @throws SchemaException if the columns do not fit its fields
+     * @throws SchemaException if the columns do not fit the message's fields
      */
     ProtobufWriter(ProtoMessage message, StructType type) {
         Map<String, Field> fields = new HashMap<>();
@@ -153,7 +153,10 @@ final class ProtobufWriter {
         };
     }
 
-    /** Returns the writer of a map's keys, which are text, also for numbers and booleans: it checks the text. */
+    /**
+     * Returns the writer of a map's keys. In the row, all keys are text, so the writer checks that the text of a number
+     * or boolean is valid.
+     */
     private static Value keys(Field map, Field key, DataType type) {
         Value value = value(key, type);
         return (of, out) -> {

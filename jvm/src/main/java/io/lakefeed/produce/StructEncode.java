@@ -4,13 +4,13 @@ import io.lakefeed.SqlFunction;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
-/** The base of {@code encode(struct)} for each format. */
+/** The common part of {@code encode(struct)} for all formats. */
 public abstract class StructEncode extends SqlFunction<byte[]> {
     private static final long serialVersionUID = 1L;
 
     final StructType type;
 
-    /** Creates a function for one argument; encoders with other settings have another name. */
+    /** Creates a function for one argument. Encoders with different settings have different names. */
     StructEncode(StructType arguments, String settings) {
         super("encode", "encode." + Integer.toHexString(settings.hashCode()), DataTypes.BinaryType, of(arguments));
         type = of(arguments);

@@ -9,7 +9,7 @@ import java.util.Map;
  *
  * @param unlabelled the presence of a field without a label
  * @param delimited whether messages are encoded as groups
- * @param openEnums whether an enum can have values that its schema lacks, so that its first value must be 0
+ * @param openEnums whether an enum can have values that its schema lacks; then its first value must be 0
  * @see <a href="https://protobuf.dev/editions/features/">features of editions</a>
  */
 record Features(Presence unlabelled, boolean delimited, boolean openEnums) {
@@ -57,13 +57,13 @@ record Features(Presence unlabelled, boolean delimited, boolean openEnums) {
         return label == null ? unlabelled : label;
     }
 
-    /** Returns whether a feature exists, and can have this value in this place. */
+    /** Returns whether a feature exists and can have this value in this place. */
     static boolean isKnown(String feature, String value, Place place) {
         Feature known = KNOWN.get(feature);
         return known != null && known.values.contains(value) && known.places.contains(place);
     }
 
-    /** Returns these features with a change of one, which has its name and value in the language. */
+    /** Returns these features with one changed; {@code feature} and {@code value} are the words of the language. */
     Features with(String feature, String value) {
         return switch (feature + " " + value) {
             case "field_presence IMPLICIT" -> new Features(Presence.IMPLICIT, delimited, openEnums);

@@ -8,8 +8,8 @@ import java.util.List;
 import java.util.stream.Stream;
 
 /**
- * The types that Protobuf libraries contain, so that no one registers them: {@code google/protobuf/*.proto}, {@code
- * google/type/*.proto} and Confluent's decimal.
+ * The types that Protobuf libraries contain, so that schemas refer to them although no one registers them: {@code
+ * google/protobuf/*.proto}, {@code google/type/*.proto} and Confluent's decimal.
  */
 final class KnownTypes {
     static final List<ProtoFile> FILES = Stream.of("protobuf", "type", "confluent").map(KnownTypes::parsed).toList();

@@ -26,7 +26,7 @@ public final class ProtoDescriptor {
     private ProtoDescriptor() {}
 
     /**
-     * Returns the files of a descriptor set, which {@code protoc --descriptor_set_out} writes, by their names.
+     * Returns the files of a descriptor set by their names; {@code protoc --descriptor_set_out} writes such sets.
      *
      * @throws SchemaException if the bytes are no descriptor set
      */
@@ -118,7 +118,10 @@ public final class ProtoDescriptor {
                 .toList();
     }
 
-    /** Returns the features of an element; {@code options} and {@code of} are the numbers of the fields with them. */
+    /**
+     * Returns the features of an element; {@code options} is the number of its field with the options, {@code of} the
+     * number of their field with the features.
+     */
     private static Features features(Features inherited, Fields owner, int options, int of) {
         Fields set = owner.message(options).message(of);
         Features features = switch ((int) set.number(1, 0)) {

@@ -5,9 +5,9 @@ import java.util.List;
 /**
  * The layout of a {@code .proto} file's messages, from its text or its descriptor.
  *
- * @param packageName without a dot at its end; empty for none
- * @param imports paths
- * @param messages in the order of the file, which message indexes count
+ * @param packageName the package, without a dot at its end; empty for no package
+ * @param imports the paths of the imported files
+ * @param messages the top-level messages in the order of the file, which message indexes count
  */
 public record ProtoFile(String packageName, List<String> imports, List<Message> messages, List<Enum> enums) {
 
@@ -18,10 +18,10 @@ public record ProtoFile(String packageName, List<String> imports, List<Message> 
     /**
      * A field.
      *
-     * @param type the name of a scalar type, message or enum, as it is written
+     * @param type the name of a scalar type, message or enum, as the text has it
      * @param oneof the name of the oneof that contains the field; null for none
      * @param delimited whether a message is encoded as a group
-     * @param line in the text, for errors; 0 for a compiled schema
+     * @param line the field's line in the text, for errors; 0 for a compiled schema
      */
     public record Field(
             String name, int number, String type, Presence presence, String oneof, boolean delimited, int line) {
@@ -34,7 +34,8 @@ public record ProtoFile(String packageName, List<String> imports, List<Message> 
     /**
      * An enum type.
      *
-     * @param closed whether it has only its schema's values; false for a compiled schema, which protoc has checked
+     * @param closed whether the enum can have no other values than those of its schema; false for a compiled schema,
+     *     which protoc has checked
      */
     public record Enum(String name, List<Value> values, boolean closed) {}
 

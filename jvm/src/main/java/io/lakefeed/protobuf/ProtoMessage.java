@@ -30,7 +30,7 @@ public final class ProtoMessage {
             ProtoMessage message,
             List<ProtoFile.Value> symbols) {
 
-        /** Returns whether it is a map field. */
+        /** Returns whether this is a map field. */
         public boolean isMap() {
             return presence == Presence.REPEATED && message != null && message.isMapEntry();
         }
@@ -59,7 +59,7 @@ public final class ProtoMessage {
         return written.name();
     }
 
-    /** Returns whether its messages are the entries of a map. */
+    /** Returns whether messages of this type are the entries of a map. */
     public boolean isMapEntry() {
         return written.mapEntry();
     }
@@ -67,7 +67,7 @@ public final class ProtoMessage {
     /**
      * Returns the fields in the order of the file.
      *
-     * @throws SchemaException if a field's type is not defined, or two have one number
+     * @throws SchemaException if a field's type is not defined, or two fields have the same number
      */
     public synchronized List<Field> fields() {
         if (fields == null) {
@@ -92,7 +92,7 @@ public final class ProtoMessage {
         }
         Object found = types.resolve(field.type(), fullName);
         if (found instanceof ProtoMessage message) {
-            // A message always has presence: a missing one is not an empty one.
+            // A message field always has presence, because a missing message differs from an empty one.
             Presence presence = field.presence() == Presence.IMPLICIT && !isMapEntry()
                     ? Presence.EXPLICIT
                     : field.presence();

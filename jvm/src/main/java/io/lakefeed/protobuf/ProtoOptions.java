@@ -10,7 +10,7 @@ import java.util.Set;
 /**
  * Reads the features in the options of a {@code .proto} text, and skips other options and services.
  *
- * <p>Of other options only the grammar is checked: they do not change how a record is read.
+ * <p>Of other options only the grammar is checked, because they do not change how a record is read.
  */
 final class ProtoOptions {
     private static final String FEATURES = "features.";
@@ -84,7 +84,10 @@ final class ProtoOptions {
         return found;
     }
 
-    /** Reads ahead the options of a block, which also apply to the fields before them; returns the block's features. */
+    /**
+     * Reads the options of a block ahead, because they also apply to the fields before them; returns the block's
+     * features.
+     */
     Features blockFeatures(Features inherited, Features.Place place) {
         if (!edition) {
             return inherited;
@@ -110,7 +113,8 @@ final class ProtoOptions {
         Features features = before;
         Set<String> names = new HashSet<>();
         for (Option each : options) {
-            // Features of one language's generated code are extensions, features.(pb.cpp), and do not matter here.
+            // Features of the code that is generated for one language are extensions, features.(pb.cpp), and are
+            // ignored.
             if ((each.name + ".").startsWith(FEATURES) && !each.name.startsWith(FEATURES + "(")) {
                 String feature = each.name.substring(Math.min(FEATURES.length(), each.name.length()));
                 if (!Features.isKnown(feature, each.value, place)) {
@@ -169,7 +173,7 @@ final class ProtoOptions {
         return tokens.take();
     }
 
-    /** Skips a block, whose content has another grammar. */
+    /** Skips a block in braces, whose content has a different grammar. */
     private void block() {
         tokens.expect("{");
         for (int open = 1; open > 0; ) {

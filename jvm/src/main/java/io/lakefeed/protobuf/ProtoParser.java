@@ -16,9 +16,9 @@ import java.util.Set;
 /**
  * Reads {@code .proto} text: proto2, proto3 and editions.
  *
- * <p>It keeps the layout only. It refuses a text that protoc refuses, except for mistakes that do not change how
- * records are read: unknown options, targets of extensions, and types in services. Tests compare its results with
- * protoc's descriptors, and its refusals with protoc's.
+ * <p>The parser keeps only the layout of messages. It refuses a text that protoc refuses, except for mistakes that do
+ * not change how records are read: unknown options, targets of extensions, and types in services. Tests compare its
+ * results with protoc's descriptors, and its refusals with protoc's.
  *
  * @see <a href="https://protobuf.dev/reference/protobuf/edition-2023-spec/">the language's specification</a>
  */
@@ -47,7 +47,8 @@ public final class ProtoParser {
     /**
      * Returns the file that {@code text} describes.
      *
-     * @throws SchemaException if it is no {@code .proto} text, or protoc refuses it; the message has the line
+     * @throws SchemaException if {@code text} is no {@code .proto} text, or protoc would refuse it; the message has the
+     *     line
      */
     public static ProtoFile parse(String text) {
         return new ProtoParser(text).file();
@@ -128,7 +129,7 @@ public final class ProtoParser {
         return found;
     }
 
-    /** Collects the definitions between two braces. */
+    /** Holds the definitions between two braces. */
     private static final class Body {
         final ProtoScope scope;
         final List<Field> fields = new ArrayList<>();
@@ -155,14 +156,14 @@ public final class ProtoParser {
         } else if (tokens.taken("enum")) {
             body.enums.add(enumeration(body.scope, features));
         } else if (tokens.taken("extend")) {
-            // Extensions in records are skipped, like fields of newer schemas.
+            // The extensions are not kept, so records' values of extensions are skipped, like fields of newer schemas.
             tokens.messageType();
             Body skipped = new Body(body.scope);
             tokens.expect("{");
             do {
                 field(new Place(skipped, features, null, true, depth));
             } while (!tokens.taken("}"));
-            // A group among the extensions defines a message.
+            // But a group among the extensions also defines a message, which is kept.
             body.messages.addAll(skipped.messages);
         } else {
             throw tokens.expected("message, enum, extend or service");

@@ -10,9 +10,10 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * The names and numbers that one message, enum or file uses; refuses the ones that protoc refuses.
+ * The names and numbers that one message, enum or file uses; refuses what protoc refuses, such as duplicates.
  *
- * <p>Names and numbers can be reserved after the fields, so {@link #close} checks them at the end.
+ * <p>A text can reserve names and numbers after the fields that use them, so {@link #close} checks reserved ones at the
+ * end.
  */
 final class ProtoScope {
     /** The largest number of a field. */
@@ -40,7 +41,7 @@ final class ProtoScope {
     private final Map<Integer, Numbered> byNumber = new HashMap<>();
     private SchemaException duplicate;
 
-    /** Creates a scope, which errors call {@code owner}: {@code message Trip}. */
+    /** Creates a scope; errors call it {@code owner}, such as {@code message Trip}. */
     ProtoScope(String owner) {
         this.owner = owner;
     }
@@ -69,7 +70,7 @@ final class ProtoScope {
         }
     }
 
-    /** Adds an enum's value; {@link #checkAlias} decides whether another value can have the same number. */
+    /** Adds an enum's value; {@link #checkAlias} later decides whether two values can have the same number. */
     void value(String name, int number, int line) {
         add(name, number, line);
     }
@@ -84,7 +85,10 @@ final class ProtoScope {
         numbered.add(added);
     }
 
-    /** Refuses values with the same number if {@code allow_alias} is not true, and the option without such values. */
+    /**
+     * Refuses values with the same number unless {@code allow_alias} is true; refuses {@code allow_alias} if no values
+     * have the same number.
+     */
     void checkAlias(ProtoOptions.Option option) {
         if (option == null) {
             if (duplicate != null) {
@@ -96,7 +100,10 @@ final class ProtoScope {
         }
     }
 
-    /** Adds a range of numbers, including both ends, that fields must not use; {@code purpose} says why, for errors. */
+    /**
+     * Adds a range of numbers, including both ends, that fields must not use; {@code purpose} gives the reason in
+     * errors.
+     */
     void reserve(int start, int end, String purpose, int line) {
         Range range = new Range(start, end, purpose, line);
         if (end < start) {

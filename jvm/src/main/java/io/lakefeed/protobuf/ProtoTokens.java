@@ -12,7 +12,7 @@ import java.util.regex.Pattern;
  * @see <a href="https://protobuf.dev/reference/protobuf/edition-2023-spec/#lexical_elements">lexical elements</a>
  */
 final class ProtoTokens {
-    /** The text of the token after the last one. */
+    /** The text of the token that marks the end of the source. */
     static final String END = "";
 
     private enum Kind {
@@ -47,7 +47,7 @@ final class ProtoTokens {
         int line = 1;
         int end = source.indexOf('\0');
         if (end >= 0) {
-            // protoc ends the text there, also inside a comment.
+            // Refused even inside a comment, because protoc ends the text at this character.
             line += (int) source.chars().limit(end).filter(c -> c == '\n').count();
             throw wrong(line, "the text contains the character U+0000: remove it");
         }
@@ -70,7 +70,7 @@ final class ProtoTokens {
         tokens.add(new Token(Kind.SYMBOL, END, line));
     }
 
-    /** Returns the error for characters with which no token begins. */
+    /** Returns the error for text at which no token begins. */
     private static SchemaException unreadable(String source, int at, int line) {
         char c = source.charAt(at);
         if (c == '"' || c == '\'') {
@@ -138,7 +138,7 @@ final class ProtoTokens {
         return tokens.get(next).kind == Kind.NAME;
     }
 
-    /** Takes the next token; text without its quotes. */
+    /** Takes the next token; a text in quotes is returned without the quotes. */
     String take() {
         String text = peek();
         if (next < tokens.size() - 1) {
@@ -168,7 +168,7 @@ final class ProtoTokens {
         return take();
     }
 
-    /** Takes names with dots between them, and optionally a dot before the first. */
+    /** Takes names with dots between them, and optionally a dot before the first name. */
     String path() {
         return taken(".") ? "." + names() : names();
     }
@@ -188,7 +188,7 @@ final class ProtoTokens {
         return path.toString();
     }
 
-    /** Takes text in quotes, and joins it with further text in quotes after it. */
+    /** Takes text in quotes, and joins it with all texts in quotes that follow. */
     String text() {
         if (!atText()) {
             throw expected("text in quotes");
@@ -200,7 +200,7 @@ final class ProtoTokens {
         return text.toString();
     }
 
-    /** Takes a whole number without a sign, up to {@code most}; both are unsigned. */
+    /** Takes a whole number without a sign, up to {@code most}; both numbers are unsigned. */
     long integer(long most) {
         if (!atInteger()) {
             throw expected("a number");
@@ -225,7 +225,7 @@ final class ProtoTokens {
         return wrong(line(), "the number " + peek() + " is too large: use at most " + Long.toUnsignedString(most));
     }
 
-    /** Returns the error for a next token that is not {@code something}. */
+    /** Returns the error if the next token is not {@code something}. */
     SchemaException expected(String something) {
         return wrong(line(), "expected " + something + ", found " + (atEnd() ? "the end" : "'" + peek() + "'"));
     }

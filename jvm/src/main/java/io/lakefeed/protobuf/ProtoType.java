@@ -2,15 +2,15 @@ package io.lakefeed.protobuf;
 
 import java.util.Locale;
 
-/** The types of fields with their wire types. */
+/** The types of fields, each with its wire type. */
 public enum ProtoType {
     /** {@code double}: 8 bytes. */
     DOUBLE(WireInput.FIXED64),
     /** {@code float}: 4 bytes. */
     FLOAT(WireInput.FIXED32),
-    /** {@code int32}: a varint; a negative one takes 10 bytes. */
+    /** {@code int32}: a varint; a negative number takes 10 bytes. */
     INT32(WireInput.VARINT),
-    /** {@code int64}: a varint; a negative one takes 10 bytes. */
+    /** {@code int64}: a varint; a negative number takes 10 bytes. */
     INT64(WireInput.VARINT),
     /** {@code uint32}: a varint. */
     UINT32(WireInput.VARINT),
@@ -50,12 +50,12 @@ public enum ProtoType {
         return wireType;
     }
 
-    /** Returns whether repeated values can be packed: without tags, in one length-delimited field. */
+    /** Returns whether repeated values can be packed: stored without tags, in one length-delimited field. */
     public boolean packable() {
         return wireType != WireInput.LENGTH;
     }
 
-    /** Returns the scalar type with this name in the language; null if there is none. */
+    /** Returns the scalar type with this name in the language; null if no scalar type has the name. */
     static ProtoType scalar(String name) {
         for (ProtoType type : values()) {
             if (type.wordOf().equals(name) && type != ENUM && type != MESSAGE) {
@@ -65,7 +65,7 @@ public enum ProtoType {
         return null;
     }
 
-    /** Returns the name in the language. */
+    /** Returns the type's name in the language. */
     public String wordOf() {
         return name().toLowerCase(Locale.ROOT);
     }

@@ -17,7 +17,7 @@ public final class ProtoTypes {
         this.main = main;
     }
 
-    /** Returns the types of {@code main}; its fields can have types of {@code others} and Protobuf's known types. */
+    /** Returns the types of {@code main}; fields can also have types of {@code others} and Protobuf's known types. */
     public static ProtoTypes of(ProtoFile main, Iterable<ProtoFile> others) {
         ProtoTypes types = new ProtoTypes(main);
         types.add(main, types.named);
@@ -46,7 +46,7 @@ public final class ProtoTypes {
     /**
      * Parses a schema from a registry: text, or the file descriptor in Base64 that Confluent's Python client registers.
      *
-     * @throws SchemaException if it is neither
+     * @throws SchemaException if {@code schema} is neither
      */
     public static ProtoFile read(String schema) {
         String packed = schema.strip();
@@ -64,22 +64,25 @@ public final class ProtoTypes {
         return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || "+/=\r\n".indexOf(c) >= 0;
     }
 
-    /** Returns the main file's messages (for a set, all files'), also nested ones, by their full names. */
+    /**
+     * Returns the messages of the main file, or of all files of a descriptor set, by their full names; includes nested
+     * messages.
+     */
     public Map<String, ProtoMessage> messages() {
         return named;
     }
 
-    /** Returns the full names of the main file's top-level messages, in its order. */
+    /** Returns the full names of the main file's top-level messages, in the order of the file. */
     public List<String> topLevel() {
         String prefix = prefix(main.packageName());
         return main.messages().stream().map(each -> prefix + each.name()).toList();
     }
 
     /**
-     * Returns the main file's message of this name; its first message for null.
+     * Returns the main file's message with this name, or its first message if {@code name} is null.
      *
-     * @param name with or without the package, or null
-     * @throws SchemaException if there is none; its text has the names of the existing messages
+     * @param name the name, with or without the package; or null
+     * @throws SchemaException if there is no such message; the error lists the existing messages
      */
     public ProtoMessage message(String name) {
         if (name == null) {
@@ -99,9 +102,10 @@ public final class ProtoTypes {
     }
 
     /**
-     * Returns the message at Confluent's message indexes: the index of a top-level message, then of a message in it, …
+     * Returns the message at Confluent's message indexes: the index of a top-level message, then of a message inside
+     * that message, and so on.
      *
-     * @throws Malformed if there is none
+     * @throws Malformed if there is no message at the indexes
      */
     public ProtoMessage message(List<Integer> indexes) {
         List<ProtoFile.Message> siblings = main.messages();
@@ -135,9 +139,10 @@ public final class ProtoTypes {
     }
 
     /**
-     * Returns the message or enum that a name inside {@code scope} refers to; null if there is none.
+     * Returns the message or enum that a name inside {@code scope} refers to; null if there is no such type.
      *
-     * <p>The innermost message with the name's first part decides, even if it does not contain the rest.
+     * <p>As in protoc, the innermost message that has the name's first part decides, even if it does not contain the
+     * rest of the name.
      */
     Object resolve(String name, String scope) {
         if (name.startsWith(".")) {
@@ -152,7 +157,7 @@ public final class ProtoTypes {
         }
     }
 
-    /** Returns the main file's messages with their fields, a line each; equal layouts have equal texts. */
+    /** Returns the main file's messages with their fields, one on each line; equal layouts have equal texts. */
     @Override
     public String toString() {
         StringBuilder text = new StringBuilder();

@@ -1,18 +1,18 @@
 package io.lakefeed.protobuf;
 
-/** Reports a Protobuf schema that cannot be read or used; the message has place and reason. */
+/** Reports a Protobuf schema that cannot be read or used; the message says where and why. */
 public final class SchemaException extends IllegalArgumentException {
     private static final long serialVersionUID = 1L;
 
     private final int reference;
 
-    /** Creates the exception with its reason. */
+    /** Creates the exception for an error in the schema itself. */
     public SchemaException(String message) {
         super(message);
         reference = -1;
     }
 
-    /** Creates the exception for a reference of the schema, by its index. */
+    /** Creates the exception for an error in the schema's reference with this index. */
     public SchemaException(SchemaException reason, int reference) {
         super("reference " + (reference + 1) + ", " + reason.getMessage(), reason);
         this.reference = reference;

@@ -6,7 +6,7 @@ import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 
 /**
- * Reads Protobuf's wire format from a byte array, and trusts no length in it.
+ * Reads Protobuf's wire format from a byte array, and trusts none of its lengths.
  *
  * <p>No memory is allocated for a length before it is compared with the number of remaining bytes. Not thread safe;
  * {@link #over} starts a new record.
@@ -50,7 +50,7 @@ public final class WireInput {
         return this;
     }
 
-    /** Returns whether the record, or the part that {@link #limit} has set, was read to its end. */
+    /** Returns whether the input was read to the end of the record, or to the end that {@link #limit} has set. */
     public boolean atEnd() {
         return at >= end;
     }
@@ -152,7 +152,7 @@ public final class WireInput {
         }
     }
 
-    /** Skips the value of a field that is not needed. */
+    /** Skips the value of a field that the reader does not need. */
     public void skip(int tag, int depth) {
         switch (tag & 7) {
             case VARINT -> varint();
@@ -182,7 +182,7 @@ public final class WireInput {
         }
     }
 
-    /** Checks that the end of a group has the group's number. */
+    /** Checks that the tag that ends a group has the group's number. */
     public void requireEndOf(int number, int tag) {
         if (tag >>> 3 != number) {
             throw new Malformed("group " + number + " ends as group " + (tag >>> 3) + " before byte " + at);

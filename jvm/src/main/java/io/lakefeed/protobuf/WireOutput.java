@@ -7,7 +7,7 @@ import java.util.Arrays;
 import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Writes Protobuf's wire format into a growing byte array, for {@link WireInput} to read. */
+/** Writes Protobuf's wire format into a growing byte array. */
 public final class WireOutput {
     private static final int FIRST_SIZE = 64;
     private static final VarHandle INTS = MethodHandles.byteArrayViewVarHandle(int[].class, ByteOrder.LITTLE_ENDIAN);
@@ -32,7 +32,7 @@ public final class WireOutput {
         varint((long) number << 3 | wireType);
     }
 
-    /** Writes a variable-length integer; a negative one takes 10 bytes. */
+    /** Writes a variable-length integer; a negative number takes 10 bytes. */
     public void varint(long value) {
         room(10);
         long rest = value;

@@ -13,20 +13,21 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * Counts the tasks of the jobs that a streaming query runs now, from what Spark's listener keeps in memory.
  *
- * <p>Python needs one call instead of a dozen. No request goes to executors: they send their counts with finished tasks
- * and heartbeats.
+ * <p>Python needs one call instead of a dozen. No request goes to executors, because they send their counts with
+ * finished tasks and heartbeats anyway.
  */
 public final class BatchTasks {
     private BatchTasks() {}
 
     /**
-     * Returns {@code done<TAB>tasks<TAB>records<TAB>waits} of the running jobs of one group; empty if no job runs.
+     * Returns {@code done<TAB>tasks<TAB>records<TAB>waits} for the running jobs of one group; empty if no job runs.
      * {@code waits} is a server that a task waits for.
      *
-     * <p>Several stages read the same records, or another stage's output. So {@code records} is the number of the stage
-     * that read the most.
+     * <p>Several stages can read the same records, or a stage can read what another stage wrote. So {@code records} is
+     * not a sum, but the number of records that the stage with the most has read.
      *
-     * @param group the query's run id, which is the group of its jobs in Spark; null for the jobs of all queries
+     * @param group the run id of a query, which Spark uses as the group of the query's jobs; null for the jobs of all
+     *     queries
      */
     public static String of(SparkContext context, String group) {
         AppStatusStore store = context.statusStore();

@@ -22,11 +22,14 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * The smallest and the greatest value of each key column of a batch, as conditions of a MERGE.
  *
- * <p>The conditions are expressions with Spark's own values and not SQL text. Text would change some values: a time in
- * the hour that a time zone has twice, and a string that contains {@code ${…}}.
+ * <p>The conditions are expressions with Spark's own values and not SQL text. SQL text would change some values: a time
+ * in the hour that a time zone has twice, and a string that contains {@code ${…}}.
  */
 public record KeyBounds(InternalRow row, DataType[] types, List<String> keys) {
-    /** Runs an aggregation that returns one row: a text, and each key's smallest and greatest value, or nulls. */
+    /**
+     * Returns the bounds that an aggregation computes; its one row has a text and then each key's smallest and greatest
+     * value, or nulls.
+     */
     public static KeyBounds of(Dataset<Row> summary, List<String> keys) {
         QueryExecution execution = summary.queryExecution();
         InternalRow[] rows = SQLExecution$.MODULE$.withNewExecutionId(
@@ -38,7 +41,7 @@ public record KeyBounds(InternalRow row, DataType[] types, List<String> keys) {
         return new KeyBounds(rows[0].copy(), types, List.copyOf(keys));
     }
 
-    /** Returns the text in the first column. */
+    /** Returns the text in the first column of the aggregation's row. */
     public String text() {
         return row.getUTF8String(0).toString();
     }

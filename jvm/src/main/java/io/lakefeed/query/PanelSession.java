@@ -12,8 +12,8 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 public final class PanelSession {
     /**
-     * With one task at a time, a panel takes only one core from a batch. Without substitution, a query cannot read a
-     * setting, which may be a secret.
+     * With a single task, a panel's query takes only one core from a batch. Without substitution, the query cannot read
+     * a setting, which may be a secret.
      */
     private static final Map<String, String> SETTINGS = Map.of(
             "spark.sql.shuffle.partitions", "1",
@@ -23,14 +23,14 @@ public final class PanelSession {
 
     private PanelSession() {}
 
-    /** Returns a copy of a session, with its catalogs and secrets. */
+    /** Returns a copy of a session, with its catalogs and secrets but its own settings. */
     public static SparkSession of(SparkSession session) {
         SparkSession copy = ((org.apache.spark.sql.classic.SparkSession) session).cloneSession();
         SETTINGS.forEach((key, value) -> copy.conf().set(key, value));
         return copy;
     }
 
-    /** Copies the session's current temporary views. */
+    /** Copies the current temporary views of {@code session} to {@code copy}. */
     public static void takeViews(SparkSession session, SparkSession copy) {
         SessionCatalog from = catalog(session);
         SessionCatalog to = catalog(copy);

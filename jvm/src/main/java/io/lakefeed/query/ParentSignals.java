@@ -4,9 +4,9 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.spark.util.SignalUtils;
 
 /**
- * Passes signals to the Python process if spark-submit has started it as a child of this JVM.
+ * Passes signals on to the Python process that spark-submit has started as a child of this JVM.
  *
- * <p>Otherwise SIGTERM would end the JVM in the middle of a batch.
+ * <p>If the JVM did not pass SIGTERM on, SIGTERM would end the JVM in the middle of a batch.
  */
 public final class ParentSignals {
     private static final AtomicBoolean REGISTERED = new AtomicBoolean();
@@ -17,7 +17,7 @@ public final class ParentSignals {
     /**
      * Sets the process that gets SIGTERM when this JVM gets SIGTERM, SIGHUP or SIGINT.
      *
-     * @param pid its id; 0 for none, then this JVM ends as usual
+     * @param pid the id of the process; if 0, a signal ends this JVM as usual
      */
     public static void passOnTo(long pid) {
         child = pid;

@@ -21,7 +21,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * that call any method of the JVM.
  *
  * <p>The parsed statement is checked before its analysis, because EXECUTE IMMEDIATE runs during analysis. Only
- * operators that are known to read are accepted, so that a new kind of statement in Spark is refused.
+ * operators that are known just to read are accepted, so that a kind of statement that is new in Spark is refused.
  */
 public final class ReadOnlyQuery {
     private static final Set<String> OPERATORS = Set.of("""
@@ -39,7 +39,7 @@ public final class ReadOnlyQuery {
     /**
      * Returns the name of Spark's operator or function that does more than read; null if the statement only reads.
      *
-     * @throws AnalysisException if the text is no statement
+     * @throws AnalysisException if Spark cannot parse the text
      */
     public static String refusal(SparkSession spark, String sql) throws AnalysisException {
         return refusal(Statements.plan(spark, sql));
@@ -52,13 +52,13 @@ public final class ReadOnlyQuery {
         }
         List<Expression> expressions = new ArrayList<>(CollectionConverters.asJava(plan.expressions()));
         if (plan instanceof WithWindowDefinition named) {
-            // expressions() does not look into this map.
+            // expressions() leaves out the expressions of this map.
             expressions.addAll(CollectionConverters.asJava(named.windowDefinitions()).values());
         }
         Stream<String> inside = Stream.concat(
                 expressions.stream().map(ReadOnlyQuery::refusal),
                 CollectionConverters.asJava(plan.children()).stream().map(ReadOnlyQuery::refusal));
-        // The inner children are the queries of WITH.
+        // The queries of WITH are not children() but innerChildren().
         Stream<String> inner = CollectionConverters.asJava(plan.innerChildren()).stream()
                 .map(each -> each instanceof LogicalPlan query ? refusal(query) : each.nodeName());
         return first(Stream.concat(inside, inner));
@@ -70,7 +70,7 @@ public final class ReadOnlyQuery {
 
     private static String refusal(Expression expression) {
         if (expression instanceof ExpressionWithUnresolvedIdentifier) {
-            // IDENTIFIER('…'): the function's name is known only after the analysis.
+            // IDENTIFIER('…') is refused, because the name of the function is known only after the analysis.
             return "IDENTIFIER";
         }
         if (expression instanceof UnresolvedFunction function) {

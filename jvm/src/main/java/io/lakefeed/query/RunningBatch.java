@@ -16,7 +16,7 @@ import org.apache.spark.sql.streaming.StreamingQuery;
 import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** Describes the current micro-batch of a streaming query, from inside its {@code foreachBatch}. */
+/** Describes the current micro-batch of a streaming query; called inside the query's {@code foreachBatch}. */
 public final class RunningBatch {
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -29,7 +29,7 @@ public final class RunningBatch {
      * Returns the offsets of each source in the current batch of a query, as JSON: {@code [{"start": "…", "end":
      * "…"}]}.
      *
-     * <p>The batch's plan has them; if the batch has no new records, the query has them.
+     * <p>The offsets come from the batch's plan, or from the query if the batch has no new records.
      */
     public static String spans(SparkSession spark, String name) throws JsonProcessingException {
         StreamExecution execution = running(spark, name);

@@ -16,22 +16,22 @@ import org.apache.spark.sql.internal.SQLConf$;
  * Passes SQL to Spark's parser unchanged; no other class calls the parser.
  *
  * <p>Spark replaces {@code ${name}} by settings, system properties and environment variables of the driver in each text
- * that it parses, also in names and literals, and has no escape for it. So the parser runs with a copy of the session's
- * settings in which this is off.
+ * that it parses, also in names and literals, and there is no way to escape it. So the parser runs with a copy of the
+ * session's settings in which this replacement is off.
  */
 public final class Statements {
     private Statements() {}
 
     /**
-     * Runs a statement; only plans a query.
+     * Runs a statement. A query is only planned; it runs when the result is read.
      *
-     * @param values of the named parameters, {@code :name}
+     * @param values the values of the named parameters, {@code :name}
      */
     public static Dataset<Row> run(org.apache.spark.sql.SparkSession spark, String text, Map<String, Object> values) {
         return asWritten(spark, !values.isEmpty(), () -> spark.sql(text, values));
     }
 
-    /** Returns the column of an SQL expression. */
+    /** Returns an SQL expression as a column. */
     public static Column expression(org.apache.spark.sql.SparkSession spark, String text) {
         return asWritten(spark, false, () -> ExpressionUtils.column(parser(spark).parseExpression(text)));
     }
@@ -50,7 +50,7 @@ public final class Statements {
         SQLConf settings = ((SparkSession) spark).sessionState().conf().clone();
         settings.setConfString("spark.sql.variable.substitute", "false");
         if (hasValues) {
-            // Spark writes values with escapes, and would not read them with this setting on.
+            // Spark writes the values into the text with escapes, and would not read the escapes with this setting on.
             settings.setConfString("spark.sql.parser.escapedStringLiterals", "false");
         }
         // With this setting on, Spark refuses parameters in table properties.
@@ -64,7 +64,7 @@ public final class Statements {
         });
     }
 
-    /** Throws Spark's checked ParseException, which Scala's functions do not declare. */
+    /** Throws a checked exception of Spark, such as ParseException, from a method that does not declare it. */
     @SuppressWarnings("unchecked")
     private static <E extends Exception> E asItIs(Exception error) throws E {
         throw (E) error;

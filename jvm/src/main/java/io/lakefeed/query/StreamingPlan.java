@@ -43,18 +43,18 @@ import scala.reflect.ClassTag;
 import scala.runtime.BoxedUnit;
 
 /**
- * Finds the state that a streaming DataFrame keeps between micro-batches, from its analysed plan.
+ * Derives from the analysed plan of a streaming DataFrame which state the query keeps between micro-batches.
  *
  * <p>A transform with state must be part of the streaming query; a transform without state may be applied to each
- * micro-batch by itself. Only the user's code knows the state of a TransformWithState; {@link #processors} returns that
- * code if it is in Python.
+ * micro-batch separately. The state of a TransformWithState depends on the user's code, which {@link #processors}
+ * returns if it is in Python.
  */
 public final class StreamingPlan {
     private StreamingPlan() {}
 
     /**
-     * Describes the state of each operator that keeps some, in the order of the plan: {@code aggregate: by zip string;
-     * count(1) bigint}. Equal state has equal text.
+     * Describes the state of each operator that keeps state, in the order of the plan: {@code aggregate: by zip string;
+     * count(1) bigint}. Equal descriptions mean that the state can be used again.
      */
     public static List<String> state(Dataset<?> frame) {
         List<String> found = new ArrayList<>();
@@ -80,9 +80,9 @@ public final class StreamingPlan {
 
     /**
      * Returns the filter of each scan of the plan's one source as text; empty for a scan without a filter. Projections
-     * may stand between scan and filter, as in {@code lakefeed check} and test cases, which replace Kafka's source.
-     * Returns null if there are two sources, because their batches would end at different records, or two scans of the
-     * same records.
+     * may stand between scan and filter, because {@code lakefeed check} and test cases replace Kafka's source. Returns
+     * null if there are two sources, because their batches would end at different records, or if two scans have the
+     * same filter.
      */
     public static List<String> readings(Dataset<?> frame) {
         Set<LogicalPlan> sources = new HashSet<>();
@@ -97,8 +97,9 @@ public final class StreamingPlan {
             return;
         }
         if (plan instanceof LeafNode) {
-            // A join gives one of two scans of a V1 source other column ids. Only test cases join V1 sources: their
-            // scans have a micro-batch for each file, so they end at the same records.
+            // If a plan joins two scans of a V1 source, one of them gets new column ids, so only the canonical forms
+            // are equal. Only test cases join V1 sources; there each file is a micro-batch, so both scans end at the
+            // same records.
             sources.add(plan instanceof StreamingRelation ? plan.canonicalized() : plan);
             filters.add(filter);
         }
@@ -106,7 +107,7 @@ public final class StreamingPlan {
         CollectionConverters.asJava(plan.children()).forEach(child -> readings(child, own, sources, filters));
     }
 
-    /** Returns whether the plan only projects and filters, so that each record becomes at most one row. */
+    /** Returns whether each record becomes at most one row, because the plan only projects and filters. */
     public static boolean onePerRecord(Dataset<?> frame) {
         LogicalPlan plan = frame.queryExecution().analyzed();
         return plan.find(each -> !(each instanceof Project
@@ -141,7 +142,7 @@ public final class StreamingPlan {
         }
     }
 
-    /** Describes the state that an operator keeps; null if it keeps none. */
+    /** Describes the state that an operator keeps; null if the operator keeps no state. */
     private static String kept(LogicalPlan plan) {
         if (plan instanceof Aggregate each) {
             return "aggregate: by " + expressions(each.groupingExpressions(), plan) + "; " + computed(each);
@@ -177,7 +178,7 @@ public final class StreamingPlan {
         return plan instanceof GlobalLimit ? "limit" : null;
     }
 
-    /** Describes the results with their types, without the keys, which are listed already. */
+    /** Describes the results of an aggregation with their types, but not its keys, which the caller describes. */
     private static String computed(Aggregate aggregate) {
         List<String> texts = new ArrayList<>();
         for (NamedExpression each : CollectionConverters.asJava(aggregate.aggregateExpressions())) {
@@ -200,7 +201,10 @@ public final class StreamingPlan {
         return texts.isEmpty() ? "nothing" : String.join(", ", texts);
     }
 
-    /** Returns the definition of a computed column, such as a window: {@code (hittime; 600000000, 300000000)}. */
+    /**
+     * Returns the columns and literals from which a column, such as a window, is computed: {@code (hittime; 600000000,
+     * 300000000)}.
+     */
     private static String definition(Attribute required, LogicalPlan plan) {
         Set<String> columns = new LinkedHashSet<>();
         Set<String> literals = new LinkedHashSet<>();

@@ -15,16 +15,17 @@ import org.apache.hadoop.fs.s3a.S3AFileSystem;
 import org.apache.hadoop.util.Progressable;
 
 /**
- * Writes one of Spark's data files with one request through S3A: {@code fs.s3a.impl=io.lakefeed.s3.DataFileSystem}.
+ * Writes each of Spark's data files to S3 with a single request. Set {@code fs.s3a.impl=io.lakefeed.s3.DataFileSystem}.
  *
  * <p>S3A sends two requests before it creates a file, and Spark asks twice for the size of a file that it has just
- * written. Files with a UUID in their name, {@code part-…-<uuid>…}, need neither: no other file has the name, and the
- * size is known here. Other files are left to S3A, so that {@code create(path, overwrite=false)} still refuses an
- * existing file; with the setting {@code fs.s3a.performance.flags=create} S3A would overwrite it.
+ * written. Files with a UUID in their name, {@code part-…-<uuid>…}, need none of these requests, because no other file
+ * has the name, and this class knows the size. Other files are left to S3A, so that {@code create(path,
+ * overwrite=false)} still refuses an existing file; with the setting {@code fs.s3a.performance.flags=create} S3A would
+ * overwrite it.
  */
 public final class DataFileSystem extends S3AFileSystem {
     private static final Pattern WRITTEN_ONCE = Pattern.compile("part-.*[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}.*");
-    /** Spark asks for the size when the file is closed and when its task commits. */
+    /** How long a size is remembered. Spark asks for it when the file is closed and when the file's task commits. */
     private static final long REMEMBERED_MILLIS = 60_000;
 
     private static final int REMEMBERED_FILES = 1024;
@@ -48,7 +49,7 @@ public final class DataFileSystem extends S3AFileSystem {
             long blockSize,
             Progressable progress)
             throws IOException {
-        // S3A's magic committer creates the files of such a path only when their job commits.
+        // Files below __magic are left to S3A, because its magic committer creates them only when their job commits.
         if (!WRITTEN_ONCE.matcher(path.getName()).matches() || path.toString().contains("__magic")) {
             return super.create(path, permission, overwrite, bufferSize, replication, blockSize, progress);
         }
@@ -108,7 +109,7 @@ public final class DataFileSystem extends S3AFileSystem {
         }
     }
 
-    /** Forgets a file, or a directory with everything in it. */
+    /** Forgets the size of a file, or of all files in a directory. */
     private void forget(Path path) {
         synchronized (written) {
             if (!written.isEmpty()) {
@@ -119,7 +120,7 @@ public final class DataFileSystem extends S3AFileSystem {
         }
     }
 
-    /** Stores the size of the file once its upload has succeeded. */
+    /** A stream that remembers the file's size when the upload has succeeded. */
     private final class Noted extends FSDataOutputStream {
         private final Path path;
         private boolean ended;

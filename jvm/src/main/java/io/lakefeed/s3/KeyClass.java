@@ -14,12 +14,12 @@ public enum KeyClass {
     SINK_LOG,
     /** State stores in a checkpoint. */
     STATE,
-    /** Files that a checkpoint has once: its metadata, its sources, its owner. */
+    /** Files that a checkpoint has only once: its metadata, its sources, its owner. */
     CHECKPOINT,
     /** Everything else, such as listings of directories and requests about buckets. */
     OTHER;
 
-    /** A key's class, and the location of its table or checkpoint: {@code bucket/path}. */
+    /** The class of a key, and the location {@code bucket/path} of the table or checkpoint that the key belongs to. */
     record Place(KeyClass keyClass, String location) {}
 
     /** Classifies a key, or the prefix of a listing. */
@@ -31,7 +31,7 @@ public enum KeyClass {
         if (log >= 0) {
             return new Place(SINK_LOG, location(bucket, key, log));
         }
-        // A log's directory without a slash at its end, one of its entries, or a temporary file.
+        // The key is a log's directory, without a slash at its end, or an entry or temporary file in a log.
         String directory = name.equals("offsets") || name.equals("commits") ? key : folder;
         if (directory == key || name.isEmpty() || name.charAt(0) == '.' || isDigit(name, 0)) {
             if (endsWithSegment(directory, "offsets")) {
@@ -65,7 +65,7 @@ public enum KeyClass {
         return new Place(OTHER, location(bucket, folder, folder.length()));
     }
 
-    /** Returns the position of the last directory of this name; -1 if there is none. */
+    /** Returns the position in the key of the last directory with this name; -1 if the key has no such directory. */
     private static int segment(String key, String name) {
         for (int at = key.lastIndexOf(name); at >= 0; at = key.lastIndexOf(name, at - 1)) {
             int end = at + name.length();
@@ -81,7 +81,7 @@ public enum KeyClass {
         return at >= 0 && folder.endsWith(name) && (at == 0 || folder.charAt(at - 1) == '/');
     }
 
-    /** Returns the position of the {@code column=value} directories at a folder's end. */
+    /** Returns the length of a folder's path without the {@code column=value} directories at its end. */
     private static int withoutPartitions(String folder) {
         int end = folder.length();
         while (end > 0) {

@@ -6,13 +6,14 @@ import java.util.Locale;
 /**
  * The number of requests of one operation for one class of keys of one location.
  *
- * @param operation S3's name for it, such as PutObject
+ * @param operation S3's name for the operation, such as PutObject
  * @param keyClass the purpose of the key
- * @param location {@code bucket/path} of the table or checkpoint; empty if there are too many locations
- * @param requests attempts, including retries
- * @param bytesOut bytes of the requests' bodies
- * @param bytesIn bytes of the answers' bodies, from their headers
- * @param errors answers of 400 and above, and attempts without an answer
+ * @param location {@code bucket/path} of the table or checkpoint; empty if there are too many locations to count them
+ *     separately
+ * @param requests the number of attempts, including retries
+ * @param bytesOut the bytes of the requests' bodies
+ * @param bytesIn the bytes of the answers' bodies, according to the answers' headers
+ * @param errors the number of answers with a status of 400 or above, and of attempts without an answer
  */
 public record RequestCount(
         String operation,

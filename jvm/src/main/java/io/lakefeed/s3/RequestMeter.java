@@ -21,17 +21,20 @@ import software.amazon.awssdk.services.s3.model.Delete;
 
 /**
  * Counts the HTTP requests of this JVM to S3 by operation (PutObject, HeadObject, …), by the purpose of the key, and by
- * the table or checkpoint.
+ * the table or checkpoint that the key belongs to.
  *
- * <p>The AWS SDK 2 adds it to each S3 client of the JVM, Hadoop's S3A and Iceberg's S3FileIO alike, because of the
- * class path resource {@code software/amazon/awssdk/services/s3/execution.interceptors}. It counts attempts, as the
- * store does: a request with two retries counts three times. {@link io.lakefeed.JvmPlugin} adds the counts of
- * executors.
+ * <p>The AWS SDK 2 adds this interceptor to each S3 client of the JVM, to Hadoop's S3A and Iceberg's S3FileIO alike,
+ * because the class path resource {@code software/amazon/awssdk/services/s3/execution.interceptors} names it. Attempts
+ * are counted, as by the store: a request with two retries counts three times. {@link io.lakefeed.JvmPlugin} adds the
+ * counts of executors.
  */
 public final class RequestMeter implements ExecutionInterceptor {
     private static final ExecutionAttribute<Counter> UNANSWERED =
             new ExecutionAttribute<>("io.lakefeed.s3.RequestMeter.unanswered");
-    /** With more counters, new locations are counted together: a job that walks through a bucket costs no memory. */
+    /**
+     * Beyond this number of counters, new locations are counted together, so that a job that walks through a bucket
+     * does not fill the memory.
+     */
     private static final int MOST_COUNTERS = 4096;
 
     private static final Map<Slot, Counter> COUNTERS = new ConcurrentHashMap<>();
@@ -70,7 +73,10 @@ public final class RequestMeter implements ExecutionInterceptor {
         return counts;
     }
 
-    /** Returns {@code bytes_out} of request bodies, {@code bytes_in} of answers, and {@code errors}. */
+    /**
+     * Returns three totals: {@code bytes_out} of requests' bodies, {@code bytes_in} of answers' bodies, and the number
+     * of {@code errors}.
+     */
     public static Map<String, Long> traffic() {
         Collection<RequestCount> counts = counts();
         return Map.of(
@@ -79,7 +85,10 @@ public final class RequestMeter implements ExecutionInterceptor {
                 "errors", counts.stream().mapToLong(RequestCount::errors).sum());
     }
 
-    /** Returns the counts of this JVM and of executors, a {@link RequestCount} a line; two can be of the same kind. */
+    /**
+     * Returns the counts of this JVM and of executors, a {@link RequestCount} on each line. Lines of different JVMs can
+     * be of the same kind.
+     */
     public static String report() {
         return text(counts());
     }
@@ -87,8 +96,8 @@ public final class RequestMeter implements ExecutionInterceptor {
     /**
      * Starts to store the counts at the end of each batch of a query.
      *
-     * @param checkpoint of the query, {@code bucket/path}
-     * @param locations that the query reads and writes, including the checkpoint, a line each
+     * @param checkpoint the query's checkpoint, {@code bucket/path}
+     * @param locations the locations that the query reads and writes, including the checkpoint, one on each line
      */
     public static void watch(String checkpoint, String locations) {
         WATCHED.put(checkpoint, new BatchMarks(List.of(locations.split("\n"))));
@@ -99,7 +108,7 @@ public final class RequestMeter implements ExecutionInterceptor {
         WATCHED.remove(checkpoint);
     }
 
-    /** Stores the counts at the end of a batch, for a query whose log of commits is not on S3. */
+    /** Stores the counts at the end of a batch. Called for a query whose log of commits is not on S3. */
     public static void batchEnded(String checkpoint, long batch) {
         BatchMarks marks = WATCHED.get(checkpoint);
         if (marks != null) {
@@ -107,7 +116,7 @@ public final class RequestMeter implements ExecutionInterceptor {
         }
     }
 
-    /** Returns the counts at the start of the query's first batch; null before that batch. */
+    /** Returns the counts at the start of the query's first batch; null before the first batch. */
     public static String atFirstBatch(String checkpoint) {
         BatchMarks marks = WATCHED.get(checkpoint);
         return marks == null || marks.start() == null ? null : text(marks.start());
@@ -131,7 +140,7 @@ public final class RequestMeter implements ExecutionInterceptor {
         return COUNTERS.values().stream().map(Counter::now).toList();
     }
 
-    /** Replaces the counts of an executor by its newest ones. */
+    /** Stores the newest counts of an executor, in place of its last counts. */
     public static void putExecutor(String executor, List<RequestCount> counts) {
         EXECUTORS.put(executor, counts);
     }
@@ -179,7 +188,7 @@ public final class RequestMeter implements ExecutionInterceptor {
         if (failed) {
             counter.errors.increment();
         }
-        // The answer to HEAD has the length of a body that it does not contain.
+        // The answer to HEAD states the length of a body, but does not contain the body.
         if (context.httpRequest().method() != SdkHttpMethod.HEAD) {
             counter.bytesIn.add(length(context.httpResponse().firstMatchingHeader("Content-Length")));
         }
@@ -242,12 +251,12 @@ public final class RequestMeter implements ExecutionInterceptor {
     /**
      * Stores a query's request counts at the ends of its batches.
      *
-     * <p>A batch begins when its offsets are sent to the store, and ends when the store has confirmed its entry in the
-     * log of commits. A query whose checkpoint is on the local disk reports the ends itself. So with one JVM the count
-     * of a batch is exact at any later time.
+     * <p>A batch begins when its offsets are sent to the store, and ends when the store has confirmed the batch's entry
+     * in the log of commits. A query whose checkpoint is on the local disk reports the ends itself. The counts of these
+     * moments are kept, so the count of a batch is exact at any later time if the application has only one JVM.
      */
     static final class BatchMarks {
-        /** Spark keeps the reports of fewer batches. */
+        /** The number of batches whose counts are kept: more than the number of batches whose reports Spark keeps. */
         private static final int KEPT = 128;
 
         private final List<String> locations;
@@ -284,7 +293,8 @@ public final class RequestMeter implements ExecutionInterceptor {
 
         private void requireStart() {
             if (start == null) {
-                // An earlier run wrote the offsets of this batch, or the checkpoint is on the local disk.
+                // No offsets were seen: the last run of the query wrote the offsets of this batch, or the checkpoint is
+                // on the local disk.
                 start = initial;
             }
         }

@@ -28,8 +28,8 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * Writes the batches of a {@code foreachBatch} with Spark's file sink, as {@code writeStream.format("parquet")} does.
  *
- * <p>So decoding and counting are the same as for other sinks, and the schema may change between batches. Spark adds an
- * entry to the log {@code _spark_metadata} for each batch.
+ * <p>Because the feed still uses {@code foreachBatch}, decoding and counting are the same as for other sinks, and the
+ * schema may change between batches. Spark adds an entry to the log {@code _spark_metadata} for each batch.
  */
 public final class LoggedFiles {
     private static final String COMPACT = ".compact";
@@ -43,8 +43,8 @@ public final class LoggedFiles {
      * Creates a sink for files below a path.
      *
      * @param format parquet, orc, avro, json or csv
-     * @param partitionBy columns that become directories
-     * @param options as for {@code DataStreamWriter}
+     * @param partitionBy the columns that become directories
+     * @param options the options of the format, as for {@code DataStreamWriter}
      */
     public LoggedFiles(
             SparkSession spark, String path, String format, List<String> partitionBy, Map<String, String> options) {
@@ -59,7 +59,7 @@ public final class LoggedFiles {
                 scala.collection.immutable.Map.from(CollectionConverters.asScala(options)));
     }
 
-    /** Returns the newest batch in the log, or -1; sends one LIST. */
+    /** Returns the newest batch in the log, or -1 if the log is empty. Sends one LIST. */
     public long logged() throws IOException {
         Path log = new Path(path, FileStreamSink.metadataDir());
         long newest = -1;
@@ -78,8 +78,8 @@ public final class LoggedFiles {
     }
 
     /**
-     * Returns the directories with files of a batch, such as {@code zip=8001/day=2024-01-01}; for -1 the directories of
-     * all batches in the log. Sends one or a few GETs.
+     * Returns the directories that have files of a batch, such as {@code zip=8001/day=2024-01-01}; if {@code batchId}
+     * is -1, of all batches in the log. Sends one or a few GETs.
      */
     public List<String> directories(long batchId) {
         FileStreamSinkLog log = new FileStreamSinkLog(
@@ -113,9 +113,12 @@ public final class LoggedFiles {
         };
     }
 
-    /** Writes rows and adds their files to the log as a batch; returns their number, or -1 if the log has the batch. */
+    /**
+     * Writes rows and adds their files to the log as a batch; returns the number of rows, or -1 if the log already has
+     * the batch.
+     */
     public long add(long batchId, String commitId, Dataset<Row> rows) {
-        // Spark's file sink does not report how many rows it has written.
+        // The rows are counted here, because Spark's file sink does not report how many it has written.
         Dataset<Row> counted = rows.observe(ROWS, functions.count(functions.lit(1)).as(ROWS));
         boolean written;
         CheckedFileCommit.expect(path, commitId);

@@ -5,13 +5,19 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** Keeps the contents of recent files, up to a number of bytes and of files in a folder; drops the oldest first. */
+/**
+ * Keeps the contents of recent files, up to a number of bytes in total and a number of files in each folder; drops the
+ * oldest first.
+ */
 final class RecentFiles {
     private final Map<String, byte[]> files = new LinkedHashMap<>();
     private final long most;
     private final int mostOfFolder;
     private long bytes;
-    /** The last file that was too large. One is enough: a table's current metadata file is read again and again. */
+    /**
+     * The last file that was too large to keep. One file is enough, because what is read again and again is the current
+     * metadata file of a table.
+     */
     private String large;
 
     RecentFiles(long most) {
@@ -23,12 +29,12 @@ final class RecentFiles {
         this.mostOfFolder = mostOfFolder;
     }
 
-    /** Returns the size of the largest file that is kept. */
+    /** Returns the size up to which a file is kept. */
     long largest() {
         return most / 4;
     }
 
-    /** Remembers that a file is larger than {@link #largest}, so that no one reads it again to keep it. */
+    /** Remembers that a file is larger than {@link #largest}, so that it is not read again in order to keep it. */
     synchronized void setLarge(String location) {
         large = location;
     }

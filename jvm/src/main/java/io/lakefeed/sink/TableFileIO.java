@@ -15,13 +15,14 @@ import org.apache.iceberg.io.PositionOutputStream;
 import org.apache.iceberg.io.SeekableInputStream;
 
 /**
- * Keeps the metadata that Iceberg's S3FileIO has just written or read, so that it is not read again: {@code
+ * Keeps the metadata that Iceberg's S3FileIO has just written or read, so that it is not read again. Set {@code
  * io-impl=io.lakefeed.sink.TableFileIO}.
  *
- * <p>At the start of a feed Iceberg reads the table's metadata file several times, and in each commit this file and two
- * manifest lists, which the same JVM wrote a moment before. Metadata files have a UUID in their names and never change,
- * so their contents stay in memory after they were written or first read. The catalog still decides which file is
- * current: after a commit of another writer it names a file that is not in memory, and that file is read.
+ * <p>At the start of a feed Iceberg reads the table's metadata file several times, and in each commit the metadata file
+ * and two manifest lists, which the same JVM has just written. Metadata files have a UUID in their names and never
+ * change, so their contents stay in memory after the files were written or first read. The catalog still decides which
+ * file is current: after a commit of another writer the catalog names a file that is not in memory, and Iceberg reads
+ * that file.
  */
 public final class TableFileIO extends S3FileIO {
     private static final long serialVersionUID = 1;
@@ -30,12 +31,14 @@ public final class TableFileIO extends S3FileIO {
     private static final int LONGEST_KEY = 1024;
     private static final String TABLE = ".metadata.json";
     /**
-     * Keeps four metadata files of a table: only the newest is read again, or the one before it if two commits race. A
-     * job with hundreds of tables would fill the memory with older files.
+     * Keeps four metadata files of each table, because only the newest is read again, or the second newest if two
+     * commits race. If older files were kept, a job with hundreds of tables would fill the memory.
      */
     private static final RecentFiles TABLES = new RecentFiles(32 << 20, 4);
 
-    /** Separate from {@link #TABLES}: large metadata files would displace the manifests that a commit merges. */
+    /**
+     * Separate from {@link #TABLES}, because large metadata files would displace the manifests that a commit merges.
+     */
     private static final RecentFiles MANIFESTS = new RecentFiles(8 << 20);
 
     @Override
@@ -59,7 +62,10 @@ public final class TableFileIO extends S3FileIO {
         return METADATA.matcher(location).matches() ? new Kept(file) : file;
     }
 
-    /** Refuses a key that is too long for S3: some stores would answer with a server error, which is retried. */
+    /**
+     * Refuses a key that is too long for S3, because some stores would answer with a server error, which Iceberg would
+     * retry.
+     */
     private static void requireKey(String location) {
         int length = location.length() <= LONGEST_KEY ? 0 : location.getBytes(StandardCharsets.UTF_8).length;
         if (length - location.indexOf('/', location.indexOf("://") + 3) - 1 > LONGEST_KEY) {
@@ -97,7 +103,7 @@ public final class TableFileIO extends S3FileIO {
         return location.endsWith(TABLE) ? TABLES : MANIFESTS;
     }
 
-    /** Reads a file from memory, after one request at most; its length needs no further request. */
+    /** Reads a file from memory, after at most one request for its content; no request is sent for its length. */
     private record Remembered(InputFile file) implements InputFile {
         @Override
         public long getLength() {
@@ -121,7 +127,7 @@ public final class TableFileIO extends S3FileIO {
             return recent(location()).get(location()) != null || file.exists();
         }
 
-        /** Returns the whole file, from memory or read now; null if it is too large to keep. */
+        /** Returns the whole file, from memory or from the store; null if the file is too large to keep. */
         private byte[] content() {
             RecentFiles recent = recent(location());
             byte[] content = recent.get(location());
@@ -224,12 +230,14 @@ public final class TableFileIO extends S3FileIO {
             ByteArrayOutputStream whole = copy;
             copy = null;
             boolean isTable = location.endsWith(TABLE);
-            // Only a file in memory can be read before its upload has ended.
+            // An upload may continue in its own thread only if the file is in memory, so that it can be read before the
+            // upload ends.
             if (isTable || whole == null || !Uploads.start(location, file::close)) {
                 file.close();
             }
             if (isTable) {
-                // The catalog refers to this file next, and so to all files that it names.
+                // The commit's next step makes the catalog refer to this file, and so to all files that this file
+                // names.
                 Uploads.await(location);
             }
             if (whole != null) {

@@ -15,12 +15,12 @@ import org.apache.iceberg.relocated.com.google.common.util.concurrent.ThreadFact
  * Uploads the metadata files of one commit at the same time: manifests, the manifest list, and the table's metadata
  * file.
  *
- * <p>Iceberg writes them one after the other, with a request each. No file counts before the catalog refers to the
- * table's metadata file. So the uploads may overlap: {@link #await} waits for all of them just before that, and fails
- * if one of them has failed.
+ * <p>Iceberg would write the files one after the other, with a request each. No file counts before the catalog refers
+ * to the table's metadata file, so the uploads may overlap. {@link #await} waits for all of them just before the
+ * catalog is changed, and fails if an upload has failed.
  *
- * <p>Only uploads between {@link #beside} and {@link #close} overlap. In tasks none do, because another JVM commits
- * their files.
+ * <p>Only uploads between {@link #beside} and {@link #close} overlap. Uploads in tasks do not overlap, because another
+ * JVM commits the tasks' files.
  */
 public final class Uploads implements AutoCloseable {
     private static final ExecutorService THREADS = Executors.newCachedThreadPool(
@@ -32,9 +32,9 @@ public final class Uploads implements AutoCloseable {
 
     private final String folder;
 
-    /** Uploads a file. */
+    /** The upload of one file. */
     public interface Upload {
-        /** Uploads it; fails if the store refuses it. */
+        /** Uploads the file; fails if the store refuses it. */
         void run() throws IOException;
     }
 
@@ -42,7 +42,7 @@ public final class Uploads implements AutoCloseable {
         this.folder = folder;
     }
 
-    /** Lets uploads to the folder of a file run at the same time, until the result is closed. */
+    /** Lets uploads to the folder of {@code file} run at the same time, until the returned object is closed. */
     public static Uploads beside(String file) {
         String folder = folder(file);
         synchronized (OPEN) {
@@ -62,7 +62,10 @@ public final class Uploads implements AutoCloseable {
         }
     }
 
-    /** Starts an upload in its own thread; returns false, without starting it, if {@link #beside} was not called. */
+    /**
+     * Starts an upload in its own thread; returns false and starts nothing if {@link #beside} was not called for the
+     * file's folder.
+     */
     public static boolean start(String file, Upload upload) {
         synchronized (OPEN) {
             if (!OPEN.containsKey(folder(file))) {
@@ -79,7 +82,7 @@ public final class Uploads implements AutoCloseable {
     /**
      * Waits for all uploads to the folder of a file.
      *
-     * @throws IOException or a RuntimeException if one of them has failed
+     * @throws IOException or a RuntimeException if one of the uploads has failed
      */
     public static void await(String file) throws IOException {
         for (String each : running(folder(file))) {

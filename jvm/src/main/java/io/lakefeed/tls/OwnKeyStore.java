@@ -15,10 +15,11 @@ import java.util.Date;
 import java.util.Enumeration;
 
 /**
- * A key store that has this JVM's own certificate and key; the file that it is loaded from does not matter.
+ * A key store that has this JVM's own certificate and key, whatever the file contains from which the store is loaded.
  *
  * <p>Some clients, such as the AWS SDK's, take their certificate only from the file that the system property {@code
- * javax.net.ssl.keyStore} names. With this store the private key stays in memory, and the file does not contain it.
+ * javax.net.ssl.keyStore} names. With this type of store, the file need not contain the private key, which stays in
+ * memory.
  */
 public final class OwnKeyStore extends KeyStoreSpi {
     /** The value of {@code javax.net.ssl.keyStoreType}. */

@@ -28,21 +28,25 @@ import javax.net.ssl.TrustManagerFactory;
 import javax.net.ssl.X509TrustManager;
 
 /**
- * Makes this JVM trust authorities besides Java's own, and show a certificate to servers that ask for one.
+ * Makes this JVM trust more authorities than Java's own, and show a certificate to servers that ask for a client's
+ * certificate.
  *
  * <p>A JVM has many clients: Kafka's, the AWS SDK's, Iceberg's, JDBC drivers, Java's own. Some use the default {@link
- * SSLContext}, others the default stores, whose files system properties name. Both are set here, before any client is
- * opened. The private key stays in memory: see {@link OwnKeyStore}.
+ * SSLContext}, others the default stores, whose files are named by system properties. {@link #install} sets both,
+ * before any client is opened. The private key stays in memory: see {@link OwnKeyStore}.
  */
 public final class Trust {
     private static final Pattern KEY =
             Pattern.compile("-----BEGIN PRIVATE KEY-----(.*?)-----END PRIVATE KEY-----", Pattern.DOTALL);
-    /** Protects nothing: the file has public certificates. Java's own store has the same password. */
+    /**
+     * The password of a store with public certificates, which it need not protect; Java's own store has the same
+     * password.
+     */
     private static final String STORE_PASSWORD = "changeit";
 
     private static final Set<Certificate> AUTHORITIES = new LinkedHashSet<>();
 
-    /** Authorities, certificate and key in PEM, as installed last; empty texts for none. */
+    /** Authorities, certificate and key in PEM, as last installed; a part that is not used is an empty text. */
     private static List<String> installed = List.of("", "", "");
 
     private static KeyStore ownStore;
@@ -50,9 +54,9 @@ public final class Trust {
     private Trust() {}
 
     /**
-     * Installs authorities and a certificate with its key, all in PEM; empty texts for none.
+     * Installs authorities and a certificate with its key, all in PEM; a part that is not used is an empty text.
      *
-     * <p>Authorities that were installed before stay trusted. Open clients do not notice the change.
+     * <p>Authorities from previous calls stay trusted. Clients that are already open do not notice the change.
      *
      * @throws GeneralSecurityException if a text has no certificates, or the key cannot be read
      */
@@ -87,18 +91,18 @@ public final class Trust {
         installed = requested;
     }
 
-    /** Returns authorities, certificate and key as installed last, for this application's other JVMs. */
+    /** Returns the authorities, certificate and key that were last installed, for this application's other JVMs. */
     public static synchronized String[] installed() {
         return installed.toArray(new String[0]);
     }
 
-    /** Returns the certificate that this JVM shows, with its key; null if it has none. */
+    /** Returns the certificate that this JVM shows, with its key; null if the JVM has no certificate. */
     static synchronized KeyStore ownStore() {
         return ownStore;
     }
 
     /**
-     * Returns a context that trusts these authorities (PEM) and no other, and shows this JVM's certificate.
+     * Returns a context that trusts only these authorities (PEM), and shows this JVM's certificate.
      *
      * @throws GeneralSecurityException if the text has no certificates
      */
@@ -114,7 +118,7 @@ public final class Trust {
         return context;
     }
 
-    /** Returns the trust managers of a store; of Java's default store for null. */
+    /** Returns the trust managers of a store, or of Java's default store if {@code trusted} is null. */
     private static TrustManager[] trustManagers(KeyStore trusted) throws GeneralSecurityException {
         TrustManagerFactory managers = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
         managers.init(trusted);
@@ -161,7 +165,7 @@ public final class Trust {
             try {
                 return KeyFactory.getInstance(kind).generatePrivate(encoded);
             } catch (InvalidKeySpecException another) {
-                // A key contains its kind; factories of other kinds refuse it.
+                // A key in PKCS #8 states its kind, so the factories of the wrong kinds refuse it.
             }
         }
         throw new GeneralSecurityException("the private key is neither RSA, EC nor EdDSA: use one of these");

@@ -13,18 +13,19 @@ import org.apache.iceberg.exceptions.CommitFailedException;
 import org.apache.iceberg.exceptions.CommitStateUnknownException;
 
 /**
- * Allows one upkeep job at a time: a table property has the job that owns the lease, and the lease's end.
+ * A lease that lets only one upkeep job work on a table: a table property names the job that owns the lease, and the
+ * lease's end.
  *
- * <p>The property is set on the metadata that was checked. {@code updateProperties} would set it without a check after
- * a conflict. If the catalog does not guard properties, the commit also adds an empty snapshot, so that one of two jobs
- * that take the lease together gets a conflict. The lease only saves duplicate work; the checks of the commits protect
- * the table.
+ * <p>The property is set in the same metadata in which the lease was checked. {@code updateProperties} would set the
+ * property after a conflict without a new check. If the catalog does not guard properties, the commit also adds an
+ * empty snapshot, so that one of two jobs that take the lease together gets a conflict. The lease only saves duplicate
+ * work; the checks of the commits protect the table.
  */
 public final class Lease {
     /** Name of the property; its value is {@code <owner> <milliseconds since 1970>}. */
     public static final String PROPERTY = "lakefeed.upkeep.lease";
 
-    /** Key in the summary of an empty snapshot: the job that took the lease with this snapshot. */
+    /** Key in the summary of an empty snapshot; the value is the job that took the lease with the snapshot. */
     static final String TAKEN = "lakefeed.upkeep.lease-taken";
 
     private static final int TRIES = 50;
@@ -34,8 +35,8 @@ public final class Lease {
     /**
      * Takes or extends the lease.
      *
-     * @param now milliseconds since 1970; a lease that ends before this time is free
-     * @param until when the lease ends
+     * @param now the time in milliseconds since 1970; a lease that has ended by then is free
+     * @param until the time when the lease ends
      * @return null if {@code who} has the lease now; otherwise the property's value, which names the other owner
      */
     public static String take(Table table, String who, long now, long until) {
@@ -44,17 +45,18 @@ public final class Lease {
         for (int attempt = 1; ; attempt++) {
             TableMetadata base = operations.refresh();
             String held = held(base, now);
-            // No other job takes a lease that this job still has: it can be extended without a snapshot.
+            // An empty snapshot is needed only to take a free lease. No other job takes a lease that this job still
+            // has, so extending it needs none.
             Snapshot mark = null;
             if (!guarded && held == null) {
                 mark = table.newFastAppend().set(TAKEN, who).apply();
-                // apply() may have read newer metadata: its current snapshot is the new one's parent.
+                // apply() may have read newer metadata, whose current snapshot is the parent of the new snapshot.
                 base = operations.current();
                 held = held(base, now);
             }
             if (held != null && !isOf(who, held)) {
                 if (mark != null) {
-                    // The manifest list was not committed.
+                    // The new snapshot is not committed, so the manifest list that apply() has written is deleted.
                     table.io().deleteFile(mark.manifestListLocation());
                 }
                 return held;
@@ -74,7 +76,7 @@ public final class Lease {
         }
     }
 
-    /** Releases the lease if it is still {@code who}'s, and sets properties in the same commit. */
+    /** Releases the lease if {@code who} still has it, and sets properties in the same commit. */
     public static void release(Table table, String who, Map<String, String> notes) {
         TableOperations operations = ((HasTableOperations) table).operations();
         boolean guarded = FeedLedger.guardsProperties(table);
@@ -99,7 +101,7 @@ public final class Lease {
         }
     }
 
-    /** Returns the owner in the property; null if the lease is free. */
+    /** Returns the property, which names the owner; null if the lease is free. */
     private static String held(TableMetadata table, long now) {
         String held = table.properties().get(PROPERTY);
         return held != null && end(held) > now ? held : null;

@@ -21,9 +21,9 @@ import org.apache.spark.sql.types.StructType;
 /**
  * Runs Iceberg's {@code DeleteOrphanFiles} with its own list of files.
  *
- * <p>Iceberg would list everything below the table's location, and so delete a checkpoint or another table there. Here
- * only files of {@code data/} and {@code metadata/} with Iceberg's endings are listed, a thousand a request, with their
- * sizes.
+ * <p>Iceberg would list everything below the table's location, and so delete a checkpoint or another table that lies
+ * below it. This class lists only files in {@code data/} and {@code metadata/} with Iceberg's endings, with their sizes
+ * and a thousand in each request.
  */
 public final class OrphanFiles {
     private static final Pattern OURS = Pattern.compile(
@@ -38,8 +38,8 @@ public final class OrphanFiles {
      * Finds the files that no snapshot and no metadata file refers to.
      *
      * @param olderThan milliseconds since 1970; newer files are left alone
-     * @param delete whether to delete them
-     * @return the number of files, and their bytes
+     * @param delete whether to delete the files
+     * @return the number of files found, and their total bytes
      */
     public static long[] find(SparkSession spark, Table table, long olderThan, boolean delete) {
         Map<String, Long> sizes = new HashMap<>();
@@ -55,12 +55,14 @@ public final class OrphanFiles {
         if (listed.isEmpty()) {
             return new long[] {0, 0};
         }
-        // After the listing: the table then refers to files that a later commit added.
+        // The table is refreshed after the listing, so that it also refers to listed files that were committed
+        // meanwhile.
         table.refresh();
         DeleteOrphanFilesSparkAction action = SparkActions.get(spark)
                 .deleteOrphanFiles(table)
                 .compareToFileList(spark.createDataFrame(listed, FILES))
-                // No filter: all listed files are below the table's location, however their paths spell it.
+                // No filter is needed, because all listed files are below the table's location, even if their paths
+                // spell it differently.
                 .location(null)
                 .olderThan(olderThan);
         DeleteOrphanFiles.Result result = (delete ? action : action.deleteWith(location -> {})).execute();
@@ -81,7 +83,7 @@ public final class OrphanFiles {
         try {
             return files.listPrefix(folder);
         } catch (RuntimeException missing) {
-            // On a file system with real folders, the folder may not exist yet.
+            // On a file system that has folders, unlike S3, the folder may not exist yet.
             if (missing.getCause() instanceof java.io.FileNotFoundException) {
                 return List.of();
             }

@@ -21,10 +21,10 @@ public final class PartitionFilter {
     private PartitionFilter() {}
 
     /**
-     * Returns the condition for one partition. If a value cannot be parsed, the condition selects more files than the
-     * partition's.
+     * Returns the condition for one partition. If a value cannot be parsed, the condition also selects files of other
+     * partitions.
      *
-     * @param values of the spec's fields, as text; null for null
+     * @param values the values of the spec's fields, as text; null for a null value
      */
     public static Expression of(Table table, int specId, List<String> values) {
         PartitionSpec spec = table.specs().get(specId);

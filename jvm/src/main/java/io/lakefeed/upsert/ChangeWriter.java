@@ -25,16 +25,16 @@ import scala.collection.Iterator;
 import scala.runtime.AbstractFunction2;
 
 /**
- * Writes one task's changes as data files, the newest of each key, and returns where each key's row is.
+ * Writes the newest change of each key in one task to data files, and returns where each key's row is.
  *
- * <p>Rows are held until there are {@value #MOST_HELD_BYTES} bytes of them. A key that comes again later has two rows
- * then; {@link KeyIndex} deletes the older one.
+ * <p>Rows are held in memory up to {@value #MOST_HELD_BYTES} bytes and then written. If a key occurs again after its
+ * row was written, the files have two rows of the key; {@link KeyIndex} deletes the older row.
  */
 final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<InternalRow>, ChangeWriter.Written>
         implements Serializable {
     private static final long serialVersionUID = 1L;
     private static final long MOST_HELD_BYTES = 32 << 20;
-    /** Of the objects that hold a row. */
+    /** The bytes of memory that a held row takes besides its own bytes. */
     private static final long BYTES_BESIDE_A_ROW = 200;
 
     private final Broadcast<Table> table;
@@ -48,10 +48,10 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
     private final int lackingColumn;
     private final boolean removes;
 
-    /** Where a row has the position of its record. */
+    /** The indices of the columns with the topic, partition and offset of a row's record. */
     record Positions(int topic, int partition, int offset) implements Serializable {}
 
-    /** The place of a record. */
+    /** The place of a record in Kafka. */
     record Place(String topic, int partition, long offset) implements Serializable, Comparable<Place> {
         @Override
         public int compareTo(Place other) {
@@ -73,9 +73,10 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
     /**
      * What a task has written.
      *
-     * @param changes how many there were
+     * @param changes the number of changes
      * @param withoutKey the place of the first change without a key
-     * @param lacksValues whether a change lacks a value that the stored row may have; then its rows were not written
+     * @param lacksValues whether a change lacks a value that the stored row may have; the task writes no changes from
+     *     the first such change on
      */
     record Written(long changes, Place withoutKey, boolean lacksValues, KeyEntries entries, List<DataFile> files)
             implements Serializable {}
@@ -83,10 +84,10 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
     /**
      * Creates the writer of a batch.
      *
-     * @param columns of the table's rows, which begin each change
-     * @param deletedColumn the column of the change that says whether it deletes
-     * @param lackingColumn the column of the change that says whether it lacks a value; negative if none can
-     * @param removes whether a change that deletes has no row
+     * @param columns the columns of the table's rows, with which each change begins
+     * @param deletedColumn the index of the column that says whether a change deletes its row
+     * @param lackingColumn the index of the column that says whether a change lacks a value; negative if no change can
+     * @param removes whether a change that deletes is written as no row, and not as a row that is marked as deleted
      */
     ChangeWriter(
             Broadcast<Table> table,
@@ -116,7 +117,7 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
         return new Run(task).write(changes);
     }
 
-    /** Writes Spark's rows; Iceberg's own factory is private to its package. */
+    /** Creates writers of Spark's rows, because Iceberg's own factory is private to its package. */
     static final class RowWriters extends RegistryBasedFileWriterFactory<InternalRow, StructType> {
         private static final long serialVersionUID = 1L;
 
@@ -183,7 +184,8 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
 
         private void hold(InternalRow change) {
             count++;
-            // The rest is still read, since its records are counted on the way.
+            // After such a change nothing is written, but the other changes are still read, because reading them counts
+            // their records.
             lacksValues |= lackingColumn >= 0 && change.getBoolean(lackingColumn);
             if (lacksValues) {
                 return;
@@ -260,7 +262,7 @@ final class ChangeWriter extends AbstractFunction2<TaskContext, Iterator<Interna
                     writer.close();
                     writer.result().dataFiles().forEach(file -> target.io().deleteFile(file.location()));
                 } catch (IOException | RuntimeException alsoFailed) {
-                    // The first failure says why; upkeep removes what is left.
+                    // The task fails with its first error, not with this one; upkeep removes the files that stay.
                     continue;
                 }
             }

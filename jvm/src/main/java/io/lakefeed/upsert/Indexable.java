@@ -15,11 +15,11 @@ import org.apache.iceberg.types.TypeUtil;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
-/** Says which tables {@link KeyIndex} can serve. */
+/** Decides which tables can have a {@link KeyIndex}. */
 final class Indexable {
     private Indexable() {}
 
-    /** Returns why not; null if it can. */
+    /** Returns why the table cannot have an index; null if it can. */
     static String refusal(Table table, List<String> keys) {
         Map<String, String> properties = table.properties();
         if (formatVersion(table) < 2) {
@@ -55,12 +55,13 @@ final class Indexable {
     }
 
     /**
-     * Compares the columns of a batch's rows with the table's, as Iceberg compares those of a write.
+     * Checks that the columns of a batch's rows fit the table, as Iceberg checks the columns of a write.
      *
-     * @throws NotIndexed if a column has another type, or may be null where the table's may not
+     * @throws NotIndexed if a column has another type than in the table, or may be null although the table's column may
+     *     not
      */
     static void requireColumns(Table table, StructType rows, List<String> keys) {
-        // A change whose key is null is refused before it is written.
+        // Key columns count as not null, because a change whose key is null is refused before it is written.
         StructType columns = new StructType(Arrays.stream(rows.fields())
                 .limit(table.schema().columns().size())
                 .map(each -> each.copy(
@@ -74,7 +75,7 @@ final class Indexable {
         }
     }
 
-    /** Returns how many rows a snapshot has by its summary, if no row is deleted twice. */
+    /** Returns the number of rows of a snapshot according to its summary; too small if a row was deleted twice. */
     static long rows(Snapshot of) {
         Map<String, String> summary = of == null ? Map.of() : of.summary();
         return Long.parseLong(summary.getOrDefault(SnapshotSummary.TOTAL_RECORDS_PROP, "0"))

@@ -36,13 +36,13 @@ import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * One batch of changes, between its first data file and its commit.
+ * One batch of changes, from its first data file to its commit.
  *
- * <p>A key can have several entries here: a task writes its held rows when they are many, and a topic's partition can be read
- * by several tasks. The newest one counts.
+ * <p>A key can have several entries in a batch, because a task writes its held rows when they become too many, and
+ * because several tasks can read one partition of a topic. The newest entry counts.
  */
 final class IndexedBatch {
-    /** How Spark names the counts of a MERGE in the snapshot's summary. */
+    /** The beginning of the names that Spark gives to the counts of a MERGE in the snapshot's summary. */
     private static final String MERGED = "spark.merge-into.num-target-rows-";
 
     private static final ExecutorService THREADS = Executors.newFixedThreadPool(8, work -> {
@@ -51,7 +51,9 @@ final class IndexedBatch {
         return thread;
     });
 
-    /** How many keys a commit reads again, on average, to compare one of its rows with the index. */
+    /**
+     * The number of keys that a commit reads from the table, on average, to check one replaced row against the index.
+     */
     private static final long SAMPLED_KEYS = 200_000;
 
     private final KeyIndex index;
@@ -64,13 +66,13 @@ final class IndexedBatch {
     private final String operation = UUID.randomUUID().toString();
     private final List<Written> written = new ArrayList<>();
 
-    /** The newest entry of each key: the task is its file, the entry its position. */
+    /** The newest entry of each key; what is a file in the table is here the task, and the position is the entry's. */
     private final KeyTable newest = new KeyTable();
 
     private Map<IndexedFile, RoaringBitmap> replaced;
     private Map<String, IndexedFile> own;
     private Place moved;
-    /** One of the rows that are replaced, drawn at random. */
+    /** One of the replaced rows, which is drawn at random. */
     private IndexedFile.Row sample;
 
     private long drawn;
@@ -110,7 +112,7 @@ final class IndexedBatch {
                 rows.fieldIndex(deletedColumn),
                 lackingColumn == null ? -1 : rows.fieldIndex(lackingColumn),
                 removes);
-        // A job that fails half-way has left files, which the abort deletes.
+        // Set before the job runs, so that abort() also deletes the files of a job that fails half-way.
         index.batch = this;
         RDD<InternalRow> read = changes.queryExecution().toRdd();
         RDD<InternalRow> grouped = read.getNumPartitions() <= tasks
@@ -119,7 +121,7 @@ final class IndexedBatch {
         Jobs.run(changes, "upsert", grouped, writer, Written.class, written::add);
     }
 
-    /** Finds the newest change of each key, and the rows that are gone then. */
+    /** Finds the newest change of each key, and the rows that these changes replace or delete. */
     void resolve() {
         replaced = new LinkedHashMap<>();
         own = new HashMap<>();
@@ -155,7 +157,7 @@ final class IndexedBatch {
         return written.stream().anyMatch(Written::lacksValues);
     }
 
-    /** Returns whether the table has rows of these records or of later ones. */
+    /** Returns whether the table has a row of one of these records, or of a later record in the same partition. */
     private boolean readsAgain() {
         return written.stream().map(Written::entries).anyMatch(entries -> {
             int[] ofSource = index.numbers(entries);
@@ -169,7 +171,10 @@ final class IndexedBatch {
         return newest.find(entries.high[at], entries.low[at]) && newest.file() == task && newest.position() == at;
     }
 
-    /** Keeps an entry, if it is newer than what this batch has of its key; deletes the row of the other one. */
+    /**
+     * Compares an entry with the newest one so far of the same key; keeps the newer of the two, and deletes the row of
+     * the older.
+     */
     private void compare(int task, int at) {
         KeyEntries entries = written.get(task).entries();
         if (!newest.find(entries.high[at], entries.low[at])) {
@@ -241,7 +246,7 @@ final class IndexedBatch {
 
     long commit(Map<String, String> summary) {
         if (!index.ready) {
-            // An earlier attempt met another writer's commit.
+            // The last attempt to commit met another writer's commit, so the index is brought up to date.
             into.refresh();
             index.bring(spark, into, rows);
             resolve();
@@ -289,7 +294,7 @@ final class IndexedBatch {
         try {
             delta.commit();
         } catch (CommitStateUnknownException unknown) {
-            // The table may have the files.
+            // The commit may have succeeded, so abort() must not delete the data files.
             index.batch = null;
             throw unknown;
         } catch (RuntimeException refused) {
@@ -297,7 +302,7 @@ final class IndexedBatch {
             throw refused;
         }
         deleteFiles.forEach(IndexedFile.Deletes::apply);
-        // The summary counts these positions twice.
+        // The snapshot's summary now counts the repeated positions twice, and so too few rows.
         index.surplus -= deleteFiles.stream().mapToLong(IndexedFile.Deletes::repeated).sum();
     }
 
@@ -343,7 +348,7 @@ final class IndexedBatch {
         files.stream().map(each -> each.added().location()).distinct().forEach(into.io()::deleteFile);
     }
 
-    /** Moves the index to the committed batch. */
+    /** Updates the index to the table after this batch. */
     private void apply() {
         for (int task = 0; task < written.size(); task++) {
             KeyEntries entries = written.get(task).entries();

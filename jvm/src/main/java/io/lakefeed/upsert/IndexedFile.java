@@ -30,13 +30,13 @@ import org.apache.iceberg.spark.data.SparkParquetReaders;
 import org.apache.iceberg.util.ContentFileUtil;
 import org.apache.spark.sql.catalyst.InternalRow;
 
-/** A data file of an indexed table, and the positions in it that are deleted. */
+/** A data file of an indexed table, and the positions of its deleted rows. */
 final class IndexedFile {
     private final DataFile file;
     private List<DeleteFile> deletes;
-    /** Null until they are needed: then they are read once. */
+    /** The positions of deleted rows; null until they are first needed and read. */
     private RoaringBitmap deleted;
-    /** How many keys have their row in this file. */
+    /** The number of keys whose row is in this file. */
     int live;
 
     IndexedFile(DataFile file, List<DeleteFile> deletes) {
@@ -48,7 +48,7 @@ final class IndexedFile {
         return file;
     }
 
-    /** Takes the delete files of a snapshot in which the file's rows are the same. */
+    /** Replaces the delete files by those of another snapshot, in which the file has the same rows. */
     void follow(List<DeleteFile> now) {
         deletes = now;
     }
@@ -64,14 +64,15 @@ final class IndexedFile {
     }
 
     /**
-     * A delete file that replaces those of one data file.
+     * A new delete file for one data file, which replaces the data file's older delete files.
      *
-     * @param of the data file
-     * @param positions all that are deleted in it
+     * @param of the data file whose rows are deleted
+     * @param positions the positions of all deleted rows of the data file
      * @param added the new delete file
-     * @param removed the delete files of this data file alone, which it replaces
+     * @param removed the delete files that the new one replaces, because they are of this data file alone
      * @param isDoubled whether one of the positions was deleted before
-     * @param repeated how many of the positions are in a delete file that stays, because it is of other data files, too
+     * @param repeated how many positions are also in a delete file that stays, because that delete file is of other
+     *     data files, too
      */
     record Deletes(
             IndexedFile of,
@@ -80,7 +81,7 @@ final class IndexedFile {
             List<DeleteFile> removed,
             boolean isDoubled,
             long repeated) {
-        /** Notes that the commit with it has succeeded. */
+        /** Applies the change to the data file, after the commit with the new delete file has succeeded. */
         void apply() {
             List<DeleteFile> now = new ArrayList<>(of.deletes);
             now.removeAll(removed);
@@ -95,7 +96,8 @@ final class IndexedFile {
     }
 
     private StructLike partition(Table table) {
-        // An empty partition would be an empty folder in the file's key.
+        // An unpartitioned table has null, because with an empty partition the file's key would contain an empty
+        // folder.
         return spec(table).isUnpartitioned() ? null : file.partition();
     }
 
@@ -106,7 +108,10 @@ final class IndexedFile {
         return new Deletes(this, all, added, own, RoaringBitmap.intersects(before, positions), repeated);
     }
 
-    /** Writes the deletion vectors of these files into one Puffin file; format version 3 has no other delete files. */
+    /**
+     * Writes the deletion vectors of these files into one Puffin file, because format version 3 allows no other delete
+     * files for positions.
+     */
     static List<Deletes> writeVectors(
             Table table, Map<IndexedFile, RoaringBitmap> replaced, OutputFileFactory files) {
         BaseDVFileWriter writer = new BaseDVFileWriter(files, location -> null);
@@ -131,7 +136,7 @@ final class IndexedFile {
         return done;
     }
 
-    /** Writes a delete file with these positions and those that were deleted before. */
+    /** Writes a delete file with these positions and all positions that are already deleted. */
     Deletes write(Table table, RoaringBitmap positions, OutputFileFactory files, ChangeWriter.RowWriters writers) {
         RoaringBitmap before = deleted(table);
         RoaringBitmap all = RoaringBitmap.or(before, positions);
@@ -150,9 +155,11 @@ final class IndexedFile {
         return replacedBy(writer.toDeleteFile(), before, positions, all);
     }
 
-    /** The row that a key has by the index. */
+    /** A row that is, according to the index, the row of a key. */
     record Row(IndexedFile of, int position, long high, int low) {
-        /** Reads the row; returns whether it has that key, or none that can be read in this way. */
+        /**
+         * Reads the row and returns whether it has that key. Returns true, too, if its key cannot be read in this way.
+         */
         boolean hasItsKey(Table table, List<String> keys, KeyHash hash) {
             if (of.file.format() != FileFormat.PARQUET) {
                 return true;

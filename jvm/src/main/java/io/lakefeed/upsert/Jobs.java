@@ -20,9 +20,9 @@ final class Jobs {
     private Jobs() {}
 
     /**
-     * Runs a task for each partition, and takes their results one after the other.
+     * Runs a task for each partition, and passes the tasks' results to {@code take} one after the other.
      *
-     * @throws NotIndexed as {@code take} does, which gets no further result then
+     * @throws NotIndexed if {@code take} throws it; then {@code take} gets no further results
      */
     static <R> void run(
             Dataset<Row> of,
@@ -34,7 +34,7 @@ final class Jobs {
         SQLExecution$.MODULE$.withNewExecutionId(of.queryExecution(), Option.apply(name), () -> {
             Taking<R> taking = new Taking<>(take);
             of.sparkSession().sparkContext().runJob(rows, task, taking, ClassTag$.MODULE$.apply(type));
-            // Spark would wrap it in an exception of its own.
+            // The refusal is thrown here and not by apply(), because Spark would wrap it in its own exception.
             if (taking.refused != null) {
                 throw taking.refused;
             }

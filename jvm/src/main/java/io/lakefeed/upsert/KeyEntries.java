@@ -8,12 +8,12 @@ import java.util.List;
 import java.util.Map;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Keys with the places of their rows, as a task returns them: a column for each of their numbers. */
+/** Keys with the places of their rows, as a task returns them: an array for each field of an entry. */
 final class KeyEntries implements Serializable {
     private static final long serialVersionUID = 1L;
-    /** The file of a key that has no row. */
+    /** The value of {@link #file} for a key that has no row. */
     static final int NO_ROW = -1;
-    /** The partition of a row that no record has written. */
+    /** The value of {@link #source} for a row that no record has written. */
     static final int NO_PARTITION = -1;
 
     private static final int SMALLEST = 1024;
@@ -24,17 +24,17 @@ final class KeyEntries implements Serializable {
     final List<String> files = new ArrayList<>();
     final List<Source> sources = new ArrayList<>();
 
-    /** Whether a row has no key. */
+    /** Whether one of the rows has no key. */
     boolean lacksKey;
 
     int size;
     long[] high = new long[SMALLEST];
     int[] low = new int[SMALLEST];
-    /** An index into {@link #files}. */
+    /** For each entry, an index into {@link #files}. */
     int[] file = new int[SMALLEST];
 
     int[] position = new int[SMALLEST];
-    /** An index into {@link #sources}. */
+    /** For each entry, an index into {@link #sources}. */
     int[] source = new int[SMALLEST];
 
     long[] offset = new long[SMALLEST];
@@ -68,7 +68,7 @@ final class KeyEntries implements Serializable {
         deleted = Arrays.copyOf(deleted, capacity);
     }
 
-    /** Returns the number of a file. */
+    /** Returns the index of a file in {@link #files}; adds a new file. */
     int fileNumber(String location) {
         if (numbers == null) {
             numbers = new HashMap<>();
@@ -79,7 +79,7 @@ final class KeyEntries implements Serializable {
         });
     }
 
-    /** Returns the number of a partition of a topic. */
+    /** Returns the index of a topic's partition in {@link #sources}; adds a new partition. */
     int sourceNumber(UTF8String ofTopic, int ofPartition) {
         if (topic == null || partition != ofPartition || !topic.equals(ofTopic)) {
             Source found = new Source(ofTopic.toString(), ofPartition);
@@ -94,7 +94,7 @@ final class KeyEntries implements Serializable {
         return lastSource;
     }
 
-    /** Cuts the columns to their length, before they are sent. */
+    /** Cuts the arrays to the number of entries, before they are sent to the driver. */
     KeyEntries trimmed() {
         grow(size);
         return this;

@@ -24,10 +24,11 @@ import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.sql.types.TimestampType;
 
 /**
- * Computes the 96 bits by which {@link KeyTable} knows a key.
+ * Computes the 96 bits that stand for a key in {@link KeyTable}.
  *
- * <p>One whole number is known exactly. Of other keys it is the SipHash with a random secret: an attacker cannot make two keys
- * that are taken for one, and among 20 million they meet by chance with a probability of 1 : 10^14.
+ * <p>The bits of a key that is a single whole number are unique. The bits of other keys are their SipHash with a random
+ * secret: an attacker cannot make two keys with the same bits, and among 20 million keys two have the same bits by
+ * chance with a probability of 1 : 10^14.
  *
  * <p>Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF", with the 128-bit output of its reference code.
  */
@@ -58,13 +59,13 @@ final class KeyHash implements Serializable {
         exact = types.length == 1 && isWhole(types[0]);
     }
 
-    /** Returns the hash of these columns. */
+    /** Returns a hash of these columns with a new secret. */
     static KeyHash of(StructType rows, List<String> keys) {
         SecureRandom random = new SecureRandom();
         return of(rows, keys, new long[] {random.nextLong(), random.nextLong()});
     }
 
-    /** Returns the same hash for rows that have the columns elsewhere. */
+    /** Returns the same hash, with the same secret, for rows that have the key columns at other positions. */
     KeyHash on(StructType rows, List<String> keys) {
         return of(rows, keys, secret);
     }
@@ -75,7 +76,7 @@ final class KeyHash implements Serializable {
         return new KeyHash(at, of, secret);
     }
 
-    /** Returns whether rows with these types of keys have the same hashes. */
+    /** Returns whether both hashes have key columns of the same types, so that equal keys have equal bits. */
     boolean hasTypesOf(KeyHash other) {
         return Arrays.equals(types, other.types);
     }
@@ -84,7 +85,7 @@ final class KeyHash implements Serializable {
         return WHOLE.stream().anyMatch(each -> each.isInstance(type));
     }
 
-    /** Returns whether this class takes keys of a type. */
+    /** Returns whether a key column can have this type. */
     static boolean takes(DataType type) {
         return isWhole(type)
                 || type instanceof DecimalType
@@ -92,7 +93,7 @@ final class KeyHash implements Serializable {
                 || type instanceof StringType text && text.supportsBinaryEquality();
     }
 
-    /** Returns whether a key column of a row is null. */
+    /** Returns whether one of the row's key columns is null. */
     boolean lacksKey(InternalRow row) {
         for (int column : columns) {
             if (row.isNullAt(column)) {
@@ -102,7 +103,7 @@ final class KeyHash implements Serializable {
         return false;
     }
 
-    /** Computes the hash of a row, which {@link #high} and {@link #low} then are. */
+    /** Computes the hash of a row's key; {@link #high} and {@link #low} then return it. */
     void hash(InternalRow row) {
         if (exact) {
             high = mixed(whole(row, columns[0], types[0]));
@@ -141,7 +142,7 @@ final class KeyHash implements Serializable {
         } else {
             value = row.getBinary(column);
         }
-        // With its length, so that ("ab", "c") and ("a", "bc") differ.
+        // The length comes first, so that the keys ("ab", "c") and ("a", "bc") differ.
         room(Integer.BYTES + value.length).putInt(value.length).put(value);
     }
 
@@ -170,7 +171,7 @@ final class KeyHash implements Serializable {
         return ByteBuffer.allocate(capacity).order(ByteOrder.LITTLE_ENDIAN);
     }
 
-    /** The finalizer of MurmurHash3, which maps no two numbers to one. */
+    /** Mixes the bits of a number with the finalizer of MurmurHash3, which maps no two numbers to the same number. */
     private static long mixed(long number) {
         long mixed = (number ^ number >>> 33) * 0xff51afd7ed558ccdL;
         mixed = (mixed ^ mixed >>> 33) * 0xc4ceb9fe1a85ec53L;

@@ -24,22 +24,24 @@ import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The rows of a table by their keys, in the driver's memory; lands the newest change of each key without reading the table.
+ * An index, in the driver's memory, of a table's rows by their keys. With it, a batch of changes is committed without
+ * reading the table.
  *
- * <p>It is a cache of one snapshot of the table. It is filled from the key columns; it follows its own commits, and those that
- * only rewrite files; after any other commit it is filled again. Nothing depends on it but time: a commit is refused if
- * another one has come between, and a table in which a key has two rows is not indexed.
+ * <p>The index describes one snapshot of the table. It is filled from the key columns, follows its own commits and
+ * commits that only rewrite files, and is filled again after any other commit. An outdated index costs only time,
+ * because a commit is refused if another commit has come between. A table in which a key has two rows is not indexed.
  *
- * <p>A batch has four steps. Tasks write the newest changes as data files and return where each key's row is. The driver looks
- * up the rows that these replace. It writes a file of deleted positions for each data file with such rows. One commit adds and
- * removes all of that.
+ * <p>A batch has four steps. Tasks write the newest changes as data files and return where each key's row is. The
+ * driver looks up the rows that these changes replace. It writes a delete file with their positions for each data file
+ * that has such rows. One commit adds the new data files and delete files, and removes the delete files that are
+ * replaced.
  */
 public final class KeyIndex {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final int MOST_SNAPSHOTS = 100;
     /**
-     * After so many batches for which all keys were read, or whose files were not committed, the next ones are merged: a
-     * MERGE reads only the files that may have the keys.
+     * After this many batches in a row for which all keys had to be read, or whose files were not committed, the next
+     * batches use a MERGE, which reads only the files that may have the keys.
      */
     private static final int MOST_USELESS = 3;
 
@@ -56,44 +58,50 @@ public final class KeyIndex {
     final List<IndexedFile> files = new ArrayList<>();
     private final Map<String, Integer> numbers = new HashMap<>();
     private final List<KeyEntries.Source> sources = new ArrayList<>();
-    /** The greatest offset of each source. */
+    /** For each source, the greatest offset of the records whose rows the table has. */
     final List<Long> greatest = new ArrayList<>();
 
     KeyHash hash;
-    /** The snapshot that it describes; null for a table without one. */
+    /** The snapshot that the index describes; null if the table has no snapshot. */
     Long snapshot;
-    /** The commit that has made this snapshot, where it is one of this index. */
+    /**
+     * The id of the commit that made the described snapshot, if the index has made that commit itself; otherwise null.
+     */
     String commitId;
 
     boolean ready;
     private int filled;
-    /** How many batches, one after the other, had to fill it again. */
+    /** The number of batches in a row that had to fill the index again. */
     private int fills;
-    /** How many batches, one after the other, lacked values. */
+    /** The number of batches in a row in which a change lacked a value. */
     private int lacking;
-    /** How many batches are merged before the next attempt, and why. */
+    /** The number of batches that use a MERGE before the index is tried again; {@link #restsBecause} is the reason. */
     private int rest;
 
     private String restsBecause;
 
     private String refused;
     private String note;
-    /** How many rows the table has by its summary beside those with a key here: of files with doubled deletes. */
+    /**
+     * The number of rows in the snapshot's summary minus the number of keys in the index. The two differ if positions
+     * are deleted twice.
+     */
     long surplus;
 
-    /** Read by the other indexes. */
+    /** The memory of this index; read by the other indexes, which share the same limit. */
     private volatile long bytes;
 
-    /** Null between two batches. */
+    /** The batch that is being written; null between two batches. */
     IndexedBatch batch;
 
     /**
      * Creates the index of a table; nothing is read yet.
      *
-     * @param keys the columns that a row is known by
+     * @param keys the columns that identify a row
      * @param position the columns with the topic, partition and offset of a row's record
-     * @param branch null for the main branch
-     * @param mostBytes of memory; negative for what is left of a quarter of this JVM's, which all such indexes share
+     * @param branch the branch to commit to; null for the main branch
+     * @param mostBytes the most bytes of memory; if negative, the indexes share a quarter of this JVM's memory, and
+     *     this index can take what the others leave
      */
     public KeyIndex(List<String> keys, List<String> position, String branch, long mostBytes) {
         this.keys = List.copyOf(keys);
@@ -118,7 +126,7 @@ public final class KeyIndex {
         return Runtime.getRuntime().maxMemory() / 4 - others;
     }
 
-    /** Forgets the index if it is too large. */
+    /** Returns whether the index takes too much memory; if so, its content is dropped. */
     boolean isTooLarge() {
         bytes = table.bytes();
         if (bytes <= mostBytes()) {
@@ -128,19 +136,19 @@ public final class KeyIndex {
         return true;
     }
 
-    /** Returns why upserts into a table need Spark's MERGE; null if they do not. */
+    /** Returns why upserts into a table need Spark's MERGE; null if the table can be indexed. */
     public String refusal(Table of) {
         return Indexable.refusal(of, keys);
     }
 
-    /** What a batch has, for Python: see {@code Upserts} in {@code lakefeed.ledger.snapshot_summary}. */
+    /** The counts of a batch, for Python: see {@code Upserts} in {@code lakefeed.ledger.snapshot_summary}. */
     public record Summary(long changes, long keys, long deletes, String withoutKey, String moved) {}
 
     /**
      * Reads the keys of the table, unless the index has them.
      *
-     * @param starts the offsets at which the batch begins, as JSON: topic, partition, offset
-     * @return why the batch has to be merged; null if it can be written
+     * @param starts the offsets at which the batch begins, as a JSON object: topic, partition, offset
+     * @return why the batch needs a MERGE; null if {@link #write} can write it
      */
     public String begin(Dataset<Row> changes, Table into, String starts) throws JsonProcessingException {
         if (refused != null) {
@@ -161,7 +169,8 @@ public final class KeyIndex {
             }
         } catch (NotIndexed why) {
             forget();
-            // Each other batch would read the table's keys to find the same.
+            // The refusal is kept, because otherwise every further batch would read the table's keys only to be
+            // refused, too.
             refused = why.getMessage();
             note = "each batch is a MERGE, which reads the table's keys: " + refused;
             return refused;
@@ -178,13 +187,14 @@ public final class KeyIndex {
     }
 
     /**
-     * Writes a batch's changes as data files, and looks up the rows that they replace.
+     * Writes a batch's changes as data files, and looks up the rows that the changes replace.
      *
-     * @param changes the columns of the table, and behind them {@code deleted} if the table has no such column
-     * @param lacking the column that says whether a change lacks values; null if none can
+     * @param changes the changes, with the columns of the table, followed by {@code deleted} if the table has no such
+     *     column
+     * @param lacking the column that says whether a change lacks values; null if no change can
      * @param removes whether a change that deletes removes the row
-     * @param tasks how many tasks write at most
-     * @return a {@link Summary} as JSON; null if the batch has to be merged
+     * @param tasks the most tasks that write
+     * @return a {@link Summary} as JSON; null if the batch needs a MERGE
      */
     public String write(
             Dataset<Row> changes, Table into, String deleted, String lacking, boolean removes, int tasks)
@@ -209,9 +219,9 @@ public final class KeyIndex {
     /**
      * Commits the batch that was written; may be called again after a conflict.
      *
-     * @param properties of the snapshot
-     * @return how many rows of the table were inserted, changed or deleted; null if the batch has to be merged, because
-     *     another writer has come between, or the index is wrong
+     * @param properties the properties of the snapshot's summary
+     * @return the number of rows of the table that were inserted, changed or deleted; null if the batch needs a MERGE,
+     *     because another writer has committed the same records or the index is wrong
      */
     public Long commit(Map<String, String> properties) {
         try {
@@ -229,19 +239,25 @@ public final class KeyIndex {
         }
     }
 
-    /** Returns how many keys it has. */
+    /** Returns the number of keys. */
     public int size() {
         return table.size();
     }
 
-    /** Returns what a user should know, once: why the table is not indexed, or how the index differed from it. */
+    /**
+     * Returns once what a user should know: why the table is not indexed, or how the index differed from the table.
+     * Then returns null.
+     */
     public String takeNote() {
         String taken = note;
         note = null;
         return taken;
     }
 
-    /** Forgets an index that is wrong, and says so: rows that it has landed may be doubled. */
+    /**
+     * Drops the content of an index that is wrong, and leaves a note, because keys that were committed with the index
+     * may have two rows.
+     */
     NotIndexed doubtful(String why) {
         note = "the index of its keys was wrong and is filled again (" + why
                 + "); lakefeed verify --deep finds keys with two rows";
@@ -249,7 +265,7 @@ public final class KeyIndex {
         return new NotIndexed(why);
     }
 
-    /** Returns how often the keys of all files were read. */
+    /** Returns how many times the index was filled from the keys of all files. */
     public int filled() {
         return filled;
     }
@@ -295,7 +311,10 @@ public final class KeyIndex {
         ready = true;
     }
 
-    /** Returns whether it describes this snapshot; the id of the one that its own commit made is not known before. */
+    /**
+     * Returns whether the index describes this snapshot. The snapshot of the index's own commit is recognised by the
+     * commit's id, because the snapshot's id was not known before the commit.
+     */
     private boolean describes(Snapshot each) {
         if (commitId != null) {
             return each != null && commitId.equals(each.summary().get(FeedLedger.COMMIT_ID));
@@ -315,7 +334,7 @@ public final class KeyIndex {
         reader.read(tasks, entries -> put(entries, false));
     }
 
-    /** Refuses a table whose keys take too much memory, before they are read. */
+    /** Refuses a table whose keys would take too much memory, before the keys are read. */
     private void requireRoom(Snapshot head) {
         if (Indexable.rows(head) * KeyTable.BYTES_OF_SLOT > mostBytes()) {
             throw tooLarge(mostBytes());
@@ -326,7 +345,10 @@ public final class KeyIndex {
         return new NotIndexed("the index of its keys would need more than " + most / 1_000_000 + " MB");
     }
 
-    /** Takes the files that upkeep has written instead of others; returns false if the rows are not the same. */
+    /**
+     * Updates the index after commits that only rewrote files; returns false if the new files do not have the same
+     * rows.
+     */
     private boolean follow(KeyReader reader, Table into, Snapshot head) {
         Snapshot each = head;
         for (int seen = 0; !describes(each); seen++) {
@@ -359,7 +381,10 @@ public final class KeyIndex {
         return same[0];
     }
 
-    /** Returns whether a commit leaves the rows as they are: upkeep does, and a commit that only carries properties. */
+    /**
+     * Returns whether a commit leaves the rows as they are, like a commit of upkeep or one that only carries
+     * properties.
+     */
     private static boolean keepsRows(Snapshot commit) {
         return commit.operation().equals(DataOperations.REPLACE)
                 || commit.operation().equals(DataOperations.APPEND)
@@ -382,10 +407,10 @@ public final class KeyIndex {
     }
 
     /**
-     * Puts keys that were read from the table.
+     * Adds keys that were read from the table, or moves them to another file.
      *
-     * @param known whether each of them is there already, in another file
-     * @return whether that is so
+     * @param known whether the index must already have each key, in another file
+     * @return false if {@code known}, but the index does not have a key
      */
     private boolean put(KeyEntries read, boolean known) {
         if (read.lacksKey) {

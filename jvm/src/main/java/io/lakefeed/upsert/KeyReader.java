@@ -28,7 +28,7 @@ import scala.Option;
 import scala.collection.Iterator;
 import scala.runtime.AbstractFunction2;
 
-/** Reads the keys of files, and the positions of the records that their rows are from; no other column. */
+/** Reads from data files only the keys, and the topic, partition and offset of the records that the rows come from. */
 final class KeyReader {
     private final SparkSession spark;
     private final Table table;
@@ -49,7 +49,7 @@ final class KeyReader {
         names.add(MetadataColumns.ROW_POSITION.name());
     }
 
-    /** Returns the data files of the branch, each with its delete files. */
+    /** Returns the data files in the branch's newest snapshot, each with its delete files. */
     List<FileScanTask> plan() {
         try (CloseableIterable<FileScanTask> files = table.newScan().useRef(branch).planFiles()) {
             List<FileScanTask> found = new ArrayList<>();
@@ -60,7 +60,7 @@ final class KeyReader {
         }
     }
 
-    /** Reads files, and takes the keys of each task. */
+    /** Reads files, and passes the keys of each task to {@code take}. */
     void read(List<FileScanTask> files, Consumer<KeyEntries> take) {
         if (files.isEmpty()) {
             return;
@@ -68,7 +68,7 @@ final class KeyReader {
         String group = UUID.randomUUID().toString();
         ScanTaskSetManager.get().stageTasks(table, group, files);
         try {
-            // Iceberg reads the files of a compaction in this way.
+            // Makes Spark read exactly these files, as Iceberg does for a compaction.
             Dataset<Row> all = Dataset.ofRows(
                     spark,
                     DataSourceV2Relation.create(
@@ -86,7 +86,10 @@ final class KeyReader {
         }
     }
 
-    /** Staged files; Spark finds no metadata columns where the row ids of format version 3 are columns already. */
+    /**
+     * A table that consists of the staged files. The row ids of format version 3 are left out of its columns, because
+     * with them Spark finds no metadata columns.
+     */
     private static final class Staged extends SparkRewriteTable {
         Staged(Table table, String group) {
             super(table, group);

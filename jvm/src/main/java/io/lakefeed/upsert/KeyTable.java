@@ -5,14 +5,14 @@ import java.util.Arrays;
 /**
  * A hash table from keys to the places of their rows: 22 bytes for each slot, in arrays of primitives.
  *
- * <p>A key is known by 96 bits ({@link KeyHash}). The slots are in {@value #SEGMENTS} segments, which grow one after the
- * other, so that growing needs little memory. A table is not made for several threads.
+ * <p>A key is stored as 96 bits ({@link KeyHash}). The slots are in {@value #SEGMENTS} segments, which grow one after
+ * the other, so that growing needs little memory. Not thread safe.
  */
 final class KeyTable {
     private static final int SEGMENTS = 256;
     private static final int SMALLEST = 16;
     static final int BYTES_OF_SLOT = 22;
-    /** A segment grows when it is fuller than this. */
+    /** The part of a segment's slots that may be in use before the segment grows. */
     private static final double FULLEST = 0.8;
 
     private static final double GROWTH = 1.5;
@@ -20,7 +20,7 @@ final class KeyTable {
     private final Segment[] segments = new Segment[SEGMENTS];
     private int size;
     private long slots;
-    /** Where {@link #find} has stopped. */
+    /** The place where {@link #find} has stopped: a segment, and a slot in it. */
     private Segment segment;
 
     private int slot;
@@ -28,7 +28,7 @@ final class KeyTable {
     private static final class Segment {
         private long[] high;
         private int[] low;
-        /** The file and one; zero for an empty slot. */
+        /** The number of the file plus one; zero for an empty slot. */
         private int[] file;
 
         private int[] position;
@@ -43,7 +43,7 @@ final class KeyTable {
             partition = new short[capacity];
         }
 
-        /** The bits after those that choose the segment. */
+        /** Returns the slot where the search for a key begins, from the bits after those that choose the segment. */
         private int home(long key) {
             return (int) (((key >>> 24 & 0xFFFFFFFFL) * file.length) >>> 32);
         }
@@ -52,7 +52,7 @@ final class KeyTable {
             return at + 1 == file.length ? 0 : at + 1;
         }
 
-        /** Returns the slot of a key, or the empty one where it belongs. */
+        /** Returns the slot of a key, or the empty slot where a new key belongs. */
         private int slot(long highBits, int lowBits) {
             int at = home(highBits);
             while (file[at] != 0 && (high[at] != highBits || low[at] != lowBits)) {
@@ -82,7 +82,10 @@ final class KeyTable {
         return slots * BYTES_OF_SLOT;
     }
 
-    /** Looks a key up; {@link #file}, {@link #position} and {@link #partition} then tell its place. */
+    /**
+     * Returns whether the table has a key; {@link #file}, {@link #position} and {@link #partition} then return the
+     * place of its row.
+     */
     boolean find(long high, int low) {
         segment = segments[(int) (high >>> 56)];
         if (segment == null) {
@@ -104,7 +107,7 @@ final class KeyTable {
         return segment.partition[slot];
     }
 
-    /** Puts a key, or moves it to another place. */
+    /** Adds a key with the place of its row, or moves a key to another place. */
     void put(long high, int low, int file, int position, int partition) {
         int number = (int) (high >>> 56);
         if (segments[number] == null) {
@@ -138,7 +141,7 @@ final class KeyTable {
         return larger;
     }
 
-    /** Removes a key; the keys behind it move up, so that none of them is behind an empty slot. */
+    /** Removes a key; the keys after it move up, because a search ends at an empty slot. */
     void remove(long high, int low) {
         if (!find(high, low)) {
             return;

@@ -1,6 +1,6 @@
 package io.lakefeed.upsert;
 
-/** Says why a batch has to be landed by a MERGE. */
+/** Reports why a batch needs a MERGE instead of the index. */
 public final class NotIndexed extends RuntimeException {
     private static final long serialVersionUID = 1L;
 

@@ -11,7 +11,10 @@ import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructType;
 
-/** Shows a row's columns as Iceberg's partition transforms expect them; Iceberg's own class is private to its package. */
+/**
+ * A view of a row with the values that Iceberg's partition transforms expect, because Iceberg's own class is private to
+ * its package.
+ */
 final class RowValues implements StructLike {
     private final List<Types.NestedField> fields;
     private final StructType types;

@@ -22,7 +22,7 @@ class LogDirectoryTest {
     @ParameterizedTest(name = "{0}: {1}")
     @CsvSource({"s3a://b/cp/offsets, true", "s3a://b/cp/commits, true", "s3a://b/f/_spark_metadata, true",
         "s3a://b/cp/sources/0, true", "s3a://b/cp/state, false", "s3a://b/cp/sources, false", "s3a://b/cp, false"})
-    void aDirectoryIsALogIfSparkWritesALogThere(String path, boolean log) {
+    void onlyDirectoriesOfSparksLogsAreLogs(String path, boolean log) {
         assertEquals(log, LogDirectory.isLog(new Path(path)));
     }
 
@@ -49,7 +49,7 @@ class LogDirectoryTest {
         }
 
         @Test
-        void contentIsReplacedAndDropped() {
+        void contentOfAnEntryIsReplacedAndDropped() {
             log.keep("1", new byte[10]);
             log.keep("1", new byte[] {1});
             log.keep("2", new byte[9]);
@@ -83,7 +83,7 @@ class LogDirectoryTest {
         private final S3ACheckpoint.EntryInput input = new S3ACheckpoint.EntryInput(new byte[] {0, 1, 2, 3, 4});
 
         @Test
-        void anEntrySeeksToAPosition() throws EOFException {
+        void anEntryIsReadFromAPositionAfterSeek() throws EOFException {
             input.seek(3);
             assertEquals(3, input.getPos());
             assertEquals(3, input.read());
@@ -94,7 +94,7 @@ class LogDirectoryTest {
         }
 
         @Test
-        void anEntryReadsAtAPosition() throws IOException {
+        void anEntryIsReadAtAPositionWithoutSeek() throws IOException {
             byte[] buffer = new byte[4];
             assertEquals(2, input.read(3, buffer, 1, 3));
             assertArrayEquals(new byte[] {0, 3, 4, 0}, buffer);

@@ -48,7 +48,7 @@ class CheckedOperationsTest {
     @Nested
     class Batches {
         @Test
-        void batchesThatContinueAreCommittedWithTheirPosition() {
+        void batchesThatContinueTheFeedAreCommittedWithThePosition() {
             commit(table -> Tables.commit(table, 1, "A 0 5"));
             commit(table -> Tables.commit(table, 2, "A 5 9"));
             assertEquals(2, store.current.currentSnapshot().snapshotId());
@@ -64,13 +64,13 @@ class CheckedOperationsTest {
             "B 5 9, was recreated",
             "A 9 12 0 1, begins at 9",
         })
-        void batchesThatDoNotContinueAreRefused(String ranges, String reason) {
+        void batchesThatDoNotContinueTheFeedAreRefused(String ranges, String reason) {
             commit(table -> Tables.commit(table, 1, "A 0 5"));
             refused(reason, table -> Tables.commit(table, 2, ranges));
         }
 
         @Test
-        void aBatchIsComparedWithTheFeedsLastCommitBelowOtherSnapshots() {
+        void aBatchIsComparedWithTheFeedsLastCommitDespiteLaterSnapshotsOfOthers() {
             commit(table -> Tables.commit(table, 1, "A 0 5"));
             commit(table -> Tables.add(table, 2));
             refused("begins at 0", table -> Tables.commit(table, 3, "A 0 5"));
@@ -174,7 +174,7 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void aMoveFromAnotherPositionIsRefused() {
+        void aMoveThatDoesNotBeginAtTheFeedsPositionIsRefused() {
             commit(table -> Tables.commit(table, 1, "A 0 9"));
             refused("is to be moved from 8", table -> Tables.commit(table, 2, "A 4 4", Ledger.MOVED, Tables.moved("A 8 4")));
         }
@@ -211,7 +211,7 @@ class CheckedOperationsTest {
             "A 12 15, will read these records itself",
             "B 0 3, will read these records itself",
         })
-        void aBackfillOfOtherRecordsIsRefused(String ranges, String reason) {
+        void aBackfillOfCoveredOrFutureRecordsIsRefused(String ranges, String reason) {
             commit(table -> Tables.commit(table, 1, "A 5 9"));
             refused(reason, table -> Tables.backfill(table, 2, ranges));
         }
@@ -268,14 +268,14 @@ class CheckedOperationsTest {
     @Nested
     class LostAnswers {
         @Test
-        void aCommitWithoutAnAnswerThatSucceededIsASuccess() {
+        void aCommitThatSucceededWithoutAnAnswerIsASuccess() {
             store.after = new CommitStateUnknownException(new RuntimeException("connection reset"));
             commit(table -> Tables.commit(table, 1, "A 0 5"));
             assertEquals(1, store.commits);
         }
 
         @Test
-        void aCommitWithoutAnAnswerThatFailedIsAFailure() {
+        void aCommitThatFailedWithoutAnAnswerIsAFailure() {
             store.before = new CommitStateUnknownException(new RuntimeException("connection reset"));
             assertThrows(CommitStateUnknownException.class, () -> commit(table -> Tables.commit(table, 1, "A 0 5")));
         }
@@ -283,7 +283,7 @@ class CheckedOperationsTest {
         @Test
         void aRetryOfACommitThatSucceededChangesNothing() {
             commit(table -> Tables.commit(table, 1, "A 0 5"));
-            // The next attempt commits the same batch in a new snapshot.
+            // The retry commits the same batch in a new snapshot.
             commit(table -> Tables.add(table, 2, Ledger.FEED, Tables.FEED, Ledger.COMMIT_ID, "c1",
                     Ledger.RANGES, Tables.ranges("A 0 5")));
             assertEquals(1, store.commits);
@@ -291,12 +291,12 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void aRetryDoesNotRollBackAnotherWritersCommit() {
+        void aRetryDoesNotRollBackALaterCommitOfAnotherWriter() {
             TableMetadata base = store.current;
             TableMetadata mine = Tables.commit(base, 1, "A 0 5");
             store.before = new CommitFailedException("no answer");
             assertThrows(CommitFailedException.class, () -> operations.commit(base, mine));
-            // The commit succeeded nevertheless, and another writer's commit follows it.
+            // The first commit has succeeded although its answer was lost, and another writer's commit follows.
             store.before = null;
             store.current = Tables.add(mine, 2);
             commit(table -> Tables.rollBack(table, 1));
@@ -363,13 +363,13 @@ class CheckedOperationsTest {
         }
 
         @Test
-        void aPauseEndsAtItsTime() {
+        void aPauseEndsAtTheTimeInTheProperty() {
             commit(table -> Tables.set(table, Quiet.PROPERTY, "1000"));
             commit(table -> Tables.addAs("replace", table, 1));
         }
     }
 
-    /** A default method that is not overridden would not reach the catalog's operations. */
+    /** If a default method were not overridden, its calls would not reach the catalog's operations. */
     @Test
     void eachMethodOfTheInterfaceIsOverridden() throws NoSuchMethodException {
         for (Method method : TableOperations.class.getMethods()) {

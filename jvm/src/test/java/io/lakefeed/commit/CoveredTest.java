@@ -31,14 +31,14 @@ class CoveredTest {
     @ParameterizedTest(name = "[{0}] with [{1}, {2}) is [{3}]")
     @CsvSource({
         "'', 0, 5, 0 5",
-        "0 5, 5, 9, 0 9", // touches the end
-        "5 9, 0, 5, 0 9", // touches the start
+        "0 5, 5, 9, 0 9", // touches the interval's end
+        "5 9, 0, 5, 0 9", // touches the interval's start
         "0 5, 7, 9, 0 5 7 9", // leaves a gap
         "0 5 7 9, 5, 7, 0 9", // fills the gap
-        "0 5 7 9, 4, 8, 0 9", // overlaps both
-        "0 9, 3, 4, 0 9", // lies inside
-        "3 4, 0, 9, 0 9", // contains it
-        "0 1 2 3 4 5 6 7, 0, 7, 0 7", // contains several
+        "0 5 7 9, 4, 8, 0 9", // overlaps both intervals
+        "0 9, 3, 4, 0 9", // lies inside the interval
+        "3 4, 0, 9, 0 9", // contains the interval
+        "0 1 2 3 4 5 6 7, 0, 7, 0 7", // contains several intervals
         "0 5, 5, 5, 0 5", // is empty
         "0 5, 9, 3, 0 5", // ends before it begins
         "'', 9223372036854775800, 9223372036854775807, 9223372036854775800 9223372036854775807",
@@ -54,11 +54,11 @@ class CoveredTest {
         "0 9, 0, 9, ''",
         "0 9, 0, 4, 4 9",
         "0 9, 4, 9, 0 4",
-        "0 9, 3, 5, 0 3 5 9", // splits it
-        "0 5 7 9, 4, 8, 0 4 8 9", // cuts both
+        "0 9, 3, 5, 0 3 5 9", // splits the interval
+        "0 5 7 9, 4, 8, 0 4 8 9", // cuts both intervals
         "0 2 4 6 8 10, 1, 9, 0 1 9 10", // removes the middle interval
-        "0 5, 5, 9, 0 5", // begins at its end
-        "5 9, 0, 5, 5 9", // ends at its start
+        "0 5, 5, 9, 0 5", // begins where the interval ends
+        "5 9, 0, 5, 5 9", // ends where the interval begins
         "0 5, 2, 2, 0 5", // is empty
         "'', 0, 5, ''",
     })
@@ -118,7 +118,7 @@ class CoveredTest {
     }
 
     @Test
-    void keepRemovesOtherTopics() {
+    void keepRemovesTopicsThatAreMissingOrRecreated() {
         Covered covered = of("0 9");
         covered.add(Json.of("{'u': {'id': 'U', 'ranges': {'0': [0, 3]}}, 'v': {'id': 'V', 'ranges': {'0': [0, 3]}}}"));
         covered.keep(Json.of("{'t': {'id': 'A', 'ranges': {}}, 'u': {'id': 'other', 'ranges': {}}}"));
@@ -126,7 +126,7 @@ class CoveredTest {
     }
 
     @Test
-    void itsTextIsReadAgain() {
+    void coveredOffsetsAreReadAsTheyWereWritten() {
         JsonNode json = Json.of("{'t': {'id': 'A', 'offsets': {'0': [0, 5, 7, 9], '1': []}}}");
         assertEquals(json.toString(), Covered.of(json).toJson().toString());
         assertEquals(Json.quoted("{}"), Covered.nothing().toJson().toString());

@@ -14,7 +14,7 @@ class LastReplayTest {
     }
 
     @Test
-    void readsWhatItWrites() {
+    void aReplayIsReadAsItWasWritten() {
         LastReplay replay = new LastReplay("a-b", 123, 4);
         assertEquals("a-b 123 4", replay.toString());
         assertEquals(replay, LastReplay.parsed(replay.toString()));

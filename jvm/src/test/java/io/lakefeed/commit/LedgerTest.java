@@ -39,13 +39,13 @@ class LedgerTest {
             "A 0 5, A 5 9 0 3, none", // a new partition
             "A 0 5, A 6 9, 't-0 begins at 6, the table ends at 5'", // a gap
             "A 0 5, A 4 9, 't-0 begins at 4, the table ends at 5'", // a duplicate
-            "A 0 5, A 0 5, 't-0 begins at 0, the table ends at 5'", // the same again
+            "A 0 5, A 0 5, 't-0 begins at 0, the table ends at 5'", // the same range again
             "A 0 5 0 7, A 5 9 8 9, 't-1 begins at 8, the table ends at 7'",
             "A 0 5 0 7, A 5 9, t-1 is in the table but not in the batch",
             "A 0 5, B 5 9, 'topic t was recreated (id B, was A)'",
-            "'A 0 5', ' 5 9', none", // an unknown id is no other topic's
+            "'A 0 5', ' 5 9', none", // an unknown id is not taken for a new topic
         })
-        void aCommitMustBeginWhereTheLastOneEnded(String last, String next, String fault) {
+        void aCommitMustBeginWhereTheLastCommitEnded(String last, String next, String fault) {
             assertEquals(fault == null ? List.of() : List.of(fault), faults(last, next));
         }
 
@@ -69,7 +69,7 @@ class LedgerTest {
             "A 0 5, A 5 0, B 0 0, none", // to a recreated topic
             "A 0 5, B 5 0, B 0 0, 'topic t was recreated (id B, was A)'",
         })
-        void aMoveIsCheckedAtBothEnds(String last, String positions, String next, String fault) {
+        void bothPositionsOfAMoveAreChecked(String last, String positions, String next, String fault) {
             List<String> found = faults(last, next, Ledger.MOVED, Tables.moved(positions));
             assertEquals(fault == null ? List.of() : List.of(fault), found);
         }
@@ -110,7 +110,7 @@ class LedgerTest {
     @CsvSource(nullValues = "none", value = {
         "A 0 9, A 3 9, none",
         "A 0 9, A 3 10, 't-0 up to 10, it is at 9'",
-        "A 0 9, B 3 5, 't-0 up to 5, it is at 9'", // another topic's offsets
+        "A 0 9, B 3 5, 't-0 up to 5, it is at 9'", // offsets of a topic with a new id
         "A 0 9, A 0 3 0 4, 't-1 up to 4, it is at 0'", // a partition that the feed has not read
     })
     void aBackfillMustEndBeforeTheFeedsPosition(String position, String ranges, String ahead) {

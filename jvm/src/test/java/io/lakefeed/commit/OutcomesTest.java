@@ -33,7 +33,7 @@ class OutcomesTest {
 
     @Test
     void outcomesAreZeroBeforeATaskHasReadTheirFields() throws ReflectiveOperationException {
-        // Deserialization creates the object before it reads the fields, and a heartbeat can use it then.
+        // Deserialization creates the object before it reads the fields, and a heartbeat can use the object in between.
         Class<?> factory = Class.forName("sun.reflect.ReflectionFactory");
         Constructor<?> withoutFields = (Constructor<?>) factory
                 .getMethod("newConstructorForSerialization", Class.class, Constructor.class)
@@ -111,12 +111,12 @@ class OutcomesTest {
             "1, 10, 0, 1.0, 0, 0, false",
             "1, 10, 1, 0.1, 0, 0, true", // exactly the limit
             "2, 10, 9, 0.1, 0, 0, false",
-            "1, 10, 1, 1.0, 1, 10, false", // earlier batches count
+            "1, 10, 1, 1.0, 1, 10, false", // the dead letters and records of earlier batches count, too
             "1, 10, 9, 0.1, 1, 10, true",
             "2, 10, 9, 0.1, 1, 10, false",
             "3, 10, 9, 0.1, 0, 20, true",
         })
-        void theBudgetAllowsUpToItsLimits(int dead, int records, long most, double share, long deadBefore, long recordsBefore, boolean allowed) {
+        void theBudgetAllowsABatchUpToItsLimits(int dead, int records, long most, double share, long deadBefore, long recordsBefore, boolean allowed) {
             long[] offsets = new long[dead];
             for (int at = 0; at < dead; at++) {
                 offsets[at] = at;
@@ -143,7 +143,7 @@ class OutcomesTest {
     }
 
     @Test
-    void theTimeSinceTheSinkMayCommitIsKnown() {
+    void theTimeSinceTheSinkWasAllowedToCommitIsKnown() {
         assertEquals(-1, outcomes.secondsSinceAllowed());
         outcomes.cover(List.of(1));
         outcomes.check();
@@ -216,7 +216,7 @@ class OutcomesTest {
         }
 
         @Test
-        void furtherReasonsAreCountedTogether() {
+        void reasonsBeyondTheLimitAreCountedTogether() {
             Outcomes.RangeOutcome range = range("t", 0, 0, 100);
             for (int at = 0; at < 100; at++) {
                 range.deadLetter(at, "reason " + "x".repeat(at));

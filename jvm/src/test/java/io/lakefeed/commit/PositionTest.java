@@ -15,7 +15,7 @@ import org.junit.jupiter.api.Test;
 class PositionTest {
     private static final String PROPERTY = Ledger.POSITION + Tables.FEED;
 
-    /** Records the position after the table's current snapshot in the table. */
+    /** Returns the table with the position after its current snapshot in the property. */
     private static TableMetadata recorded(TableMetadata table) {
         String before = table.properties().get(PROPERTY);
         Position position = Position.after(
@@ -55,7 +55,7 @@ class PositionTest {
                 commit(commit(Tables.empty(), 1, "A 0 9"), 2, "A 4 4", Ledger.MOVED, Tables.moved("A 9 4"));
 
         @Test
-        void keptRowsAreKnownAfterTheirMoveExpired() {
+        void keptRowsAreKnownAfterTheSnapshotOfTheMoveExpired() {
             assertEquals("4 9", kept(position(rewound)));
             TableMetadata table = commit(commit(rewound, 3, "A 4 7"), 4, "A 7 8");
             assertEquals("4 9", kept(position(Tables.expire(table, 1, 2, 3))));
@@ -70,7 +70,7 @@ class PositionTest {
         }
 
         @Test
-        void keptRowsAreForgottenWithTheirTopic() {
+        void keptRowsAreForgottenIfAMoveLeavesTheirTopic() {
             assertEquals("", kept(position(commit(rewound, 3, "B 0 0", Ledger.MOVED, Tables.moved("A 4 0")))));
         }
 
@@ -82,20 +82,20 @@ class PositionTest {
         }
 
         @Test
-        void keptRowsFollowARollback() {
+        void aRollbackRestoresWhichRowsWereKept() {
             assertEquals("", kept(rolledBack(rewound, 1)));
             TableMetadata deleted = commit(commit(rewound, 3, "A 4 8"), 4, "A 6 6", Ledger.MOVED, deleting("A 8 6"));
             assertEquals("4 9", kept(rolledBack(deleted, 3)));
         }
 
         @Test
-        void keptRowsComeBackWithARollbackEvenIfTheirMoveExpired() {
+        void aRollbackRestoresKeptRowsEvenIfTheSnapshotOfTheMoveExpired() {
             TableMetadata deleted = commit(commit(rewound, 3, "A 4 8"), 4, "A 6 6", Ledger.MOVED, deleting("A 8 6"));
             assertEquals("4 9", kept(rolledBack(Tables.expire(deleted, 1, 2), 3)));
         }
 
         @Test
-        void aPositionWithoutKeptRowsHasNoKeyForThem() {
+        void aPositionWithoutKeptRowsHasNoKeyForKeptRows() {
             assertFalse(Json.of(position(commit(Tables.empty(), 1, "A 0 9")).toJson()).has("kept"));
         }
 
@@ -170,7 +170,7 @@ class PositionTest {
         }
 
         @Test
-        void afterDoesNotChangeTheEarlierPosition() {
+        void theNextPositionDoesNotChangeThePositionBeforeIt() {
             Position before = position(commit(Tables.empty(), 1, "A 0 5"));
             Position.after(before, Tables.commit(Tables.empty(), 2, "A 5 9").currentSnapshot(), Tables.FEED);
             assertEquals("0 5", covered(before));
@@ -180,13 +180,13 @@ class PositionTest {
     @Nested
     class Recorded {
         @Test
-        void readsWhatItWrites() {
+        void aPositionIsReadAsItWasWritten() {
             String json = position(backfill(commit(Tables.empty(), 1, "A 5 9"), 2, "A 0 3")).toJson();
             assertEquals(json, Position.ofJson(json).toJson());
         }
 
         @Test
-        void anUnknownCoverageHasNoKeys() {
+        void aPositionWithUnknownCoverageHasNoKeysForTheCoverage() {
             JsonNode json = Json.of(position(commit(Tables.empty(), 1, "A 0 9", Ledger.CONTINUITY, "sparse")).toJson());
             assertFalse(json.has("covered"));
             assertFalse(json.has("covered-at"));
@@ -212,7 +212,7 @@ class PositionTest {
         }
 
         @Test
-        void thePropertyIsTrustedBelowOtherWritersSnapshots() {
+        void thePropertyIsTrustedIfOtherWritersHaveCommittedSince() {
             assertEquals("0 9", covered(position(Tables.add(Tables.add(table, 4), 5))));
         }
 

@@ -112,7 +112,7 @@ class PublicationTest {
         begin();
         land(at -> Tables.commit(at, 2, "A 10 20"));
         assertEquals(2, Position.ofJson(store.current.properties().get(POSITION)).commit().snapshotId());
-        // Another writer rolls main back: the branch and the feed's position do not change.
+        // If another writer rolls main back, the branch and the feed's position do not change.
         operations.commit(store.current, Tables.add(store.current, 3));
         operations.commit(store.current, Tables.rollBack(store.current, 1));
         assertEquals(2, Position.ofJson(store.current.properties().get(POSITION)).commit().snapshotId());

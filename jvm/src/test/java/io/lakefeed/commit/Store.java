@@ -12,7 +12,7 @@ final class Store implements TableOperations {
     RuntimeException before;
     RuntimeException after;
     int commits;
-    /** Another writer's action, which runs once, before the next commit. */
+    /** What another writer does just before the next commit; runs only once. */
     Runnable meanwhile;
 
     @Override

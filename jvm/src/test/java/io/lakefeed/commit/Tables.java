@@ -25,7 +25,7 @@ final class Tables {
         return set(TableMetadata.newTableMetadata(schema, PartitionSpec.unpartitioned(), "memory:/t", Map.of()), properties);
     }
 
-    /** Sets properties: key, value, key, value, … */
+    /** Returns the table with these properties: key, value, key, value, … */
     static TableMetadata set(TableMetadata table, String... properties) {
         TableMetadata.Builder builder = TableMetadata.buildFrom(table);
         for (int at = 0; at < properties.length; at += 2) {
@@ -34,7 +34,7 @@ final class Tables {
         return builder.build();
     }
 
-    /** Adds an append after the current snapshot; the summary is key, value, key, value, … */
+    /** Returns the table with an append after the current snapshot; {@code summary} is key, value, key, value, … */
     static TableMetadata add(TableMetadata table, long id, String... summary) {
         return addAs("append", table, id, summary);
     }
@@ -55,21 +55,24 @@ final class Tables {
                 .build();
     }
 
-    /** Adds a commit of the feed {@value #FEED} with the id {@code c<id>}; ranges are {@code topic start end}. */
+    /**
+     * Returns the table with a commit of the feed {@value #FEED}, with the id {@code c<id>}; {@code ranges} is topic
+     * id, start, end.
+     */
     static TableMetadata commit(TableMetadata table, long id, String ranges, String... summary) {
         return add(table, id, join(new String[] {
             Ledger.FEED, FEED, Ledger.COMMIT_ID, "c" + id, Ledger.RANGES, ranges(ranges),
         }, summary));
     }
 
-    /** Adds a backfill of the feed {@value #FEED}. */
+    /** Returns the table with a backfill of the feed {@value #FEED}. */
     static TableMetadata backfill(TableMetadata table, long id, String ranges, String... summary) {
         return add(table, id, join(new String[] {
             Ledger.BACKFILL_OF, FEED, Ledger.COMMIT_ID, "b" + id, Ledger.RANGES, ranges(ranges),
         }, summary));
     }
 
-    /** Makes an older snapshot the current one. */
+    /** Returns the table after a rollback to an older snapshot. */
     static TableMetadata rollBack(TableMetadata table, long id) {
         return TableMetadata.buildFrom(table).setBranchSnapshot(id, SnapshotRef.MAIN_BRANCH).build();
     }
@@ -84,7 +87,10 @@ final class Tables {
         return TableMetadata.buildFrom(table).removeRef(name).build();
     }
 
-    /** Adds the snapshot of {@code change} to a branch instead of {@code main}; creates the branch if it is missing. */
+    /**
+     * Returns the table with the snapshot of {@code change} in a branch instead of {@code main}; creates a missing
+     * branch.
+     */
     static TableMetadata inBranch(TableMetadata table, String name, UnaryOperator<TableMetadata> change) {
         TableMetadata as = table.ref(name) == null ? table : rollBack(table, table.ref(name).snapshotId());
         return TableMetadata.buildFrom(table)
@@ -99,8 +105,8 @@ final class Tables {
     }
 
     /**
-     * Returns {@code {"t":{"id":"A","ranges":{"0":[3,7]}}}} for {@code A 3 7}: a topic's id, then partition by
-     * partition.
+     * Returns {@code {"t":{"id":"A","ranges":{"0":[3,7]}}}} for {@code A 3 7}: a topic's id, then start and end for
+     * each partition.
      */
     static String ranges(String text) {
         List<String> parts = List.of(text.split(" "));
@@ -112,7 +118,7 @@ final class Tables {
         return json.toString();
     }
 
-    /** Returns the property {@value Ledger#MOVED} of a move; positions have the form of {@link #ranges}. */
+    /** Returns the property {@value Ledger#MOVED} of a move; {@code positions} has the form of {@link #ranges}. */
     static String moved(String positions) {
         return "{'reason':'rewind','positions':" + ranges(positions) + "}";
     }

@@ -11,7 +11,7 @@ import org.apache.iceberg.TableMetadata;
 import org.apache.iceberg.TableOperations;
 import org.junit.jupiter.api.Test;
 
-/** If the catalog's server writes the table's metadata file, the commit waits for the uploads of all other files. */
+/** Tests that a commit waits for the uploads of its files if the catalog's server writes the table's metadata file. */
 class UploadedFirstTest {
     private static final String FOLDER = "s3://lake/uploaded/metadata/";
 

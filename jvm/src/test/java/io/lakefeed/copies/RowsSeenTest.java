@@ -42,7 +42,7 @@ class RowsSeenTest {
     }
 
     @Test
-    void readsWhatItWrites() {
+    void rowsAreReadAsTheyWereWritten() {
         Random random = new Random(3);
         RowsSeen seen = RowsSeen.first();
         long[] offsets = LongStream.range(0, 2_000).map(at -> Math.abs(random.nextLong() >> random.nextInt(60))).toArray();

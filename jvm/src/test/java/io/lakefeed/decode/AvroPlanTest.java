@@ -23,7 +23,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 class AvroPlanTest {
-    /** Encodes a value that is given in Avro's JSON encoding. */
+    /** Returns Avro's binary encoding of a value that is given in Avro's JSON encoding. */
     static byte[] encode(String schema, String json) {
         try {
             Schema writer = AvroTypes.parsed(Json.quoted(schema));
@@ -99,7 +99,7 @@ class AvroPlanTest {
         "['null','int'] | 'long' | {'int':5} | 5",
         "['null','int'] | 'long' | null | error found null, expecting long",
         "['null','string','int'] | ['null','int'] | {'string':'a'} | error ",
-        "['int','long'] | ['int','long'] | {'int':5} | 5", // one column of the wider type
+        "['int','long'] | ['int','long'] | {'int':5} | 5", // a union of numbers is one column of the wider type
         "['float','double'] | ['float','double'] | {'float':1.5} | 1.5",
         "['int','string'] | ['int','string'] | {'string':'a'} | [null, a]",
         "['int','string'] | ['int','string'] | {'int':1} | [1, null]",
@@ -114,7 +114,7 @@ class AvroPlanTest {
     @ParameterizedTest(name = "{0} as {1}: {2} is {3}")
     @CsvSource(delimiter = '|', value = {
         "timestamp-micros | timestamp-micros | 7 | 7",
-        "timestamp-millis | timestamp-millis | 7 | 7000", // Spark's columns have microseconds
+        "timestamp-millis | timestamp-millis | 7 | 7000", // Spark's timestamps have microseconds
         "timestamp-millis | timestamp-micros | 7 | 7000",
         "timestamp-micros | timestamp-millis | 7 | 7",
         "local-timestamp-millis | local-timestamp-micros | 7 | 7000",
@@ -170,11 +170,11 @@ class AvroPlanTest {
 
         @ParameterizedTest(name = "{0}: {1}")
         @CsvSource(delimiter = '|', quoteCharacter = '`', value = {
-            "{'name':'b','type':'string'},{'name':'a','type':'int'} | [x, 1]", // another order
+            "{'name':'b','type':'string'},{'name':'a','type':'int'} | [x, 1]", // the order of fields differs
             "{'name':'b','type':'string'} | [x]",
             "{'name':'a','type':'int'} | [1]",
             "{'name':'c','type':'int','aliases':['a']} | [1]",
-            "{'name':'a','type':'int'},{'name':'c','type':['null','int']} | [1, null]", // null without a default
+            "{'name':'a','type':'int'},{'name':'c','type':['null','int']} | [1, null]", // nullable, without a default
             "{'name':'a','type':'int'},{'name':'c','type':['int','null']} | [1, null]",
             "{'name':'a','type':'int'},{'name':'c','type':'long','default':7} | [1, 7]",
             "{'name':'a','type':'int'},{'name':'c','type':{'type':'array','items':'int'},'default':[1,2]} | [1, [1, 2]]",
@@ -271,7 +271,7 @@ class AvroPlanTest {
         "['null','int'] | null | null",
         "['null','int'] | {'int':5} | [5]",
     })
-    void aValueThatIsNoRecordIsTheFieldValue(String schema, String json, String expected) {
+    void aValueThatIsNoRecordIsReadIntoAFieldNamedValue(String schema, String json, String expected) {
         assertEquals(expected, read(schema, schema, encode(schema, json)));
     }
 

@@ -97,7 +97,7 @@ class AvroTypesTest {
     }
 
     @Test
-    void areBoundedInNumber() {
+    void aSchemaWithTooManyColumnsIsRefused() {
         assertEquals(10_000, ((org.apache.spark.sql.types.StructType) AvroTypes.of(AvroTypes.parsed(wide(10_000)))).size());
         assertThrows(AvroRuntimeException.class, () -> AvroTypes.of(AvroTypes.parsed(wide(10_001))));
     }
@@ -118,7 +118,7 @@ class AvroTypesTest {
         return Json.quoted("{'type':'array','items':".repeat(levels) + "'int'" + "}".repeat(levels));
     }
 
-    /** Each record has two fields of the next record: 40 names mean 2^40 columns. */
+    /** Each record has two fields of the next record's type, so that 40 names mean 2^40 columns. */
     @Test
     void namedTypesThatMeanTooManyColumnsAreRefused() {
         StringBuilder schema = new StringBuilder();

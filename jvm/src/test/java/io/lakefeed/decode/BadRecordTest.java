@@ -46,7 +46,7 @@ class BadRecordTest {
     }
 
     @Test
-    void knownFailuresAreReturnedOrThrown() {
+    void badRecordsAreReturnedAndRegistryFailuresAreThrown() {
         BadRecord bad = new BadRecord("why");
         assertSame(bad, BadRecord.of(bad));
         assertEquals("no field", BadRecord.of(new Malformed("no field")).getMessage());

@@ -11,7 +11,7 @@ import org.apache.avro.io.BinaryEncoder;
 import org.apache.avro.io.EncoderFactory;
 import org.junit.jupiter.api.Test;
 
-/** Reads bytes of Avro's own encoder. */
+/** Tests that the decoder reads the bytes of Avro's own encoder. */
 class BoundedDecoderTest {
     private interface Value {
         void write(BinaryEncoder out) throws IOException;

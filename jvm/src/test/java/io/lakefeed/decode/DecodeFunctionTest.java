@@ -73,7 +73,7 @@ class DecodeFunctionTest {
         @ParameterizedTest(name = "{0} is {1}")
         @CsvSource(delimiter = '|', quoteCharacter = '`', value = {
             "{'a':1,'b':'x'} | [1, x]",
-            "{'b':'x','a':1,'c':[1]} | [1, x]", // other fields are left out
+            "{'b':'x','a':1,'c':[1]} | [1, x]", // a field without a column is left out
             "{'a':1} | [1, null]",
             "{'a':'1','b':'x'} | error: a: expected bigint, found a string",
             "{'a':1.5} | error: a: ",
@@ -106,7 +106,7 @@ class DecodeFunctionTest {
             "1,\"a\\nb\" | [1, a\\nb]",
             "1,NULL | [1, null]",
             "1,\"NULL\" | [1, NULL]", // quoted text is never null
-            " 1 , x | [1,  x]", // blanks count in text only
+            " 1 , x | [1,  x]", // blanks around a number are ignored, blanks in text are kept
             "1, | [1, ]",
             "1 | error: 1 value(s) in the line, 2 expected",
             "1,x,2 | error: 3 value(s) in the line, 2 expected",
@@ -185,7 +185,7 @@ class DecodeFunctionTest {
     }
 
     @Test
-    void aTaskDecodesWithItsOwnCopy() throws IOException, ClassNotFoundException {
+    void aTaskDecodesWithItsOwnCopyOfTheFunction() throws IOException, ClassNotFoundException {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
         new ObjectOutputStream(bytes).writeObject(function(AVRO));
         DecodeFunction copy = (DecodeFunction) new ObjectInputStream(new ByteArrayInputStream(bytes.toByteArray())).readObject();

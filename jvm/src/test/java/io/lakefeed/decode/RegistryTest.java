@@ -32,7 +32,10 @@ class RegistryTest {
     private HttpServer server;
     private Registry registry;
 
-    /** Starts a server that answers a path with {@code status body}; of several lines each request takes one. */
+    /**
+     * Starts a server whose answers are {@code status body} by path; if a path has several lines, each request takes
+     * the next line.
+     */
     @BeforeEach
     void start() throws IOException {
         server = HttpServer.create(new InetSocketAddress("127.0.0.1", 0), 0);
@@ -89,7 +92,7 @@ class RegistryTest {
     }
 
     @Test
-    void aSchemaOfAnotherKindIsRefused() {
+    void aSchemaOfTheWrongKindIsRefused() {
         answers.put("/schemas/ids/7", "200 {'schemaType':'JSON','schema':'{}'}");
         assertEquals("schema id 7 is JSON, not AVRO", refusal(7));
         assertEquals("{}", registry.schema(7, PATIENCE, WriterSchema.JSON), "right for another kind");
@@ -138,7 +141,7 @@ class RegistryTest {
     @CsvSource({
         "401, refuses the credentials",
         "403, refuses the credentials",
-        "404, gave no usable answer", // without an error code: another server's page
+        "404, gave no usable answer", // no error code of a registry, so the page of another server
         "302, gave no usable answer",
         "200, gave no usable answer",
     })
@@ -158,7 +161,7 @@ class RegistryTest {
     }
 
     @Test
-    void aSchemaOfAnotherSubjectIsRefused() {
+    void aSchemaUnderTheWrongSubjectIsRefused() {
         answers.put("/schemas/ids/7/versions", "200 [{'subject':'a-value','version':1},{'subject':'b-value','version':3}]");
         registry.requireSubject(7, Set.of("b-value", "c-value"), PATIENCE);
         registry.requireSubject(7, Set.of("a-value"), PATIENCE);
@@ -168,7 +171,7 @@ class RegistryTest {
     }
 
     @Test
-    void aRegistryIsSharedPerAddress() {
+    void callersWithTheSameAddressAndLoginShareARegistry() {
         assertSame(Registry.at("http://x", "a:b", null), Registry.at("http://x", "a:b", null));
         assertTrue(Registry.at("http://x", "a:b", null) != Registry.at("http://x", "a:c", null));
     }

@@ -30,7 +30,7 @@ class TextValueTest {
         "BIGINT, 0x10, none",
         "BIGINT, '', none",
         "BIGINT, ' 5', none",
-        "BIGINT, ٥, none", // another script's digit
+        "BIGINT, ٥, none", // a digit that is not ASCII
         "INT, 2147483648, none",
         "INT, 2147483647, 2147483647",
         "SMALLINT, 32768, none",
@@ -39,9 +39,9 @@ class TextValueTest {
         "TINYINT, 127, 127",
         "DOUBLE, 1.5, 1.5",
         "DOUBLE, 1e400, none",
-        "DOUBLE, 1e-400, none", // it would be zero
+        "DOUBLE, 1e-400, none", // as a double it would be zero
         "DOUBLE, 0e-400, 0.0",
-        "DOUBLE, 9007199254740993, none", // 2^53 + 1 would lose its last digit
+        "DOUBLE, 9007199254740993, none", // 2^53 + 1 is not a double and would lose its last digit
         "DOUBLE, 9007199254740992, 9.007199254740992E15",
         "DOUBLE, 1.0f, none",
         "DOUBLE, NaN, NaN",
@@ -87,7 +87,7 @@ class TextValueTest {
         "1970-01-01T01:00:00+01:00, UTC, 0",
         "1970-01-01T00:00:00, Europe/Berlin, -3600000000",
         "1970-01-01, UTC, 0",
-        "1970-01-01T00:00:00Z, Europe/Berlin, 0", // its own zone counts
+        "1970-01-01T00:00:00Z, Europe/Berlin, 0", // the zone in the text counts
         "1970, UTC, none",
         "12:30, UTC, none",
         "epoch, UTC, none",
@@ -95,7 +95,7 @@ class TextValueTest {
         "10000-01-01T00:00:00Z, UTC, none",
         "0, UTC, none",
     })
-    void aTimestampUsesItsOwnZoneOrTheRules(String text, String zone, Long micros) {
+    void aTimestampUsesItsOwnZoneOrTheZoneOfTheRules(String text, String zone, Long micros) {
         assertEquals(micros, value("TIMESTAMP", text, false, zone));
     }
 
@@ -107,20 +107,20 @@ class TextValueTest {
     }
 
     @Test
-    void binaryIsBase64() {
+    void binaryIsReadFromBase64() {
         assertArrayEquals(new byte[] {1, 2, 3}, (byte[]) value("BINARY", "AQID", false, "UTC"));
         assertNull(value("BINARY", "no base64", false, "UTC"));
     }
 
     @Test
-    void anEndlessNumberIsNotParsed() {
+    void aVeryLongNumberIsNotParsed() {
         assertNull(value("BIGINT", "0".repeat(1_001), false, "UTC"));
         assertEquals(0L, value("BIGINT", "0".repeat(1_000), false, "UTC"));
         assertNull(value("DOUBLE", "1".repeat(10_000_000), false, "UTC"));
     }
 
     @Test
-    void nestedTypesCannotBeText() {
+    void textCannotBecomeANestedType() {
         TextValue.Rules rules = new TextValue.Rules(ZoneId.of("UTC"), false);
         assertNull(TextValue.as(DataTypes.createArrayType(DataTypes.LongType), rules));
         assertNull(TextValue.as(DataType.fromDDL("a INT"), rules));

@@ -16,7 +16,7 @@ import org.apache.spark.sql.types.StructType;
 final class Values {
     private Values() {}
 
-    /** Returns the value of a decoded record as text, or its error. */
+    /** Returns the value of a decoded record as text; for a record with an error, the error. */
     static String of(InternalRow result, DataType type) {
         return result.isNullAt(2) ? text(result.getStruct(0, 0), type) : "error: " + result.getUTF8String(2);
     }

@@ -52,7 +52,7 @@ class DurableFileSystemTest {
     }
 
     @Test
-    void s3aCanUseItForItsBuffers() throws Exception {
+    void s3aCanUseTheFileSystemForItsBuffers() throws Exception {
         Configuration conf = new Configuration();
         conf.set("fs.file.impl", DurableFileSystem.class.getName());
         conf.setBoolean("fs.file.impl.disable.cache", true);

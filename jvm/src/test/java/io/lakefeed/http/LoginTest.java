@@ -68,7 +68,7 @@ class LoginTest {
         HttpClient http = HttpClient.newHttpClient();
         assertEquals(basic("user:pass"), Login.of("user:pass", http).header());
         assertEquals("Bearer abc", Login.of(Json.quoted("{'token':'abc'}"), http).header());
-        // A password can begin with a brace, like the JSON of other credentials.
+        // A user's name can begin with a brace, although credentials in JSON do so, too.
         assertEquals(basic("{x:pass"), Login.of("{x:pass", http).header());
     }
 
@@ -86,24 +86,24 @@ class LoginTest {
         expires = ",'expires_in':1";
         Login login = login("");
         assertEquals("Bearer token-1", login.header());
-        Thread.sleep(900); // Four fifths of a second have passed.
+        Thread.sleep(900); // More than four fifths of the token's second have passed.
         assertEquals("Bearer token-2", login.header());
     }
 
     @Test
-    void aTokenWithoutAnExpiryIsUsedForAWhile() throws Exception {
+    void aTokenWithoutAnExpiryIsUsedAgain() throws Exception {
         expires = "";
         Login login = login("");
         assertEquals(login.header(), login.header());
     }
 
     @Test
-    void aRefusedTokenIsFetchedAgainOnce() throws Exception {
+    void aRefusedTokenIsReplacedOnlyOnce() throws Exception {
         Login login = login("");
         String refused = login.header();
         assertTrue(login.renew(refused));
         assertEquals("Bearer token-2", login.header());
-        // Another thread was refused with the old token, and must not drop the new one.
+        // A second thread that was refused with the old token must not drop the new token.
         assertTrue(login.renew(refused));
         assertEquals("Bearer token-2", login.header());
     }

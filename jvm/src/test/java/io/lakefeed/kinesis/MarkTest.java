@@ -26,7 +26,7 @@ class MarkTest {
         "49 finished, 49, none, 0, true",
         "49 seen:7 finished, 49, none, 7, true",
     })
-    void readsWhatItWrites(String text, String sequenceNumber, Long since, long seen, boolean finished) {
+    void aMarkIsReadAsItWasWritten(String text, String sequenceNumber, Long since, long seen, boolean finished) {
         Mark mark = Mark.of(text);
         assertEquals(sequenceNumber, mark.sequenceNumber());
         assertEquals(since, mark.since());
@@ -37,7 +37,7 @@ class MarkTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"49 other", "49 seen:x", "49 50", "49 finished yes"})
-    void otherTextsAreRefused(String text) {
+    void malformedMarksAreRefused(String text) {
         assertThrows(IllegalArgumentException.class, () -> Mark.of(text));
     }
 
@@ -50,7 +50,7 @@ class MarkTest {
     @Nested
     class Offsets {
         @Test
-        void offsetsAreReadAgainFromTheirJson() {
+        void offsetsAreReadFromTheirJson() {
             String json = Json.quoted("{'s':{'0':{'at':12,'mark':'49 seen:7'},'10':{'at':0,'mark':'oldest'}}}");
             StreamOffset offset = StreamOffset.of(json);
             assertEquals(json, offset.json());
@@ -68,7 +68,7 @@ class MarkTest {
         }
 
         @Test
-        void offsetsCopyTheirShards() {
+        void offsetsDoNotShareTheirMapOfShards() {
             TreeMap<Integer, StreamOffset.At> shards = new TreeMap<>();
             StreamOffset offset = new StreamOffset("s", shards);
             shards.put(1, StreamOffset.At.BEGINNING);
@@ -77,7 +77,7 @@ class MarkTest {
         }
 
         @Test
-        void otherTextsAreNoOffsets() {
+        void malformedOffsetsAreRefused() {
             assertThrows(IllegalArgumentException.class, () -> StreamOffset.of("{"));
         }
     }
@@ -110,7 +110,7 @@ class MarkTest {
         }
 
         @Test
-        void anUnknownTimeDoesNotReachTheRetention() {
+        void aMarkWithAnUnknownTimeHasNotReachedTheRetention() {
             assertFalse(new Retention(DAY).hasReached(new Mark("49", 0, false)));
         }
 

@@ -37,7 +37,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 import org.junit.jupiter.api.Test;
 
-/** Compares files of the columnar appender with Iceberg's own: they have the same rows and metrics. */
+/** Compares files of the columnar appender with files of Iceberg's own appender. */
 class ColumnarFileTest {
     private static final int SCHEMAS = Integer.parseInt(System.getenv().getOrDefault("LAKEFEED_TESTS_SCHEMAS", "150"));
     private static final Map<String, String> ZSTD = Map.of("write.parquet.compression-codec", "zstd");
@@ -47,8 +47,8 @@ class ColumnarFileTest {
     private record Written(Metrics metrics, List<Long> splitOffsets, List<UnsafeRow> rows, long length) {}
 
     @Test
-    @SuppressWarnings("deprecation") // Other ways to choose metrics need a table.
-    void randomFilesHaveTheSameRowsAndMetricsAsIcebergs() {
+    @SuppressWarnings("deprecation") // Only this deprecated way to choose metrics works without a table.
+    void randomFilesHaveTheSameRowsAndMetricsAsFilesOfIceberg() {
         for (int seed = 0; seed < SCHEMAS; seed++) {
             Random random = new Random(seed);
             Schema schema = RandomRows.schema(random);
@@ -91,7 +91,7 @@ class ColumnarFileTest {
 
     /**
      * Returns the bounds that do not depend on the ends of row groups, which differ between the two files. The bounds
-     * of UUIDs depend on them: see {@link #boundsOfUuidsDependOnTheRowGroups}.
+     * of UUIDs depend on the ends of row groups: see {@link #boundsOfUuidsDependOnTheRowGroups}.
      */
     private static Map<Integer, ByteBuffer> comparable(Map<Integer, ByteBuffer> bounds, Schema schema, boolean single) {
         Map<Integer, ByteBuffer> found = new HashMap<>(bounds);
@@ -150,7 +150,7 @@ class ColumnarFileTest {
 
     /**
      * Parquet orders UUIDs as unsigned bytes within a row group; Iceberg merges the row groups' bounds as signed longs.
-     * If this test fails, Iceberg uses one order: then compare the bounds of all files.
+     * If this test fails, Iceberg uses one order for both, so the other tests can compare the bounds of all files.
      */
     @Test
     void boundsOfUuidsDependOnTheRowGroups() {
@@ -169,12 +169,12 @@ class ColumnarFileTest {
         assertTrue(several.splitOffsets.size() > 1, several.splitOffsets + "");
         assertEquals((byte) 0x10, one.metrics.lowerBounds().get(1).get(0));
         assertEquals((byte) 0xf0, several.metrics.lowerBounds().get(1).get(0));
-        // The same row groups, the same bounds.
+        // With the same row groups, both appenders give the same bounds.
         assertSame("one row group", schema, type, rows, ZSTD, metrics);
     }
 
     @Test
-    void filesAreAtMostTwoPercentLargerThanIcebergs() {
+    void filesAreAtMostTwoPercentLargerThanFilesOfIceberg() {
         Schema schema = new Schema(
                 Types.NestedField.optional(1, "number", Types.LongType.get()),
                 Types.NestedField.optional(2, "flag", Types.StringType.get()),
@@ -208,7 +208,7 @@ class ColumnarFileTest {
     }
 
     @Test
-    void rowGroupsOfHugeRowsEndInTime() {
+    void rowGroupsOfHugeRowsEndWhereIcebergsEnd() {
         Schema schema = new Schema(Types.NestedField.optional(1, "bytes", Types.BinaryType.get()));
         StructType type = SparkSchemaUtil.convert(schema);
         byte[] value = new byte[100_000];
@@ -224,7 +224,10 @@ class ColumnarFileTest {
         assertEquals(3, written.columnar.splitOffsets.size());
     }
 
-    /** Creates rows; {@code values} returns the values of a row, or its only value. */
+    /**
+     * Returns {@code count} rows; {@code values} returns the values of each row, or the only value of a row with one
+     * column.
+     */
     private static List<UnsafeRow> rows(StructType type, int count, IntFunction<Object> values) {
         UnsafeProjection projection = UnsafeProjection.create(type);
         return IntStream.range(0, count)
@@ -235,7 +238,7 @@ class ColumnarFileTest {
     }
 
     @Test
-    void aTableIsRefusedForItsFilesReasons() {
+    void aTableIsRefusedForTheSameReasonsAsItsFiles() {
         String flat = new StructType().add("number", "long").json();
         String nested = new StructType().add("list", "array<struct<a:long,b:variant>>").json();
         assertNull(ColumnarModel.refusal(flat, Map.of()));

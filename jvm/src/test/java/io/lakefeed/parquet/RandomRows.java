@@ -33,7 +33,7 @@ final class RandomRows {
         "", "a", "\u0000", "é", "\uD83D\uDE00".repeat(20), "\uDBFF\uDFFF".repeat(17), "z".repeat(16), "z".repeat(17)
     };
 
-    /** Some of them have another spelling in Parquet files. */
+    /** Names of columns; some are spelled differently in Parquet files. */
     private static final String[] NAMES = {"c", "c", "c", "a column ", "é", "1-", "日本", "x_x20", "element", "key`"};
 
     private static final String[] CODECS = {"zstd", "zstd", "snappy", "gzip", "uncompressed", "lz4_raw"};
@@ -63,7 +63,10 @@ final class RandomRows {
         return fields;
     }
 
-    /** Returns an id that is no position: a table's columns can change. */
+    /**
+     * Returns an id for a column that is not the column's position, because in a table with changed columns the two
+     * differ.
+     */
     private int id() {
         lastId -= 3;
         return lastId;

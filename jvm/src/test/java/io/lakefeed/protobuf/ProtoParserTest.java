@@ -120,13 +120,13 @@ class ProtoParserTest {
         }
 
         @Test
-        void thePresenceOfAFileAppliesInsideMessages() {
+        void thePresenceOfAFileAppliesToNestedMessages() {
             String text = EDITION + "option features.field_presence = IMPLICIT; message M { message N { int32 a = 1; } }";
             assertEquals(Presence.IMPLICIT, message(text).messages().get(0).fields().get(0).presence());
         }
 
         @Test
-        void thePresenceOfAFileAppliesBeforeItsOption() {
+        void thePresenceOfAFileAppliesToMessagesBeforeTheOption() {
             String text = EDITION + "message M { int32 a = 1; } option features.field_presence = IMPLICIT;";
             assertEquals(Presence.IMPLICIT, message(text).fields().get(0).presence());
         }
@@ -253,7 +253,7 @@ class ProtoParserTest {
         "syntax = \"proto3\"; message M { }",
         "\"text\"",
     })
-    void refusesOtherTexts(String text) {
+    void invalidTextsAreRefused(String text) {
         SchemaException wrong = assertThrows(SchemaException.class, () -> ProtoParser.parse(PROTO3 + text));
         assertFalse(wrong.getMessage().isBlank());
     }

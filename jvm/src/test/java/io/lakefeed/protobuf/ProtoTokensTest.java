@@ -48,7 +48,7 @@ class ProtoTokensTest {
 
     @ParameterizedTest(name = "{0} is {1}")
     @CsvSource({"0, 0", "536870911, 536870911", "0x10, 16", "0XfF, 255", "010, 8", "2147483647, 2147483647"})
-    void areNumbers(String text, int number) {
+    void numbersAreReadInEachBase(String text, int number) {
         assertEquals(number, new ProtoTokens(text).integer(Integer.MAX_VALUE));
     }
 
@@ -63,7 +63,7 @@ class ProtoTokensTest {
     @ParameterizedTest
     @ValueSource(strings = {"", "a", "1.5", "99999999999999999999", "2147483648", "0x", "-", "- a", ";", "09", "1e", "1e+", "1a",
         "1.2.3", "0x1G", "'1'"})
-    void otherTextsAreNoNumbers(String text) {
+    void textsThatAreNoNumbersAreRefused(String text) {
         assertThrows(SchemaException.class, () -> new ProtoTokens(text).integer(Integer.MAX_VALUE));
     }
 
@@ -89,7 +89,7 @@ class ProtoTokensTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"", "1a", "a.", "..a", "'a'"})
-    void otherTextsAreNoPaths(String text) {
+    void textsThatAreNoPathsAreRefused(String text) {
         assertThrows(SchemaException.class, () -> new ProtoTokens(text).path());
     }
 

@@ -40,7 +40,7 @@ class ProtoTypesTest {
 
         @ParameterizedTest(name = "{0} is {1}")
         @CsvSource({"0, a.b.M", "1, a.b.P", "0 0, a.b.M.N", "0 0 0, a.b.M.N.O", "1 1, a.b.P.Q"})
-        void messagesAreFoundByIndexesAndBack(String indexes, String full) {
+        void aMessageIsFoundByItsIndexesAndHasTheseIndexes(String indexes, String full) {
             List<Integer> path = Arrays.stream(indexes.split(" ")).map(Integer::valueOf).toList();
             assertEquals(full, types.message(path).fullName());
             assertEquals(path, types.indexes(types.message(full)));
@@ -48,7 +48,7 @@ class ProtoTypesTest {
 
         @ParameterizedTest
         @ValueSource(strings = {"2", "-1", "0 1", "0 0 0 0", "2147483647"})
-        void otherIndexesAreRefused(String indexes) {
+        void indexesWithoutAMessageAreRefused(String indexes) {
             List<Integer> path = Arrays.stream(indexes.split(" ")).map(Integer::valueOf).toList();
             assertThrows(Malformed.class, () -> types.message(path));
         }
@@ -61,7 +61,7 @@ class ProtoTypesTest {
         }
 
         @Test
-        void theErrorForAMissingMessageNamesTheOthers() {
+        void theErrorForAMissingMessageNamesTheExistingMessages() {
             SchemaException missing = assertThrows(SchemaException.class, () -> types.message("Z"));
             assertTrue(missing.getMessage().contains("a.b.M, a.b.P"), missing.getMessage());
         }

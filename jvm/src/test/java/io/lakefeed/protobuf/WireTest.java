@@ -23,7 +23,7 @@ class WireTest {
         return HexFormat.of().formatHex(output.toBytes());
     }
 
-    /** With the examples of Protobuf's documentation. */
+    /** The values include the examples of Protobuf's documentation. */
     @ParameterizedTest(name = "{0} is {1}")
     @CsvSource({
         "0, 00",
@@ -124,7 +124,7 @@ class WireTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"00", "07", "80808080 8001", "ffffffffffffffffff01"})
-    void tagsWithoutAFieldAreRefused(String hex) {
+    void tagsWithoutAValidFieldNumberAreRefused(String hex) {
         assertThrows(Malformed.class, () -> input(hex).tag());
     }
 
@@ -165,7 +165,7 @@ class WireTest {
     }
 
     @Test
-    void aLimitEndsAMessageInsideAnother() {
+    void aLimitEndsAnInnerMessage() {
         WireInput input = input("02 0801 1003");
         int before = input.limit();
         input.tag();
@@ -178,7 +178,7 @@ class WireTest {
     }
 
     @Test
-    void aLimitBoundsLengthsInside() {
+    void aLengthBeyondTheLimitIsRefused() {
         WireInput input = input("02 0a05 0000000000");
         input.limit();
         input.tag();

@@ -32,7 +32,7 @@ class KeyClassTest {
         "cp/sources/0/0, CHECKPOINT, b/cp",
         "cp/metadata, CHECKPOINT, b/cp",
         "cp/lakefeed.json, CHECKPOINT, b/cp",
-        "state/california/x.csv, OTHER, b/state/california", // a directory that only has the name
+        "state/california/x.csv, OTHER, b/state/california", // the directory is named like a state store, but is none
         "sources/list.txt, OTHER, b/sources",
         "w/offsets/report.csv, OTHER, b/w/offsets",
         "x/y.txt, OTHER, b/x",
@@ -49,7 +49,7 @@ class KeyClassTest {
     }
 
     @Test
-    void aCountIsBelowItsLocationAndTheParents() {
+    void aCountBelongsToItsLocationAndAllLocationsAbove() {
         assertTrue(count("b/w/t").isBelow("b/w/t"));
         assertTrue(count("b/w/t").isBelow("b/w"));
         assertFalse(count("b/w/t").isBelow("b/w/t/x"));

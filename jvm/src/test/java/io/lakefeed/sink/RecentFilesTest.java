@@ -76,7 +76,7 @@ class RecentFilesTest {
     }
 
     @Test
-    void aFileOverTheLimitLeavesNothing() {
+    void aFileOverTheLimitRemovesAllFiles() {
         files.put("a", new byte[10]);
         files.put("b", new byte[101]);
         assertNull(files.get("a"));

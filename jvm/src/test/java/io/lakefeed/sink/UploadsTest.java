@@ -16,7 +16,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 @Timeout(30)
-@SuppressWarnings("try") // The variables of some blocks are not used: the blocks only open and close.
+@SuppressWarnings("try") // Some try blocks do not use their variable, because they only open and close an Uploads.
 class UploadsTest {
     private static final String FOLDER = "s3://lake/a/metadata/";
     private static final String OTHER = "s3://lake/b/metadata/";
@@ -67,7 +67,7 @@ class UploadsTest {
     }
 
     @Test
-    void aFailedUploadFailsOnlyItsOwnFolder() throws IOException {
+    void aFailedUploadFailsOnlyTheCommitToItsFolder() throws IOException {
         IllegalStateException refused = new IllegalStateException("503 Slow Down");
         try (Uploads here = Uploads.beside(FOLDER);
                 Uploads there = Uploads.beside(OTHER)) {

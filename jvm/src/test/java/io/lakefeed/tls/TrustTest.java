@@ -32,7 +32,10 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Connects two sockets; each test creates its own certificates, because installed authorities stay trusted. */
+/**
+ * Connects a client's and a server's socket. Each test creates its own certificates, because installed authorities stay
+ * trusted.
+ */
 class TrustTest {
     private static final char[] PASSWORD = "changeit".toCharArray();
 
@@ -85,7 +88,10 @@ class TrustTest {
         return new Own(store);
     }
 
-    /** Connects to a server; returns the name in the client's certificate, or an empty text if none is requested. */
+    /**
+     * Connects a client to a server; returns the name in the client's certificate, or an empty text if the server
+     * requests no certificate.
+     */
     private static String connect(Own server, SSLContext client, boolean asks, Own accepted) throws Exception {
         KeyManagerFactory keys = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
         keys.init(server.store(), PASSWORD);
@@ -149,7 +155,7 @@ class TrustTest {
             store.load(in, System.getProperty("javax.net.ssl.trustStorePassword").toCharArray());
         }
         assertNotNull(store.getCertificateAlias(server.store().getCertificate("own")));
-        // The store has Java's own authorities, and no key.
+        // The store that the system property names has Java's own authorities, but no key.
         assertTrue(store.size() > 10, () -> "only a few authorities");
         for (String alias : Collections.list(store.aliases())) {
             assertTrue(store.isCertificateEntry(alias), alias);
@@ -185,7 +191,7 @@ class TrustTest {
             SSLContext context = SSLContext.getInstance("TLS");
             context.init(managers.getKeyManagers(), managersOf(server), null);
             assertEquals("CN=" + name, connect(server, context, true, own));
-            // No key is in the file.
+            // The file of the store contains no key.
             KeyStore stored = KeyStore.getInstance("PKCS12");
             try (InputStream in = Files.newInputStream(file)) {
                 stored.load(in, PASSWORD);
@@ -197,7 +203,7 @@ class TrustTest {
     }
 
     @Test
-    void aContextOfGivenAuthoritiesTrustsNoOther() throws Exception {
+    void aContextOfGivenAuthoritiesTrustsOnlyTheseAuthorities() throws Exception {
         Own known = make("known", "EC");
         Own other = make("other", "EC");
         Trust.install(other.certificate(), "", "");
@@ -207,7 +213,7 @@ class TrustTest {
     }
 
     @Test
-    void invalidTextsAreRefusedAndChangeNothing() throws Exception {
+    void invalidCertificatesAndKeysAreRefusedAndChangeNothing() throws Exception {
         Own own = make("own", "EC");
         List<String> installed = List.of(Trust.installed());
         SSLContext context = SSLContext.getDefault();

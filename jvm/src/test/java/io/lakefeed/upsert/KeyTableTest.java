@@ -21,10 +21,10 @@ class KeyTableTest {
                 : null;
     }
 
-    /** With few bits of the hash, keys crowd one segment and run on over its end. */
+    /** Only {@code bits} of the hash vary, so that keys crowd one segment and wrap around at the segment's end. */
     @ParameterizedTest
     @ValueSource(longs = {-1L, 0x00FFFF0000000000L, 0x0000000000000003L})
-    void isAMap(long bits) {
+    void aTableHasTheContentOfAMap(long bits) {
         Random random = new Random(bits);
         KeyTable table = new KeyTable();
         Map<Key, Place> model = new HashMap<>();
@@ -46,7 +46,7 @@ class KeyTableTest {
 
     @ParameterizedTest
     @ValueSource(ints = {1_000_000})
-    void takesLittleMemory(int keys) {
+    void aTableTakesLittleMemory(int keys) {
         KeyTable table = new KeyTable();
         Random random = new Random(1);
         for (int at = 0; at < keys; at++) {

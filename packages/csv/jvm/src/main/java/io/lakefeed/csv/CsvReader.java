@@ -13,12 +13,12 @@ import org.apache.spark.sql.types.StructType;
 /**
  * Reads records that are one line of CSV (RFC 4180) in UTF-8, with or without a line end.
  *
- * <p>A line must have a value for each column. Spark's {@code from_csv} returns null for missing values; here they are
- * an error.
+ * <p>A line must have a value for each column. A missing value is an error, whereas Spark's {@code from_csv} returns
+ * null for it.
  *
- * <p>The options {@code delimiter}, {@code quote} and {@code escape} are a character each. {@code escape} stands before
- * a quote inside quotes; if quotes are doubled, it is the quote. {@code null-value} is the text, without quotes, of
- * null.
+ * <p>The options {@code delimiter}, {@code quote} and {@code escape} are one character each. Inside quotes, {@code
+ * escape} stands before each quote; if quotes are doubled, {@code escape} is the quote itself. {@code null-value} is
+ * the text that stands, without quotes, for null.
  */
 public final class CsvReader extends RecordReader {
     private final StructField[] columns;

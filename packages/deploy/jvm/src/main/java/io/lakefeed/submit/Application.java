@@ -37,8 +37,8 @@ public final class Application {
     /**
      * Unpacks the jar of this class, and runs its {@code main.py} until it ends.
      *
-     * @param arguments of {@code lakefeed run} after the pipeline file
-     * @throws Exception if the jar cannot be unpacked, or there is no such Python
+     * @param arguments the arguments of {@code lakefeed run} that follow the pipeline file
+     * @throws Exception if the jar cannot be unpacked, or Python cannot be started
      */
     public static void main(String[] arguments) throws Exception {
         forwardSignals();
@@ -52,14 +52,16 @@ public final class Application {
         } finally {
             delete(folder);
         }
-        // Without this, threads of the SparkContext keep the JVM alive, and Spark reports 1 for each failure.
+        // Without exit(), threads of the SparkContext keep the JVM alive, and Spark reports the status 1 for each
+        // failure.
         System.exit(status);
     }
 
-    /** Returns an empty folder. A driver that Spark restarts uses the same one, with the files of the killed one. */
+    /** Returns an empty folder. A driver that Spark restarts finds the folder of the killed driver and empties it. */
     private static Path newFolder(Path jar) throws IOException {
         Path here = Path.of("").toAbsolutePath();
-        // A worker copies the jar into the driver's working directory.
+        // On a cluster, the worker has copied the jar into the driver's working directory, and the folder is created
+        // there.
         if (!here.equals(jar.getParent())) {
             return Files.createTempDirectory("lakefeed-");
         }
@@ -71,7 +73,7 @@ public final class Application {
     }
 
     private static int runPython(Path folder, String[] arguments) throws Exception {
-        // SPARK_HOME cannot be used: it is the submitting machine's.
+        // SPARK_HOME cannot be used, because it has the value of the machine that has submitted the application.
         Path home = placeOf(SparkConf.class).getParent().getParent();
         String libraries;
         try (Stream<Path> found = Files.list(home.resolve("python").resolve("lib"))) {
@@ -82,7 +84,7 @@ public final class Application {
             PythonRunner.main(Stream.of(main, arguments).flatMap(Arrays::stream).toArray(String[]::new));
             return 0;
         } catch (Exception failed) {
-            // Scala declares no checked exceptions, so javac refuses to catch this one by its name.
+            // Scala declares no checked exceptions, so javac refuses to catch SparkUserAppException by its name.
             if (failed instanceof SparkUserAppException ended) {
                 return ended.exitCode();
             }
@@ -90,7 +92,10 @@ public final class Application {
         }
     }
 
-    /** Passes SIGTERM to Python, which ends its batch; otherwise the JVM would end during the batch. */
+    /**
+     * Passes SIGTERM to Python, which then completes its batch. If SIGTERM were not passed on, the JVM would end during
+     * the batch.
+     */
     private static void forwardSignals() {
         SignalUtils.register("TERM", () -> {
             List<ProcessHandle> children = ProcessHandle.current().children().toList();

@@ -1,11 +1,11 @@
 package io.lakefeed.elasticsearch;
 
-/** Reports why documents were not written; Python reads the kind in the text. */
+/** Reports why documents were not written; Python reads the kind from the text. */
 public final class BulkFailure extends RuntimeException {
     private static final long serialVersionUID = 1L;
 
     enum Kind {
-        /** The server refuses a document, also if it is sent again. */
+        /** The server refuses a document, and would refuse it again. */
         REFUSED,
         /** The login is wrong, or has no right to write. */
         DENIED,

@@ -7,8 +7,8 @@ import java.io.Serializable;
  *
  * @param bulk the path of the index's bulk API
  * @param ledger the path of the feed's document in the ledger
- * @param fence of this driver; the ledger has it until another driver takes over
- * @param version of the documents to write; a document with a newer version is not changed
+ * @param fence the fence of this driver, which the ledger has until another driver takes over
+ * @param version the version of the documents to write; a document with a newer version is not changed
  * @param documents the most documents in one request
  * @param bytes the most bytes in one request, unless one document has more
  * @param patienceSeconds how long to wait for an unavailable cluster

@@ -15,12 +15,12 @@ import java.util.concurrent.TimeUnit;
 /**
  * Sends actions until the cluster has acknowledged all of them, or refused one.
  *
- * <p>A bulk request can succeed in part: only the actions that an overloaded cluster rejected are sent again. Before
+ * <p>A bulk request can succeed in part, so only the actions that an overloaded cluster rejected are sent again. Before
  * each retry the ledger is read, because another driver may have taken over. Errors have the document's id and the
  * cluster's reason, but not the document's content.
  */
 final class BulkWriter {
-    /** Limits the answer to the status and error of each item. */
+    /** The parameter that limits the answer to the status and error of each item. */
     private static final String FILTER = "?filter_path=errors,error,items.*.status,items.*.error.type,items.*.error.reason";
 
     private static final Set<Integer> PASSING = Set.of(429, 502, 503, 504);
@@ -63,7 +63,7 @@ final class BulkWriter {
         }
     }
 
-    /** The actions to send again, and the reason. */
+    /** The result of a request: the actions to send again, and the reason. */
     private record Sent(List<Action> left, String reason) {
         static final Sent ALL = new Sent(List.of(), "");
     }
@@ -77,7 +77,7 @@ final class BulkWriter {
             answer = cluster.ask(node, target.bulk() + FILTER, body.toByteArray());
             document = answer.statusCode() == 200 ? JSON.readTree(answer.body()) : null;
         } catch (IOException away) {
-            // Also if the answer was cut off: then the actions are written twice, with the same version.
+            // If only the answer was cut off, the actions are written twice, which does no harm with the same version.
             return new Sent(actions, described(away));
         } catch (InterruptedException killed) {
             throw interrupted(killed);
@@ -100,7 +100,7 @@ final class BulkWriter {
         return document.path("errors").asBoolean() ? sorted(actions, document.path("items")) : Sent.ALL;
     }
 
-    /** Returns the actions to send again after an answer with errors. */
+    /** Returns the actions to send again after an answer with errors; throws if an action must not be sent again. */
     private static Sent sorted(List<Action> actions, JsonNode items) {
         if (items.size() != actions.size()) {
             return new Sent(actions, "an answer of " + items.size() + " items to " + actions.size());
@@ -108,10 +108,10 @@ final class BulkWriter {
         List<Action> again = new ArrayList<>();
         String reason = "";
         for (int index = 0; index < actions.size(); index++) {
-            // An item is {"index": {"status": 201}}: the action's name is its only key.
+            // An item has the form {"index": {"status": 201}}, where the kind of the action is the only key.
             JsonNode item = items.get(index).elements().next();
             int status = item.path("status").asInt();
-            // 404 without an error is a delete of a document that does not exist.
+            // A delete of a document that does not exist has the status 404 without an error.
             if (status < 300 || (status == 404 && item.path("error").isMissingNode())) {
                 continue;
             }
@@ -129,7 +129,9 @@ final class BulkWriter {
         return new Sent(again, reason);
     }
 
-    /** Checks the fence: a driver that was cut off for a while must not overwrite a newer driver's documents. */
+    /**
+     * Checks the fence, because a driver that was cut off for a while must not overwrite a newer driver's documents.
+     */
     private void requireFence() {
         try {
             HttpResponse<byte[]> answer = cluster.ask(node, target.ledger(), null);
@@ -140,7 +142,7 @@ final class BulkWriter {
                 }
             }
         } catch (IOException away) {
-            // The next request with documents reports the same failure.
+            // The failure is ignored here, because the next request with documents reports the same failure.
         } catch (InterruptedException killed) {
             throw interrupted(killed);
         }

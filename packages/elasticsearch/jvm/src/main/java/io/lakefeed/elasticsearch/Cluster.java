@@ -21,10 +21,10 @@ import org.apache.spark.sql.Row;
  */
 public final class Cluster implements Serializable {
     private static final long serialVersionUID = 1L;
-    /** For the request with its documents and the cluster's whole answer. */
+    /** The most time for a request with its documents and the cluster's whole answer. */
     private static final Duration TIMEOUT = Duration.ofSeconds(30);
 
-    /** Enough for an answer: it has a few hundred bytes for each of some thousand documents. */
+    /** The most bytes of an answer, which has a few hundred bytes for each of some thousand documents. */
     private static final int MOST_BYTES = 64 << 20;
 
     private final String[] urls;
@@ -40,8 +40,8 @@ public final class Cluster implements Serializable {
     /**
      * Creates a cluster.
      *
-     * @param urls of its nodes, without a slash at their end
-     * @param secret name in {@link Secrets} of the header for the login, or null
+     * @param urls the URLs of the cluster's nodes, without a slash at their end
+     * @param secret the name of a secret in {@link Secrets}, which has the header for the login; or null
      * @param authority the certificates (PEM) that have signed the nodes' certificates; null for Java's own
      */
     public static Cluster of(List<String> urls, String secret, String authority) {
@@ -49,8 +49,8 @@ public final class Cluster implements Serializable {
     }
 
     /**
-     * Writes documents, and returns when the cluster has acknowledged all of them. If a task fails, Spark's {@code
-     * SparkException} has its {@link BulkFailure}.
+     * Writes documents, and returns when the cluster has acknowledged all of them. If a task fails, Spark throws a
+     * {@code SparkException} that contains the task's {@link BulkFailure}.
      *
      * @param documents id and JSON, both text; a document whose JSON is null is deleted
      * @param target the index, the version of the documents, and their feed

@@ -38,11 +38,11 @@ public final class Database implements Serializable {
     /**
      * Creates a database.
      *
-     * @param url of the database, without user and password
+     * @param url the URL of the database, without user and password
      * @param driver the driver's class
-     * @param secret name of the password in {@link Secrets}
+     * @param secret the name of the password in {@link Secrets}
      * @param properties the user, and other properties of the driver
-     * @param first statements for each new connection
+     * @param first the statements to run first in each new connection
      */
     public static Database of(
             String url, String driver, String secret, Map<String, String> properties, List<String> first) {
@@ -55,7 +55,7 @@ public final class Database implements Serializable {
         Properties login = new Properties();
         login.putAll(properties);
         try {
-            // DriverManager does not find drivers of Spark's class loader.
+            // The driver is loaded by its name, because DriverManager does not find drivers in Spark's class loader.
             Driver loaded = (Driver) Class.forName(driver, true, Thread.currentThread().getContextClassLoader())
                     .getDeclaredConstructor()
                     .newInstance();
@@ -78,7 +78,7 @@ public final class Database implements Serializable {
         }
     }
 
-    /** Opens a connection for the driver's own statements. */
+    /** Opens a connection for statements that the Spark driver itself runs. */
     public DatabaseSession session() {
         return new DatabaseSession(connect());
     }
@@ -86,7 +86,8 @@ public final class Database implements Serializable {
     /**
      * Writes rows into a table, each task in its own transaction.
      *
-     * @param rows their columns are the first parameters of the statement; timestamps are {@code java.time} values
+     * @param rows the rows, whose columns are the first parameters of the statement; timestamps are {@code java.time}
+     *     values
      * @param insert a statement whose last parameter is the id of the task's attempt
      * @param zoned whether timestamps are stored with a zone; otherwise they are written in UTC, without a zone
      * @return {@code attempt:rows} of the attempts whose rows count; the table can also have rows of failed attempts

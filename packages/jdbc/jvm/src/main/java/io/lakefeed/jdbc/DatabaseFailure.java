@@ -2,7 +2,7 @@ package io.lakefeed.jdbc;
 
 import java.sql.SQLException;
 
-/** Reports the error of a database or its driver; Python reads the SQL state in the text. */
+/** Reports the error of a database or its driver; Python reads the SQL state from the text. */
 public final class DatabaseFailure extends RuntimeException {
     private static final long serialVersionUID = 1L;
 
@@ -10,7 +10,10 @@ public final class DatabaseFailure extends RuntimeException {
         super("lakefeed database [" + failed.getSQLState() + " " + failed.getErrorCode() + "]: " + described(failed), failed);
     }
 
-    /** Returns the text of the last exception: for a batch of statements, the first does not have the reason. */
+    /**
+     * Returns the text of the last exception in the chain, because after a batch of statements the first exception does
+     * not have the reason.
+     */
     private static String described(SQLException failed) {
         SQLException last = failed;
         while (last.getNextException() != null && last.getNextException() != last) {

@@ -9,7 +9,10 @@ import java.sql.SQLException;
 import java.util.ArrayList;
 import java.util.List;
 
-/** A connection whose statements are one transaction until {@link #commit}; for the few rows of ledger and catalog. */
+/**
+ * A connection to a database, for the few rows of ledger and catalog. All statements before {@link #commit} are one
+ * transaction.
+ */
 public final class DatabaseSession implements AutoCloseable {
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -77,12 +80,12 @@ public final class DatabaseSession implements AutoCloseable {
                 connection.rollback();
             }
         } catch (SQLException broken) {
-            // The connection is lost: the server rolls back by itself.
+            // If the connection is lost, the server rolls back by itself.
         }
         try {
             connection.close();
         } catch (SQLException broken) {
-            // The connection is lost: nothing is left to close.
+            // If the connection is lost, nothing is left to close.
         }
     }
 }

@@ -10,7 +10,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.function.Consumer;
 
-/** Runs a task for several shards at the same time: each spends most of its time waiting for Kinesis. */
+/** Runs a task for several shards at the same time, because reading a shard is mostly waiting for Kinesis. */
 final class AtOnce implements AutoCloseable {
     private static final int THREADS = 8;
 
@@ -20,7 +20,7 @@ final class AtOnce implements AutoCloseable {
         return thread;
     });
 
-    /** Runs the task for all shards and returns when all have ended; throws the first failure. */
+    /** Runs the task for all shards and returns when it has ended for all of them; throws the first failure. */
     <T> void run(Collection<T> shards, Consumer<T> task) {
         List<Future<?>> running =
                 shards.stream().<Future<?>>map(one -> threads.submit(() -> task.accept(one))).toList();

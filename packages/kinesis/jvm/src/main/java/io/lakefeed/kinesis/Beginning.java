@@ -11,8 +11,8 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
 
 /**
- * Stores the position where a query begins in its checkpoint. Spark's log has only the ends of batches, and a retry of
- * the first batch must begin at the same position.
+ * Stores, in the query's checkpoint, the position where a query begins. Spark's log has only the ends of batches, but a
+ * retry of the first batch must begin at the same position.
  */
 final class Beginning {
     private static final String VERSION = "v1\n";
@@ -23,7 +23,7 @@ final class Beginning {
         this.file = new Path(checkpointLocation, "0");
     }
 
-    /** Returns the stored position; stores and returns {@code first} if there is none. */
+    /** Returns the stored position; if none is stored, stores and returns the position from {@code first}. */
     String orElse(Supplier<String> first) {
         Configuration settings = SparkSession.active().sessionState().newHadoopConf();
         CheckpointFileManager files = CheckpointFileManager.create(file.getParent(), settings);

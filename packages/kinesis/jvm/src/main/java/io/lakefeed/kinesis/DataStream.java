@@ -44,9 +44,9 @@ final class DataStream {
     /**
      * A shard of the stream.
      *
-     * @param number the number in its id
-     * @param open whether it can receive records
-     * @param parents the numbers of the shards that were split or merged into it
+     * @param number the number in the shard's id
+     * @param open whether the shard can still receive records
+     * @param parents the numbers of the shards that were split or merged into this shard
      */
     record Shard(int number, boolean open, List<Integer> parents) {}
 
@@ -57,7 +57,7 @@ final class DataStream {
         return String.format("shardId-%012d", number);
     }
 
-    /** Returns the summary, whose id is the time of the stream's creation: a recreated stream has another id. */
+    /** Returns the summary. Its id is the time when the stream was created, so a recreated stream has a new id. */
     Summary summary() {
         StreamDescriptionSummary described = asked(() -> connection.client()
                 .describeStreamSummary(request -> request.streamName(connection.stream()))
@@ -66,7 +66,7 @@ final class DataStream {
         return new Summary(String.valueOf(created), TimeUnit.HOURS.toMillis(described.retentionPeriodHours()));
     }
 
-    /** Returns all shards that have records or can receive them. */
+    /** Returns all shards that have records or can receive records. */
     List<Shard> shards() {
         List<Shard> shards = new ArrayList<>();
         String next = null;
@@ -87,7 +87,9 @@ final class DataStream {
         return shards;
     }
 
-    /** Returns an iterator of a shard: at or after a sequence number, from a time, or from the oldest record. */
+    /**
+     * Returns an iterator of a shard, which starts at or after a sequence number, at a time, or at the oldest record.
+     */
     String iterator(int shard, ShardIteratorType type, String sequenceNumber, Long since) {
         GetShardIteratorRequest.Builder request = GetShardIteratorRequest.builder()
                 .streamName(connection.stream())
@@ -130,7 +132,8 @@ final class DataStream {
             try {
                 return request.get();
             } catch (ProvisionedThroughputExceededException | LimitExceededException tooMany) {
-                // A shard allows five reads a second to all readers together.
+                // Requests can be refused without a fault of the feed, because a shard allows only five reads a second
+                // to all readers together.
                 if (System.currentTimeMillis() > end) {
                     throw new StreamFailure("Kinesis throttles all requests to " + connection, tooMany);
                 }

@@ -23,14 +23,15 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
  * Reads a stream of Kinesis with {@code spark.readStream.format("io.lakefeed.kinesis.KinesisSource")}, and with {@code
- * spark.read} where the option {@code ranges} names the records.
+ * spark.read} if the option {@code ranges} names the records.
  *
- * <p>The columns are those of Spark's Kafka source: the partition key is {@code key}, the data {@code value}, the
- * stream {@code topic} and the shard's number {@code partition}; {@code offset} counts the records of a shard that the
- * feed has read. There is also {@code sequence_number}.
+ * <p>The columns are those of Spark's Kafka source, and {@code sequence_number}. The partition key is {@code key}, the
+ * data {@code value}, the stream {@code topic} and the shard's number {@code partition}; {@code offset} counts the
+ * records of a shard that the feed has read.
  *
- * <p>Options: those of {@link StreamConnection#of}; {@code max-records} of a batch; {@code starting}, a position as
- * {@link StreamOffset} writes it, or {@code start}: {@code earliest} or {@code latest}.
+ * <p>The options are those of {@link StreamConnection#of}; {@code max-records}, the most records of a batch; and {@code
+ * starting}, a position in the form of {@link StreamOffset}, or {@code start}, which is {@code earliest} or {@code
+ * latest}.
  */
 public final class KinesisSource implements TableProvider {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -54,7 +55,7 @@ public final class KinesisSource implements TableProvider {
         }
 
         @Override
-        @SuppressWarnings("deprecation") // Spark calls this method if a table does not override columns().
+        @SuppressWarnings("deprecation") // Spark calls the deprecated schema() if a table does not override columns().
         public StructType schema() {
             return COLUMNS;
         }
@@ -95,7 +96,10 @@ public final class KinesisSource implements TableProvider {
             return this;
         }
 
-        /** Reads the ranges {@code [{"shard": 0, "at": 10, "mark": "49…", "from": 12, "to": 14}]}. */
+        /**
+         * Returns the ranges of the option {@code ranges}: {@code [{"shard": 0, "at": 10, "mark": "49…", "from": 12,
+         * "to": 14}]}.
+         */
         @Override
         public InputPartition[] planInputPartitions() {
             List<InputPartition> ranges = new ArrayList<>();

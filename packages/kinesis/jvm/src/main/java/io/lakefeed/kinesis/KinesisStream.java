@@ -21,9 +21,9 @@ import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow
  * Reads a stream of Kinesis in micro-batches of fixed ranges.
  *
  * <p>Kinesis does not report its newest sequence number. So the driver reads ahead to the end of a batch, and keeps
- * only the number of records and the last sequence number of each shard. With these in Spark's offset log, executors
- * read the same records in each attempt. No batch without records is planned, so Spark's log does not have the end of a
- * shard that ends without further records.
+ * only the number of records and the last sequence number of each shard. Because Spark's offset log has both, executors
+ * read the same records in each attempt. No batch without records is planned, so Spark's log does not show that a shard
+ * has ended if no record came before its end.
  */
 final class KinesisStream implements MicroBatchStream, SupportsTriggerAvailableNow {
     private final StreamConnection connection;
@@ -76,7 +76,7 @@ final class KinesisStream implements MicroBatchStream, SupportsTriggerAvailableN
         return ReadLimit.maxRows(settings.maxRecords());
     }
 
-    /** Ends the run with the records that have arrived until now. */
+    /** Makes the run end after the records that have arrived until now. */
     @Override
     public void prepareForTriggerAvailableNow() {
         until = System.currentTimeMillis();
@@ -108,7 +108,10 @@ final class KinesisStream implements MicroBatchStream, SupportsTriggerAvailableN
         }
     }
 
-    /** Adds the shards that can be read: a shard whose parents are read to their end, so that keys keep their order. */
+    /**
+     * Adds the shards that can be read. A shard can be read when its parents were read to their end, so that the
+     * records of a key keep their order.
+     */
     private static void addReadable(SortedMap<Integer, StreamOffset.At> known, List<DataStream.Shard> listed) {
         Set<Integer> there = listed.stream().map(DataStream.Shard::number).collect(Collectors.toSet());
         Set<Integer> finished = new HashSet<>();
@@ -126,7 +129,7 @@ final class KinesisStream implements MicroBatchStream, SupportsTriggerAvailableN
         }
     }
 
-    /** Moves the positions to the end of the batch; returns whether to read on if there was no record. */
+    /** Moves the positions to the end of the batch; returns whether reading on can find records if no shard had one. */
     private boolean readAhead(SortedMap<Integer, StreamOffset.At> positions, List<DataStream.Shard> listed, long most) {
         Set<Integer> there = listed.stream().map(DataStream.Shard::number).collect(Collectors.toSet());
         List<ShardWalk> open = new ArrayList<>();
@@ -176,7 +179,7 @@ final class KinesisStream implements MicroBatchStream, SupportsTriggerAvailableN
 
     @Override
     public void commit(Offset end) {
-        // The ledger and Spark's log have the position; Kinesis does not store positions of readers.
+        // Nothing to do: the ledger and Spark's log have the position, and Kinesis does not store positions of readers.
     }
 
     @Override

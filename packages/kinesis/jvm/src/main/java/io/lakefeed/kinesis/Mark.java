@@ -3,13 +3,13 @@ package io.lakefeed.kinesis;
 /**
  * A position in a shard, after which reading continues.
  *
- * <p>As text {@code where[ seen:ms][ finished]}, in Spark's offsets and in the ledger, beside the number of records
- * that were read.
+ * <p>Spark's offsets and the ledger have a mark as the text {@code where[ seen:ms][ finished]}, beside the number of
+ * records that were read.
  *
- * @param where the sequence number of the last record that was read; before the first {@code oldest} or {@code
- *     since:ms}
- * @param seen a time in ms since 1970: all records that arrived before were read; 0 if unknown. It shows whether
- *     retention can have removed unread records
+ * @param where the sequence number of the last record that was read; before the first record is read, {@code oldest} or
+ *     {@code since:ms}
+ * @param seen a time in ms since 1970 such that all records that arrived before were read; 0 if unknown. The time shows
+ *     whether retention can have removed unread records
  * @param finished whether the shard is closed and was read to its end
  */
 record Mark(String where, long seen, boolean finished) {
@@ -18,7 +18,7 @@ record Mark(String where, long seen, boolean finished) {
     private static final String SEEN = "seen:";
     private static final String FINISHED = "finished";
 
-    /** Returns the position before all records that arrive at this time or later. */
+    /** Returns the mark before all records that arrive at {@code ms}, in ms since 1970, or later. */
     static Mark since(long ms) {
         return new Mark(SINCE + ms, ms, false);
     }
@@ -41,12 +41,15 @@ record Mark(String where, long seen, boolean finished) {
         return new Mark(where, seen, finished);
     }
 
-    /** Returns the sequence number of the last record that was read, or null. */
+    /** Returns the sequence number of the last record that was read; null if no record was read. */
     String sequenceNumber() {
         return where.equals(OLDEST.where) || where.startsWith(SINCE) ? null : where;
     }
 
-    /** Returns the time in ms since 1970 from which records are read; null if this is no such position. */
+    /**
+     * Returns the time, in ms since 1970, at which reading begins; null if the mark is a sequence number or {@code
+     * oldest}.
+     */
     Long since() {
         return where.startsWith(SINCE) ? Long.valueOf(where.substring(SINCE.length())) : null;
     }

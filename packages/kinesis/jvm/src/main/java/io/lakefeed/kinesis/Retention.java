@@ -5,18 +5,18 @@ import java.time.Instant;
 /**
  * How long a stream keeps its records, to detect records that a reader may have lost.
  *
- * @param ms milliseconds after a record's arrival
+ * @param ms the milliseconds that a record is kept after its arrival
  */
 record Retention(long ms) {
-    /** For clocks that differ, and because a record gets its sequence number some time after its arrival. */
+    /** The margin covers clocks that differ, and the time between a record's arrival and its sequence number. */
     private static final long MARGIN_MS = 5 * 60_000L;
 
-    /** Returns whether retention can have removed a record after the last one that was read. */
+    /** Returns whether retention can have removed a record that follows the last record that was read. */
     boolean hasReached(Mark mark) {
         return mark.seen() > 0 && System.currentTimeMillis() - mark.seen() > ms - MARGIN_MS;
     }
 
-    /** Describes the records that may be lost for a reader that resumes at a mark; null if none are. */
+    /** Describes the records that may be lost for a reader that resumes at a mark; null if no records are lost. */
     String lost(int shard, Mark mark, ShardCursor cursor) {
         boolean there = mark.sequenceNumber() != null && !cursor.isMarkGone();
         if (there || mark.finished() || !hasReached(mark)) {

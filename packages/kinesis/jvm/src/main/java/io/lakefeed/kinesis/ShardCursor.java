@@ -9,8 +9,8 @@ import software.amazon.awssdk.services.kinesis.model.ShardIteratorType;
 /**
  * Reads one shard in order, from a mark. Not thread safe.
  *
- * <p>It begins <em>at</em> the mark's record and skips it. If that record is missing, retention has removed it, and
- * perhaps later records, too. Kinesis itself would silently continue with the oldest existing record.
+ * <p>The cursor begins <em>at</em> the mark's record and skips this record. If the record is missing, retention has
+ * removed it, and perhaps later records, too. Kinesis itself would silently continue with the oldest existing record.
  */
 final class ShardCursor {
     /** The most records that one request returns. */
@@ -28,8 +28,8 @@ final class ShardCursor {
     /**
      * The result of one request.
      *
-     * @param records in order; can be empty although there are more
-     * @param atTip whether there were no more records at the time of the request
+     * @param records the records in order; can be empty although the shard has more records
+     * @param atTip whether the shard had no more records at the time of the request
      * @param finished whether the shard is closed and has no more records
      */
     record Page(List<Record> records, boolean atTip, boolean finished) {}
@@ -43,7 +43,7 @@ final class ShardCursor {
         this.atMark = last != null;
     }
 
-    /** Returns the next records, up to {@code most}, with one request. */
+    /** Returns at most {@code most} of the next records, with one request. */
     Page next(long most) {
         if (finished) {
             return new Page(List.of(), true, true);
@@ -74,7 +74,7 @@ final class ShardCursor {
         return new Page(records, atTip, finished);
     }
 
-    /** Returns whether the record of the mark no longer exists. */
+    /** Returns whether the mark's record no longer exists; known after the first records or the end of the shard. */
     boolean isMarkGone() {
         return markGone;
     }

@@ -15,13 +15,13 @@ import software.amazon.awssdk.services.kinesis.model.Record;
 /**
  * The records of one shard that a task reads.
  *
- * @param connection to the stream
+ * @param connection the connection to the stream
  * @param shard the shard's number
  * @param at the number of the first record after {@code mark}
  * @param mark the position where reading begins, as text
  * @param from the number of the first record of the range
  * @param to the number of the first record after the range
- * @param last sequence number of the range's last record; null if it is unknown
+ * @param last the sequence number of the range's last record; null if it is unknown
  */
 record ShardRange(StreamConnection connection, int shard, long at, String mark, long from, long to, String last)
         implements InputPartition {
@@ -84,8 +84,8 @@ record ShardRange(StreamConnection connection, int shard, long at, String mark, 
         }
 
         /**
-         * Checks that the last record is the planned one. Since the number of records is also the planned one, and
-         * sequence numbers only rise, no record is missing.
+         * Checks that the last record is the planned one. If it is, no record is missing, because the number of records
+         * is also the planned one and sequence numbers only rise.
          */
         private void requireRightEnd() {
             if (range.last() != null && record != null && !record.sequenceNumber().equals(range.last())) {
@@ -111,7 +111,7 @@ record ShardRange(StreamConnection connection, int shard, long at, String mark, 
             });
         }
 
-        /** Returns a header, which dead letters keep. */
+        /** Returns a header of the record; dead letters keep headers. */
         private static InternalRow header(String name, String value) {
             return new GenericInternalRow(
                     new Object[] {UTF8String.fromString(name), value.getBytes(StandardCharsets.UTF_8)});

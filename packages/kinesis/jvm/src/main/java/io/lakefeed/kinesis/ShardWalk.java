@@ -5,7 +5,10 @@ import software.amazon.awssdk.services.kinesis.model.Record;
 
 /** Reads one shard ahead of the batches, on the driver, to count records and to find the last sequence number. */
 final class ShardWalk {
-    /** How long it reads in a part of a shard without records; the next batch continues there. */
+    /**
+     * How long a walk reads on for one batch; in a long part of a shard without records, the next batch continues where
+     * it stopped.
+     */
     private static final long PATIENCE_MS = 5_000;
 
     private final int shard;
@@ -33,20 +36,20 @@ final class ShardWalk {
         return at;
     }
 
-    /** Returns whether it is at the start of a batch, so that it can be used again. */
+    /** Returns whether the walk is at {@code start}, where a batch begins, so that it can be used for the batch. */
     boolean isAt(StreamOffset.At start) {
         return start.at() == at.at() && start.mark().where().equals(at.mark().where());
     }
 
-    /** Returns whether {@link #advance} has reached its {@code until}, or the shard's end. */
+    /** Returns whether {@link #advance} has reached the time {@code until}, or the shard's end. */
     boolean isDone() {
         return done;
     }
 
     /**
-     * Advances by {@code most} records or to the newest.
+     * Advances by at most {@code most} records, or to the newest record.
      *
-     * @param until stop at records that arrived after this time, in ms since 1970; null for no limit
+     * @param until the time, in ms since 1970, after whose records to stop; null for no limit
      * @throws StreamFailure if records may be lost
      */
     void advance(long most, Long until) {

@@ -17,13 +17,13 @@ import software.amazon.awssdk.services.kinesis.KinesisClient;
 import software.amazon.awssdk.services.kinesis.KinesisClientBuilder;
 
 /**
- * The connection to a stream. It contains secrets, so it reaches executors only in serialised tasks, and its text does
- * not show them.
+ * The connection to a stream. A connection contains secrets, so it reaches executors only in serialised tasks, and its
+ * text does not show the secrets.
  *
  * @param stream the stream's name
  * @param region the region that requests are signed for
  * @param endpoint URL of the service; null for AWS itself
- * @param keys {@code access key, secret key[, session token]}, a line each; null for the AWS default chain
+ * @param keys the {@code access key, secret key[, session token]}, one on each line; null for the AWS default chain
  */
 record StreamConnection(String stream, String region, String endpoint, String keys) implements Serializable {
     private static final Map<StreamConnection, KinesisClient> CLIENTS = new ConcurrentHashMap<>();
@@ -35,7 +35,7 @@ record StreamConnection(String stream, String region, String endpoint, String ke
                 options.get("stream"), options.get("region"), options.get("endpoint"), name == null ? null : Secrets.get(name));
     }
 
-    /** Returns the client: one for each connection and JVM. */
+    /** Returns the client, of which a JVM has one for each connection. */
     KinesisClient client() {
         return CLIENTS.computeIfAbsent(this, StreamConnection::connected);
     }
@@ -44,11 +44,12 @@ record StreamConnection(String stream, String region, String endpoint, String ke
         KinesisClientBuilder builder = KinesisClient.builder()
                 .region(Region.of(region))
                 .httpClientBuilder(ApacheHttpClient.builder().connectionTimeout(Duration.ofSeconds(5)))
-                // A socket's timeout would apply to each read, not to the whole request.
+                // Limits the whole request, because a socket's timeout would apply to each read from the socket.
                 .overrideConfiguration(call ->
                         call.apiCallAttemptTimeout(Duration.ofMinutes(1)).apiCallTimeout(Duration.ofMinutes(4)));
         if (endpoint != null) {
-            // Other services with Kinesis's API know only JSON; no other client of this JVM uses CBOR.
+            // CBOR is switched off for the JVM, because services other than AWS with Kinesis's API know only JSON. No
+            // other client of this JVM uses CBOR.
             System.setProperty(SdkSystemSetting.CBOR_ENABLED.property(), "false");
             builder.endpointOverride(URI.create(endpoint));
         }

@@ -1,6 +1,8 @@
 package io.lakefeed.kinesis;
 
-/** Reports that a stream cannot be read. The message has a prefix for Python, and the name of the stream. */
+/**
+ * Reports that a stream cannot be read. The message has a prefix that Python recognises, and the name of the stream.
+ */
 public final class StreamFailure extends RuntimeException {
     private static final long serialVersionUID = 1L;
 
@@ -8,7 +10,7 @@ public final class StreamFailure extends RuntimeException {
         super(message, cause);
     }
 
-    /** Creates the failure for unread records that are lost, or may be. */
+    /** Creates the failure for unread records that are lost or may be lost. */
     static StreamFailure lost(String described) {
         return new StreamFailure("Kinesis has lost records: " + described, null);
     }

@@ -9,16 +9,16 @@ import java.util.Map;
 public final class StreamState {
     private StreamState() {}
 
-    /** Returns the stream's id, which differs for a recreated stream. */
+    /** Returns the stream's id; a stream that is recreated gets a new id. */
     public static String id(Map<String, String> options) {
         return new DataStream(StreamConnection.of(options)).summary().id();
     }
 
     /**
-     * Returns the stream's id, and for each shard the records that a feed has lost there, as JSON: {@code {"id": "…",
-     * "shards": {"0": null, "1": "what is lost"}}}. A shard that was read to its end counts as existing.
+     * Returns the stream's id, and for each shard the records of the shard that a feed has lost, as JSON: {@code {"id":
+     * "…", "shards": {"0": null, "1": "what is lost"}}}. A shard that was read to its end counts as existing.
      *
-     * @param offset the feed's positions as {@link StreamOffset} writes them; null for a feed without positions
+     * @param offset the feed's positions in the form of {@link StreamOffset}; null for a feed without positions
      */
     public static String of(Map<String, String> options, String offset) {
         DataStream stream = new DataStream(StreamConnection.of(options));
